@@ -1,0 +1,80 @@
+# The front door: every task of the repository by name. The work is done by CMake (see CMakePresets.json)
+# and by the scripts in tools/. `make help` lists the tasks.
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 30
+PREFIX ?= /usr/local
+WERROR ?= $(if $(filter true 1,$(CI)),1,0)
+
+override werror := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF)
+override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
+
+.PHONY: build setup all demo test test-fast test-sanitized tsan bench tidy fuzz format install clean help
+
+build: setup ## the program, at build/release/weft (default)
+	@tools/configure.sh release $(werror)
+	@cmake --build build/release -j$(JOBS) --target weft
+
+setup: ## install what is missing from Debian packages
+	@tools/setup.sh
+
+all: setup ## everything of the release build: program, libraries, tests
+	@tools/configure.sh release $(werror)
+	@cmake --build build/release -j$(JOBS)
+
+demo: build ## plan a training step and show where to look
+	@tools/demo.sh
+
+test: all ## every test, then those of the core under address and undefined-behaviour sanitizers
+	@$(ctest) --test-dir build/release
+	@$(MAKE) test-sanitized
+
+test-fast: all ## the tests labelled fast
+	@$(ctest) --test-dir build/release -L fast
+
+# core_tests and tests/core: see tests/CMakeLists.txt. While building, test executables run only to list their tests.
+test-sanitized: setup
+	@tools/configure.sh dev $(werror)
+	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/dev -j$(JOBS) --target core_tests
+	@$(ctest) --test-dir build/dev/tests/core
+
+tsan: setup ## the tests of the core under the thread sanitizer
+	@tools/configure.sh tsan $(werror)
+	@cmake --build build/tsan -j$(JOBS) --target core_tests
+	@$(ctest) --test-dir build/tsan/tests/core
+
+bench: setup ## build and run the benchmarks
+	@tools/configure.sh release $(werror) -DWEFT_BENCH=ON
+	@cmake --build build/release -j$(JOBS)
+	@set -e; for bench in build/release/bench/*_bench; do echo "== $$bench"; "$$bench"; done
+
+tidy: ## clang-tidy over every source
+	@tools/setup.sh --with tidy
+	@tools/configure.sh tidy
+	@cmake --build build/tidy -j$(JOBS)
+
+# What the fuzzer finds goes to out/fuzz; an input worth keeping is copied to fuzz/corpus by hand.
+fuzz: ## run every fuzz target for FUZZ_SECONDS
+	@tools/setup.sh --with fuzz
+	@tools/configure.sh fuzz
+	@cmake --build build/fuzz -j$(JOBS) --target fuzz_targets
+	@set -e; for target in build/fuzz/fuzz/*_fuzz; do \
+	  name=$$(basename "$$target" _fuzz); mkdir -p out/fuzz/$$name; echo "== $$target"; \
+	  "$$target" -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 -artifact_prefix=out/fuzz/$$name- \
+	    out/fuzz/$$name fuzz/corpus/$$name; \
+	done
+
+format: ## clang-format over every source
+	@tools/setup.sh --with tidy
+	@git ls-files -z --cached --others --exclude-standard -- '*.cpp' '*.hpp' | xargs -0 -r clang-format-19 -i
+
+install: all ## install below PREFIX (default /usr/local)
+	@cmake --install build/release --prefix "$(PREFIX)"
+
+clean: ## delete every build folder
+	@rm -rf build
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+
+#include "base/checked.hpp"
+#include "base/table.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+TEST(Units, ParseBandwidthTellsBitsFromBytes) {
+  EXPECT_DOUBLE_EQ(parse_bandwidth("200Gb/s", "nic").bytes_per_second, 25e9);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("25GB/s", "nic").bytes_per_second, 25e9);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("1GiB/s", "nic").bytes_per_second, 1073741824.0);
+  EXPECT_DOUBLE_EQ(parse_bandwidth("8b/s", "nic").bytes_per_second, 1.0);
+}
+
+TEST(Units, BadQuantitiesNameTheThingTheValueAndWhatIsAllowed) {
+  for (const char* bad : {"", "fast", "-1GB/s", "200", "200Gb", "nanGB/s", "0GB/s", "1e999GB/s"}) {
+    try {
+      parse_bandwidth(bad, "--cluster nic");
+      FAIL() << bad;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("--cluster nic"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_THROW(parse_time("5", "latency"), Error);
+  EXPECT_THROW(parse_bytes("12parsec", "memory"), Error);
+  EXPECT_THROW(parse_integer("12x", "layers"), Error);
+}
+
+TEST(Units, TimesAndSizesRoundTripThroughTheirUnits) {
+  EXPECT_EQ(parse_time("1.5ms", "t"), Nanos{1'500'000});
+  EXPECT_EQ(parse_bytes("40GiB", "m"), Bytes{42949672960});
+  EXPECT_EQ(format_time(Nanos{1'500'000}), "1.50 ms");
+  EXPECT_EQ(format_bytes(Bytes{1536}), "1.50 KiB");
+  EXPECT_EQ(format_count(68976648192), "68,976,648,192");
+  EXPECT_EQ(format_count(-1234), "-1,234");
+}
+
+TEST(Names, NearestSuggestsATypingErrorAndListsOtherwise) {
+  const std::vector<std::string> names{"llama2-7b", "llama2-70b", "gpt3-175b"};
+  EXPECT_EQ(nearest_name("lama2-70b", names), "llama2-70b");
+  EXPECT_EQ(nearest_name("megatron-39b", std::vector<std::string>{"megatron-22b", "megatron-39.1b"}), "megatron-39.1b");
+  EXPECT_EQ(nearest_name("zzzzzzzzz", names), "");
+  EXPECT_EQ(suggestion("zzzzzzzzz", names), "; allowed: llama2-7b, llama2-70b, gpt3-175b");
+}
+
+TEST(Checked, ProductThatOverflowsIsAnErrorNotAWrap) {
+  EXPECT_EQ(checked_product({3, 4, 5}, "x"), 60);
+  EXPECT_THROW(checked_product({INT64_MAX, 2}, "x"), Error);
+  EXPECT_THROW(checked_sum({INT64_MAX, 1}, "x"), Error);
+}
+
+TEST(Table, AlignsColumnsByCodePoints) {
+  TextTable table({"name", "x"});
+  table.add_row({"bé", "10"});
+  EXPECT_EQ(table.to_string(), "name   x\n--------\nbé    10\n");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The architecture as a test: src/layers.txt says which folder may include which, and nothing else is allowed.
+
+Layers rot unless a check enforces them. Usage: layers_test.py [SRC_FOLDER]; exits 1 and lists every violation.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+SOURCE_SUFFIXES = {".cpp", ".hpp", ".cc", ".h", ".cu", ".cuh", ".inl"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def read_layers(path):
+    """Returns ({folder: allowed folders}, problems)."""
+    layers, problems = {}, []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        folder, colon, allowed = line.partition(":")
+        if not colon or not re.fullmatch(r"\w+", folder):
+            problems.append(f"{path}:{number}: expected 'folder: folder folder ...', got '{line}'")
+            continue
+        if folder in layers:
+            problems.append(f"{path}:{number}: {folder} is listed twice")
+        layers[folder] = allowed.split()
+    for folder, allowed in layers.items():
+        for other in allowed:
+            if other not in layers:
+                problems.append(f"{path}: {folder} may include {other}, which has no line of its own")
+    return layers, problems
+
+
+def find_cycle(layers):
+    """Returns one cycle of allowed includes as [a, b, ..., a], or None."""
+    done = set()
+
+    def visit(folder, trail):
+        if folder in trail:
+            return trail[trail.index(folder):] + [folder]
+        if folder in done:
+            return None
+        for other in layers.get(folder, []):
+            cycle = visit(other, trail + [folder])
+            if cycle:
+                return cycle
+        done.add(folder)
+        return None
+
+    for folder in layers:
+        cycle = visit(folder, [])
+        if cycle:
+            return cycle
+    return None
+
+
+def check_include(src, folder, layers, quote, target):
+    """Returns what is wrong with one include of a file in `folder`, or None."""
+    if not (src / target).is_file():
+        # <vector> and the like: not ours. In quotes it must be ours.
+        return None if quote == "<" else f'"{target}" is not a file below the src root'
+    other = target.split("/")[0]
+    if quote == "<":
+        return f'<{target}> is our own header: write "{target}"'
+    if other != folder and other not in layers.get(folder, []):
+        allowed = " ".join(layers.get(folder, [])) or "nothing"
+        return f'{folder} -> {other} ("{target}") is not allowed; {folder} may include: {allowed}'
+    return None
+
+
+def check_sources(src, layers):
+    problems = []
+    for folder in sorted(path.name for path in src.iterdir() if path.is_dir()):
+        if folder not in layers:
+            problems.append(f"{src / folder}: layers.txt does not name this folder")
+    for path in sorted(src.rglob("*")):
+        if path.suffix not in SOURCE_SUFFIXES or not path.is_file():
+            continue
+        parts = path.relative_to(src).parts
+        if len(parts) == 1:
+            problems.append(f"{path}: a source must live in a folder of src")
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            problem = match and check_include(src, parts[0], layers, *match.groups())
+            if problem:
+                problems.append(f"{path}:{number}: {problem}")
+    return problems
+
+
+def main():
+    src = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "src"
+    layers, problems = read_layers(src / "layers.txt")
+    cycle = find_cycle(layers)
+    if cycle:
+        problems.append(f"{src / 'layers.txt'}: cycle: {' -> '.join(cycle)}")
+    problems += check_sources(src, layers)
+    print("\n".join(problems) or f"{len(layers)} layers, no forbidden include")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

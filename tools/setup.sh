@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Installs what the build needs and this machine lacks, from Debian packages. Quiet when nothing is missing.
+# What counts is whether a tool or header can be found, not who installed it, so other systems work too.
+#
+#   tools/setup.sh                     what build, tests and benchmarks need
+#   tools/setup.sh --with fuzz,tidy    also the tools of `make fuzz`, `make tidy` and `make format`
+set -euo pipefail
+
+# package|probe: a command, a <header> or a function of this script. One group per reason.
+compile=(        # the compiler, the build and the scripts that check the repository
+  'g++|g++'
+  'cmake|cmake'
+  'python3|python3'
+)
+libraries=(      # formatting, JSON, the command line
+  'libfmt-dev|<fmt/format.h>'
+  'nlohmann-json3-dev|<nlohmann/json.hpp>'
+  'libcli11-dev|<CLI/CLI.hpp>'
+)
+checking=(       # tests
+  'libgtest-dev|<gtest/gtest.h>'
+)
+speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
+  'ninja-build|ninja'
+  'ccache|ccache'
+)
+fuzz=(           # libFuzzer needs clang; Debian's default clang 14 cannot read libstdc++ 12's ranges
+  'clang-19|clang++-19'
+  'libclang-rt-19-dev|fuzzer-runtime'
+)
+tidy=(           # static analysis and formatting
+  'clang-19|clang++-19'
+  'clang-tidy-19|clang-tidy-19'
+  'clang-format-19|clang-format-19'
+)
+
+fuzzer-runtime() {
+  command -v clang++-19 >/dev/null || return 1
+  compgen -G "$(clang++-19 -print-resource-dir)/lib/*/libclang_rt.fuzzer*" >/dev/null
+}
+
+find_compiler() {
+  local candidate
+  for candidate in "${CXX:-}" g++ c++; do
+    if [[ -n $candidate ]] && command -v "$candidate" >/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+}
+
+# CMake also looks below the folders of CMAKE_PREFIX_PATH, so the header probe does too.
+has_header() {
+  local prefix prefixes includes=()
+  IFS=':;' read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+  for prefix in "${prefixes[@]}"; do includes+=("-I$prefix/include"); done
+  [[ -n $compiler ]] || return 1
+  printf '#if !__has_include(%s)\n#error\n#endif\n' "$1" |
+    "$compiler" "${includes[@]}" -E -x c++ - >/dev/null 2>&1
+}
+
+is_present() {
+  case $1 in
+    '<'*) has_header "$1" ;;
+    g++) [[ -n $compiler ]] ;;
+    *) command -v "$1" >/dev/null && { [[ $(type -t "$1") != function ]] || "$1"; } ;;
+  esac
+}
+
+usage() {
+  echo "usage: tools/setup.sh [--with fuzz,tidy]" >&2
+  exit 2
+}
+
+required=("${compile[@]}" "${libraries[@]}" "${checking[@]}")
+while (($#)); do
+  [[ $1 == --with && $# -ge 2 ]] || usage
+  IFS=, read -ra extras <<<"$2"
+  for extra in "${extras[@]}"; do
+    case $extra in
+      fuzz) required+=("${fuzz[@]}") ;;
+      tidy) required+=("${tidy[@]}") ;;
+      *) echo "tools/setup.sh: --with $extra: not one of fuzz, tidy" >&2; usage ;;
+    esac
+  done
+  shift 2
+done
+
+compiler=$(find_compiler)
+packages=()
+reasons=()
+note_missing() {
+  local entry package
+  for entry in "$@"; do
+    package=${entry%%|*}
+    is_present "${entry##*|}" && continue
+    [[ " ${packages[*]-} " == *" $package "* ]] && continue
+    packages+=("$package")
+    reasons+=("${entry##*|}")
+  done
+}
+
+note_missing "${required[@]}"
+((${#packages[@]})) || exit 0
+# Without a compiler every header looks missing; apt skips what is installed already.
+note_missing "${speed[@]}"
+
+echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
+install="apt-get install -y --no-install-recommends ${packages[*]}"
+if ! command -v apt-get >/dev/null; then
+  echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
+  exit 1
+fi
+if ((EUID != 0)); then
+  echo "Run: sudo apt-get update && sudo $install" >&2
+  exit 1
+fi
+echo "Installing from Debian packages: ${packages[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+$install -qq >/dev/null
