@@ -1,0 +1,117 @@
+// A cluster: devices in nodes, and levels of links between them.
+//
+// A level is a class of links. A *fabric* level joins all devices of a domain (nvlink joins a node, nic joins
+// the nodes of a leaf, spine joins the leaves); two devices talk over the innermost fabric whose domain holds
+// both. A *hop* level (pcie) joins nothing by itself; fabrics name it in `via`. The way from a device into a
+// fabric is the list of links of its `via` levels and its own. A link may be shared by several devices (one
+// NIC for eight GPUs).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "cluster/device.hpp"
+
+namespace weft {
+
+enum class Duplex { full, half };  // half: both directions share the bandwidth
+
+struct Link {
+  LevelId level;
+  Bandwidth bandwidth;  // per direction if full duplex
+  Nanos latency;
+  Duplex duplex = Duplex::full;
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+// What a level joins. A hop joins nothing.
+enum class Domain { none, node, leaf, cluster };
+
+struct LevelSpec {
+  std::string name;
+  Domain joins = Domain::none;
+  std::vector<std::string> via;  // levels whose links are crossed on the way, inner to outer
+  Bandwidth bandwidth;           // of one link, per direction
+  Nanos latency;
+  Duplex duplex = Duplex::full;
+  // Consecutive devices of a node that share one link (the last link of a node may serve fewer). More than a
+  // node's devices only where the level joins leaf or cluster: a multiple of them, at most a leaf's.
+  std::int64_t shared_by = 1;
+  friend bool operator==(const LevelSpec&, const LevelSpec&) = default;
+};
+
+// A node that differs from the others. Where nodes share a link, naming one of them changes the link.
+struct NodeOverride {
+  std::int64_t node = 0;
+  std::string level;  // "" where only the device differs
+  std::optional<Bandwidth> bandwidth;
+  std::optional<Nanos> latency;
+  std::optional<Device> device;
+  friend bool operator==(const NodeOverride&, const NodeOverride&) = default;
+};
+
+// What a user writes (a preset string or a JSON file); plain data.
+struct ClusterSpec {
+  std::string name;
+  Device device;
+  std::int64_t nodes = 1;
+  std::int64_t devices_per_node = 1;
+  std::int64_t nodes_per_leaf = 0;  // 0: one leaf holds all nodes
+  std::vector<LevelSpec> levels;    // inner to outer
+  std::vector<NodeOverride> overrides;
+  bool emulated = false;  // `local`: ranks of this machine with paced links
+  friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
+};
+
+class Cluster {
+ public:
+  // Validates: throws Error naming the field, the value and what is allowed.
+  explicit Cluster(ClusterSpec spec);
+
+  const ClusterSpec& spec() const { return spec_; }
+  std::int64_t device_count() const { return device_count_; }
+  NodeId node_of(Rank device) const;
+  const Device& device(Rank device) const;
+
+  const std::vector<Link>& links() const { return links_; }
+  std::size_t level_count() const { return spec_.levels.size(); }
+  const std::string& level_name(LevelId level) const { return spec_.levels[level.index()].name; }
+
+  // Fabric levels, inner to outer.
+  const std::vector<LevelId>& fabrics() const { return fabrics_; }
+  // The domain of a device on a fabric; devices with the same number can talk over it.
+  std::int64_t domain_of(LevelId fabric, Rank device) const;
+  // The link of a device at any level.
+  LinkId link_of(LevelId level, Rank device) const;
+  // Links from the device into the fabric, inner to outer.
+  std::vector<LinkId> path(LevelId fabric, Rank device) const;
+  // The innermost fabric that joins both; throws Error where none does.
+  LevelId common_fabric(Rank a, Rank b) const;
+
+ private:
+  // The links of a level, numbered from `first`: links_per_block of them in each block (a node, or a leaf
+  // where links are shared among nodes), so that no link crosses the border of its block.
+  struct LevelLinks {
+    std::int64_t first = 0;
+    std::int64_t shared_by = 1;
+    std::int64_t devices_per_block = 1;
+    std::int64_t links_per_block = 1;
+  };
+  LevelLinks add_links(LevelId level);
+  void apply(const NodeOverride& change);
+
+  ClusterSpec spec_;
+  std::int64_t device_count_ = 0;
+  std::map<std::int64_t, Device> node_devices_;  // nodes whose device differs
+  std::vector<Link> links_;
+  std::vector<LevelId> fabrics_;
+  std::vector<LevelLinks> level_links_;    // by level
+  std::vector<std::vector<LevelId>> via_;  // by level
+};
+
+}  // namespace weft

@@ -1,0 +1,112 @@
+// The table of known accelerators. Matrix figures are dense peaks (no sparsity), as the vendors print them.
+#include "cluster/device.hpp"
+
+#include <array>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+// The "GB" of a device memory are binary, to about one percent: an "80 GB" H100 shows 79.6 GiB.
+constexpr Bytes gibibytes(std::int64_t n) {
+  return {n << 30};
+}
+constexpr Bandwidth gigabytes_per_second(double n) {
+  return {n * 1e9};
+}
+
+// What overlap costs on GPUs: Hetu-Galvatron measured on its A100 machine that computation and communication
+// each take 1.1255 times longer while the other runs. For every accelerator until a profile says otherwise.
+constexpr double kMeasuredOverlap = 0.1255;
+
+struct Row {
+  std::string_view name;
+  double matrix_tflops_16;
+  double matrix_tflops_32;
+  double vector_tflops_32;
+  Bytes memory;
+  Bandwidth memory_bandwidth;
+  int compute_units;
+  double slowdown;  // of compute and of transfers
+};
+
+constexpr std::array kDevices{
+    // NVIDIA V100 data sheet, SXM2. No TF32: fp32 matrix products run on the ordinary cores.
+    Row{"v100-16", 125, 15.7, 15.7, gibibytes(16), gigabytes_per_second(900), 80, kMeasuredOverlap},
+    Row{"v100-32", 125, 15.7, 15.7, gibibytes(32), gigabytes_per_second(900), 80, kMeasuredOverlap},
+    // NVIDIA A100 data sheet, SXM4: HBM2 on the 40 GB part, HBM2e on the 80 GB part.
+    Row{"a100-40", 312, 156, 19.5, gibibytes(40), gigabytes_per_second(1555), 108, kMeasuredOverlap},
+    Row{"a100-80", 312, 156, 19.5, gibibytes(80), gigabytes_per_second(2039), 108, kMeasuredOverlap},
+    // NVIDIA H100 data sheet, SXM5; its tensor-core figures are halved, they count 2:4 sparsity.
+    Row{"h100", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap},
+    // The export variant of the H100: the same computation; its NVLink, 200 GB/s per direction, is a matter
+    // of the cluster.
+    Row{"h800", 989, 494, 67, gibibytes(80), gigabytes_per_second(3350), 132, kMeasuredOverlap},
+    // NVIDIA H200 data sheet, SXM: the computation of an H100 with more and faster memory.
+    Row{"h200", 989, 494, 67, gibibytes(141), gigabytes_per_second(4800), 132, kMeasuredOverlap},
+    // Huawei's Atlas 800T A2 comes with parts of 313 and 376 TFLOP/s in fp16; this is the larger. No full data
+    // sheet is public: 94 in fp32, 24 cores and 1.6 TB/s are as reported, and the vector figure is
+    // 48 vector cores x 64 lanes x 2 x 1.8 GHz.
+    Row{"ascend-910b", 376, 94, 11, gibibytes(64), gigabytes_per_second(1600), 24, kMeasuredOverlap},
+    // One core of an ordinary server, an order of magnitude only: calibration replaces every figure. Matrix
+    // products in 16 bits are converted to fp32 and gain nothing. Links are paced by timers, so nothing
+    // interferes.
+    Row{"cpu", 0.03, 0.03, 0.003, gibibytes(4), gigabytes_per_second(10), 1, 0},
+};
+
+}  // namespace
+
+std::int64_t bytes_of(DType type) {
+  switch (type) {
+    case DType::fp32:
+      return 4;
+    case DType::bf16:
+    case DType::fp16:
+      return 2;
+    case DType::fp8:
+      return 1;
+  }
+  WEFT_CHECK(false && "unknown DType");
+  return 0;
+}
+
+std::string_view name_of(DType type) {
+  switch (type) {
+    case DType::fp32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::fp16:
+      return "fp16";
+    case DType::fp8:
+      return "fp8";
+  }
+  WEFT_CHECK(false && "unknown DType");
+  return "";
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kDevices) names.emplace_back(row.name);
+  return names;
+}
+
+Device device_profile(std::string_view name) {
+  for (const Row& row : kDevices) {
+    if (row.name != name) continue;
+    return {.name = std::string(name),
+            .matrix_tflops_16 = row.matrix_tflops_16,
+            .matrix_tflops_32 = row.matrix_tflops_32,
+            .vector_tflops_32 = row.vector_tflops_32,
+            .memory = row.memory,
+            .memory_bandwidth = row.memory_bandwidth,
+            .compute_units = row.compute_units,
+            .compute_slowdown = row.slowdown,
+            .transfer_slowdown = row.slowdown};
+  }
+  fail("device '{}' is not known{}", name, suggestion(name, device_names()));
+}
+
+}  // namespace weft

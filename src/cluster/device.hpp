@@ -1,0 +1,35 @@
+// What one accelerator can do. Figures are the vendor's unless a comment says otherwise.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace weft {
+
+enum class DType { fp32, bf16, fp16, fp8 };
+std::int64_t bytes_of(DType type);
+std::string_view name_of(DType type);
+
+struct Device {
+  std::string name;
+  double matrix_tflops_16 = 0;  // dense tensor-core peak in bf16 / fp16
+  double matrix_tflops_32 = 0;  // fp32 matrix products (TF32 where the device has it)
+  double vector_tflops_32 = 0;  // element-wise arithmetic in fp32
+  Bytes memory;
+  Bandwidth memory_bandwidth;
+  int compute_units = 0;  // SMs, cores
+  // Interference: while a transfer is under way, compute runs (1 + compute_slowdown) times longer, and while compute
+  // runs, a transfer takes (1 + transfer_slowdown) times longer.
+  double compute_slowdown = 0;
+  double transfer_slowdown = 0;
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+std::vector<std::string> device_names();
+// Throws Error with the nearest name.
+Device device_profile(std::string_view name);
+
+}  // namespace weft

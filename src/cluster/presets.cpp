@@ -1,0 +1,194 @@
+// The table of known machines, and the reader of PRESET:NODES[,key=value...].
+#include "cluster/presets.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "cluster/validate.hpp"
+
+namespace weft {
+namespace {
+
+// Per-hop latencies: the time one small message needs across the link, software included on the NIC. Orders
+// of magnitude (load and store over NVLink, a PCIe switch, an RDMA write through one or two switches);
+// calibration and the cost model refine them.
+constexpr Nanos kNvlinkLatency{1'000};
+constexpr Nanos kPcieLatency{500};
+constexpr Nanos kNicLatency{5'000};
+// A wake-up of a thread, or TCP on the same machine.
+constexpr Nanos kLocalLatency{50'000};
+
+// PCIe gen3 x16: 15.75 GB/s on the wire, about 12 for payload; NCCL's topology search uses the same figure. A
+// switch joins two GPUs to the root, so two share it.
+constexpr Bandwidth kPcieGen3{12e9};
+constexpr std::int64_t kDevicesPerPcieSwitch = 2;
+
+struct Machine {
+  std::string_view name;
+  std::string_view device;
+  std::int64_t devices;  // of a node
+  Bandwidth nvlink;      // per device and direction, all its links together
+  Bandwidth nic;         // of one NIC, per direction
+  std::int64_t devices_per_nic;
+  bool pcie_limits;  // the NIC is reached over PCIe gen3, which is slower than it
+};
+
+// Bits per second, the unit NICs are sold in.
+constexpr Bandwidth gigabits(double n) {
+  return {n * 1e9 / 8};
+}
+
+constexpr std::array kMachines{
+    // 6 NVLink2 links of 25 GB/s a GPU. They form a hybrid cube mesh, not a switch: pairs without a direct
+    // link go through a third GPU, which the aggregate ignores. 4 x EDR InfiniBand, each behind the PCIe
+    // switch of two GPUs.
+    Machine{"dgx1-v100", "v100-32", 8, {150e9}, gigabits(100), 2, true},
+    // NVSwitch, 12 NVLink3 links of 25 GB/s; 8 x HDR InfiniBand over PCIe gen4, which carries 200 Gb/s.
+    Machine{"dgx-a100", "a100-80", 8, {300e9}, gigabits(200), 1, false},
+    // NVSwitch, 18 NVLink4 links of 25 GB/s; 8 x NDR InfiniBand over PCIe gen5.
+    Machine{"dgx-h100", "h100", 8, {450e9}, gigabits(400), 1, false},
+    Machine{"dgx-h200", "h200", 8, {450e9}, gigabits(400), 1, false},
+    // AWS p3dn.24xlarge: the GPUs of a DGX-1, one 100 Gb/s adapter for all of them.
+    Machine{"p3dn", "v100-32", 8, {150e9}, gigabits(100), 8, true},
+    // AWS p4de.24xlarge: the GPUs of a DGX A100, 4 EFA adapters of 100 Gb/s, two GPUs at each.
+    Machine{"p4de", "a100-80", 8, {300e9}, gigabits(100), 2, false},
+    // Ranks of this machine, each its own node. No NVLink; the pace of the link is what the user says.
+    Machine{"local", "cpu", 1, {0}, gigabits(1), 1, false},
+};
+
+using Keys = std::map<std::string, std::string>;
+
+bool is_local(const Machine& machine) {
+  return machine.name == "local";
+}
+
+std::vector<std::string> keys_of(const Machine& machine) {
+  if (is_local(machine)) return {"nic", "memory", "device"};
+  return {"gpus", "nvlink", "nic", "memory", "device"};
+}
+
+const Machine& find_machine(std::string_view name, std::string_view text) {
+  const auto found =
+      std::find_if(kMachines.begin(), kMachines.end(), [&](const Machine& machine) { return machine.name == name; });
+  if (found == kMachines.end()) {
+    fail("cluster '{}': '{}' is no preset{}", text, name, suggestion(name, cluster_preset_names()));
+  }
+  return *found;
+}
+
+void add_key(Keys& keys, const std::string& item, const Machine& machine, std::string_view text) {
+  const auto equals = item.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == item.size()) {
+    fail("cluster '{}': '{}' is not key=value", text, item);
+  }
+  const std::string key = item.substr(0, equals);
+  const std::vector<std::string> allowed = keys_of(machine);
+  if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
+    if (key == "gpus" || key == "nvlink") {
+      fail("cluster '{}': key '{}' does not apply to {}: a rank is a node of its own with one link", text, key,
+           machine.name);
+    }
+    fail("cluster '{}': key '{}' is not known{}", text, key, suggestion(key, allowed));
+  }
+  if (!keys.emplace(key, item.substr(equals + 1)).second) fail("cluster '{}': key '{}' is given twice", text, key);
+}
+
+// The value of a key as `parse` reads it, or nothing where the key was not given.
+template <class Parse>
+auto value_of(const Keys& keys, const std::string& key, std::string_view text, Parse parse) {
+  using Value = decltype(parse(std::string_view{}, std::string_view{}));
+  const auto found = keys.find(key);
+  if (found == keys.end()) return std::optional<Value>{};
+  return std::optional<Value>{parse(found->second, fmt::format("cluster '{}': {}", text, key))};
+}
+
+std::int64_t count_in(std::int64_t value, std::int64_t high, std::string_view what) {
+  if (value < 1 || value > high) fail("{} {} is not in 1..{}", what, value, high);
+  return value;
+}
+
+Device device_of(const Machine& machine, const Keys& keys, std::string_view text) {
+  const auto named = value_of(keys, "device", text, [](std::string_view name, std::string_view what) {
+    const std::vector<std::string> names = device_names();
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      fail("{}: '{}' is not known{}", what, name, suggestion(name, names));
+    }
+    return device_profile(name);
+  });
+  Device device = named ? *named : device_profile(machine.device);
+  if (const auto memory = value_of(keys, "memory", text, parse_bytes)) device.memory = *memory;
+  return device;
+}
+
+std::vector<LevelSpec> levels_of(const Machine& machine, std::int64_t devices, const Keys& keys,
+                                 std::string_view text) {
+  std::vector<LevelSpec> levels;
+  LevelSpec nic{.name = "nic",
+                .joins = Domain::cluster,
+                .via = {},
+                .bandwidth = machine.nic,
+                .latency = is_local(machine) ? kLocalLatency : kNicLatency,
+                .duplex = Duplex::full,
+                .shared_by = std::min(machine.devices_per_nic, devices)};
+  if (const auto of_the_node = value_of(keys, "nic", text, parse_bandwidth)) {
+    const std::int64_t nics = (devices + nic.shared_by - 1) / nic.shared_by;
+    nic.bandwidth = {of_the_node->bytes_per_second / static_cast<double>(nics)};
+  }
+  if (!is_local(machine)) {
+    LevelSpec nvlink{
+        .name = "nvlink", .joins = Domain::node, .via = {}, .bandwidth = machine.nvlink, .latency = kNvlinkLatency};
+    if (const auto given = value_of(keys, "nvlink", text, parse_bandwidth)) nvlink.bandwidth = *given;
+    levels.push_back(nvlink);
+  }
+  if (machine.pcie_limits) {
+    levels.push_back({.name = "pcie",
+                      .joins = Domain::none,
+                      .via = {},
+                      .bandwidth = kPcieGen3,
+                      .latency = kPcieLatency,
+                      .duplex = Duplex::full,
+                      .shared_by = std::min(kDevicesPerPcieSwitch, devices)});
+    nic.via = {"pcie"};
+  }
+  levels.push_back(nic);
+  return levels;
+}
+
+}  // namespace
+
+std::vector<std::string> cluster_preset_names() {
+  std::vector<std::string> names;
+  for (const Machine& machine : kMachines) names.emplace_back(machine.name);
+  return names;
+}
+
+ClusterSpec parse_cluster(std::string_view text) {
+  const std::vector<std::string> items = split(text, ',');
+  const std::string& head = items.front();
+  const auto colon = head.find(':');
+  const Machine& machine = find_machine(head.substr(0, colon), text);
+  if (colon == std::string::npos || colon + 1 == head.size()) {
+    fail("cluster '{}': the number of {} is missing; write {}:4", text, is_local(machine) ? "ranks" : "nodes",
+         machine.name);
+  }
+  Keys keys;
+  for (std::size_t i = 1; i < items.size(); ++i) add_key(keys, items[i], machine, text);
+
+  const std::string nodes_name = fmt::format("cluster '{}': {}", text, is_local(machine) ? "ranks" : "nodes");
+  ClusterSpec spec;
+  spec.name = std::string(text);
+  spec.nodes = count_in(parse_integer(head.substr(colon + 1), nodes_name), kMaxNodes, nodes_name);
+  spec.devices_per_node = count_in(value_of(keys, "gpus", text, parse_integer).value_or(machine.devices), kMaxDevices,
+                                   fmt::format("cluster '{}': gpus", text));
+  spec.device = device_of(machine, keys, text);
+  spec.levels = levels_of(machine, spec.devices_per_node, keys, text);
+  spec.emulated = is_local(machine);
+  validate(spec);
+  return spec;
+}
+
+}  // namespace weft
