@@ -1,0 +1,110 @@
+// Names of traffic, and what every timeline must satisfy before anyone indexes with what it holds.
+#include "timeline/timeline.hpp"
+
+#include <array>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::array<std::string_view, kTrafficKinds> kTrafficNames = {"dp_grad", "param_gather", "tp",   "pp",
+                                                                       "cp",      "ep",           "other"};
+
+// 73 years: sums and differences of two such times do not overflow.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 61;
+
+bool in_time(Nanos t) {
+  return t.value >= -kFarthest && t.value <= kFarthest;
+}
+
+bool in_range(std::int64_t index, std::size_t size) {
+  return index >= 0 && index < static_cast<std::int64_t>(size);
+}
+
+void check_operation(const Timeline& timeline, std::size_t id) {
+  const TimelineOperation& operation = timeline.operations[id];
+  if (!in_range(operation.rank, timeline.ranks.size())) {
+    fail("timeline: operation {}: rank {} is not in 0..{}", id, operation.rank,
+         static_cast<std::int64_t>(timeline.ranks.size()) - 1);
+  }
+  const std::size_t queues = timeline.ranks[static_cast<std::size_t>(operation.rank)].queues.size();
+  if (!in_range(operation.queue, queues)) {
+    fail("timeline: operation {}: queue {} is not in 0..{}", id, operation.queue,
+         static_cast<std::int64_t>(queues) - 1);
+  }
+  if (static_cast<int>(operation.traffic) >= kTrafficKinds) {
+    fail("timeline: operation {}: traffic {} is not in 0..{}", id, static_cast<int>(operation.traffic),
+         kTrafficKinds - 1);
+  }
+  if (operation.alone < Nanos{} || !in_time(operation.alone)) {
+    fail("timeline: operation {}: {} ns alone, 0 to 2^61 is allowed", id, operation.alone.value);
+  }
+}
+
+void check_span(const Timeline& timeline, std::size_t id) {
+  const Span& span = timeline.spans[id];
+  if (!in_range(span.operation, timeline.operations.size())) {
+    fail("timeline: span {}: operation {} is not in 0..{}", id, span.operation,
+         static_cast<std::int64_t>(timeline.operations.size()) - 1);
+  }
+  for (const Nanos t : {span.issued, span.ready, span.start, span.end}) {
+    if (!in_time(t)) fail("timeline: span {}: time {} ns is not within 2^61 of zero", id, t.value);
+  }
+  if (span.end < span.start) {
+    fail("timeline: span {}: it ends at {} ns, before its start at {} ns", id, span.end.value, span.start.value);
+  }
+}
+
+void check_dependencies(const Timeline& timeline) {
+  const auto& begin = timeline.dependency_begin;
+  if (begin.empty()) return;
+  const bool whole = begin.size() == timeline.operations.size() + 1 && begin.front() == 0 &&
+                     static_cast<std::size_t>(begin.back()) == timeline.dependencies.size();
+  if (!whole) {
+    fail("timeline: dependency_begin holds {} entries, not one for each of {} operations and the end", begin.size(),
+         timeline.operations.size());
+  }
+  for (std::size_t i = 1; i < begin.size(); ++i) {
+    if (begin[i] < begin[i - 1]) fail("timeline: dependency_begin descends at operation {}", i - 1);
+  }
+  for (std::size_t i = 0; i < timeline.dependencies.size(); ++i) {
+    const Dependency& dependency = timeline.dependencies[i];
+    if (!in_range(dependency.operation, timeline.operations.size())) {
+      fail("timeline: dependency {}: operation {} is not in 0..{}", i, dependency.operation,
+           static_cast<std::int64_t>(timeline.operations.size()) - 1);
+    }
+    if (dependency.distance < 0) {
+      fail("timeline: dependency {}: distance {} is negative", i, dependency.distance);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(TrafficKind kind) {
+  return kTrafficNames.at(static_cast<std::size_t>(kind));
+}
+
+void check_timeline(const Timeline& timeline) {
+  for (std::size_t i = 0; i < timeline.ranks.size(); ++i) {
+    if (timeline.ranks[i].ranks < 1) {
+      fail("timeline: rank {} stands for {} ranks, at least 1 is allowed", i, timeline.ranks[i].ranks);
+    }
+  }
+  for (std::size_t i = 0; i < timeline.operations.size(); ++i) check_operation(timeline, i);
+  check_dependencies(timeline);
+  if (timeline.spans.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+    fail("timeline: {} spans, at most {} are allowed", timeline.spans.size(), std::numeric_limits<std::int32_t>::max());
+  }
+  for (std::size_t i = 0; i < timeline.spans.size(); ++i) check_span(timeline, i);
+  if (!in_time(timeline.steady_begin)) {
+    fail("timeline: the steady state begins at {} ns, not within 2^61 of zero", timeline.steady_begin.value);
+  }
+  if (!timeline.memory.empty() && timeline.memory.size() != timeline.ranks.size()) {
+    fail("timeline: memory of {} ranks, none or {} are allowed", timeline.memory.size(), timeline.ranks.size());
+  }
+}
+
+}  // namespace weft
