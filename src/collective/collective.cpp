@@ -1,0 +1,177 @@
+#include "collective/collective.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+// How often the buffer passes: reduce_scatter and all_gather are each one half of all_reduce.
+double passes(Collective kind) {
+  switch (kind) {
+    case Collective::all_reduce:
+      return 2;
+    case Collective::barrier:
+      return 0;
+    default:
+      return 1;
+  }
+}
+
+bool moves_the_whole_buffer(Collective kind) {
+  return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::send_recv;
+}
+
+std::int64_t ceil_log2(std::int64_t n) {
+  return n <= 1 ? 0 : std::bit_width(static_cast<std::uint64_t>(n - 1));
+}
+
+std::int64_t step_count(Collective kind, Algorithm algorithm, std::int64_t size) {
+  const std::int64_t rounds = kind == Collective::all_reduce ? 2 : 1;
+  if (kind == Collective::send_recv) return 1;
+  switch (algorithm) {
+    case Algorithm::ring:
+      return rounds * (size - 1);
+    case Algorithm::tree:
+      return rounds * ceil_log2(size);
+    case Algorithm::direct:
+      return rounds;
+  }
+  return 0;
+}
+
+// The fraction of the buffer that one rank sends, over all fabrics together.
+double sent_fraction(Collective kind, std::int64_t size) {
+  const auto n = static_cast<double>(size);
+  return moves_the_whole_buffer(kind) ? 1.0 : passes(kind) * (n - 1) / n;
+}
+
+// all_to_all: every peer gets its own piece over the innermost fabric that joins the two.
+std::vector<FabricTraffic> pairwise_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view) {
+  std::vector<FabricTraffic> traffic;
+  std::int64_t inner = 1;
+  for (std::size_t i = 0; i < view.within.size(); ++i) {
+    const std::int64_t peers = view.within[i] - inner;
+    if (peers > 0) {
+      traffic.push_back({cluster.fabrics()[i], static_cast<double>(bytes.value) * static_cast<double>(peers) /
+                                                   static_cast<double>(view.size)});
+    }
+    inner = view.within[i];
+  }
+  return traffic;
+}
+
+// A ring through all members, domain after domain: of the edges, one per inner domain crosses the next fabric.
+std::vector<FabricTraffic> ring_traffic(const Cluster& cluster, double sent, const GroupView& view) {
+  std::vector<FabricTraffic> traffic;
+  std::int64_t inner = 1;
+  for (std::size_t i = 0; i < view.within.size(); ++i) {
+    const std::int64_t here = view.within[i];
+    if (here > inner) {
+      const double closing = here == view.size ? 0.0 : 1.0 / static_cast<double>(here);
+      const double share = 1.0 / static_cast<double>(inner) - closing;
+      traffic.push_back({cluster.fabrics()[i], sent * share});
+    }
+    inner = here;
+  }
+  return traffic;
+}
+
+}  // namespace
+
+std::string_view name_of(Collective kind) {
+  switch (kind) {
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::all_gather:
+      return "all_gather";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::all_reduce:
+      return "all_reduce";
+    case Collective::all_to_all:
+      return "all_to_all";
+    case Collective::send_recv:
+      return "send_recv";
+    case Collective::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+std::string_view name_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::ring:
+      return "ring";
+    case Algorithm::tree:
+      return "tree";
+    case Algorithm::direct:
+      return "direct";
+  }
+  return "?";
+}
+
+std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank> members) {
+  std::vector<GroupView> views(members.size());
+  for (GroupView& view : views) view.size = static_cast<std::int64_t>(members.size());
+  for (const LevelId fabric : cluster.fabrics()) {
+    std::map<std::int64_t, std::int64_t> count;
+    for (const Rank member : members) ++count[cluster.domain_of(fabric, member)];
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      views[i].within.push_back(count[cluster.domain_of(fabric, members[i])]);
+    }
+  }
+  const bool even = std::all_of(views.begin(), views.end(),
+                                [&](const GroupView& view) { return view.within == views.front().within; });
+  for (GroupView& view : views) view.even = even;
+  if (members.size() > 1 && (views.front().within.empty() || views.front().within.back() != views.front().size)) {
+    fail("cluster {}: no level joins all ranks of a group that starts with rank {}", cluster.spec().name,
+         members.front().value);
+  }
+  return views;
+}
+
+CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Algorithm algorithm, Bytes bytes,
+                                     const GroupView& view) {
+  CollectiveTraffic result;
+  if (view.size <= 1) return result;
+  result.steps = step_count(kind, algorithm, view.size);
+  result.fabrics = kind == Collective::all_to_all
+                       ? pairwise_traffic(cluster, bytes, view)
+                       : ring_traffic(cluster, sent_fraction(kind, view.size) * static_cast<double>(bytes.value), view);
+  WEFT_CHECK(!result.fabrics.empty());
+  result.slowest = result.fabrics.back().fabric;
+  return result;
+}
+
+std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective kind, Bytes bytes,
+                                           const GroupView& view) {
+  if (view.size <= 1) return {};
+  if (kind == Collective::all_to_all) return pairwise_traffic(cluster, bytes, view);
+  std::vector<FabricTraffic> traffic;
+  const auto whole = static_cast<double>(bytes.value);
+  std::int64_t inner = 1;
+  for (std::size_t i = 0; i < view.within.size(); ++i) {
+    const std::int64_t here = view.within[i];
+    if (here > inner) {
+      // All members of an inner domain together must exchange with the here/inner - 1 other domains.
+      const double domains = static_cast<double>(here) / static_cast<double>(inner);
+      double sent = passes(kind) * (domains - 1) / domains;
+      if (kind == Collective::send_recv || (kind == Collective::all_reduce && !view.even)) sent = 1.0;
+      traffic.push_back({cluster.fabrics()[i], whole * sent / static_cast<double>(inner)});
+    }
+    inner = here;
+  }
+  return traffic;
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+// The collectives a training step uses, and what each moves over which fabric.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "cluster/cluster.hpp"
+
+namespace weft {
+
+enum class Collective : std::uint8_t {
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  send_recv,
+  barrier
+};
+std::string_view name_of(Collective kind);
+
+// How a collective is carried out. Chosen when the plan is made.
+enum class Algorithm : std::uint8_t { ring, tree, direct };
+std::string_view name_of(Algorithm algorithm);
+
+// One rank's view of a group: how many members (itself included) lie in its domain of each fabric of the cluster,
+// inner to outer. All that the cost of a classic algorithm depends on.
+struct GroupView {
+  std::int64_t size = 1;
+  std::vector<std::int64_t> within;  // by Cluster::fabrics()
+  bool even = true;                  // every member has the same `within`
+  friend bool operator==(const GroupView&, const GroupView&) = default;
+};
+
+// The views of all members, in their order. Throws Error where no fabric joins two members.
+std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank> members);
+
+// What one rank sends into a fabric (and, by symmetry, receives from it).
+struct FabricTraffic {
+  LevelId fabric;
+  double bytes = 0;
+  friend bool operator==(const FabricTraffic&, const FabricTraffic&) = default;
+};
+
+struct CollectiveTraffic {
+  std::vector<FabricTraffic> fabrics;  // inner to outer, only those with traffic
+  std::int64_t steps = 0;              // messages that follow each other: each costs one latency
+  LevelId slowest;                     // the outermost fabric crossed; its latency counts
+};
+
+// `bytes` is the whole buffer: what all_reduce reduces, all_gather ends with, reduce_scatter starts with, all_to_all
+// redistributes from one rank, and broadcast or send_recv carries. Rings visit domain after domain, so that each
+// domain is left once: a rank's share of the crossing is one over the members in its domain.
+CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Algorithm algorithm, Bytes bytes,
+                                     const GroupView& view);
+
+// The least that any algorithm moves over each fabric for one rank, on average over its domain: a group split into
+// domains first reduces inside, so that the outer fabric carries (n-1)/n of the buffer for n domains, not for N ranks.
+// Where domains hold unequal numbers of members, all_reduce counts only what every domain must receive: the buffer.
+std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective kind, Bytes bytes, const GroupView& view);
+
+}  // namespace weft
