@@ -1,0 +1,193 @@
+// Attention: norm, projections (plain, grouped or latent), the core, the output projection.
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+std::int64_t ClassBuilder::query_head() const {
+  return model_.latent ? model_.latent->nope_head_dim + model_.latent->rope_head_dim : model_.head_dim;
+}
+
+std::int64_t ClassBuilder::value_head() const {
+  return model_.latent ? model_.latent->value_head_dim : model_.head_dim;
+}
+
+// Columns of the packed queries, keys and values; under latent attention, of the queries alone.
+std::int64_t ClassBuilder::qkv_width() const {
+  return model_.latent ? heads() * query_head() : (heads() + 2 * kv_heads()) * model_.head_dim;
+}
+
+// Columns of keys and values together, as context-parallel ranks exchange them.
+std::int64_t ClassBuilder::kv_width() const {
+  return model_.latent ? heads() * (model_.latent->nope_head_dim + value_head()) : 2 * kv_heads() * model_.head_dim;
+}
+
+void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
+  if (!model_.latent) {
+    v.qkv = linear(Role::qkv, phase, v.normed_full, {model_.hidden, qkv_width()}, "qkv");
+    return;
+  }
+  const LatentAttention& latent = *model_.latent;
+  if (latent.q_rank > 0) {
+    v.query_latent = linear(Role::query_down, phase, v.normed_full, {model_.hidden, latent.q_rank}, "query_latent");
+    v.query_normed = norm(Role::query_norm, phase, v.query_latent, "query_normed");
+    v.qkv = linear(Role::query_up, phase, v.query_normed, {latent.q_rank, qkv_width()}, "queries");
+  } else {
+    v.qkv = linear(Role::query_up, phase, v.normed_full, {model_.hidden, qkv_width()}, "queries");
+  }
+  // One product makes the latent and the shared rotary key.
+  v.kv_latent = value({label("kv_latent"), {tokens(), latent.kv_rank}});
+  v.rope_key = value({label("rope_key"), {tokens(), latent.rope_head_dim}});
+  const Read weight = use(by_role_.at({layer_, Role::kv_down}), phase);
+  add(Role::kv_down, phase, gemm(phase, tokens(), latent.kv_rank + latent.rope_head_dim, model_.hidden),
+      {{v.normed_full, 0}, weight}, {v.kv_latent, v.rope_key});
+  v.kv_normed = norm(Role::kv_norm, phase, v.kv_latent, "kv_normed");
+  v.kv = linear(Role::kv_up, phase, v.kv_normed, {latent.kv_rank, kv_width()}, "kv");
+}
+
+// Context parallelism: every rank's queries meet the keys and values of the whole sequence.
+void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
+  if (layout_.cp == 1) return;
+  const std::int64_t all_tokens = tokens() * layout_.cp;
+  const bool again = phase == Phase::input_grad;
+  v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}});
+  Bytes bytes = graph_.value(v.kv_full).bytes();
+  std::vector<Read> reads{{v.kv.valid() ? v.kv : v.qkv, 0}};
+  std::vector<ValueId> writes{v.kv_full};
+  if (model_.latent) {
+    v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});
+    bytes += graph_.value(v.rope_full).bytes();
+    reads.push_back({v.rope_key, 0});
+    writes.push_back(v.rope_full);
+  }
+  transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, bytes, std::move(reads), std::move(writes));
+}
+
+OpKey ClassBuilder::core_key() const {
+  OpKey key;
+  key.kind = OpKind::attention;
+  key.dtype = layout_.precision;
+  key.causal_half = layout_.attention == AttentionKernel::flash;
+  key.dims = {layout_.micro_batch, heads(), layout_.seq / layout_.cp, layout_.seq, query_head(), value_head()};
+  return key;
+}
+
+// What the core reads beside the queries: the keys and values of the whole sequence.
+std::vector<Read> ClassBuilder::core_inputs(const LayerValues& v) const {
+  std::vector<Read> reads{{v.qkv, 0}};
+  const bool gathered = v.kv_full.valid();
+  for (const ValueId extra : {gathered ? v.kv_full : v.kv, gathered ? v.rope_full : v.rope_key}) {
+    if (extra.valid()) reads.push_back({extra, 0});
+  }
+  return reads;
+}
+
+// The core reads queries, keys and values, and leaves what its backward needs: a flash kernel one number per row, an
+// unfused one the s x s matrices (softmax; with dropout also the mask and the dropped-out copy).
+void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
+  const bool flash = layout_.attention == AttentionKernel::flash;
+  const std::int64_t rows = layout_.micro_batch * heads() * (layout_.seq / layout_.cp);
+  v.attention_saved.clear();
+  if (flash) {
+    v.attention_saved.push_back(value({.name = label("attention.lse"), .shape = {rows}, .dtype = DType::fp32}));
+  } else {
+    v.attention_saved.push_back(value({label("attention.softmax"), {rows, layout_.seq}}));
+    if (has_dropout()) {
+      v.attention_saved.push_back(value({label("attention.mask"), {rows, layout_.seq}, ValueKind::activation, {}, 1}));
+      v.attention_saved.push_back(value({label("attention.dropped"), {rows, layout_.seq}}));
+    }
+  }
+  v.context = value({label("context"), {tokens(), heads() * value_head()}});
+  std::vector<ValueId> writes{v.context};
+  writes.insert(writes.end(), v.attention_saved.begin(), v.attention_saved.end());
+  add(Role::attention, phase, core_key(), core_inputs(v), std::move(writes));
+}
+
+void ClassBuilder::forward_attention(LayerValues& v, Phase phase) {
+  v.normed = norm(Role::attention_norm, phase, v.input, "attention_norm");
+  v.normed_full = enter_region(Role::attention_gather, phase, v.normed, "attention_in");
+  forward_queries(v, phase);
+  gather_keys(v, phase);
+  attention_core(v, phase);
+  const ValueId partial =
+      linear(Role::attention_out, phase, v.context, {heads() * value_head(), model_.hidden}, "attention_out");
+  const ValueId branch = leave_region(Role::attention_reduce, phase, partial, "attention_reduced");
+  v.middle = residual(Role::attention_residual, phase, branch, v.input, &v.attention_mask, "middle");
+}
+
+// `saved` is what forward left, `again` what was recomputed (the same unless recompute is full).
+ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerValues& again, ValueId grad) {
+  LayerValues v = again;
+  v.input = saved.input;
+  const ValueId branch = residual_backward(Role::attention_residual, v.attention_mask, grad);
+  const ValueId dy = leave_region_backward(Role::attention_reduce, branch);
+  const ValueId d_context =
+      linear_backward(Role::attention_out, v.context, {dy}, {heads() * value_head(), model_.hidden});
+  // The gathered keys and values are not kept: backward gathers them again.
+  if (layout_.recompute != Recompute::full) gather_keys(v, Phase::input_grad);
+  if (layout_.recompute == Recompute::selective) attention_core(v, Phase::recompute);
+  const ValueId d_queries = backward_queries(v, d_context);
+  const ValueId dx = enter_region_backward(Role::attention_gather, d_queries);
+  return norm_backward(Role::attention_norm, v.input, dx, grad);
+}
+
+ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, ValueId grad) {
+  std::vector<Read> reads = core_inputs(v);
+  reads.push_back({grad, 0});
+  reads.push_back({v.context, 0});
+  for (const ValueId extra : v.attention_saved) reads.push_back({extra, 0});
+  const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    return value({label(name), {rows, columns}, ValueKind::activation_grad});
+  };
+  const bool gathered = layout_.cp > 1;
+  const std::int64_t kv_rows = tokens() * layout_.cp;
+  AttentionGrads grads;
+  grads.qkv = grad_value(gathered ? "d_queries" : "d_qkv", tokens(), gathered ? heads() * query_head() : qkv_width());
+  std::vector<ValueId> writes{grads.qkv}, of_all_tokens;
+  if (gathered || model_.latent) of_all_tokens.push_back(grads.kv = grad_value("d_kv_all", kv_rows, kv_width()));
+  if (model_.latent) {
+    of_all_tokens.push_back(grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim));
+  }
+  writes.insert(writes.end(), of_all_tokens.begin(), of_all_tokens.end());
+  add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
+  if (!gathered) return grads;
+
+  Bytes bytes;
+  std::vector<Read> partial;
+  for (const ValueId id : of_all_tokens) {
+    bytes += graph_.value(id).bytes();
+    partial.push_back({id, 0});
+  }
+  std::vector<ValueId> own{grads.kv = grad_value("d_kv", tokens(), kv_width())};
+  if (model_.latent) own.push_back(grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim));
+  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, bytes, std::move(partial),
+           std::move(own));
+  return grads;
+}
+
+ValueId ClassBuilder::backward_queries(const LayerValues& v, ValueId grad) {
+  const AttentionGrads grads = backward_core(v, grad);
+  const ValueId x = regather(Role::attention_gather, v.normed);
+  if (model_.latent) return backward_latent(v, grads, x);
+  std::vector<ValueId> packed{grads.qkv};
+  if (grads.kv.valid()) packed.push_back(grads.kv);
+  return linear_backward(Role::qkv, x, packed, {model_.hidden, qkv_width()});
+}
+
+ValueId ClassBuilder::backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x) {
+  const LatentAttention& latent = *model_.latent;
+  const ValueId d_kv_normed = linear_backward(Role::kv_up, v.kv_normed, {grads.kv}, {latent.kv_rank, kv_width()});
+  const ValueId d_latent = norm_backward(Role::kv_norm, v.kv_latent, d_kv_normed, {});
+  ValueId dx;
+  if (latent.q_rank > 0) {
+    const ValueId d_query = linear_backward(Role::query_up, v.query_normed, {grads.qkv}, {latent.q_rank, qkv_width()});
+    const ValueId d_query_latent = norm_backward(Role::query_norm, v.query_latent, d_query, {});
+    dx = linear_backward(Role::query_down, x, {d_query_latent}, {model_.hidden, latent.q_rank});
+  } else {
+    dx = linear_backward(Role::query_up, x, {grads.qkv}, {model_.hidden, qkv_width()});
+  }
+  // kv_down's dX is added onto the queries' by the same product.
+  return linear_backward(Role::kv_down, x, {d_latent, grads.rope_key},
+                         {model_.hidden, latent.kv_rank + latent.rope_head_dim}, dx);
+}
+
+}  // namespace weft

@@ -1,0 +1,134 @@
+// What every block of a layer is made of: linear layers, norms, residuals, the ends of a tensor-parallel region.
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+// A linear layer declared under `role`; shapes are local.
+ValueId ClassBuilder::linear(Role role, Phase phase, ValueId x, LinearShape shape, const char* name) {
+  const std::int64_t rows = graph_.value(x).elements() / shape.in;
+  const ValueId y = value({label(name), {rows, shape.out}, ValueKind::activation, {}, 0});
+  const Read weight = use(by_role_.at({layer_, role}), phase, role);
+  add(role, phase, gemm(phase, rows, shape.out, shape.in), {{x, 0}, weight}, {y});
+  return y;
+}
+
+std::int64_t ClassBuilder::rows_of(const std::vector<ValueId>& values, std::int64_t columns) const {
+  std::int64_t elements = 0;
+  for (const ValueId value : values) elements += graph_.value(value).elements();
+  return elements / columns;
+}
+
+ValueId ClassBuilder::linear_input_grad(Role role, const std::vector<ValueId>& grads, LinearShape shape, ValueId onto) {
+  const std::int64_t rows = rows_of(grads, shape.out);
+  const ValueId dx = value({label(name_of(role).data()) + ".dx", {rows, shape.in}, ValueKind::activation_grad});
+  std::vector<Read> reads;
+  for (const ValueId grad : grads) reads.push_back({grad, 0});
+  if (onto.valid()) reads.push_back({onto, 0});
+  reads.push_back(use(by_role_.at({layer_, role}), Phase::input_grad, role));
+  add(role, Phase::input_grad, gemm(Phase::input_grad, rows, shape.in, shape.out), std::move(reads), {dx});
+  return dx;
+}
+
+void ClassBuilder::linear_weight_grad(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape) {
+  std::vector<Read> reads{{x, 0}};
+  for (const ValueId grad : grads) reads.push_back({grad, 0});
+  weight_grad(by_role_.at({layer_, role}), gemm(Phase::weight_grad, shape.in, shape.out, rows_of(grads, shape.out)),
+              std::move(reads));
+}
+
+ValueId ClassBuilder::linear_backward(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape,
+                                      ValueId onto) {
+  const ValueId dx = linear_input_grad(role, grads, shape, onto);
+  linear_weight_grad(role, x, grads, shape);
+  return dx;
+}
+
+ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name) {
+  const Value source = graph_.value(in);
+  const ValueId out = value({label(name), source.shape, source.kind, source.splits, 0});
+  OpKey key;
+  key.kind = OpKind::norm;
+  key.dtype = layout_.precision;
+  key.dims = {source.elements() / source.shape.back(), source.shape.back(), 0, 0, 0, 0};
+  const Read weight = use(by_role_.at({layer_, role}), phase);
+  add(role, phase, key, {{in, 0}, weight}, {out});
+  return out;
+}
+
+// dX of a norm; the residual branch's gradient is added in the same kernel. Then dW.
+ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad) {
+  const Value source = graph_.value(in);
+  const std::string name = label(name_of(role).data()) + ".dx";
+  const ValueId dx = value({name, source.shape, ValueKind::activation_grad, source.splits, 0});
+  OpKey key;
+  key.kind = OpKind::norm;
+  key.dtype = layout_.precision;
+  key.dims = {source.elements() / source.shape.back(), source.shape.back(), 0, 0, 0, 0};
+  std::vector<Read> reads{{grad, 0}, {in, 0}};
+  if (residual_grad.valid()) reads.push_back({residual_grad, 0});
+  const ParameterIndex weight = by_role_.at({layer_, role});
+  reads.push_back(use(weight, Phase::input_grad));
+  add(role, Phase::input_grad, key, std::move(reads), {dx});
+  weight_grad(weight, key, {{in, 0}, {grad, 0}});
+  return dx;
+}
+
+// Tensor parallelism: a column-split linear enters a region, a row-split one leaves it. Without sequence parallelism
+// entering costs nothing forward and an all_reduce backward, leaving the other way round; with it, entering is an
+// all_gather forward and a reduce_scatter backward, leaving the mirror image (Korthikanti et al. 2022, figure 6).
+ValueId ClassBuilder::enter_region(Role role, Phase phase, ValueId in, const char* name) {
+  if (!layout_.sequence_parallel) return in;
+  return collective(role, phase, Collective::all_gather, GroupKind::tp, in, label(name));
+}
+
+ValueId ClassBuilder::leave_region(Role role, Phase phase, ValueId in, const char* name) {
+  if (!in_tp()) return in;
+  const Collective kind = layout_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
+  return collective(role, phase, kind, GroupKind::tp, in, label(name));
+}
+
+ValueId ClassBuilder::enter_region_backward(Role role, ValueId grad) {
+  if (!in_tp()) return grad;
+  const Collective kind = layout_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
+  return collective(role, Phase::input_grad, kind, GroupKind::tp, grad, label(name_of(role).data()) + ".dx");
+}
+
+ValueId ClassBuilder::leave_region_backward(Role role, ValueId grad) {
+  if (!layout_.sequence_parallel) return grad;
+  return collective(role, Phase::input_grad, Collective::all_gather, GroupKind::tp, grad,
+                    label(name_of(role).data()) + ".dy");
+}
+
+// Sequence parallelism keeps only the shard of a linear's input; dW needs the whole of it again.
+ValueId ClassBuilder::regather(Role role, ValueId in) {
+  if (!layout_.sequence_parallel) return in;
+  return collective(role, Phase::weight_grad, Collective::all_gather, GroupKind::tp, in,
+                    label(name_of(role).data()) + ".again");
+}
+
+ValueId ClassBuilder::residual(Role role, Phase phase, ValueId branch, ValueId stream, ValueId* mask,
+                               const char* name) {
+  const Value source = graph_.value(stream);
+  const ValueId out = value({label(name), source.shape, source.kind, source.splits, 0});
+  std::vector<ValueId> writes{out};
+  if (has_dropout()) {
+    *mask = value({label(name) + ".mask", source.shape, source.kind, source.splits, 1});
+    writes.push_back(*mask);
+  }
+  add(role, phase, elementwise(phase, source.elements(), 3 * width() + (has_dropout() ? 1 : 0)),
+      {{branch, 0}, {stream, 0}}, std::move(writes));
+  return out;
+}
+
+// Without dropout the branch's gradient is the stream's gradient itself.
+ValueId ClassBuilder::residual_backward(Role role, ValueId mask, ValueId grad) {
+  if (!has_dropout()) return grad;
+  const Value source = graph_.value(grad);
+  const std::string name = label(name_of(role).data()) + ".dx";
+  const ValueId out = value({name, source.shape, ValueKind::activation_grad, source.splits, 0});
+  add(role, Phase::input_grad, elementwise(Phase::input_grad, source.elements(), 2 * width() + 1),
+      {{grad, 0}, {mask, 0}}, {out});
+  return out;
+}
+
+}  // namespace weft

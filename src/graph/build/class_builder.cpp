@@ -1,0 +1,189 @@
+#include "graph/build/class_builder.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace weft {
+
+ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Transformer& model, const Layout& layout,
+                           ClassId id)
+    : graph_(graph), transfers_(transfers), model_(model), layout_(layout), id_(id) {
+  const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
+  for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
+    const auto g = static_cast<std::size_t>(global_chunk(chunk));
+    const std::int64_t first =
+        std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
+    chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));
+  }
+  saved_.resize(chunk_layers_.size());
+  chunk_output_.resize(chunk_layers_.size());
+}
+
+void ClassBuilder::build() {
+  const auto chunks = static_cast<std::int32_t>(layout_.vpp);
+  for (std::int32_t chunk = 0; chunk < chunks; ++chunk) forward_chunk(chunk);
+  for (std::int32_t chunk = chunks - 1; chunk >= 0; --chunk) backward_chunk(chunk);
+  finish_step();
+}
+
+void ClassBuilder::forward_chunk(std::int32_t chunk) {
+  chunk_ = chunk;
+  ValueId stream = forward_input(chunk);
+  const auto [first, count] = chunk_layers_[static_cast<std::size_t>(chunk)];
+  for (layer_ = first; layer_ < first + count; ++layer_) {
+    declare_layer(layer_);
+    const LayerValues values = forward_layer(stream, Phase::forward);
+    saved_[static_cast<std::size_t>(chunk)].push_back(values);
+    stream = values.output;
+    forget_gathered();
+  }
+  layer_ = -1;
+  forward_output(chunk, stream);
+  forget_gathered();
+}
+
+void ClassBuilder::backward_chunk(std::int32_t chunk) {
+  chunk_ = chunk;
+  ValueId grad = backward_output(chunk);
+  forget_gathered();
+  const auto [first, count] = chunk_layers_[static_cast<std::size_t>(chunk)];
+  for (layer_ = first + count - 1; layer_ >= first; --layer_) {
+    const LayerValues& saved = saved_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(layer_ - first)];
+    const LayerValues again =
+        layout_.recompute == Recompute::full ? forward_layer(saved.input, Phase::recompute) : saved;
+    grad = backward_layer(saved, again, grad);
+    forget_gathered();
+  }
+  layer_ = -1;
+  backward_input(chunk, grad);
+  forget_gathered();
+}
+
+LayerValues ClassBuilder::forward_layer(ValueId input, Phase phase) {
+  LayerValues v;
+  v.input = input;
+  forward_attention(v, phase);
+  forward_ffn(v, phase);
+  return v;
+}
+
+ValueId ClassBuilder::backward_layer(const LayerValues& saved, const LayerValues& again, ValueId grad) {
+  const ValueId middle_grad = backward_ffn(again, grad);
+  return backward_attention(saved, again, middle_grad);
+}
+
+ValueId ClassBuilder::value(NewValue spec) {
+  Value v;
+  v.name = std::move(spec.name);
+  v.rank_class = id_;
+  v.kind = spec.kind;
+  v.dtype = spec.dtype.value_or(layout_.precision);
+  v.shape = std::move(spec.shape);
+  v.splits = std::move(spec.splits);
+  v.bytes_per_element = spec.bytes_per_element;
+  graph_.values.push_back(std::move(v));
+  return make_id<ValueId>(graph_.values.size() - 1);
+}
+
+ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
+  const ValueId id = value(std::move(spec));
+  Value& v = graph_.values[id.index()];
+  v.per_micro_batch = false;
+  v.accumulated = accumulated;
+  return id;
+}
+
+Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes) {
+  Operation op;
+  op.rank_class = id_;
+  op.chunk = chunk_;
+  op.layer = layer_;
+  op.phase = phase;
+  op.role = role;
+  op.subject = role;
+  key.phase = phase;
+  op.key = key;
+  op.reads = std::move(reads);
+  op.writes = std::move(writes);
+  graph_.operations.push_back(std::move(op));
+  return graph_.operations.back();
+}
+
+Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
+                                  std::vector<Read> reads, std::vector<ValueId> writes, std::optional<Role> subject) {
+  OpKey key;
+  key.kind = OpKind::transfer;
+  key.dtype = graph_.value(reads.empty() ? writes.front() : reads.front().value).dtype;
+  key.dims[0] = bytes.value;
+  Operation& op = add(role, phase, key, std::move(reads), std::move(writes));
+  op.subject = subject.value_or(role);
+  Communication c;
+  c.collective = collective;
+  c.algorithm =
+      collective == Collective::all_to_all || collective == Collective::send_recv ? Algorithm::direct : Algorithm::ring;
+  c.group = group;
+  c.bytes = bytes;
+  const ClassGroup& members = rank_class().group(group);
+  if (collective != Collective::send_recv && members.spans_classes()) {
+    // The two copies of tied embeddings go by different names.
+    const Role name = group == GroupKind::tied ? Role::embedding : op.subject;
+    c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, layer_});
+  }
+  op.communication = c;
+  return op;
+}
+
+// A collective over one value: all_gather multiplies the first dimension by the group, reduce_scatter divides it.
+ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in,
+                                 std::string name) {
+  const Value source = graph_.value(in);
+  const std::int64_t size = rank_class().group(group).view.size;
+  NewValue out{std::move(name), source.shape, source.kind, source.splits, source.bytes_per_element, source.dtype};
+  if (kind == Collective::all_gather) {
+    out.shape[0] *= size;
+    std::erase_if(out.splits, [](const Split& s) { return s.dim == 0; });
+  } else if (kind == Collective::reduce_scatter) {
+    WEFT_CHECK(out.shape[0] % size == 0);
+    out.shape[0] /= size;
+  }
+  const ValueId result = value(std::move(out));
+  const Bytes whole = kind == Collective::all_gather ? graph_.value(result).bytes() : source.bytes();
+  transfer(role, phase, kind, group, whole, {{in, 0}}, {result});
+  return result;
+}
+
+OpKey ClassBuilder::gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                         std::int64_t count) const {
+  OpKey key;
+  key.kind = OpKind::gemm;
+  key.phase = phase;
+  key.dtype = layout_.precision;
+  key.dims = {rows, columns, inner, count, 0, 0};
+  return key;
+}
+
+OpKey ClassBuilder::elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const {
+  OpKey key;
+  key.kind = OpKind::elementwise;
+  key.phase = phase;
+  key.dtype = layout_.precision;
+  key.dims = {elements, bytes_per_element, 0, 0, 0, 0};
+  return key;
+}
+
+std::string ClassBuilder::label(const char* what) const {
+  return layer_ >= 0 ? fmt::format("layer {} {}", layer_, what) : std::string(what);
+}
+
+std::vector<Split> ClassBuilder::stream_splits() const {
+  std::vector<Split> splits;
+  if (layout_.cp > 1) splits.push_back({0, Axis::cp});
+  if (layout_.sequence_parallel) splits.push_back({0, Axis::tp});
+  return splits;
+}
+
+}  // namespace weft

@@ -1,0 +1,181 @@
+// Builds the operations of one rank class. The pieces of a transformer are in files of their own:
+// block.cpp (linear layers, norms, residuals), attention.cpp, ffn.cpp, experts.cpp, ends.cpp (embedding, head, pipeline
+// boundaries), state.cpp (gradients, ZeRO, optimizer).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "graph/step_graph.hpp"
+
+namespace weft {
+
+// Numbers for transfers with members in several classes: every class that asks with the same key gets the same one.
+class TransferTable {
+ public:
+  using Key = std::tuple<GroupKind, std::int32_t, Role, Role, Phase, std::int32_t>;
+  std::int32_t id(const Key& key) {
+    return ids_.try_emplace(key, static_cast<std::int32_t>(ids_.size())).first->second;
+  }
+
+ private:
+  std::map<Key, std::int32_t> ids_;
+};
+
+// What a layer's forward pass (or its recomputation) leaves for backward. Invalid where the layer has no such value.
+struct LayerValues {
+  ValueId input, normed, normed_full, query_latent, query_normed, kv_latent, rope_key, kv_normed, qkv, kv, kv_full,
+      rope_full, context, attention_mask, middle, ffn_normed, ffn_normed_full, ffn_hidden, ffn_activated, ffn_mask,
+      output;
+  std::vector<ValueId> attention_saved;  // softmax and its dropout, or the row sums of a flash kernel
+  ValueId scores, received, expert_input, expert_hidden, expert_activated, expert_output;
+};
+
+// A parameter tensor of the class.
+struct Parameter {
+  Role role;
+  std::int32_t chunk = 0, layer = -1;
+  std::int64_t elements = 0;        // local to the rank, before ZeRO
+  GroupKind group = GroupKind::dp;  // who holds the same parameters
+  bool replicated = false;          // tensor-parallel ranks hold the same tensor and different gradients
+  bool tied = false;                // the other copy lies on another pipeline stage
+  ValueId weight = {};              // whole, or this rank's shard under ZeRO-3
+  ValueId gradient = {};            // accumulated over the step; this rank's shard under ZeRO-2 and 3
+};
+
+class ClassBuilder {
+ public:
+  ClassBuilder(StepGraph& graph, TransferTable& transfers, const Transformer& model, const Layout& layout, ClassId id);
+  void build();
+
+ private:
+  struct NewValue {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    ValueKind kind = ValueKind::activation;
+    std::vector<Split> splits = {};
+    double bytes_per_element = 0;
+    std::optional<DType> dtype = {};  // the layout's precision unless given
+  };
+  using ParameterIndex = std::size_t;
+
+  // Primitives.
+  ValueId value(NewValue spec);
+  ValueId once(NewValue spec, bool accumulated = false);
+  Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes);
+  Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
+                      std::vector<Read> reads, std::vector<ValueId> writes, std::optional<Role> subject = {});
+  ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name);
+  OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
+  OpKey elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const;
+  std::string label(const char* what) const;
+  std::int64_t width() const { return bytes_of(layout_.precision); }
+  bool in_tp() const { return layout_.tp > 1; }
+  bool has_dropout() const { return model_.positions == Positions::learned; }
+
+  // Parameters and ZeRO (state.cpp).
+  ParameterIndex parameter(Role role, std::int64_t elements, GroupKind group = GroupKind::dp, bool replicated = false);
+  // `user` where it is not the parameter's own role: the head that reads a tied embedding.
+  Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
+  void forget_gathered() { gathered_.clear(); }
+  void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
+  void finish_step();
+  ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
+  void emit_updates();
+  std::int64_t shards(GroupKind group) const;
+
+  // Layers.
+  void forward_chunk(std::int32_t chunk);
+  void backward_chunk(std::int32_t chunk);
+  void declare_layer(std::int32_t layer);
+  LayerValues forward_layer(ValueId input, Phase phase);
+  ValueId backward_layer(const LayerValues& saved, const LayerValues& again, ValueId grad);
+  void forward_attention(LayerValues& v, Phase phase);
+  void forward_queries(LayerValues& v, Phase phase);
+  void attention_core(LayerValues& v, Phase phase);
+  ValueId backward_attention(const LayerValues& saved, const LayerValues& again, ValueId grad);
+  ValueId backward_queries(const LayerValues& v, ValueId grad);
+  struct AttentionGrads {
+    ValueId qkv, kv, rope_key;  // under context parallelism qkv holds the queries' columns only
+  };
+  AttentionGrads backward_core(const LayerValues& v, ValueId grad);
+  ValueId backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x);
+  void gather_keys(LayerValues& v, Phase phase);
+  OpKey core_key() const;
+  std::vector<Read> core_inputs(const LayerValues& v) const;
+  void forward_ffn(LayerValues& v, Phase phase);
+  ValueId backward_ffn(const LayerValues& v, ValueId grad);
+  ValueId forward_mlp(LayerValues& v, Phase phase, bool shared);
+  ValueId backward_mlp(const LayerValues& v, ValueId grad, bool shared);
+  ValueId forward_experts(LayerValues& v, Phase phase);
+  ValueId backward_experts(const LayerValues& v, ValueId grad);
+
+  // Shared shapes of a block: norm, and the two ends of a tensor-parallel region.
+  ValueId norm(Role role, Phase phase, ValueId in, const char* name);
+  ValueId norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad);
+  ValueId enter_region(Role role, Phase phase, ValueId in, const char* name);
+  ValueId leave_region(Role role, Phase phase, ValueId in, const char* name);
+  ValueId enter_region_backward(Role role, ValueId grad);
+  ValueId leave_region_backward(Role role, ValueId grad);
+  ValueId regather(Role role, ValueId in);
+  ValueId residual(Role role, Phase phase, ValueId branch, ValueId stream, ValueId* mask, const char* name);
+  ValueId residual_backward(Role role, ValueId mask, ValueId grad);
+  struct LinearShape {
+    std::int64_t in, out;
+  };
+  ValueId linear(Role role, Phase phase, ValueId x, LinearShape shape, const char* name);
+  // `grads` side by side are the gradient of the output; `onto`, where valid, is added to dX by the same product.
+  ValueId linear_input_grad(Role role, const std::vector<ValueId>& grads, LinearShape shape, ValueId onto = {});
+  void linear_weight_grad(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape);
+  ValueId linear_backward(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape,
+                          ValueId onto = {});
+  std::int64_t rows_of(const std::vector<ValueId>& values, std::int64_t columns) const;
+
+  // Ends (ends.cpp).
+  ValueId forward_input(std::int32_t chunk);
+  void forward_output(std::int32_t chunk, ValueId output);
+  ValueId backward_output(std::int32_t chunk);
+  void backward_input(std::int32_t chunk, ValueId grad);
+  void forward_head(ValueId input);
+  ValueId backward_head();
+  ValueId boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent);
+
+  std::int64_t global_chunk(std::int32_t chunk) const { return chunk * layout_.pp + rank_class().stage; }
+  const RankClass& rank_class() const { return graph_.classes[id_.index()]; }
+
+  // Sizes on this rank.
+  std::int64_t tokens() const { return layout_.tokens(); }
+  std::int64_t stream_tokens() const { return layout_.sequence_parallel ? tokens() / layout_.tp : tokens(); }
+  std::int64_t heads() const { return model_.heads / layout_.tp; }
+  std::int64_t kv_heads() const { return std::max<std::int64_t>(1, model_.kv_heads / layout_.tp); }
+  std::int64_t query_head() const;
+  std::int64_t value_head() const;
+  std::int64_t qkv_width() const;
+  std::int64_t kv_width() const;
+  std::int64_t routed_rows() const;  // token copies that leave this rank's router, capacity included
+  std::int64_t expert_rows() const;  // rows that all local experts together compute on
+  // The experts' tensor-parallel ranks hold different tokens, which are gathered before the products.
+  bool expert_ranks_split_tokens() const { return layout_.etp > 1 && (layout_.sequence_parallel || layout_.tp == 1); }
+  std::vector<Split> stream_splits() const;
+
+  StepGraph& graph_;
+  TransferTable& transfers_;
+  const Transformer& model_;
+  const Layout& layout_;
+  ClassId id_;
+  std::int32_t chunk_ = 0, layer_ = -1;
+  std::vector<Parameter> parameters_;
+  std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
+  std::map<ParameterIndex, ValueId> gathered_;                       // ZeRO-3: whole copies in use right now
+  std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;  // first layer and count, by chunk
+  std::vector<std::vector<LayerValues>> saved_;                      // by chunk, by layer in the chunk
+  std::vector<ValueId> chunk_output_;
+  struct HeadValues {
+    ValueId input, normed, normed_full, logits, probabilities;
+  } head_;
+};
+
+}  // namespace weft

@@ -1,0 +1,135 @@
+// The ends of a model chunk: embedding, head and loss, and the boundaries between pipeline stages.
+#include <fmt/format.h>
+
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+// One end of a message between chunk `from_chunk` and the next one. The sender's class identifies the pair.
+ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent) {
+  const bool towards_next = role == Role::stage_output;  // stage_output: this chunk and its successor
+  const GroupKind group = towards_next ? GroupKind::pp_next : GroupKind::pp_prev;
+  const ClassGroup& pair = rank_class().group(group);
+  const ClassId other = pair.members.front() == id_ ? pair.members.back() : pair.members.front();
+  const ClassId lower = towards_next ? id_ : other;  // the class that holds from_chunk
+  ValueId result = sent;
+  std::vector<Read> reads;
+  std::vector<ValueId> writes;
+  if (sends) {
+    reads.push_back({sent, 0});
+  } else {
+    const ValueKind kind = phase == Phase::forward ? ValueKind::activation : ValueKind::activation_grad;
+    const char* what = phase == Phase::forward ? "input" : "output.dx";
+    result = value({fmt::format("chunk {} {}", global_chunk(chunk_), what),
+                    {stream_tokens(), model_.hidden},
+                    kind,
+                    stream_splits(),
+                    0});
+    writes.push_back(result);
+  }
+  const Bytes bytes = graph_.value(result).bytes();
+  Operation& op = transfer(role, phase, Collective::send_recv, group, bytes, std::move(reads), std::move(writes));
+  op.communication->sends = sends;
+  op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
+                                              phase, static_cast<std::int32_t>(from_chunk)});
+  return result;
+}
+
+ValueId ClassBuilder::forward_input(std::int32_t chunk) {
+  if (global_chunk(chunk) > 0) {
+    return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
+  }
+  parameter(Role::embedding, local_vocab(model_, layout_) * model_.hidden);
+  const ValueId out = value({"embedding", {tokens(), model_.hidden}});
+  OpKey key;
+  key.kind = OpKind::gather_rows;
+  key.dtype = layout_.precision;
+  key.dims = {tokens(), model_.hidden, 0, 0, 0, 0};
+  std::vector<Read> reads{use(by_role_.at({-1, Role::embedding}), Phase::forward)};
+  if (model_.positions == Positions::learned) {
+    // Tensor-parallel ranks hold the same table and see the same gradient.
+    reads.push_back(use(parameter(Role::positions, model_.max_seq * model_.hidden), Phase::forward));
+  }
+  add(Role::embedding, Phase::forward, key, std::move(reads), {out});
+  return leave_region(Role::embedding_reduce, Phase::forward, out, "embedding_reduced");
+}
+
+void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
+  if (global_chunk(chunk) > 0) {
+    boundary(Role::stage_input, Phase::input_grad, global_chunk(chunk) - 1, true, grad);
+    return;
+  }
+  const ValueId full = leave_region_backward(Role::embedding_reduce, grad);
+  OpKey key;
+  key.kind = OpKind::gather_rows;
+  key.dtype = layout_.precision;
+  key.dims = {tokens(), model_.hidden, 0, 0, 0, 0};
+  weight_grad(by_role_.at({-1, Role::embedding}), key, {{full, 0}});
+  if (model_.positions == Positions::learned) {
+    weight_grad(by_role_.at({-1, Role::positions}), elementwise(Phase::weight_grad, tokens() * model_.hidden, width()),
+                {{full, 0}});
+  }
+}
+
+void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
+  chunk_output_[static_cast<std::size_t>(chunk)] = output;
+  if (global_chunk(chunk) + 1 < layout_.chunks()) {
+    boundary(Role::stage_output, Phase::forward, global_chunk(chunk), true, output);
+  } else {
+    forward_head(output);
+  }
+}
+
+ValueId ClassBuilder::backward_output(std::int32_t chunk) {
+  if (global_chunk(chunk) + 1 < layout_.chunks()) {
+    return boundary(Role::stage_output, Phase::input_grad, global_chunk(chunk), false, {});
+  }
+  return backward_head();
+}
+
+void ClassBuilder::forward_head(ValueId input) {
+  const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
+  const bool has_embedding = by_role_.contains({-1, Role::embedding});
+  parameter(Role::final_norm, model_.norm == NormKind::layer_norm ? 2 * h : h, GroupKind::dp,
+            layout_.sequence_parallel);
+  if (model_.tied_embeddings && has_embedding) {
+    by_role_[{-1, Role::head}] = by_role_.at({-1, Role::embedding});
+  } else {
+    parameter(Role::head, vocab * h);
+  }
+  head_.input = input;
+  head_.normed = norm(Role::final_norm, Phase::forward, input, "final_norm");
+  head_.normed_full = enter_region(Role::head_gather, Phase::forward, head_.normed, "head_in");
+  head_.logits = linear(Role::head, Phase::forward, head_.normed_full, {h, vocab}, "logits");
+  OpKey key;
+  key.kind = OpKind::cross_entropy;
+  key.dtype = layout_.precision;
+  key.dims = {tokens(), vocab, 0, 0, 0, 0};
+  std::vector<Read> reads{{head_.logits, 0}};
+  if (in_tp()) {
+    // Maximum, sum of exponentials and the target's logit of every token, over the vocabulary shards.
+    const ValueId partial =
+        value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+    add(Role::loss, Phase::forward, key, {{head_.logits, 0}}, {partial}).part = 1;
+    reads.push_back(
+        {collective(Role::loss_reduce, Phase::forward, Collective::all_reduce, GroupKind::tp, partial, "loss_sums"),
+         0});
+    key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
+  }
+  head_.probabilities = value({.name = "probabilities", .shape = {tokens(), vocab}, .dtype = DType::fp32});
+  add(Role::loss, Phase::forward, key, std::move(reads), {head_.probabilities});
+}
+
+ValueId ClassBuilder::backward_head() {
+  const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
+  const ValueId d_logits = value({"logits.dx", {tokens(), vocab}, ValueKind::activation_grad, {}, 0});
+  add(Role::loss, Phase::input_grad, elementwise(Phase::input_grad, tokens() * vocab, 4 + width()),
+      {{head_.probabilities, 0}}, {d_logits});
+  const ValueId x = regather(Role::head_gather, head_.normed);
+  const ValueId partial = linear_input_grad(Role::head, {d_logits}, {h, vocab});
+  const ValueId dx = enter_region_backward(Role::head_gather, partial);
+  linear_weight_grad(Role::head, x, {d_logits}, {h, vocab});
+  return norm_backward(Role::final_norm, head_.input, dx, {});
+}
+
+}  // namespace weft

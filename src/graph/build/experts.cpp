@@ -1,0 +1,118 @@
+// Routed experts: gate, dispatch, all-to-all, expert products, all-to-all, combine. Loads are taken as balanced; a
+// capacity factor pads every expert's share.
+#include <cmath>
+
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+std::int64_t ClassBuilder::routed_rows() const {
+  const Experts& experts = *model_.experts;
+  const double copies = static_cast<double>(stream_tokens() * experts.top_k);
+  const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
+  // A whole number of rows for each expert, so that every all-to-all piece has the same size.
+  const auto per_expert = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
+  return std::max<std::int64_t>(1, per_expert) * experts.count;
+}
+
+// Expert-parallel exchange keeps the total (balanced); expert tensor parallelism gathers it where tokens are split.
+std::int64_t ClassBuilder::expert_rows() const {
+  return routed_rows() * (expert_ranks_split_tokens() ? layout_.etp : 1);
+}
+
+ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
+  const Experts& experts = *model_.experts;
+  const std::int64_t h = model_.hidden;
+  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
+  const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
+  const std::int64_t rows = expert_rows(), per_expert = rows / local;
+
+  v.scores = linear(Role::router, phase, v.ffn_normed, {h, experts.count}, "router_scores");
+  const ValueId sent = value({label("dispatched"), {routed_rows(), h}});
+  OpKey permute;
+  permute.kind = OpKind::gather_rows;
+  permute.dtype = layout_.precision;
+  permute.dims = {routed_rows(), h, 0, 0, 0, 0};
+  add(Role::dispatch, phase, permute, {{v.ffn_normed, 0}, {v.scores, 0}}, {sent});
+
+  ValueId received = sent;
+  if (layout_.ep > 1) {
+    received = collective(Role::expert_dispatch, phase, Collective::all_to_all, GroupKind::ep, sent, label("received"));
+  }
+  if (expert_ranks_split_tokens()) {
+    received =
+        collective(Role::expert_gather, phase, Collective::all_gather, GroupKind::etp, received, label("expert_rows"));
+  }
+  v.expert_input = received;
+  v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}});
+  add(Role::expert_in, phase, gemm(phase, per_expert, gates * ffn, h, local),
+      {{received, 0}, use(by_role_.at({layer_, Role::expert_in}), phase)}, {v.expert_hidden});
+  v.expert_activated = value({label("expert_activated"), {rows, ffn}});
+  add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()), {{v.expert_hidden, 0}},
+      {v.expert_activated});
+  ValueId out = value({label("expert_out"), {rows, h}});
+  add(Role::expert_out, phase, gemm(phase, per_expert, h, ffn, local),
+      {{v.expert_activated, 0}, use(by_role_.at({layer_, Role::expert_out}), phase)}, {out});
+  if (layout_.etp > 1) {
+    const Collective kind = expert_ranks_split_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
+    out = collective(Role::expert_reduce, phase, kind, GroupKind::etp, out, label("expert_reduced"));
+  }
+  if (layout_.ep > 1) {
+    out = collective(Role::expert_combine, phase, Collective::all_to_all, GroupKind::ep, out, label("returned"));
+  }
+  v.expert_output = out;
+  const ValueId combined = value({label("combined"), {stream_tokens(), h}, ValueKind::activation, stream_splits(), 0});
+  add(Role::combine, phase, permute, {{out, 0}, {v.scores, 0}}, {combined});
+  return combined;
+}
+
+ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
+  const Experts& experts = *model_.experts;
+  const std::int64_t h = model_.hidden;
+  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
+  const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
+  const std::int64_t rows = expert_rows(), per_expert = rows / local;
+  const auto grad_value = [&](const char* name, std::int64_t r, std::int64_t c) {
+    return value({label(name), {r, c}, ValueKind::activation_grad, {}, 0});
+  };
+  constexpr Phase kDx = Phase::input_grad;
+  OpKey permute;
+  permute.kind = OpKind::gather_rows;
+  permute.dtype = layout_.precision;
+  permute.dims = {routed_rows(), h, 0, 0, 0, 0};
+
+  ValueId d_out = grad_value("returned.dx", routed_rows(), h);
+  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
+  add(Role::combine, kDx, permute, {{grad, 0}, {v.expert_output, 0}, {v.scores, 0}}, {d_out, d_scores});
+  if (layout_.ep > 1) {
+    d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
+  }
+  if (expert_ranks_split_tokens()) {
+    d_out = collective(Role::expert_reduce, kDx, Collective::all_gather, GroupKind::etp, d_out, label("expert_out.dy"));
+  }
+  const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
+  const ValueId d_activated = grad_value("expert_activated.dx", rows, ffn);
+  add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local), {{d_out, 0}, use(out_weight, kDx)}, {d_activated});
+  weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local), {{v.expert_activated, 0}, {d_out, 0}});
+  const ValueId d_hidden = grad_value("expert_hidden.dx", rows, gates * ffn);
+  add(Role::expert_act, kDx, elementwise(kDx, rows * ffn, (2 * gates + 1) * width()),
+      {{d_activated, 0}, {v.expert_hidden, 0}}, {d_hidden});
+  const ParameterIndex in_weight = by_role_.at({layer_, Role::expert_in});
+  ValueId dx = grad_value("expert_in.dx", rows, h);
+  add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local), {{d_hidden, 0}, use(in_weight, kDx)}, {dx});
+  weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
+              {{v.expert_input, 0}, {d_hidden, 0}});
+  if (layout_.etp > 1) {
+    const Collective kind = expert_ranks_split_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
+    dx = collective(Role::expert_gather, kDx, kind, GroupKind::etp, dx, label("expert_rows.dx"));
+  }
+  if (layout_.ep > 1) {
+    dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
+  }
+  const ValueId d_tokens = grad_value("dispatch.dx", stream_tokens(), h);
+  add(Role::dispatch, kDx, permute, {{dx, 0}}, {d_tokens});
+  // The router's dX is added onto the tokens' gradient by the same product.
+  return linear_backward(Role::router, v.ffn_normed, {d_scores}, {h, experts.count}, d_tokens);
+}
+
+}  // namespace weft

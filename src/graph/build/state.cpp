@@ -1,0 +1,172 @@
+// Parameters, gradients and optimizer state: ZeRO 0 to 3, gradient reduction, clipping, the update.
+#include <fmt/format.h>
+
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+std::int64_t ClassBuilder::shards(GroupKind group) const {
+  return rank_class().group(group).view.size;
+}
+
+ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::int64_t elements, GroupKind group,
+                                                     bool replicated) {
+  Parameter p{
+      .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicated = replicated};
+  const std::int64_t n = shards(group);
+  const std::int64_t shard = (elements + n - 1) / n;
+  const std::string name = label(name_of(role).data());
+  p.weight = once({name + ".weight", {layout_.zero == 3 ? shard : elements}, ValueKind::parameter});
+  p.gradient = once({.name = name + ".grad",
+                     .shape = {layout_.zero >= 2 ? shard : elements},
+                     .kind = ValueKind::gradient,
+                     .dtype = layout_.grad_dtype},
+                    true);
+  parameters_.push_back(p);
+  by_role_[{layer_, role}] = parameters_.size() - 1;
+  return parameters_.size() - 1;
+}
+
+// What a computation reads: the parameters that the last iteration's update (or gather) left; under ZeRO-3 a whole
+// copy gathered just before its first use in a layer's forward or backward.
+Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> user) {
+  const Parameter& p = parameters_[index];
+  if (layout_.zero < 3 || shards(p.group) == 1) return {p.weight, 1};
+  const auto found = gathered_.find(index);
+  if (found != gathered_.end()) return {found->second, 0};
+  const std::int64_t n = shards(p.group);
+  const std::int64_t shard = graph_.value(p.weight).elements();
+  const Role role = user.value_or(p.role);
+  const ValueId whole = value({label(name_of(role).data()) + ".gathered", {shard * n}, ValueKind::parameter});
+  const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
+  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(), {{p.weight, 1}},
+           {whole}, role);
+  gathered_[index] = whole;
+  return {whole, 0};
+}
+
+// ZeRO-2 and 3 keep only a shard of the gradient: every micro-batch's is reduced and scattered at once.
+void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads) {
+  const Parameter& p = parameters_[index];
+  // A tied head accumulates under its own role into the embedding's gradient.
+  const Role role = key.kind == OpKind::gemm && p.role == Role::embedding ? Role::head : p.role;
+  if (layout_.zero < 2 || shards(p.group) == 1) {
+    add(role, Phase::weight_grad, key, std::move(reads), {p.gradient});
+    return;
+  }
+  const std::int64_t n = shards(p.group);
+  const std::int64_t padded = graph_.value(p.gradient).elements() * n;
+  const std::string name = label(name_of(role).data());
+  const ValueId whole = value(
+      {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
+  add(role, Phase::weight_grad, key, std::move(reads), {whole});
+  transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).bytes(),
+           {{whole, 0}}, {p.gradient}, role);
+}
+
+// One stage of the way from the accumulated gradient to the one the update reads: tensor-parallel replicas, then data
+// parallelism, then the other copy of tied embeddings. Returns what the next stage reads.
+ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
+  const std::string name = label(name_of(p.role).data());
+  const Bytes bytes = graph_.value(grad).bytes();
+  const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements, Bytes whole) {
+    const ValueId out =
+        once({.name = name + suffix, .shape = {elements}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
+    transfer(stage, Phase::optimizer, kind, group, whole, {{grad, 0}}, {out}, p.role).per_micro_batch = false;
+    return out;
+  };
+  if (stage == Role::replica_reduce) {
+    if (!p.replicated) return grad;
+    return reduce(Collective::all_reduce, GroupKind::tp, ".grad.replicas", graph_.value(grad).elements(), bytes);
+  }
+  if (stage == Role::tied_reduce) {
+    if (!p.tied) return grad;
+    return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", graph_.value(grad).elements(), bytes);
+  }
+  const std::int64_t n = shards(p.group);
+  if (n == 1 || layout_.zero >= 2) return grad;
+  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, bytes);
+  const std::int64_t shard = (p.elements + n - 1) / n;
+  return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard,
+                Bytes{shard * n * bytes_of(layout_.grad_dtype)});
+}
+
+void ClassBuilder::finish_step() {
+  const bool first_and_last = layout_.pp > 1 && model_.tied_embeddings;
+  if (first_and_last) {
+    for (Parameter& p : parameters_) p.tied = p.role == Role::embedding || p.role == Role::head;
+  }
+  emit_updates();
+}
+
+void ClassBuilder::emit_updates() {
+  std::vector<ValueId> reduced;
+  for (const Parameter& p : parameters_) reduced.push_back(p.gradient);
+  for (const Role stage : {Role::replica_reduce, Role::grad_reduce, Role::tied_reduce}) {
+    // Gradients become whole in the order in which backward finishes them: last layer first.
+    for (std::size_t i = parameters_.size(); i-- > 0;) {
+      chunk_ = parameters_[i].chunk;
+      layer_ = parameters_[i].layer;
+      reduced[i] = reduce_gradient(parameters_[i], reduced[i], stage);
+    }
+  }
+  ValueId norm;
+  if (layout_.clip_grad > 0) {
+    chunk_ = 0;
+    layer_ = -1;
+    std::vector<Read> reads;
+    std::int64_t elements = 0;
+    for (const ValueId grad : reduced) {
+      reads.push_back({grad, 0});
+      elements += graph_.value(grad).elements();
+    }
+    OpKey key;
+    key.kind = OpKind::square_sum;
+    key.dtype = layout_.grad_dtype;
+    key.dims[0] = elements;
+    norm = once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+    add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {norm}).per_micro_batch = false;
+    if (shards(GroupKind::norm) > 1) {
+      const ValueId all = once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4}, {{norm, 0}},
+               {all})
+          .per_micro_batch = false;
+      norm = all;
+    }
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    chunk_ = p.chunk;
+    layer_ = p.layer;
+    const std::int64_t n = shards(p.group);
+    const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
+    const std::string name = label(name_of(p.role).data());
+    // Adam: two moments, and a master copy where the weights are 16 bits wide; else the weights are read themselves.
+    const bool master = layout_.precision != DType::fp32;
+    const std::int64_t state_width = master ? 12 : 8;
+    const ValueId state = once({.name = name + ".state",
+                                .shape = {own},
+                                .kind = ValueKind::optimizer_state,
+                                .bytes_per_element = static_cast<double>(state_width),
+                                .dtype = DType::fp32});
+    OpKey key;
+    key.kind = OpKind::adam;
+    key.dtype = layout_.precision;
+    key.dims = {own, bytes_of(layout_.grad_dtype) + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
+    std::vector<Read> reads{{reduced[i], 0}, {state, 1}};
+    if (!master) reads.push_back({p.weight, 1});
+    if (norm.valid()) reads.push_back({norm, 0});
+    const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
+    const ValueId updated = gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter}) : p.weight;
+    add(Role::update, Phase::optimizer, key, std::move(reads), {updated, state}).per_micro_batch = false;
+    graph_.operations.back().subject = p.role;
+    if (gathers) {
+      transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, Bytes{own * n * width()},
+               {{updated, 0}}, {p.weight}, p.role)
+          .per_micro_batch = false;
+    }
+  }
+  layer_ = -1;
+}
+
+}  // namespace weft

@@ -1,0 +1,215 @@
+// How often a step communicates, and how many bytes, against what the papers count.
+#include <gtest/gtest.h>
+
+#include "graph/test_graphs.hpp"
+#include "model/counts.hpp"
+
+namespace weft {
+namespace {
+
+using test::build;
+using test::with_layers;
+
+std::vector<Operation> transfers(const StepGraph& graph, const test::OpFilter& wanted) {
+  std::vector<Operation> found;
+  for (const Operation& op : graph.operations) {
+    if (op.is_transfer() && wanted(op)) found.push_back(op);
+  }
+  return found;
+}
+
+std::int64_t total_bytes(const std::vector<Operation>& ops) {
+  std::int64_t sum = 0;
+  for (const Operation& op : ops) sum += op.communication->bytes.value;
+  return sum;
+}
+
+test::OpFilter of_role(Role role) {
+  return [role](const Operation& op) { return op.role == role; };
+}
+
+// Transfers of one layer's micro-batch in one group, in the order in which they are stored: "forward all_gather", ...
+std::vector<std::string> layer_transfers(const StepGraph& graph, std::int32_t layer, GroupKind group) {
+  std::vector<std::string> names;
+  for (const Operation& op : transfers(graph, [&](const Operation& o) {
+         return o.layer == layer && o.per_micro_batch && o.communication->group == group;
+       })) {
+    names.push_back(fmt::format("{} {}", name_of(op.phase), name_of(op.communication->collective)));
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(TensorParallel, FourAllReducesALayer) {
+  // Shoeybi et al. 2019: two forward, two backward; full recompute repeats the forward ones. Each carries b s h.
+  const Transformer model = with_layers("megatron-1.7b", 4);
+  const StepGraph graph = build(model, "dgx-a100:1", {.tp = 8, .micro_batch = 2, .seq = 512});
+  EXPECT_EQ(layer_transfers(graph, 1, GroupKind::tp),
+            (Names{"forward all_reduce", "forward all_reduce", "input_grad all_reduce", "input_grad all_reduce"}));
+  const auto of_layer = transfers(graph, [](const Operation& op) { return op.layer == 1 && op.per_micro_batch; });
+  EXPECT_EQ(total_bytes(of_layer), 4 * (2 * 512 * 2304 * 2));
+  const StepGraph again = build(model, "dgx-a100:1", {.tp = 8, .recompute = Recompute::full});
+  EXPECT_EQ(layer_transfers(again, 1, GroupKind::tp).size(), 6U);
+  const StepGraph selective = build(model, "dgx-a100:1", {.tp = 8, .recompute = Recompute::selective});
+  EXPECT_EQ(layer_transfers(selective, 1, GroupKind::tp).size(), 4U);
+}
+
+TEST(SequenceParallel, GathersAndScattersWithOneMoreGatherForEachWeightGradient) {
+  // Korthikanti et al. 2022, section 4.2.2: an all_reduce becomes reduce_scatter and all_gather, and backward gathers
+  // the sharded input of each column-parallel linear again for dW.
+  const StepGraph graph =
+      build(with_layers("megatron-1.7b", 4), "dgx-a100:1", {.tp = 8, .seq = 512, .sequence_parallel = true});
+  const Names backward{"input_grad all_gather", "weight_grad all_gather", "input_grad reduce_scatter"};
+  Names expected{"forward all_gather", "forward reduce_scatter", "forward all_gather", "forward reduce_scatter"};
+  for (int half = 0; half < 2; ++half) expected.insert(expected.end(), backward.begin(), backward.end());
+  EXPECT_EQ(layer_transfers(graph, 2, GroupKind::tp), expected);
+  for (const Operation& op : transfers(graph, [](const Operation& o) { return o.layer == 2 && o.per_micro_batch; })) {
+    EXPECT_EQ(op.communication->bytes.value, 512 * 2304 * 2) << describe(op);
+  }
+}
+
+TEST(SequenceParallel, ReducesTheGradientsOfNormsOverTensorRanks) {
+  const Layout layout{.tp = 8, .sequence_parallel = true};
+  // Two norms a layer and the last one; none without sequence parallelism, where all ranks see all tokens.
+  EXPECT_EQ(transfers(build(with_layers("gpt3-175b", 4), "dgx-a100:1", layout), of_role(Role::replica_reduce)).size(),
+            9U);
+  EXPECT_TRUE(
+      transfers(build(with_layers("gpt3-175b", 4), "dgx-a100:1", {.tp = 8}), of_role(Role::replica_reduce)).empty());
+}
+
+TEST(DataParallel, ReducesEveryGradientOnce) {
+  const Transformer model = with_layers("llama2-7b", 4);
+  const Cluster cluster(parse_cluster("dgx-a100:1"));
+  const StepGraph graph = build(model, "dgx-a100:1", {});
+  const auto reductions = transfers(graph, of_role(Role::grad_reduce));
+  EXPECT_EQ(total_bytes(reductions), 4 * total_parameters(model));
+  double sent = 0;
+  for (const Operation& op : reductions) {
+    EXPECT_FALSE(op.per_micro_batch);
+    EXPECT_EQ(op.communication->collective, Collective::all_reduce);
+    const Communication& c = *op.communication;
+    for (const FabricTraffic& fabric :
+         collective_traffic(cluster, c.collective, c.algorithm, c.bytes, graph.classes[0].group(c.group).view)
+             .fabrics) {
+      sent += fabric.bytes;
+    }
+  }
+  // A ring moves 2 (N - 1)/N of the gradients.
+  EXPECT_NEAR(sent, 2.0 * 7 / 8 * 4 * static_cast<double>(total_parameters(model)), 1);
+}
+
+TEST(Zero, OneScattersGradientsAndGathersParameters) {
+  const Transformer model = with_layers("llama2-7b", 4);
+  const StepGraph graph = build(model, "dgx-a100:1", {.zero = 1});
+  const auto reductions = transfers(graph, of_role(Role::grad_reduce)),
+             gathers = transfers(graph, of_role(Role::param_gather));
+  EXPECT_EQ(total_bytes(reductions), 4 * total_parameters(model));
+  EXPECT_EQ(total_bytes(gathers), 2 * total_parameters(model));
+  for (const Operation& op : reductions) EXPECT_EQ(op.communication->collective, Collective::reduce_scatter);
+  for (const Operation& op : gathers) {
+    EXPECT_EQ(op.communication->collective, Collective::all_gather);
+    EXPECT_FALSE(op.per_micro_batch);
+  }
+}
+
+TEST(Zero, TwoScattersGradientsOfEveryMicroBatch) {
+  const Transformer model = with_layers("llama2-7b", 4);
+  const StepGraph graph = build(model, "dgx-a100:1", {.zero = 2});
+  const auto reductions = transfers(graph, of_role(Role::grad_reduce));
+  EXPECT_EQ(total_bytes(reductions), 4 * total_parameters(model));
+  for (const Operation& op : reductions) EXPECT_TRUE(op.per_micro_batch);
+  EXPECT_EQ(total_bytes(transfers(graph, of_role(Role::param_gather))), 2 * total_parameters(model));
+}
+
+TEST(Zero, ThreePassesTheParametersThreeTimesAMicroBatch) {
+  // Rajbhandari et al. 2020, section 7: gathered for forward, again for backward, gradients scattered. Backward of the
+  // embedding needs no weights, so the second pass lacks them.
+  const Transformer model = with_layers("llama2-7b", 4);
+  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+    const StepGraph graph = build(model, "dgx-a100:1", {.zero = 3, .recompute = recompute});
+    std::int64_t forward = 0, backward = 0;
+    for (const Operation& op : transfers(graph, of_role(Role::param_gather))) {
+      EXPECT_TRUE(op.per_micro_batch);
+      (op.phase == Phase::forward ? forward : backward) += op.communication->bytes.value;
+    }
+    EXPECT_EQ(forward, 2 * total_parameters(model));
+    EXPECT_EQ(backward, 2 * (total_parameters(model) - embedding_parameters(model)));
+    EXPECT_EQ(total_bytes(transfers(graph, of_role(Role::grad_reduce))), 4 * total_parameters(model));
+  }
+}
+
+TEST(Zero, ThreeGathersATiedEmbeddingForTheHeadToo) {
+  // Its copy was dropped after the first layer. Each gather has a subject of its own.
+  Transformer model = with_layers("gpt2", 4);
+  const StepGraph graph = build(model, "dgx-a100:1", {.zero = 3});
+  const auto count = [&](Role subject, Phase phase) {
+    return transfers(graph,
+                     [&](const Operation& op) {
+                       return op.role == Role::param_gather && op.subject == subject && op.phase == phase;
+                     })
+        .size();
+  };
+  EXPECT_EQ(count(Role::embedding, Phase::forward), 1U);
+  EXPECT_EQ(count(Role::head, Phase::forward), 1U);
+  EXPECT_EQ(count(Role::head, Phase::input_grad), 1U);
+}
+
+TEST(ExpertParallel, TwoAllToAllsEachWay) {
+  // Every token leaves for top_k experts: b s k h, dispatched and combined.
+  const Transformer model = with_layers("mixtral-8x7b", 4);
+  const Layout layout{.ep = 8, .seq = 512};
+  const StepGraph graph = build(model, "dgx-a100:1", layout);
+  EXPECT_EQ(layer_transfers(graph, 1, GroupKind::ep),
+            (Names{"forward all_to_all", "forward all_to_all", "input_grad all_to_all", "input_grad all_to_all"}));
+  const auto exchanges =
+      transfers(graph, [](const Operation& op) { return op.layer == 1 && op.communication->group == GroupKind::ep; });
+  for (const Operation& op : exchanges) EXPECT_EQ(op.communication->bytes.value, 512 * 2 * 4096 * 2);
+  // Lancet's models send capacity 1.25 of one expert a token; sequence parallelism splits the tokens first.
+  const StepGraph padded = build(with_layers("gpt2-s-moe", 4), "dgx-a100:2", {.ep = 16, .seq = 512});
+  for (const Operation& op : transfers(padded, of_role(Role::expert_dispatch))) {
+    EXPECT_EQ(op.communication->bytes.value, 640 * 768 * 2);
+  }
+  const StepGraph split =
+      build(model, "dgx-a100:1", {.tp = 2, .ep = 4, .etp = 2, .seq = 512, .sequence_parallel = true});
+  for (const Operation& op : transfers(split, of_role(Role::expert_dispatch))) {
+    EXPECT_EQ(op.communication->bytes.value, 256 * 2 * 4096 * 2);
+  }
+}
+
+TEST(ExpertTensorParallel, GathersTokensWhereItsRanksHoldDifferentOnes) {
+  const Transformer model = with_layers("mixtral-8x7b", 4);
+  const Names gathered{"forward all_gather", "forward reduce_scatter", "input_grad all_gather",
+                       "input_grad reduce_scatter"};
+  const Names replicated{"forward all_reduce", "input_grad all_reduce"};
+  EXPECT_EQ(layer_transfers(build(model, "dgx-a100:1", {.etp = 2}), 1, GroupKind::etp), gathered);
+  EXPECT_EQ(
+      layer_transfers(build(model, "dgx-a100:1", {.tp = 2, .etp = 2, .sequence_parallel = true}), 1, GroupKind::etp),
+      gathered);
+  EXPECT_EQ(layer_transfers(build(model, "dgx-a100:1", {.tp = 2, .etp = 2}), 1, GroupKind::etp), replicated);
+}
+
+TEST(ContextParallel, GathersKeysAndValuesForwardAndAgainBackward) {
+  // Keys and values of the whole sequence: 2 * kv_heads * head_dim columns (Llama 3, section 3.3.2).
+  const Names none{"forward all_gather", "input_grad all_gather", "input_grad reduce_scatter"};
+  const Names full{"forward all_gather", "recompute all_gather", "input_grad reduce_scatter"};
+  const Transformer model = with_layers("llama2-70b", 4);
+  const StepGraph graph = build(model, "dgx-a100:1", {.cp = 4, .seq = 512});
+  EXPECT_EQ(layer_transfers(graph, 1, GroupKind::cp), none);
+  for (const Operation& op : transfers(graph, of_role(Role::kv_gather))) {
+    EXPECT_EQ(op.communication->bytes.value, 512 * 2 * 8 * 128 * 2);
+  }
+  EXPECT_EQ(layer_transfers(build(model, "dgx-a100:1", {.cp = 4, .recompute = Recompute::full}), 1, GroupKind::cp),
+            full);
+  // Latent attention: 128 heads of 128 + 128, and the one rotary key of 64.
+  const StepGraph latent = build(with_layers("deepseek-v3", 4), "dgx-a100:1", {.cp = 4, .seq = 512});
+  EXPECT_EQ(layer_transfers(latent, 1, GroupKind::cp), none);
+  for (const Role role : {Role::kv_gather, Role::kv_reduce}) {
+    for (const Operation& op : transfers(latent, of_role(role))) {
+      EXPECT_EQ(op.communication->bytes.value, 512 * (128 * 256 + 64) * 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,263 @@
+#include "graph/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+// Plans list every slot of the pipeline; published steps have at most a few thousand micro-batches.
+constexpr std::int64_t kMaxMicroBatches = 65'536;
+
+void require_positive(std::string_view flag, std::int64_t value) {
+  if (value < 1) fail("{} {}: must be at least 1", flag, value);
+  if (value > 1'000'000'000) fail("{} {}: must be at most 1000000000", flag, value);
+}
+
+void require_divides(std::string_view flag, std::int64_t divisor, std::string_view what, std::int64_t value) {
+  if (value % divisor != 0) fail("{} {}: does not divide {} {}", flag, divisor, what, value);
+}
+
+void validate_degrees(const Layout& l, std::int64_t devices) {
+  require_positive("--tp", l.tp);
+  require_positive("--pp", l.pp);
+  require_positive("--dp", l.dp);
+  require_positive("--cp", l.cp);
+  require_positive("--vpp", l.vpp);
+  require_positive("--ep", l.ep);
+  require_positive("--etp", l.etp);
+  const std::int64_t product = checked_product(
+      {l.tp, l.pp, l.dp, l.cp}, fmt::format("--pp {} * --dp {} * --cp {} * --tp {}", l.pp, l.dp, l.cp, l.tp));
+  if (product != devices) {
+    fail("--pp {} * --dp {} * --cp {} * --tp {} = {} ranks, but the cluster has {} devices", l.pp, l.dp, l.cp, l.tp,
+         product, devices);
+  }
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp}) {
+    if (l.mesh_order.size() != 4 || std::count(l.mesh_order.begin(), l.mesh_order.end(), axis) != 1) {
+      fail("--mesh-order: must name each of tp, cp, dp, pp once ({} is not, or there are {} axes instead of 4)",
+           name_of(axis), l.mesh_order.size());
+    }
+  }
+}
+
+void validate_numbers(const Layout& l) {
+  if (l.zero < 0 || l.zero > 3) fail("--zero {}: is not in 0..3", l.zero);
+  if (!std::isfinite(l.clip_grad) || l.clip_grad < 0) {
+    fail("--clip-grad {}: must be 0 (off) or a finite number above", l.clip_grad);
+  }
+  if (l.precision == DType::fp8) fail("--precision fp8: must be fp32, bf16 or fp16");
+  if (l.grad_dtype == DType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
+}
+
+void validate_batches(const Layout& l, const Transformer& model) {
+  require_positive("--micro-batch", l.micro_batch);
+  require_positive("--global-batch", l.global_batch);
+  require_positive("--seq", l.seq);
+  const std::int64_t per_round = checked_product({l.micro_batch, l.dp}, "--micro-batch * --dp");
+  if (l.global_batch % per_round != 0) {
+    fail("--global-batch {}: is not divisible by --micro-batch {} * --dp {}", l.global_batch, l.micro_batch, l.dp);
+  }
+  if (l.micro_batches() > kMaxMicroBatches) {
+    fail("--global-batch {}: makes {} micro-batches a step; at most {} are planned", l.global_batch, l.micro_batches(),
+         kMaxMicroBatches);
+  }
+  require_divides("--cp", l.cp, "--seq", l.seq);
+  if (model.positions == Positions::learned && l.seq > model.max_seq) {
+    fail("--seq {}: {} has learned positions for {} tokens only", l.seq, model.name, model.max_seq);
+  }
+  if (l.sequence_parallel) require_divides("--tp", l.tp, "tokens of a rank (--sequence-parallel)", l.seq / l.cp);
+}
+
+void validate_tensor_parallel(const Layout& l, const Transformer& model) {
+  if (model.heads % l.tp != 0) fail("--tp {}: does not divide {}'s {} attention heads", l.tp, model.name, model.heads);
+  if (model.kv_heads % l.tp != 0 && l.tp % model.kv_heads != 0) {
+    fail("--tp {}: neither divides nor is a multiple of {}'s {} key/value heads", l.tp, model.name, model.kv_heads);
+  }
+  require_divides("--tp", l.tp, "the feed-forward size", model.ffn);
+  if (l.sequence_parallel && l.tp == 1) fail("--sequence-parallel: needs --tp above 1");
+}
+
+void validate_pipeline(const Layout& l, const Transformer& model) {
+  if (l.schedule == PipelineSchedule::interleaved && l.vpp == 1) {
+    fail("--schedule interleaved: needs --vpp above 1 (model chunks per pipeline rank)");
+  }
+  if (l.vpp > 1) {
+    if (l.schedule != PipelineSchedule::interleaved) {
+      fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
+    }
+    if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
+    if (l.micro_batches() % l.pp != 0) {
+      fail("--schedule interleaved: {} micro-batches are not divisible by --pp {}", l.micro_batches(), l.pp);
+    }
+  }
+  if (checked_product({l.pp, l.vpp}, "--pp * --vpp") > model.layers) {
+    fail("--pp {} * --vpp {}: more model chunks than {}'s {} layers", l.pp, l.vpp, model.name, model.layers);
+  }
+  if (l.stage_layers.empty()) return;
+  if (static_cast<std::int64_t>(l.stage_layers.size()) != l.chunks()) {
+    fail("--stage-layers: {} numbers given, {} model chunks (--pp * --vpp) need one each", l.stage_layers.size(),
+         l.chunks());
+  }
+  std::int64_t sum = 0;
+  for (const std::int64_t n : l.stage_layers) {
+    if (n < 1 || n > model.layers) fail("--stage-layers: {} is not in 1..{}", n, model.layers);
+    sum += n;
+  }
+  if (sum != model.layers) fail("--stage-layers: sums to {}, but {} has {} layers", sum, model.name, model.layers);
+}
+
+// Every tensor and every product that the graph builder takes of sizes stays inside 63 bits; 16 covers the bytes of
+// an element and the few factors that a kernel's traffic has.
+void validate_sizes(const Layout& l, const Transformer& model) {
+  constexpr std::int64_t kMargin = 16;
+  const std::string batch = fmt::format("--micro-batch {} * --seq {} with {}", l.micro_batch, l.seq, model.name);
+  checked_product({l.global_batch, l.seq}, fmt::format("--global-batch {} * --seq {}", l.global_batch, l.seq));
+  const std::int64_t padded_vocab =
+      checked_sum({model.vocab, checked_product({128, l.tp}, "--tp")}, fmt::format("--vocab {}", model.vocab));
+  checked_product({kMargin, padded_vocab, model.hidden}, fmt::format("--vocab {} * hidden", model.vocab));
+  checked_product({kMargin, total_parameters(model)}, fmt::format("parameters of {}", model.name));
+  const std::int64_t heads = checked_product({model.heads, 3 * model.head_dim}, batch);
+  const std::int64_t latent = model.latent ? model.latent->nope_head_dim + model.latent->value_head_dim : 0;
+  for (const std::int64_t width : {model.hidden, padded_vocab, checked_product({2, model.ffn}, batch), heads,
+                                   checked_product({model.heads, latent}, batch)}) {
+    checked_product({kMargin, l.micro_batch, l.seq, width}, batch);
+  }
+  if (l.attention == AttentionKernel::unfused) {
+    checked_product({kMargin, l.micro_batch, model.heads, l.seq, l.seq}, batch + ", --attention unfused");
+  }
+  if (!model.experts) return;
+  const Experts& experts = *model.experts;
+  const double copies = static_cast<double>(l.micro_batch * l.seq) * static_cast<double>(experts.top_k) *
+                        std::max(1.0, experts.capacity_factor);
+  const double rows = (copies + static_cast<double>(experts.count)) * static_cast<double>(l.etp);
+  const double width = std::max(static_cast<double>(model.hidden), 2 * static_cast<double>(experts.ffn));
+  if (rows * width * kMargin > 9e18) fail("{}: its expert rows do not fit in 63 bits", batch);
+}
+
+void validate_experts(const Layout& l, const Transformer& model) {
+  if (!model.experts) {
+    if (l.ep != 1) fail("--ep {}: {} has no experts", l.ep, model.name);
+    return;
+  }
+  const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
+  if ((l.tp * l.cp * l.dp) % expert_ranks != 0) {
+    fail("--ep {} * --etp {}: does not divide --tp {} * --cp {} * --dp {} = {} ranks of a pipeline stage", l.ep, l.etp,
+         l.tp, l.cp, l.dp, l.tp * l.cp * l.dp);
+  }
+  require_divides("--ep", l.ep, "the number of experts", model.experts->count);
+  require_divides("--etp", l.etp, "the expert's feed-forward size", model.experts->ffn);
+  if (model.experts->shared_ffn > 0)
+    require_divides("--tp", l.tp, "the shared experts' size", model.experts->shared_ffn);
+  if (l.etp != l.tp && l.tp > 1 && !l.sequence_parallel) {
+    fail("--etp {}: differs from --tp {} and so needs --sequence-parallel (tokens split over tensor ranks)", l.etp,
+         l.tp);
+  }
+  if (l.tp > 1 && !l.sequence_parallel) {
+    // Experts' tensor ranks are neighbours; they must be the ranks that hold the same tokens.
+    const auto inner = std::find_if(l.mesh_order.begin(), l.mesh_order.end(),
+                                    [&](Axis axis) { return axis == Axis::tp || dense_mesh(l).extent(axis) > 1; });
+    if (*inner != Axis::tp) {
+      fail("--mesh-order: {} is inside tp; experts with --tp {} need tp innermost or --sequence-parallel",
+           name_of(*inner), l.tp);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::gpipe:
+      return "gpipe";
+    case PipelineSchedule::one_f_one_b:
+      return "1f1b";
+    case PipelineSchedule::interleaved:
+      return "interleaved";
+  }
+  return "?";
+}
+
+std::string_view name_of(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "none";
+    case Recompute::selective:
+      return "selective";
+    case Recompute::full:
+      return "full";
+  }
+  return "?";
+}
+
+std::string_view name_of(AttentionKernel kernel) {
+  return kernel == AttentionKernel::flash ? "flash" : "unfused";
+}
+
+void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
+  validate_degrees(layout, devices);
+  validate_numbers(layout);
+  validate_tensor_parallel(layout, model);
+  validate_batches(layout, model);
+  validate_sizes(layout, model);
+  validate_pipeline(layout, model);
+  validate_experts(layout, model);
+  if (model.experts) expert_mesh(layout);
+}
+
+std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model) {
+  if (!layout.stage_layers.empty()) return layout.stage_layers;
+  const std::int64_t n = layout.chunks();
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(n), model.layers / n);
+  const std::int64_t rest = model.layers % n;
+  const std::int64_t first = (n - rest + 1) / 2;  // the chunks with one layer more lie in the middle
+  for (std::int64_t i = first; i < first + rest; ++i) ++layers[static_cast<std::size_t>(i)];
+  return layers;
+}
+
+Mesh dense_mesh(const Layout& layout) {
+  std::vector<Mesh::Extent> order;
+  for (const Axis axis : layout.mesh_order) {
+    const std::int64_t size = axis == Axis::tp   ? layout.tp
+                              : axis == Axis::cp ? layout.cp
+                              : axis == Axis::dp ? layout.dp
+                                                 : layout.pp;
+    order.push_back({axis, size});
+  }
+  return Mesh(order);
+}
+
+Mesh expert_mesh(const Layout& layout) {
+  std::vector<Mesh::Extent> order{{Axis::etp, layout.etp}, {Axis::ep, layout.ep}, {Axis::edp, layout.edp()}};
+  if (layout.pp == 1) return Mesh(order);  // wherever pp stands, it moves nothing
+  std::int64_t inside_pp = 1;              // ranks between neighbouring pipeline stages in the dense mesh
+  const Mesh dense = dense_mesh(layout);
+  for (const Mesh::Extent& extent : dense.order()) {
+    if (extent.axis == Axis::pp) break;
+    inside_pp *= extent.size;
+  }
+  std::int64_t product = 1;
+  for (std::size_t i = 0; i <= order.size(); ++i) {
+    if (product == inside_pp) {
+      order.insert(order.begin() + static_cast<std::ptrdiff_t>(i), {Axis::pp, layout.pp});
+      return Mesh(order);
+    }
+    if (i < order.size()) product *= order[i].size;
+  }
+  fail(
+      "--mesh-order: pipeline stages lie {} ranks apart, which no split of the experts' mesh (etp {}, ep {}, edp {}) "
+      "can follow; put pp outermost",
+      inside_pp, layout.etp, layout.ep, layout.edp());
+}
+
+std::int64_t local_vocab(const Transformer& model, const Layout& layout) {
+  const std::int64_t step = 128 * layout.tp;
+  return (model.vocab + step - 1) / step * 128;
+}
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+// How a model is laid out over ranks: degrees of parallelism, batches, sharding. The same for every policy.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cluster/mesh.hpp"
+#include "model/counts.hpp"
+#include "model/transformer.hpp"
+
+namespace weft {
+
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
+std::string_view name_of(PipelineSchedule schedule);
+std::string_view name_of(Recompute recompute);
+std::string_view name_of(AttentionKernel kernel);
+
+struct Layout {
+  std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;
+  std::int64_t vpp = 1;           // model chunks per pipeline rank
+  std::int64_t ep = 1, etp = 1;   // the experts' own mesh; edp follows
+  std::int64_t micro_batch = 1;   // sequences
+  std::int64_t global_batch = 1;  // sequences
+  std::int64_t seq = 0;
+  int zero = 0;  // ZeRO stage
+  bool sequence_parallel = false;
+  Recompute recompute = Recompute::none;
+  AttentionKernel attention = AttentionKernel::flash;
+  DType precision = DType::bf16;
+  DType grad_dtype = DType::fp32;  // what gradients are accumulated and reduced in
+  double clip_grad = 0;            // global-norm limit; 0: no clipping
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
+  std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
+  friend bool operator==(const Layout&, const Layout&) = default;
+
+  std::int64_t devices() const { return tp * cp * dp * pp; }
+  std::int64_t chunks() const { return pp * vpp; }
+  std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
+  std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
+  std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
+  // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.
+  std::int64_t shards() const { return dp * cp; }
+};
+
+// Throws Error naming the flag, the value and what is allowed.
+void validate(const Layout& layout, const Transformer& model, std::int64_t devices);
+
+// Layers of each of pp*vpp chunks, in model order. Where layers do not divide, the first and last chunks get fewer:
+// they also hold the embedding and the head.
+std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model);
+
+Mesh dense_mesh(const Layout& layout);
+// pp at the same place as in the dense mesh; then etp innermost, ep, edp. Throws Error where that is impossible.
+Mesh expert_mesh(const Layout& layout);
+
+// Vocabulary rows of one tensor-parallel rank, padded to a multiple of 128 as Megatron does.
+std::int64_t local_vocab(const Transformer& model, const Layout& layout);
+
+}  // namespace weft

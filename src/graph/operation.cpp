@@ -1,0 +1,165 @@
+#include "graph/operation.hpp"
+
+namespace weft {
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::input_grad:
+      return "input_grad";
+    case Phase::weight_grad:
+      return "weight_grad";
+    case Phase::recompute:
+      return "recompute";
+    case Phase::optimizer:
+      return "optimizer";
+  }
+  return "?";
+}
+
+std::string_view name_of(Role role) {
+  static constexpr std::array<std::string_view, kRoles> kNames = {"embedding",
+                                                                  "positions",
+                                                                  "attention_norm",
+                                                                  "qkv",
+                                                                  "query_down",
+                                                                  "query_norm",
+                                                                  "query_up",
+                                                                  "kv_down",
+                                                                  "kv_norm",
+                                                                  "kv_up",
+                                                                  "attention",
+                                                                  "attention_out",
+                                                                  "attention_residual",
+                                                                  "ffn_norm",
+                                                                  "ffn_in",
+                                                                  "ffn_act",
+                                                                  "ffn_out",
+                                                                  "ffn_residual",
+                                                                  "router",
+                                                                  "dispatch",
+                                                                  "expert_in",
+                                                                  "expert_act",
+                                                                  "expert_out",
+                                                                  "combine",
+                                                                  "shared_in",
+                                                                  "shared_act",
+                                                                  "shared_out",
+                                                                  "final_norm",
+                                                                  "head",
+                                                                  "loss",
+                                                                  "embedding_reduce",
+                                                                  "attention_gather",
+                                                                  "attention_reduce",
+                                                                  "ffn_gather",
+                                                                  "ffn_reduce",
+                                                                  "kv_gather",
+                                                                  "kv_reduce",
+                                                                  "expert_dispatch",
+                                                                  "expert_combine",
+                                                                  "expert_gather",
+                                                                  "expert_reduce",
+                                                                  "head_gather",
+                                                                  "head_reduce",
+                                                                  "loss_reduce",
+                                                                  "stage_input",
+                                                                  "stage_output",
+                                                                  "grad_reduce",
+                                                                  "replica_reduce",
+                                                                  "tied_reduce",
+                                                                  "param_gather",
+                                                                  "norm_reduce",
+                                                                  "grad_norm",
+                                                                  "update"};
+  return kNames[static_cast<std::size_t>(role)];
+}
+
+std::string_view name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::gemm:
+      return "gemm";
+    case OpKind::attention:
+      return "attention";
+    case OpKind::norm:
+      return "norm";
+    case OpKind::elementwise:
+      return "elementwise";
+    case OpKind::gather_rows:
+      return "gather_rows";
+    case OpKind::cross_entropy:
+      return "cross_entropy";
+    case OpKind::adam:
+      return "adam";
+    case OpKind::square_sum:
+      return "square_sum";
+    case OpKind::transfer:
+      return "transfer";
+  }
+  return "?";
+}
+
+namespace {
+
+double dim(const OpKey& key, std::size_t i) {
+  return static_cast<double>(key.dims[i]);
+}
+
+// Forward is two products (scores, weighted values), backward four; a flash kernel recomputes the scores: five.
+double attention_products(const OpKey& key) {
+  return key.phase == Phase::input_grad ? 2 : 1;
+}
+
+}  // namespace
+
+Flops model_flops(const OpKey& key) {
+  switch (key.kind) {
+    case OpKind::gemm:
+      return {2 * dim(key, 0) * dim(key, 1) * dim(key, 2) * dim(key, 3)};
+    case OpKind::attention:
+      return {attention_products(key) * 2 * dim(key, 0) * dim(key, 1) * dim(key, 2) * dim(key, 3) *
+              (dim(key, 4) + dim(key, 5))};
+    default:
+      return {0};
+  }
+}
+
+Flops executed_flops(const OpKey& key) {
+  Flops flops = model_flops(key);
+  if (key.kind == OpKind::attention && key.causal_half) {
+    flops.value *= key.phase == Phase::input_grad ? 0.5 * 1.25 : 0.5;
+  }
+  return flops;
+}
+
+double memory_traffic(const OpKey& key) {
+  const auto size = static_cast<double>(bytes_of(key.dtype));
+  switch (key.kind) {
+    case OpKind::gemm:
+      return size * dim(key, 3) * (dim(key, 0) * dim(key, 2) + dim(key, 2) * dim(key, 1) + dim(key, 0) * dim(key, 1));
+    case OpKind::attention: {
+      const double operands = dim(key, 0) * dim(key, 1) * (dim(key, 2) + dim(key, 3)) * (dim(key, 4) + dim(key, 5));
+      const double passes = key.phase == Phase::input_grad ? 2 : 1;
+      if (key.causal_half) return size * passes * operands;
+      // Unfused: scores written, scaled and masked, soft-maxed, dropped out and read again: ten passes over s x s.
+      return size * passes * (operands + 10 * dim(key, 0) * dim(key, 1) * dim(key, 2) * dim(key, 3));
+    }
+    case OpKind::norm:  // dX reads input and gradient and writes one; the others touch two tensors
+      return size * dim(key, 0) * dim(key, 1) * (key.phase == Phase::input_grad ? 3 : 2);
+    case OpKind::elementwise:
+      return dim(key, 0) * dim(key, 1);
+    case OpKind::gather_rows:
+      return 2 * size * dim(key, 0) * dim(key, 1);
+    case OpKind::cross_entropy:
+      return size * dim(key, 0) * dim(key, 1) * 3;
+    case OpKind::adam:
+      return dim(key, 0) * dim(key, 1);
+    case OpKind::square_sum:
+      return size * dim(key, 0);
+    case OpKind::transfer:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace weft

@@ -1,0 +1,112 @@
+// What an operation is: its identity, its key, and the arithmetic and memory traffic that follow from the key.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "base/units.hpp"
+#include "cluster/device.hpp"
+#include "collective/collective.hpp"
+
+namespace weft {
+
+enum class Phase : std::uint8_t { forward, input_grad, weight_grad, recompute, optimizer };
+std::string_view name_of(Phase phase);
+
+// What an operation does in its layer. Part of its identity; the key below says how it is computed.
+enum class Role : std::uint8_t {
+  embedding,
+  positions,
+  attention_norm,
+  qkv,
+  query_down,
+  query_norm,
+  query_up,
+  kv_down,
+  kv_norm,
+  kv_up,
+  attention,
+  attention_out,
+  attention_residual,
+  ffn_norm,
+  ffn_in,
+  ffn_act,
+  ffn_out,
+  ffn_residual,
+  router,
+  dispatch,
+  expert_in,
+  expert_act,
+  expert_out,
+  combine,
+  shared_in,
+  shared_act,
+  shared_out,
+  final_norm,
+  head,
+  loss,
+  // communication
+  embedding_reduce,
+  attention_gather,
+  attention_reduce,
+  ffn_gather,
+  ffn_reduce,
+  kv_gather,
+  kv_reduce,
+  expert_dispatch,
+  expert_combine,
+  expert_gather,
+  expert_reduce,
+  head_gather,
+  head_reduce,
+  loss_reduce,
+  stage_input,
+  stage_output,
+  grad_reduce,
+  replica_reduce,
+  tied_reduce,
+  param_gather,
+  norm_reduce,
+  // once a step
+  grad_norm,
+  update
+};
+std::string_view name_of(Role role);
+inline constexpr int kRoles = static_cast<int>(Role::update) + 1;
+
+// How an operation is computed; decides its cost and its kernel.
+enum class OpKind : std::uint8_t {
+  gemm,           // dims: rows, columns, inner, count (expert products side by side)
+  attention,      // dims: sequences, heads, query length, key length, query/key head size, value head size
+  norm,           // dims: rows, columns
+  elementwise,    // dims: elements, bytes moved per element
+  gather_rows,    // dims: rows, columns (embedding, permutation of tokens)
+  cross_entropy,  // dims: rows, columns
+  adam,           // dims: parameters, bytes moved per parameter
+  square_sum,     // dims: elements
+  transfer        // a collective or a message
+};
+std::string_view name_of(OpKind kind);
+
+// One key indexes cost, profile and kernel alike.
+struct OpKey {
+  OpKind kind = OpKind::elementwise;
+  Phase phase = Phase::forward;
+  DType dtype = DType::bf16;
+  bool causal_half = false;  // attention: the kernel skips the masked half
+  std::array<std::int64_t, 6> dims{};
+  friend auto operator<=>(const OpKey&, const OpKey&) = default;
+};
+
+// A multiply-add is two. Attention counts the whole score matrix; `executed` halves it where the kernel skips it.
+Flops model_flops(const OpKey& key);
+Flops executed_flops(const OpKey& key);
+// Bytes read and written in device memory by a kernel that touches each operand once.
+double memory_traffic(const OpKey& key);
+
+}  // namespace weft

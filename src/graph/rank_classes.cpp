@@ -1,0 +1,299 @@
+#include "graph/rank_classes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_set>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+using Colour = std::uint64_t;
+
+Colour mix(Colour a, Colour b) {  // splitmix64's finalizer over a running combination
+  Colour x = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+Colour hash_of(double value) {
+  return std::hash<double>{}(value);
+}
+
+Colour colour_of(const Device& device) {
+  Colour colour = std::hash<std::string>{}(device.name);
+  for (const double figure :
+       {device.matrix_tflops_16, device.matrix_tflops_32, device.vector_tflops_32,
+        device.memory_bandwidth.bytes_per_second, device.compute_slowdown, device.transfer_slowdown}) {
+    colour = mix(colour, hash_of(figure));
+  }
+  colour = mix(colour, static_cast<Colour>(device.memory.value));
+  return mix(colour, static_cast<Colour>(device.compute_units));
+}
+
+std::vector<Axis> axes_of(GroupKind kind, const Layout& layout) {
+  switch (kind) {
+    case GroupKind::tp:
+      return {Axis::tp};
+    case GroupKind::cp:
+      return {Axis::cp};
+    case GroupKind::dp:
+      return {Axis::dp, Axis::cp};
+    case GroupKind::ep:
+      return {Axis::ep};
+    case GroupKind::etp:
+      return {Axis::etp};
+    case GroupKind::edp:
+      return {Axis::edp};
+    case GroupKind::norm:
+      // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
+      if (layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
+      return {Axis::tp, Axis::pp};
+    default:
+      return {};
+  }
+}
+
+bool is_expert_group(GroupKind kind) {
+  return kind == GroupKind::ep || kind == GroupKind::etp || kind == GroupKind::edp;
+}
+
+// All groups of one kind, each a list of ranks; ranks in no group (tied, middle stages) are left out.
+std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& layout, const Mesh& dense,
+                                                const Mesh& expert) {
+  std::vector<std::vector<Rank>> groups;
+  const auto ranks = static_cast<std::int32_t>(dense.size());
+  for (std::int32_t r = 0; r < ranks; ++r) {
+    const Rank rank{r};
+    if (kind == GroupKind::pp_next || kind == GroupKind::pp_prev) {
+      const std::int64_t stage = dense.coordinate(Axis::pp, rank);
+      const std::int64_t other =
+          kind == GroupKind::pp_next ? (stage + 1) % layout.pp : (stage + layout.pp - 1) % layout.pp;
+      groups.push_back({rank, dense.neighbour(rank, Axis::pp, other)});
+    } else if (kind == GroupKind::tied) {
+      if (dense.coordinate(Axis::pp, rank) != 0) continue;
+      groups.push_back({rank, dense.neighbour(rank, Axis::pp, layout.pp - 1)});
+    } else {
+      const Mesh& mesh = is_expert_group(kind) ? expert : dense;
+      const std::vector<Axis> axes = axes_of(kind, layout);
+      const bool leads =
+          std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return mesh.coordinate(axis, rank) == 0; });
+      if (leads) groups.push_back(mesh.group(rank, axes));
+    }
+  }
+  return groups;
+}
+
+struct GroupTable {
+  GroupKind kind;
+  std::vector<std::vector<Rank>> groups;
+  std::vector<std::int32_t> group_of;  // by rank; -1: none
+  std::vector<std::int32_t> view_of;   // by rank, index into views
+  std::vector<GroupView> views;        // distinct ones
+};
+
+// pp_next and pp_prev groups belong to their first rank only.
+bool belongs_to_first(GroupKind kind) {
+  return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
+}
+
+GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layout, const Mesh& dense,
+                      const Mesh& expert) {
+  GroupTable table;
+  table.kind = kind;
+  const auto ranks = static_cast<std::size_t>(dense.size());
+  table.group_of.assign(ranks, -1);
+  table.view_of.assign(ranks, -1);
+  const bool trivial = belongs_to_first(kind) || kind == GroupKind::tied ? layout.pp == 1 : false;
+  if (trivial) return table;
+  table.groups = enumerate_groups(kind, layout, dense, expert);
+  std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, bool>, std::int32_t> known;
+  for (std::size_t g = 0; g < table.groups.size(); ++g) {
+    const std::vector<GroupView> views = group_views(cluster, table.groups[g]);
+    const std::size_t owners = belongs_to_first(kind) ? 1 : table.groups[g].size();
+    for (std::size_t i = 0; i < owners; ++i) {
+      const std::size_t rank = table.groups[g][i].index();
+      table.group_of[rank] = static_cast<std::int32_t>(g);
+      const auto [it, added] = known.try_emplace({views[i].size, views[i].within, views[i].even},
+                                                 static_cast<std::int32_t>(table.views.size()));
+      if (added) table.views.push_back(views[i]);
+      table.view_of[rank] = it->second;
+    }
+  }
+  return table;
+}
+
+class Refinement {
+ public:
+  Refinement(const Cluster& cluster, const Layout& layout, bool has_experts)
+      : cluster_(cluster),
+        layout_(layout),
+        dense_(dense_mesh(layout)),
+        expert_(has_experts ? expert_mesh(layout) : dense_mesh(layout)) {
+    for (int k = 0; k < kGroupKinds; ++k) {
+      const auto kind = static_cast<GroupKind>(k);
+      if (!has_experts && is_expert_group(kind)) {
+        GroupTable empty;
+        empty.kind = kind;
+        empty.group_of.assign(static_cast<std::size_t>(dense_.size()), -1);
+        empty.view_of = empty.group_of;
+        tables_.push_back(std::move(empty));
+      } else {
+        tables_.push_back(make_table(kind, cluster_, layout_, dense_, expert_));
+      }
+    }
+    start();
+    while (refine()) {
+    }
+  }
+
+  RankClasses result() const;
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(dense_.size()); }
+
+  void start() {
+    rank_.resize(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const Rank rank = make_id<Rank>(r);
+      Colour colour = mix(colour_of(cluster_.device(rank)), static_cast<Colour>(dense_.coordinate(Axis::pp, rank)));
+      for (const GroupTable& table : tables_) colour = mix(colour, static_cast<Colour>(table.view_of[r] + 1));
+      rank_[r] = colour;
+    }
+    for (const Link& link : cluster_.links()) {
+      Colour colour = mix(static_cast<Colour>(link.level.value), hash_of(link.bandwidth.bytes_per_second));
+      colour = mix(colour, static_cast<Colour>(link.latency.value));
+      link_.push_back(mix(colour, static_cast<Colour>(link.duplex)));
+    }
+  }
+
+  // One round; true while it told more ranks or links apart. Sums of mixed colours are hashes of multisets.
+  bool refine() {
+    std::vector<Colour> next_link = link_;
+    std::vector<Colour> next_rank = rank_;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+        const LinkId link = cluster_.link_of(make_id<LevelId>(level), make_id<Rank>(r));
+        next_link[link.index()] += mix(rank_[r], 7);
+        next_rank[r] = mix(next_rank[r], link_[link.index()]);
+      }
+    }
+    for (const GroupTable& table : tables_) {
+      std::vector<Colour> of_group(table.groups.size(), 0);
+      for (std::size_t g = 0; g < table.groups.size(); ++g) {
+        for (const Rank member : table.groups[g]) of_group[g] += mix(rank_[member.index()], 11);
+      }
+      for (std::size_t r = 0; r < ranks(); ++r) {
+        if (table.group_of[r] >= 0) {
+          next_rank[r] = mix(next_rank[r], of_group[static_cast<std::size_t>(table.group_of[r])]);
+        }
+      }
+    }
+    const std::size_t before = distinct(rank_) + distinct(link_);
+    rank_ = std::move(next_rank);
+    link_ = std::move(next_link);
+    return distinct(rank_) + distinct(link_) > before;
+  }
+
+  static std::size_t distinct(const std::vector<Colour>& colours) {
+    return std::unordered_set<Colour>(colours.begin(), colours.end()).size();
+  }
+
+  const Cluster& cluster_;
+  const Layout& layout_;
+  Mesh dense_, expert_;
+  std::vector<GroupTable> tables_;
+  std::vector<Colour> rank_, link_;
+};
+
+RankClasses Refinement::result() const {
+  RankClasses result;
+  std::map<Colour, std::int32_t> class_of_colour;
+  result.class_of.resize(ranks());
+  for (std::size_t r = 0; r < ranks(); ++r) {
+    const auto [it, added] = class_of_colour.try_emplace(rank_[r], static_cast<std::int32_t>(result.classes.size()));
+    if (added) {
+      RankClass c;
+      c.representative = make_id<Rank>(r);
+      c.stage = dense_.coordinate(Axis::pp, c.representative);
+      c.device = cluster_.device(c.representative);
+      result.classes.push_back(std::move(c));
+    }
+    result.class_of[r] = it->second;
+    ++result.classes[static_cast<std::size_t>(it->second)].ranks;
+  }
+
+  std::map<std::int64_t, std::int64_t> classes_of_stage, named_of_stage;
+  for (const RankClass& c : result.classes) ++classes_of_stage[c.stage];
+  std::map<Colour, std::int32_t> link_class_of;
+  std::map<LevelId, int> kinds_of_level;
+  for (RankClass& c : result.classes) {
+    c.name = fmt::format("stage {}", c.stage);
+    if (classes_of_stage[c.stage] > 1) {
+      c.name += static_cast<char>('a' + named_of_stage[c.stage]++ % 26);
+      if (classes_of_stage[c.stage] > 26) c.name += fmt::format("{}", named_of_stage[c.stage]);
+    }
+    for (const GroupTable& table : tables_) {
+      ClassGroup group;
+      const std::int32_t g = table.group_of[c.representative.index()];
+      if (g >= 0) {
+        group.view = table.views[static_cast<std::size_t>(table.view_of[c.representative.index()])];
+        std::set<ClassId> members;
+        for (const Rank member : table.groups[static_cast<std::size_t>(g)]) {
+          members.insert(ClassId{result.class_of[member.index()]});
+        }
+        group.members.assign(members.begin(), members.end());
+      }
+      c.groups.push_back(std::move(group));
+    }
+    for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+      const LinkId link = cluster_.link_of(make_id<LevelId>(level), c.representative);
+      const auto [it, added] =
+          link_class_of.try_emplace(link_[link.index()], static_cast<std::int32_t>(result.links.size()));
+      if (added) {
+        const LevelId id = make_id<LevelId>(level);
+        const int kind = kinds_of_level[id]++;
+        result.links.push_back(
+            {cluster_.links()[link.index()],
+             kind == 0 ? cluster_.level_name(id) : fmt::format("{}#{}", cluster_.level_name(id), kind)});
+      }
+      c.links.push_back({it->second, 0});
+    }
+  }
+  // Ranks of the representative's class on the representative's own link.
+  for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+    std::map<LinkId, std::map<std::int32_t, std::int64_t>> on_link;
+    for (const RankClass& c : result.classes) on_link[cluster_.link_of(make_id<LevelId>(level), c.representative)];
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const auto it = on_link.find(cluster_.link_of(make_id<LevelId>(level), make_id<Rank>(r)));
+      if (it != on_link.end()) ++it->second[result.class_of[r]];
+    }
+    for (std::size_t c = 0; c < result.classes.size(); ++c) {
+      RankClass& rank_class = result.classes[c];
+      const LinkId link = cluster_.link_of(make_id<LevelId>(level), rank_class.representative);
+      rank_class.links[level].ranks_on_link = on_link[link][static_cast<std::int32_t>(c)];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view name_of(GroupKind kind) {
+  static constexpr std::string_view kNames[kGroupKinds] = {"tp",  "cp",   "dp",   "ep",      "etp",
+                                                           "edp", "tied", "norm", "pp_prev", "pp_next"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts) {
+  WEFT_CHECK(cluster.device_count() == layout.devices());
+  return Refinement(cluster, layout, has_experts).result();
+}
+
+}  // namespace weft

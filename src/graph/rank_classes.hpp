@@ -1,0 +1,72 @@
+// Ranks that cannot be told apart, found by colour refinement: the coarsest partition that is stable under role,
+// device, the links of every group and the class of every peer. One graph per class serves all its ranks, so the
+// graph does not grow with the cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "cluster/cluster.hpp"
+#include "cluster/mesh.hpp"
+#include "collective/collective.hpp"
+#include "graph/layout.hpp"
+
+namespace weft {
+
+// The groups that a step communicates in.
+enum class GroupKind : std::uint8_t {
+  tp,       // tensor parallel
+  cp,       // context parallel
+  dp,       // dense gradients and parameters: data x context parallel ranks
+  ep,       // expert parallel
+  etp,      // tensor parallel inside experts
+  edp,      // expert gradients and parameters
+  tied,     // first and last pipeline stage: tied embeddings
+  norm,     // all ranks that hold different parameters: the global gradient norm
+  pp_prev,  // this rank and its predecessor in the pipeline (a ring: stage 0's is the last stage)
+  pp_next
+};
+inline constexpr int kGroupKinds = 10;
+std::string_view name_of(GroupKind kind);
+
+// A group as every rank of a class sees it.
+struct ClassGroup {
+  GroupView view;
+  std::vector<ClassId> members;  // the classes its members belong to, ascending, each once
+  bool spans_classes() const { return members.size() > 1; }
+};
+
+// Equal links of the cluster: what they can carry is a resource that classes share.
+struct LinkClass {
+  Link link;
+  std::string name;  // "nic", "nic#1" where a level has several kinds
+};
+
+struct LinkUse {
+  std::int32_t link_class = 0;     // index into RankClasses::links
+  std::int64_t ranks_on_link = 1;  // ranks of this class that share one such link
+};
+
+struct RankClass {
+  std::string name;     // "stage 0"
+  Rank representative;  // its lowest rank
+  std::int64_t ranks = 0;
+  std::int64_t stage = 0;  // pipeline rank
+  Device device;
+  std::vector<ClassGroup> groups;  // by GroupKind
+  std::vector<LinkUse> links;      // by level of the cluster
+
+  const ClassGroup& group(GroupKind kind) const { return groups[static_cast<std::size_t>(kind)]; }
+};
+
+struct RankClasses {
+  std::vector<RankClass> classes;  // ordered by lowest rank
+  std::vector<LinkClass> links;
+  std::vector<std::int32_t> class_of;  // by rank
+};
+
+RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts);
+
+}  // namespace weft

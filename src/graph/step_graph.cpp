@@ -1,0 +1,75 @@
+#include "graph/step_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/checked.hpp"
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+
+std::string_view name_of(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::parameter:
+      return "parameter";
+    case ValueKind::gradient:
+      return "gradient";
+    case ValueKind::optimizer_state:
+      return "optimizer_state";
+    case ValueKind::activation:
+      return "activation";
+    case ValueKind::activation_grad:
+      return "activation_grad";
+    case ValueKind::scalar:
+      return "scalar";
+  }
+  return "?";
+}
+
+std::int64_t Value::elements() const {
+  std::int64_t product = 1;
+  for (const std::int64_t n : shape) product = checked_product({product, n}, name);
+  return product;
+}
+
+Bytes Value::bytes() const {
+  if (bytes_per_element <= 0) return {checked_product({elements(), bytes_of(dtype)}, name)};
+  const double total = std::ceil(static_cast<double>(elements()) * bytes_per_element);
+  if (total > 9e18) fail("{}: the size does not fit in 63 bits", name);
+  return {static_cast<std::int64_t>(total)};
+}
+
+std::string describe(const Operation& op) {
+  std::string text;
+  if (op.layer >= 0) text = fmt::format("layer {} ", op.layer);
+  if (op.subject != op.role) text += fmt::format("{} ", name_of(op.subject));
+  text += fmt::format("{} {}", name_of(op.role), name_of(op.phase));
+  if (op.part > 0) text += fmt::format(" part {}", op.part);
+  return text;
+}
+
+std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
+  std::vector<std::vector<OpId>> writers(graph.values.size());
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    for (const ValueId value : graph.operations[i].writes) writers[value.index()].push_back(make_id<OpId>(i));
+  }
+  return writers;
+}
+
+StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout) {
+  validate(model);
+  validate(layout, model, cluster.device_count());
+  RankClasses found = find_rank_classes(cluster, layout, model.experts.has_value());
+  StepGraph graph;
+  graph.micro_batches = layout.micro_batches();
+  graph.classes = std::move(found.classes);
+  graph.links = std::move(found.links);
+  TransferTable transfers;
+  for (std::size_t c = 0; c < graph.classes.size(); ++c) {
+    ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(c)).build();
+  }
+  return graph;
+}
+
+}  // namespace weft

@@ -1,0 +1,115 @@
+// One training iteration as operations with data dependencies, one graph per rank class.
+//
+// An operation that repeats over micro-batches is stored once; its instances are numbered by micro-batch. Values are
+// immutable. A read names its value and an iteration distance: 0, or 1 for what the previous iteration wrote
+// (updated parameters -> next forward). Dependencies are not stored; they follow from reads and writes:
+//   per micro-batch -> per micro-batch   same micro-batch
+//   per micro-batch -> once a step       every micro-batch (an accumulated gradient)
+//   once a step     -> per micro-batch   each of them
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "graph/layout.hpp"
+#include "graph/operation.hpp"
+#include "graph/rank_classes.hpp"
+#include "model/transformer.hpp"
+
+namespace weft {
+
+enum class ValueKind : std::uint8_t { parameter, gradient, optimizer_state, activation, activation_grad, scalar };
+std::string_view name_of(ValueKind kind);
+
+struct Split {
+  std::int32_t dim = 0;
+  Axis axis = Axis::tp;
+  friend bool operator==(const Split&, const Split&) = default;
+};
+
+// A tensor on each rank of a class. `shape` is the local shape.
+struct Value {
+  std::string name;  // "layer 3 qkv.weight", "layer 3 ffn_in.out"
+  ClassId rank_class;
+  ValueKind kind = ValueKind::activation;
+  DType dtype = DType::bf16;
+  std::vector<std::int64_t> shape;
+  std::vector<Split> splits;  // dimensions that are one shard of a larger tensor
+  bool per_micro_batch = true;
+  bool accumulated = false;      // a sum over micro-batches: several instances write it
+  double bytes_per_element = 0;  // 0: the dtype's; optimizer state has 12, masks 1
+  friend bool operator==(const Value&, const Value&) = default;
+
+  std::int64_t elements() const;
+  Bytes bytes() const;
+};
+
+struct Read {
+  ValueId value;
+  std::int32_t distance = 0;
+  friend bool operator==(const Read&, const Read&) = default;
+};
+
+// What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it.
+struct Communication {
+  Collective collective = Collective::all_reduce;
+  Algorithm algorithm = Algorithm::ring;
+  GroupKind group = GroupKind::dp;
+  Bytes bytes;
+  // Operations of several classes that are one transfer share this number; -1: all members are of one class.
+  std::int32_t transfer = -1;
+  bool sends = true;  // send_recv: this end sends
+  friend bool operator==(const Communication&, const Communication&) = default;
+};
+
+// A part of an operation of the graph that a rewrite started from.
+struct Origin {
+  OpId operation;
+  std::int32_t axis = 0;
+  std::int64_t begin = 0, end = 1;  // of `of` equal pieces along the axis
+  std::int64_t of = 1;
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
+struct Operation {
+  ClassId rank_class;
+  std::int32_t chunk = 0;   // model chunk of the pipeline rank; 0..vpp-1
+  std::int32_t layer = -1;  // of the whole model; -1: none
+  Phase phase = Phase::forward;
+  Role role = Role::update;
+  Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
+  std::int32_t part = 0;
+  bool per_micro_batch = true;
+  OpKey key;
+  std::optional<Communication> communication;
+  std::vector<Read> reads;
+  std::vector<ValueId> writes;
+  std::vector<Origin> origins;  // empty: the operation itself, whole
+  friend bool operator==(const Operation&, const Operation&) = default;
+
+  bool is_transfer() const { return communication.has_value(); }
+};
+
+// "layer 3 qkv forward"; with its class where several classes are in sight.
+std::string describe(const Operation& operation);
+
+struct StepGraph {
+  std::int64_t micro_batches = 1;
+  std::vector<RankClass> classes;
+  std::vector<LinkClass> links;
+  std::vector<Operation> operations;  // in an order that respects distance-0 dependencies within a class
+  std::vector<Value> values;
+
+  const Operation& op(OpId id) const { return operations[id.index()]; }
+  const Value& value(ValueId id) const { return values[id.index()]; }
+};
+
+// The operations that write each value, by value.
+std::vector<std::vector<OpId>> writers_of(const StepGraph& graph);
+
+StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout);
+
+}  // namespace weft

@@ -1,0 +1,171 @@
+// The dimensions in an operation's key agree with the values it reads and writes.
+#include <algorithm>
+#include <limits>
+
+#include "base/checked.hpp"
+#include "graph/verify/rules.hpp"
+
+namespace weft {
+namespace {
+
+class ShapeRules {
+ public:
+  ShapeRules(const StepGraph& graph, const Operation& op) : graph_(graph), op_(op), dims_(op.key.dims) {}
+
+  void verify() const {
+    for (const std::int64_t n : dims_) {
+      if (n < 0) reject(graph_, op_, "its key has the negative dimension {}", n);
+    }
+    switch (op_.key.kind) {
+      case OpKind::gemm:
+        return gemm();
+      case OpKind::attention:
+        return attention();
+      case OpKind::norm:
+        return norm();
+      case OpKind::elementwise:
+        return elementwise();
+      case OpKind::gather_rows:
+        return touches_one_of(product({dims_[0], dims_[1]}));
+      case OpKind::cross_entropy:
+        return touches_one_of(product({dims_[0], dims_[1]}));
+      case OpKind::adam:
+        return adam();
+      case OpKind::square_sum:
+        return equal("elements read", read(ValueKind::gradient), dims_[0]);
+      case OpKind::transfer:
+        return;  // verify_transfers
+    }
+  }
+
+ private:
+  std::int64_t product(std::initializer_list<std::int64_t> factors) const {
+    return checked_product(factors, name_of(op_.role));
+  }
+
+  std::int64_t read(ValueKind kind) const {
+    std::int64_t sum = 0;
+    for (const Read& r : op_.reads) {
+      if (graph_.value(r.value).kind == kind) sum += graph_.value(r.value).elements();
+    }
+    return sum;
+  }
+
+  std::int64_t written() const {
+    std::int64_t sum = 0;
+    for (const ValueId id : op_.writes) sum += graph_.value(id).elements();
+    return sum;
+  }
+
+  void equal(const char* what, std::int64_t found, std::int64_t expected) const {
+    if (found != expected) {
+      reject(graph_, op_, "{} are {}, but its key ({} {}x{}x{}x{}) implies {}", what, found, name_of(op_.key.kind),
+             dims_[0], dims_[1], dims_[2], dims_[3], expected);
+    }
+  }
+
+  void within(const char* what, std::int64_t found, std::int64_t low, std::int64_t high) const {
+    if (found < low || found > high) {
+      reject(graph_, op_, "{} are {}, but its key ({} {}x{}x{}x{}) implies {} to {}", what, found,
+             name_of(op_.key.kind), dims_[0], dims_[1], dims_[2], dims_[3], low, high);
+    }
+  }
+
+  // Shards of ZeRO are padded to whole elements.
+  std::int64_t padding() const {
+    const RankClass& c = graph_.classes[op_.rank_class.index()];
+    return std::max(c.group(GroupKind::dp).view.size, c.group(GroupKind::edp).view.size) - 1;
+  }
+
+  // A parameter holds the matrix and what belongs to it: biases, the norms of queries and keys, a gate.
+  void weights(const char* what, std::int64_t found, std::int64_t in, std::int64_t out, std::int64_t count) const {
+    const std::int64_t matrix = product({in, out, count});
+    within(what, found, matrix, matrix + count * (2 * out + in) + padding());
+  }
+
+  void gemm() const {
+    const auto [rows, columns, inner, count, unused1, unused2] = dims_;
+    const std::int64_t values = read(ValueKind::activation), grads = read(ValueKind::activation_grad);
+    if (op_.phase == Phase::weight_grad) {  // rows: in, columns: out, inner: tokens
+      equal("inputs read", values, product({rows, inner, count}));
+      equal("gradients read", grads, product({inner, columns, count}));
+      weights("gradients written", written(), rows, columns, count);
+      return;
+    }
+    const bool backward = op_.phase == Phase::input_grad;
+    equal("elements written", written(), product({rows, columns, count}));
+    weights("weights read", read(ValueKind::parameter), backward ? columns : inner, backward ? inner : columns, count);
+    if (!backward) {
+      equal("inputs read", values, product({rows, inner, count}));
+      return;
+    }
+    // The product may be added onto a gradient that is there already.
+    const std::int64_t from = product({rows, inner, count}), onto = product({rows, columns, count});
+    if (grads != from + onto) equal("gradients read", grads, from);
+  }
+
+  void attention() const {
+    const std::int64_t queries = product({dims_[0], dims_[1], dims_[2], dims_[4]});
+    const std::int64_t context = product({dims_[0], dims_[1], dims_[2], dims_[5]});
+    constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+    within("queries, keys and values", read(ValueKind::activation), queries, kAny);
+    if (op_.phase == Phase::input_grad) {
+      equal("gradients read", read(ValueKind::activation_grad), context);
+      within("gradients written", written(), queries, kAny);
+    } else {
+      equal("elements of the first value written", op_.writes.empty() ? 0 : first_written(), context);
+    }
+  }
+
+  std::int64_t first_written() const { return graph_.value(op_.writes.front()).elements(); }
+
+  void norm() const {
+    const std::int64_t elements = product({dims_[0], dims_[1]}), columns = dims_[1];
+    equal("inputs read", read(ValueKind::activation), elements);
+    if (op_.phase == Phase::weight_grad) {
+      equal("gradients read", read(ValueKind::activation_grad), elements);
+      within("gradients written", written(), columns, 2 * columns + padding());
+      return;
+    }
+    equal("elements written", written(), elements);
+    within("weights read", read(ValueKind::parameter), columns, 2 * columns + padding());
+    if (op_.phase != Phase::input_grad) return;
+    const std::int64_t grads = read(ValueKind::activation_grad);  // and the residual branch's
+    if (grads != 2 * elements) equal("gradients read", grads, elements);
+  }
+
+  void elementwise() const {
+    if (op_.phase == Phase::weight_grad) {
+      equal("gradients read", read(ValueKind::activation_grad), dims_[0]);
+      return;
+    }
+    const std::int64_t found = op_.writes.empty() ? 0 : first_written();
+    const bool gated = op_.phase == Phase::input_grad && found == 2 * dims_[0];  // SwiGLU's dX has two halves
+    if (!gated) equal("elements of the first value written", found, dims_[0]);
+  }
+
+  // One of the values read or written has this many elements.
+  void touches_one_of(std::int64_t elements) const {
+    const auto fits = [&](ValueId id) { return graph_.value(id).elements() == elements; };
+    if (std::any_of(op_.writes.begin(), op_.writes.end(), fits)) return;
+    if (std::any_of(op_.reads.begin(), op_.reads.end(), [&](const Read& r) { return fits(r.value); })) return;
+    reject(graph_, op_, "no value it reads or writes has the {} elements of its key", elements);
+  }
+
+  void adam() const {
+    equal("gradients read", read(ValueKind::gradient), dims_[0]);
+    for (const ValueId id : op_.writes) equal("elements written", graph_.value(id).elements(), dims_[0]);
+  }
+
+  const StepGraph& graph_;
+  const Operation& op_;
+  const std::array<std::int64_t, 6>& dims_;
+};
+
+}  // namespace
+
+void verify_shapes(const StepGraph& graph) {
+  for (const Operation& op : graph.operations) ShapeRules(graph, op).verify();
+}
+
+}  // namespace weft

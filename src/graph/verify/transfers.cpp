@@ -1,0 +1,130 @@
+// Transfers conserve bytes, and their members in several classes agree.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "graph/verify/rules.hpp"
+
+namespace weft {
+namespace {
+
+struct Moved {
+  Bytes in, out;
+};
+
+Moved moved_by(const StepGraph& graph, const Operation& op) {
+  Moved moved;
+  for (const Read& read : op.reads) moved.in += graph.value(read.value).bytes();
+  for (const ValueId id : op.writes) moved.out += graph.value(id).bytes();
+  return moved;
+}
+
+// Shards hold whole elements, so the last one of a group of n may be padded by up to n - 1 of them.
+bool equal_but_padding(Bytes padded, Bytes exact, std::int64_t group, std::int64_t width) {
+  return exact <= padded && padded.value - exact.value < group * width;
+}
+
+void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
+  const Communication& c = *op.communication;
+  const auto [in, out] = moved_by(graph, op);
+  const std::int64_t width = bytes_of(op.key.dtype);
+  bool ok = true;
+  switch (c.collective) {
+    case Collective::all_reduce:
+    case Collective::all_to_all:
+      ok = in == c.bytes && out == c.bytes;
+      break;
+    case Collective::all_gather:
+      // kv_gather takes keys and values out of packed queries, keys and values.
+      ok = op.role == Role::kv_gather ? in * n >= c.bytes && out == c.bytes
+                                      : in * n == c.bytes && equal_but_padding(c.bytes, out, n, width);
+      break;
+    case Collective::reduce_scatter:
+      ok = out * n == c.bytes && equal_but_padding(c.bytes, in, n, width);
+      break;
+    case Collective::send_recv:
+      ok = c.sends ? in == c.bytes && op.writes.empty() : out == c.bytes && op.reads.empty();
+      break;
+    default:
+      break;
+  }
+  if (!ok) {
+    reject(graph, op, "{} of {} bytes over {} ranks reads {} bytes and writes {}", name_of(c.collective), c.bytes.value,
+           n, in.value, out.value);
+  }
+}
+
+bool is_pipeline(GroupKind group) {
+  return group == GroupKind::pp_prev || group == GroupKind::pp_next;
+}
+
+void verify_alone(const StepGraph& graph, const Operation& op) {
+  const Communication& c = *op.communication;
+  const ClassGroup& group = graph.classes[op.rank_class.index()].group(c.group);
+  if (op.key.dims[0] != c.bytes.value) {
+    reject(graph, op, "its key says {} bytes, its communication {}", op.key.dims[0], c.bytes.value);
+  }
+  if (c.bytes.value < 1) reject(graph, op, "carries {} bytes", c.bytes.value);
+  if (group.view.size < 2) reject(graph, op, "its {} group has one rank only", name_of(c.group));
+  if ((c.collective == Collective::send_recv) != is_pipeline(c.group)) {
+    reject(graph, op, "{} over a {} group", name_of(c.collective), name_of(c.group));
+  }
+  if (c.transfer < 0 && group.spans_classes()) {
+    reject(graph, op, "its {} group spans {} rank classes, but it has no transfer number", name_of(c.group),
+           group.members.size());
+  }
+  verify_bytes(graph, op, group.view.size);
+}
+
+void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {
+  const Operation& first = graph.op(members.front());
+  std::set<ClassId> classes;
+  int senders = 0;
+  for (const OpId id : members) {
+    const Operation& op = graph.op(id);
+    const Communication& c = *op.communication;
+    const Communication& agreed = *first.communication;
+    if (!classes.insert(op.rank_class).second) {
+      reject(graph, op, "transfer {} has this rank class twice", c.transfer);
+    }
+    if (c.collective != agreed.collective || c.bytes != agreed.bytes || op.phase != first.phase ||
+        op.per_micro_batch != first.per_micro_batch ||
+        (c.group != agreed.group && !(is_pipeline(c.group) && is_pipeline(agreed.group)))) {
+      reject(graph, op, "{} of {} bytes in the {} group, but the same transfer is {} of {} bytes in the {} group of {}",
+             name_of(c.collective), c.bytes.value, name_of(c.group), name_of(agreed.collective), agreed.bytes.value,
+             name_of(agreed.group), in_words(graph, first));
+    }
+    senders += c.sends ? 1 : 0;
+  }
+  for (const OpId id : members) {
+    const Operation& op = graph.op(id);
+    const ClassGroup& group = graph.classes[op.rank_class.index()].group(op.communication->group);
+    if (!std::equal(classes.begin(), classes.end(), group.members.begin(), group.members.end())) {
+      reject(graph, op, "{} rank classes take part, but its {} group has members of {}", classes.size(),
+             name_of(op.communication->group), group.members.size());
+    }
+  }
+  if (first.communication->collective == Collective::send_recv && (members.size() != 2 || senders != 1)) {
+    reject(graph, first, "a message has one sender and one receiver, not {} of {} ends that send", senders,
+           members.size());
+  }
+}
+
+}  // namespace
+
+void verify_transfers(const StepGraph& graph) {
+  std::map<std::int32_t, std::vector<OpId>> numbered;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (op.is_transfer() != (op.key.kind == OpKind::transfer)) {
+      reject(graph, op, "its key says {}, but it is {}", name_of(op.key.kind),
+             op.is_transfer() ? "a transfer" : "no transfer");
+    }
+    if (!op.is_transfer()) continue;
+    verify_alone(graph, op);
+    if (op.communication->transfer >= 0) numbered[op.communication->transfer].push_back(make_id<OpId>(i));
+  }
+  for (const auto& [number, members] : numbered) verify_together(graph, members);
+}
+
+}  // namespace weft
