@@ -1,0 +1,145 @@
+#include "cost/cost_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+// A double binary tree keeps each link a little less busy than a ring does (NCCL's tuning model uses the same 0.92).
+constexpr double kTreeBandwidth = 0.92;
+
+double matrix_peak(const Device& device, DType type) {
+  return 1e12 * (type == DType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
+}
+
+}  // namespace
+
+double TransferCost::bandwidth_seconds() const {
+  double slowest = 0;
+  for (const LinkWork& w : work) slowest = std::max(slowest, w.seconds);
+  return slowest;
+}
+
+Nanos TransferCost::alone() const {
+  return latency + nanos_from_seconds(bandwidth_seconds());
+}
+
+CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile)
+    : graph_(graph), cluster_(cluster), profile_(std::move(profile)) {
+  for (const LinkClass& link : graph.links) {
+    const double efficiency = profile_.efficiency(cluster.level_name(link.link.level), cluster.spec().emulated);
+    link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * efficiency));
+    half_duplex_.push_back(link.link.duplex == Duplex::half);
+  }
+}
+
+Nanos CostModel::compute(const Operation& operation) const {
+  WEFT_CHECK(!operation.is_transfer());
+  const Device& device = graph_.classes[operation.rank_class.index()].device;
+  const DeviceProfile& reached = profile_.device(device.name);
+  const OpKey& key = operation.key;
+  const double efficiency = key.kind == OpKind::attention ? reached.attention_efficiency : reached.matrix_efficiency;
+  const double arithmetic = executed_flops(key).value / (matrix_peak(device, key.dtype) * efficiency);
+  const double memory = memory_traffic(key) / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
+  return reached.launch + nanos_from_seconds(std::max(arithmetic, memory));
+}
+
+Nanos CostModel::least_compute(const Operation& operation) const {
+  const Device& device = graph_.classes[operation.rank_class.index()].device;
+  const Nanos launch = operation.role == Role::update ? profile_.device(device.name).launch : Nanos{0};
+  return compute(operation) - launch;
+}
+
+TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
+                                     bool receives) const {
+  std::map<std::int32_t, double> seconds;
+  for (const FabricTraffic& t : traffic) {
+    for (const LinkId link : cluster_.path(t.fabric, rank_class.representative)) {
+      const LinkUse& use = rank_class.links[cluster_.links()[link.index()].level.index()];
+      const auto index = static_cast<std::size_t>(use.link_class);
+      const double busy = t.bytes * static_cast<double>(use.ranks_on_link) * link_seconds_per_byte_[index];
+      const std::int32_t out = 2 * use.link_class;
+      if (sends) seconds[out] += busy;
+      if (receives) seconds[half_duplex_[index] ? out : out + 1] += busy;
+    }
+  }
+  TransferCost cost;
+  for (const auto& [resource, busy] : seconds) cost.work.push_back({ResourceId{resource}, busy});
+  return cost;
+}
+
+TransferCost CostModel::transfer(const Operation& operation) const {
+  const Communication& c = *operation.communication;
+  const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
+  const GroupView& view = rank_class.group(c.group).view;
+  const CollectiveTraffic traffic = collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
+  if (traffic.fabrics.empty()) return {};
+  const bool message = c.collective == Collective::send_recv;
+  TransferCost cost = from_traffic(rank_class, traffic.fabrics, !message || c.sends, !message || !c.sends);
+  if (c.algorithm == Algorithm::tree) {
+    for (LinkWork& w : cost.work) w.seconds /= kTreeBandwidth;
+  }
+  Nanos hop{0};
+  for (const LinkId link : cluster_.path(traffic.slowest, rank_class.representative)) {
+    hop += cluster_.links()[link.index()].latency;
+  }
+  cost.latency = hop * traffic.steps;
+  return cost;
+}
+
+TransferCost CostModel::least_transfer(const Operation& operation) const {
+  const Communication& c = *operation.communication;
+  const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
+  const GroupView& view = rank_class.group(c.group).view;
+  const bool message = c.collective == Collective::send_recv;
+  return from_traffic(rank_class, minimum_traffic(cluster_, c.collective, c.bytes, view), !message || c.sends,
+                      !message || !c.sends);
+}
+
+Nanos CostModel::alone(const Operation& operation) const {
+  return operation.is_transfer() ? transfer(operation).alone() : compute(operation);
+}
+
+std::string CostModel::resource_name(ResourceId resource) const {
+  const std::size_t link = resource.index() / 2;
+  const std::string& level = cluster_.level_name(graph_.links[link].link.level);
+  return half_duplex_[link] ? level : fmt::format("{} {}", level, resource.value % 2 == 0 ? "out" : "in");
+}
+
+TransferCost joined(const TransferCost& a, const TransferCost& b) {
+  std::map<ResourceId, double> seconds;
+  for (const TransferCost* part : {&a, &b}) {
+    for (const LinkWork& w : part->work) seconds[w.resource] += w.seconds;
+  }
+  TransferCost cost;
+  cost.latency = std::max(a.latency, b.latency);
+  for (const auto& [resource, busy] : seconds) cost.work.push_back({resource, busy});
+  return cost;
+}
+
+void choose_algorithms(StepGraph& graph, const CostModel& cost) {
+  // Members of one transfer must agree, so the lowest class decides for its transfer.
+  std::map<std::int32_t, Algorithm> decided;
+  for (Operation& op : graph.operations) {
+    if (!op.communication || op.communication->collective != Collective::all_reduce) continue;
+    Communication& c = *op.communication;
+    const auto known = c.transfer >= 0 ? decided.find(c.transfer) : decided.end();
+    if (known != decided.end()) {
+      c.algorithm = known->second;
+      continue;
+    }
+    c.algorithm = Algorithm::ring;
+    const Nanos ring = cost.transfer(op).alone();
+    c.algorithm = Algorithm::tree;
+    if (cost.transfer(op).alone() >= ring) c.algorithm = Algorithm::ring;
+    if (c.transfer >= 0) decided[c.transfer] = c.algorithm;
+  }
+}
+
+}  // namespace weft

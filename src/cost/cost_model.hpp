@@ -1,0 +1,62 @@
+// Seconds of an operation: compute from its key and device, transfers from traffic over links.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cost/profile.hpp"
+#include "graph/step_graph.hpp"
+
+namespace weft {
+
+// Time that a transfer alone keeps one direction of a link class busy.
+struct LinkWork {
+  ResourceId resource;
+  double seconds = 0;
+};
+
+struct TransferCost {
+  Nanos latency;                     // no bytes move yet
+  std::vector<LinkWork> work;        // by resource, ascending
+  double bandwidth_seconds() const;  // the slowest link's work
+  Nanos alone() const;
+};
+
+class CostModel {
+ public:
+  CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile);
+
+  Nanos compute(const Operation& operation) const;
+  // For bounds: updates may be fused into one kernel, so their launches do not count.
+  Nanos least_compute(const Operation& operation) const;
+  // What one member class contributes. The links of all members of a multi-class transfer add up.
+  TransferCost transfer(const Operation& operation) const;
+  // With the least bytes that any algorithm moves and no latency: for bounds.
+  TransferCost least_transfer(const Operation& operation) const;
+  // Either of the above as a duration alone on its rank.
+  Nanos alone(const Operation& operation) const;
+
+  // Resources: each link class has two directions, one where it is half duplex.
+  std::size_t link_resources() const { return 2 * link_seconds_per_byte_.size(); }
+  // The level and direction: "nic out".
+  std::string resource_name(ResourceId resource) const;
+
+ private:
+  TransferCost from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
+                            bool receives) const;
+
+  const StepGraph& graph_;
+  const Cluster& cluster_;
+  Profile profile_;
+  std::vector<double> link_seconds_per_byte_;  // by link class
+  std::vector<bool> half_duplex_;
+};
+
+// Links of several member classes together, latency the longest.
+TransferCost joined(const TransferCost& a, const TransferCost& b);
+
+// Ring or tree for every all_reduce, whichever the model finds faster.
+void choose_algorithms(StepGraph& graph, const CostModel& cost);
+
+}  // namespace weft

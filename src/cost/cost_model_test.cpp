@@ -1,0 +1,109 @@
+#include "cost/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cluster/presets.hpp"
+#include "model/presets.hpp"
+
+namespace weft {
+namespace {
+
+// Links at their stated rate, so that closed forms hold without factors.
+Profile ideal_profile() {
+  Profile profile = default_profile();
+  for (auto& [level, efficiency] : profile.link_efficiency) efficiency = 1.0;
+  return profile;
+}
+
+const Operation& find(const StepGraph& graph, Role role, Phase phase) {
+  for (const Operation& op : graph.operations) {
+    if (op.role == role && op.phase == phase) return op;
+  }
+  ADD_FAILURE() << "no such operation";
+  return graph.operations.front();
+}
+
+struct Case {
+  Cluster cluster;
+  StepGraph graph;
+  CostModel cost;
+  Case(const char* cluster_text, const Layout& layout, Profile profile = ideal_profile())
+      : cluster(parse_cluster(cluster_text)),
+        graph(build_step_graph(model_preset("megatron-1.7b"), cluster, layout)),
+        cost(graph, cluster, std::move(profile)) {}
+};
+
+Layout layout(std::int64_t tp, std::int64_t dp) {
+  Layout l;
+  l.tp = tp;
+  l.dp = dp;
+  l.global_batch = dp;
+  l.seq = 2048;
+  return l;
+}
+
+TEST(TransferCost, RingAllReduceIsTwiceNMinusOneLatenciesAndTwiceNMinusOneOverNBytes) {
+  const Case c("dgx-a100:1,nvlink=300GB/s", layout(8, 1));
+  const Operation& op = find(c.graph, Role::attention_reduce, Phase::forward);
+  const double bytes = 2048.0 * 2304 * 2;
+  const Nanos hop = c.cluster.spec().levels[0].latency;
+  const Nanos expected = hop * 14 + nanos_from_seconds(2.0 * 7 / 8 * bytes / 300e9);
+  EXPECT_EQ(op.communication->bytes, Bytes{static_cast<std::int64_t>(bytes)});
+  EXPECT_EQ(c.cost.transfer(op).alone(), expected);
+}
+
+TEST(TransferCost, RanksThatShareANicDivideItsBandwidth) {
+  // dp over two nodes, tp 8 inside: eight rings at once. p3dn has one 100 Gb/s NIC for all eight, dgx-a100 eight of
+  // 200 Gb/s: the same bytes take 8 * 2 = 16 times as long.
+  const Case shared("p3dn:2", layout(8, 2));
+  const Case own("dgx-a100:2", layout(8, 2));
+  const double slow = shared.cost.transfer(find(shared.graph, Role::grad_reduce, Phase::optimizer)).bandwidth_seconds();
+  const double fast = own.cost.transfer(find(own.graph, Role::grad_reduce, Phase::optimizer)).bandwidth_seconds();
+  EXPECT_NEAR(slow / fast, 16.0, 1e-9);
+}
+
+TEST(TransferCost, HalfDuplexLinksCarryBothDirectionsOnOneResource) {
+  ClusterSpec spec = parse_cluster("local:2,nic=1Gb/s");
+  const Layout l = layout(1, 2);
+  const auto busy = [&](Duplex duplex) {
+    spec.levels.back().duplex = duplex;
+    const Cluster cluster(spec);
+    const StepGraph graph = build_step_graph(model_preset("megatron-1.7b"), cluster, l);
+    const CostModel cost(graph, cluster, ideal_profile());
+    return cost.transfer(find(graph, Role::grad_reduce, Phase::optimizer)).bandwidth_seconds();
+  };
+  EXPECT_NEAR(busy(Duplex::half) / busy(Duplex::full), 2.0, 1e-9);
+}
+
+TEST(TransferCost, BoundsUseNoMoreThanTheRingMoves) {
+  for (const char* text : {"dgx-a100:2", "dgx1-v100:2", "p3dn:2"}) {
+    const Case c(text, layout(2, 8));
+    for (const Operation& op : c.graph.operations) {
+      if (!op.is_transfer()) continue;
+      EXPECT_LE(c.cost.least_transfer(op).bandwidth_seconds(), c.cost.transfer(op).bandwidth_seconds() * (1 + 1e-12))
+          << text << " " << describe(op);
+    }
+  }
+}
+
+TEST(ComputeCost, LargeProductsRunAtTheProfilesShareOfThePeak) {
+  const Case c("dgx-a100:1", layout(8, 1));
+  const Operation& op = find(c.graph, Role::ffn_in, Phase::forward);
+  const double flops = 2.0 * 2048 * 2304 * (4 * 2304 / 8);
+  const double seconds = flops / (312e12 * default_profile().device("a100-80").matrix_efficiency);
+  EXPECT_EQ(c.cost.compute(op), default_profile().device("a100-80").launch + nanos_from_seconds(seconds));
+}
+
+TEST(Algorithms, ATreeIsChosenOnlyWhereLatencyRules) {
+  Case c("dgx-a100:128", layout(1, 1024));
+  choose_algorithms(c.graph, c.cost);
+  bool tree = false, ring = false;
+  for (const Operation& op : c.graph.operations) {
+    if (op.role != Role::grad_reduce) continue;
+    (op.communication->algorithm == Algorithm::tree ? tree : ring) = true;
+  }
+  EXPECT_TRUE(tree);  // norms: a few kilobytes over 1,024 ranks
+}
+
+}  // namespace
+}  // namespace weft
