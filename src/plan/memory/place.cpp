@@ -1,0 +1,188 @@
+#include "plan/memory/place.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+#include "plan/memory/lifetimes.hpp"
+#include "plan/unfold.hpp"
+#include "plan/verify/order.hpp"
+
+namespace weft {
+namespace {
+
+class Placer {
+ public:
+  // `may_wait`: what only transfers hold on to gets two copies, and its writer waits for them.
+  Placer(Plan& plan, bool may_wait)
+      : plan_(unplaced(plan)),
+        may_wait_(may_wait),
+        unfolded_(plan),
+        lifetimes_(find_lifetimes(plan)),
+        storage_(find_storage(plan)),
+        landmarks_(unfolded_, find_run_order(unfolded_).order) {
+    plan_.placements.assign(plan_.graph.values.size(), {});
+  }
+
+  void run() {
+    std::vector<std::vector<ValueId>> by_class(plan_.classes.size());
+    for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
+      by_class[plan_.graph.values[i].rank_class.index()].push_back(make_id<ValueId>(i));
+    }
+    for (std::size_t c = 0; c < by_class.size(); ++c) place_class(c, by_class[c]);
+    for (std::size_t i = 0; i < storage_.size(); ++i) plan_.placements[i] = plan_.placements[storage_[i].index()];
+  }
+
+ private:
+  void place_class(std::size_t c, const std::vector<ValueId>& values) {
+    before_.reset();
+    std::int64_t top = 0;
+    std::map<std::int32_t, std::vector<ValueId>> scratch;  // by block
+    const auto put = [&](ValueId id, std::int32_t copies, bool waits = false) {
+      plan_.placements[id.index()] = {Bytes{top}, copies, waits};
+      const std::int64_t size =
+          checked_product({aligned(plan_.graph.value(id).bytes()).value, copies}, "memory of the plan");
+      top = checked_sum({top, size}, "memory of the plan");
+    };
+    for (const ValueId id : values) {
+      if (storage_[id.index()] == id && !plan_.graph.value(id).per_micro_batch) put(id, 1);
+    }
+    for (const ValueId id : values) {
+      if (!plan_.graph.value(id).per_micro_batch) continue;
+      const Lifetime& life = lifetimes_[id.index()];
+      if (life.leaves_block) {
+        const std::int32_t proven = copies_of(c, life);
+        const std::int32_t waited = may_wait_ ? copies_if_waited_for(c, life) : proven;
+        put(id, std::min(proven, waited), waited < proven);
+      } else if (life.block >= 0) {
+        scratch[life.block].push_back(id);
+      }
+    }
+    std::int64_t highest = top;
+    for (auto& [block, list] : scratch) highest = std::max(highest, pack(list, top));
+    plan_.classes[c].memory = Bytes{highest};
+  }
+
+  // The smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next
+  // iteration's only after this one's.
+  std::int32_t copies_of(std::size_t c, const Lifetime& life) {
+    const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
+    std::int32_t copies = 1;
+    // Where micro-batches are written in ascending order, what was free stays free with more copies: one pass.
+    for (std::int32_t i = 0; i + copies < micro_batches; ++i) {
+      while (i + copies < micro_batches && !free_for(c, life, i, i + copies, 0)) ++copies;
+    }
+    while (copies < micro_batches && !enough(c, life, copies)) ++copies;
+    return copies;
+  }
+
+  // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
+  // next write overlap.
+  std::int32_t copies_if_waited_for(std::size_t c, const Lifetime& life) {
+    const auto in_chain = [&](OpId op) {
+      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
+    };
+    if (!in_chain(life.writers.front())) return INT32_MAX;
+    Lifetime compute_only = life;
+    std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
+    return std::max(2, copies_of(c, compute_only));
+  }
+
+  bool enough(std::size_t c, const Lifetime& life, std::int32_t copies) {
+    const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
+    for (std::int32_t i = 0; i < micro_batches; ++i) {
+      const bool last = i + copies >= micro_batches;  // followed by the next iteration's first in the same copy
+      if (!free_for(c, life, i, last ? i % copies : i + copies, last ? 1 : 0)) return false;
+    }
+    return true;
+  }
+
+  // Has every reader of micro-batch `used` of iteration 0 ended when `next` of `iteration` is written?
+  bool free_for(std::size_t c, const Lifetime& life, std::int32_t used, std::int32_t next, int iteration) {
+    const std::int32_t writer = unfolded_.instance_of(life.writers.front(), next);
+    return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
+      return before(c).ended_before(unfolded_.instance_of(reader, used), 0, writer, iteration);
+    });
+  }
+
+  const HappensBefore& before(std::size_t c) {
+    if (!before_) before_.emplace(plan_, unfolded_, landmarks_, c);
+    return *before_;
+  }
+
+  // First fit over the block's positions; returns the highest address used.
+  std::int64_t pack(std::vector<ValueId>& list, std::int64_t base) {
+    struct Live {
+      std::int64_t begin, end;
+      std::int32_t last;
+    };
+    std::stable_sort(list.begin(), list.end(),
+                     [&](ValueId a, ValueId b) { return lifetimes_[a.index()].first < lifetimes_[b.index()].first; });
+    std::vector<Live> live;  // by address
+    std::int64_t highest = base;
+    for (const ValueId id : list) {
+      const Lifetime& life = lifetimes_[id.index()];
+      std::erase_if(live, [&](const Live& l) { return l.last < life.first; });
+      const std::int64_t size = aligned(plan_.graph.value(id).bytes()).value;
+      std::int64_t at = base;
+      auto where = live.begin();
+      for (; where != live.end() && where->begin < at + size; ++where) at = std::max(at, where->end);
+      live.insert(where, {at, at + size, life.last});
+      plan_.placements[id.index()] = {Bytes{at}, 1};
+      highest = std::max(highest, checked_sum({at, size}, "memory of the plan"));
+    }
+    return highest;
+  }
+
+  static Plan& unplaced(Plan& plan) {
+    plan.placements.clear();
+    return plan;
+  }
+
+  Plan& plan_;
+  bool may_wait_;
+  Unfolded unfolded_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<ValueId> storage_;
+  Landmarks landmarks_;
+  std::optional<HappensBefore> before_;
+};
+
+}  // namespace
+
+void place_values(Plan& plan) {
+  Placer(plan, true).run();
+  // Waiting for a buffer can close a cycle that the bare order does not have; then every copy is kept.
+  if (!find_run_order(Unfolded(plan)).cycle.empty()) Placer(plan, false).run();
+}
+
+std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class) {
+  std::map<std::string, Bytes> terms;
+  const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
+  const std::vector<ValueId> storage = find_storage(plan);
+  Bytes named;
+  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
+    const Value& value = plan.graph.values[i];
+    if (value.rank_class != rank_class || storage[i].index() != i) continue;
+    if (value.per_micro_batch && !lifetimes[i].leaves_block) continue;
+    const char* name = value.per_micro_batch                      ? "activations"
+                       : value.kind == ValueKind::parameter       ? "weights"
+                       : value.kind == ValueKind::gradient        ? "gradients"
+                       : value.kind == ValueKind::optimizer_state ? "optimizer state"
+                                                                  : "other";
+    const Bytes bytes = aligned(value.bytes()) * plan.placements[i].copies;
+    terms[name] += bytes;
+    named += bytes;
+  }
+  terms["scratch"] = plan.classes[rank_class.index()].memory - named;
+  std::vector<MemoryTerm> result;
+  for (const auto& [name, bytes] : terms) {
+    if (bytes.value > 0) result.push_back({name, bytes});
+  }
+  std::stable_sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// Where each value lies: one address space per rank class, laid out as state that persists, values that live from
+// forward to backward in as many copies as micro-batches are in flight, and scratch that blocks share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace weft {
+
+// Sets plan.placements and every ClassPlan::memory. The plan's order must be complete.
+void place_values(Plan& plan);
+
+// Memory of one class by what it is for, largest first.
+struct MemoryTerm {
+  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch"
+  Bytes bytes;
+};
+std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class);
+
+}  // namespace weft

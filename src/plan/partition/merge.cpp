@@ -1,0 +1,133 @@
+#include "plan/partition/merge.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+// What one kernel or one message can do at once: all but the size agrees.
+bool agree(const Operation& a, const Operation& b) {
+  OpKey ka = a.key, kb = b.key;
+  ka.dims[0] = kb.dims[0] = 0;
+  if (a.rank_class != b.rank_class || a.role != b.role || a.phase != b.phase ||
+      a.per_micro_batch != b.per_micro_batch || ka != kb || a.is_transfer() != b.is_transfer()) {
+    return false;
+  }
+  if (!a.communication) return true;
+  const Communication &ca = *a.communication, &cb = *b.communication;
+  return ca.collective == cb.collective && ca.group == cb.group && ca.transfer == cb.transfer && ca.sends == cb.sends;
+}
+
+Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
+  Operation result = graph.op(members.front());
+  result.subject = result.role;
+  result.reads.clear();
+  result.writes.clear();
+  result.origins.clear();
+  std::set<std::pair<std::int32_t, std::int32_t>> read;
+  std::int64_t first_dim = 0;
+  Bytes bytes;
+  bool one_layer = true;
+  for (const OpId id : members) {
+    const Operation& member = graph.op(id);
+    WEFT_CHECK(agree(graph.op(members.front()), member));
+    for (const Read& r : member.reads) {
+      if (read.insert({r.value.value, r.distance}).second) result.reads.push_back(r);
+    }
+    result.writes.insert(result.writes.end(), member.writes.begin(), member.writes.end());
+    if (member.origins.empty()) {
+      result.origins.push_back({id, 0, 0, 1, 1});
+    } else {
+      result.origins.insert(result.origins.end(), member.origins.begin(), member.origins.end());
+    }
+    first_dim += member.key.dims[0];
+    if (member.communication) bytes += member.communication->bytes;
+    one_layer = one_layer && member.layer == result.layer;
+  }
+  result.key.dims[0] = first_dim;
+  if (result.communication) result.communication->bytes = bytes;
+  if (!one_layer) result.layer = -1;
+  return result;
+}
+
+// Buckets that differ in nothing else (data and expert-data gradients of one layer) are told apart by their part.
+void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
+  using Identity = std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t>;
+  const auto identity = [](const Operation& op) {
+    return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part};
+  };
+  for (const std::size_t i : merged_at) graph.operations[i].part = -1;
+  std::set<Identity> taken;
+  for (const Operation& op : graph.operations) taken.insert(identity(op));
+  for (const std::size_t i : merged_at) {
+    Operation& op = graph.operations[i];
+    do ++op.part;
+    while (!taken.insert(identity(op)).second);
+  }
+}
+
+}  // namespace
+
+StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets) {
+  std::vector<std::int32_t> set_of(graph.operations.size(), -1);
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    WEFT_CHECK(!sets[s].members.empty());
+    for (const OpId id : sets[s].members) {
+      WEFT_CHECK(set_of[id.index()] < 0);
+      set_of[id.index()] = static_cast<std::int32_t>(s);
+    }
+  }
+  StepGraph result;
+  result.micro_batches = graph.micro_batches;
+  result.classes = graph.classes;
+  result.links = graph.links;
+  result.values = graph.values;
+  std::vector<std::size_t> merged_at;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const OpId id = make_id<OpId>(i);
+    if (set_of[i] < 0) {
+      result.operations.push_back(graph.operations[i]);
+      if (result.operations.back().origins.empty()) result.operations.back().origins.push_back({id, 0, 0, 1, 1});
+      continue;
+    }
+    const MergeSet& set = sets[static_cast<std::size_t>(set_of[i])];
+    const auto [first, last] = std::minmax_element(set.members.begin(), set.members.end());
+    if (id != (set.at_last ? *last : *first)) continue;
+    merged_at.push_back(result.operations.size());
+    result.operations.push_back(merged(graph, set.members));
+  }
+  number_parts(result, merged_at);
+  return result;
+}
+
+std::vector<MergeSet> one_bucket(const StepGraph& graph) {
+  // Identity of a bucket; layer -1 where all layers share one. Transfers across classes keep their own number.
+  using Key = std::tuple<ClassId, Role, Phase, std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
+  std::map<Key, std::vector<OpId>> buckets;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    const bool bucketed = op.role == Role::grad_reduce || op.role == Role::replica_reduce ||
+                          op.role == Role::param_gather || op.role == Role::update;
+    if (!bucketed || (op.communication && op.communication->transfer >= 0)) continue;
+    const std::int32_t group = op.communication ? static_cast<std::int32_t>(op.communication->group) : -1;
+    // The embedding and the head are layers of their own, at the two ends of the model.
+    const bool head = op.subject == Role::head || op.subject == Role::final_norm;
+    const std::int32_t layer = !op.per_micro_batch ? -1 : op.layer < 0 && head ? -2 : op.layer;
+    const std::int32_t chunk = op.per_micro_batch ? op.chunk : 0;
+    const std::int32_t width = static_cast<std::int32_t>(op.key.dims[1]);  // the update's bytes per parameter
+    buckets[{op.rank_class, op.role, op.phase, group, layer, chunk, width}].push_back(make_id<OpId>(i));
+  }
+  std::vector<MergeSet> sets;
+  for (auto& [key, members] : buckets) {
+    const bool reduces = std::get<1>(key) == Role::grad_reduce && graph.op(members.front()).per_micro_batch;
+    if (members.size() > 1) sets.push_back({std::move(members), reduces});
+  }
+  return sets;
+}
+
+}  // namespace weft

@@ -1,0 +1,88 @@
+// The Plan: a graph after partitioning, what is issued in which order to which queue, and where each value lies.
+// Plain data; one verifier checks it, simulation and execution both take it. Saved as JSON (docs/plan-format.md).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "cluster/cluster.hpp"
+#include "graph/layout.hpp"
+#include "graph/step_graph.hpp"
+#include "model/transformer.hpp"
+
+namespace weft {
+
+inline constexpr int kPlanVersion = 1;
+
+enum class QueueKind : std::uint8_t { compute, extra, communication };
+std::string_view name_of(QueueKind kind);
+
+// A queue starts its operations in issue order, one after the other.
+struct Queue {
+  std::string name;
+  QueueKind kind = QueueKind::compute;
+  friend bool operator==(const Queue&, const Queue&) = default;
+};
+
+// Operations that are issued one after the other: the forward pass of a model chunk, its backward pass, the update.
+struct Block {
+  std::string name;
+  std::vector<OpId> operations;
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+struct Slot {
+  std::int32_t block = 0;
+  std::int32_t micro_batch = -1;  // -1: a block that runs once a step
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+struct ClassPlan {
+  std::vector<Queue> queues;  // queue 0 is `compute`
+  std::vector<Block> blocks;
+  std::vector<Slot> order;  // issue order of one iteration; a queue's order is its share of it
+  Bytes memory;             // what the placements need
+  friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
+};
+
+// How an operation is issued.
+struct Issue {
+  std::int32_t queue = 0;  // of its class
+  // A transfer that computation waits for: it starts after all compute issued before it, and compute issued after it
+  // starts when it has ended.
+  bool blocking = false;
+  friend bool operator==(const Issue&, const Issue&) = default;
+};
+
+// Values begin at multiples of this: what CUDA's allocator gives, and enough for vector loads.
+inline constexpr std::int64_t kAlignment = 256;
+constexpr Bytes aligned(Bytes bytes) {
+  return {(bytes.value + kAlignment - 1) / kAlignment * kAlignment};
+}
+
+// Where a value lies in its class's memory. Micro-batch i of a per-micro-batch value lies in copy i mod copies, copies
+// one aligned size apart.
+struct Placement {
+  Bytes offset;
+  std::int32_t copies = 1;
+  // Whoever writes micro-batch i first waits for the transfers that run beside compute to be done with micro-batch
+  // i - copies. Without it the order alone must see to that.
+  bool waits = false;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+struct Plan {
+  std::string policy;
+  Transformer model;
+  ClusterSpec cluster;
+  Layout layout;
+  StepGraph graph;
+  std::vector<ClassPlan> classes;     // by ClassId
+  std::vector<Issue> issues;          // by OpId
+  std::vector<Placement> placements;  // by ValueId
+};
+
+}  // namespace weft

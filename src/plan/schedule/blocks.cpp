@@ -1,0 +1,71 @@
+#include "plan/schedule/blocks.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "plan/schedule/pipeline.hpp"
+
+namespace weft {
+namespace {
+
+// Sends and receives in each direction progress on their own, as separate streams would.
+std::string queue_name(const Communication& c, Phase phase) {
+  switch (c.group) {
+    case GroupKind::pp_prev:
+    case GroupKind::pp_next:
+      return fmt::format("pp {} {}", phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
+    case GroupKind::edp:
+      return "edp";
+    default:
+      return std::string(name_of(c.group));
+  }
+}
+
+}  // namespace
+
+void issue_by_group(Plan& plan) {
+  plan.classes.assign(plan.graph.classes.size(), {});
+  plan.issues.assign(plan.graph.operations.size(), {});
+  for (ClassPlan& c : plan.classes) c.queues.push_back({"compute", QueueKind::compute});
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication) continue;
+    std::vector<Queue>& queues = plan.classes[op.rank_class.index()].queues;
+    const std::string name = queue_name(*op.communication, op.phase);
+    std::size_t q = 0;
+    while (q < queues.size() && queues[q].name != name) ++q;
+    if (q == queues.size()) queues.push_back({name, QueueKind::communication});
+    plan.issues[i].queue = static_cast<std::int32_t>(q);
+  }
+}
+
+void order_blocks(Plan& plan) {
+  const auto chunks = static_cast<std::size_t>(plan.layout.vpp);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<Block>& blocks = plan.classes[c].blocks;
+    blocks.clear();
+    for (std::size_t k = 0; k < chunks; ++k) {
+      blocks.push_back({fmt::format("forward {}", k), {}});
+      blocks.push_back({fmt::format("backward {}", k), {}});
+    }
+    blocks.push_back({"update", {}});
+  }
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    std::vector<Block>& blocks = plan.classes[op.rank_class.index()].blocks;
+    const auto chunk = static_cast<std::size_t>(op.chunk);
+    const std::size_t block = op.per_micro_batch ? 2 * chunk + (op.phase == Phase::forward ? 0 : 1) : 2 * chunks;
+    blocks[block].operations.push_back(make_id<OpId>(i));
+  }
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<Slot>& order = plan.classes[c].order;
+    order.clear();
+    for (const PipelineSlot& slot : pipeline_order(plan.layout, plan.graph.classes[c].stage)) {
+      order.push_back({2 * slot.chunk + (slot.forward ? 0 : 1), slot.micro_batch});
+    }
+    order.push_back({static_cast<std::int32_t>(2 * chunks), -1});
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,14 @@
+// The usual skeleton of a plan: a forward and a backward block per model chunk, one update block, in the pipeline's
+// order; a communication queue per group and direction.
+#pragma once
+
+#include "plan/plan.hpp"
+
+namespace weft {
+
+// One queue for compute and one for every kind of group a class communicates in; sets plan.classes and plan.issues.
+void issue_by_group(Plan& plan);
+// Fills blocks and order from the layout's pipeline schedule, operations in graph order.
+void order_blocks(Plan& plan);
+
+}  // namespace weft

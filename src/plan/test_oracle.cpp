@@ -1,0 +1,359 @@
+#include "plan/test_oracle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <queue>
+#include <random>
+#include <set>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace weft::test {
+namespace {
+
+constexpr int kIterations = 3;
+
+struct Damage {
+  std::string what;
+};
+
+struct Task {
+  std::size_t rank_class = 0, op = 0;
+  std::int32_t micro_batch = -1, iteration = 0, queue = 0;
+  int waits_for = 0;
+  std::vector<std::size_t> successors;
+  std::size_t transfer = 0;  // index into transfers_: tasks that start and end as one
+};
+
+// What a stretch of bytes holds: which value, of which micro-batch and iteration, and how many contributions.
+struct Content {
+  std::int32_t value = -1, micro_batch = -1, iteration = -1, contributions = 0;
+  friend bool operator==(const Content&, const Content&) = default;
+};
+
+struct Stretch {
+  Content content;
+  std::int64_t writer = -1;  // the task that is writing it
+};
+
+struct Range {
+  std::size_t begin = 0, end = 0;  // indices into a class's stretches
+};
+
+class Execution {
+ public:
+  Execution(const Plan& plan, std::uint64_t seed) : plan_(plan), random_(seed) {}
+
+  void run(int runs) {
+    write_tasks();
+    join_transfers();
+    link_tasks();
+    lay_out_memory();
+    const std::vector<std::vector<Stretch>> before_first_step = memory_;
+    for (int i = 0; i < runs; ++i) {
+      memory_ = before_first_step;
+      execute();
+    }
+  }
+
+ private:
+  const Operation& op(const Task& task) const { return plan_.graph.operations[task.op]; }
+  std::string name(const Task& task) const {
+    return fmt::format("{}, micro-batch {}, iteration {}", describe(op(task)), task.micro_batch, task.iteration);
+  }
+  double chance() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
+
+  void write_tasks() {
+    std::map<std::tuple<std::size_t, std::int32_t, int>, int> times;
+    for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
+      for (int iteration = 0; iteration < kIterations; ++iteration) {
+        for (const Slot& slot : plan_.classes[c].order) {
+          for (const OpId id : plan_.classes[c].blocks[static_cast<std::size_t>(slot.block)].operations) {
+            if (++times[{id.index(), slot.micro_batch, iteration}] > 1) throw Damage{"an operation runs twice"};
+            task_of_[{id.index(), slot.micro_batch, iteration}] = tasks_.size();
+            tasks_.push_back({c, id.index(), slot.micro_batch, iteration, plan_.issues[id.index()].queue, 0, {}, 0});
+          }
+        }
+      }
+    }
+    std::int64_t expected = 0;
+    for (const Operation& o : plan_.graph.operations) expected += o.per_micro_batch ? plan_.graph.micro_batches : 1;
+    if (static_cast<std::int64_t>(tasks_.size()) != expected * kIterations) throw Damage{"an operation never runs"};
+  }
+
+  void join_transfers() {
+    std::map<std::tuple<std::int32_t, std::int32_t, int>, std::size_t> joint;
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const Operation& o = op(tasks_[t]);
+      std::size_t index = transfers_.size();
+      if (o.communication && o.communication->transfer >= 0) {
+        index = joint.try_emplace({o.communication->transfer, tasks_[t].micro_batch, tasks_[t].iteration}, index)
+                    .first->second;
+      }
+      if (index == transfers_.size()) transfers_.emplace_back();
+      transfers_[index].push_back(t);
+      tasks_[t].transfer = index;
+    }
+  }
+
+  void wait(std::size_t task, std::size_t for_task) {
+    ++tasks_[task].waits_for;
+    tasks_[for_task].successors.push_back(task);
+  }
+
+  bool beside_compute(std::size_t o) const {
+    const Issue& issue = plan_.issues[o];
+    const ClassPlan& c = plan_.classes[plan_.graph.operations[o].rank_class.index()];
+    return c.queues[static_cast<std::size_t>(issue.queue)].kind != QueueKind::compute && !issue.blocking;
+  }
+
+  // Values whose writers wait: for whoever last used the same copy, where one of the two runs beside compute.
+  void wait_for_memory() {
+    const auto m = static_cast<std::int32_t>(plan_.graph.micro_batches);
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      for (const ValueId value : op(tasks_[t]).writes) {
+        const Placement& place = plan_.placements[value.index()];
+        if (!place.waits || place.copies < 1 || !plan_.graph.value(value).per_micro_batch) continue;
+        std::int32_t mb = tasks_[t].micro_batch;
+        int iteration = tasks_[t].iteration;
+        do {
+          if (--mb < 0) {
+            mb = m - 1;
+            --iteration;
+          }
+        } while (mb % place.copies != tasks_[t].micro_batch % place.copies);
+        if (iteration < 0) continue;
+        for (std::size_t o = 0; o < plan_.graph.operations.size(); ++o) {
+          const auto& reads = plan_.graph.operations[o].reads;
+          const bool uses = std::any_of(reads.begin(), reads.end(), [&](const Read& r) { return r.value == value; });
+          if (uses && (beside_compute(o) || beside_compute(tasks_[t].op))) wait(t, task_of_.at({o, mb, iteration}));
+        }
+      }
+    }
+  }
+
+  void link_tasks() {
+    std::map<std::pair<std::size_t, std::int32_t>, std::size_t> in_queue;
+    std::map<std::size_t, std::size_t> in_chain;
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      const Task& task = tasks_[t];
+      const auto [before, first] = in_queue.try_emplace({task.rank_class, task.queue}, t);
+      if (!first) wait(t, std::exchange(before->second, t));
+      const bool compute =
+          plan_.classes[task.rank_class].queues[static_cast<std::size_t>(task.queue)].kind == QueueKind::compute;
+      if (compute || plan_.issues[task.op].blocking) {
+        const auto [previous, start] = in_chain.try_emplace(task.rank_class, t);
+        if (!start) wait(t, std::exchange(previous->second, t));
+      }
+    }
+    const auto writers = writers_of(plan_.graph);
+    const auto m = static_cast<std::int32_t>(plan_.graph.micro_batches);
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      for (const Read& read : op(tasks_[t]).reads) {
+        const int iteration = tasks_[t].iteration - read.distance;
+        if (iteration < 0) continue;
+        for (const OpId writer : writers[read.value.index()]) {
+          const bool each = plan_.graph.op(writer).per_micro_batch;
+          for (std::int32_t mb = each ? 0 : -1; mb < (each ? m : 0); ++mb) {
+            if (each && tasks_[t].micro_batch >= 0 && mb != tasks_[t].micro_batch) continue;
+            wait(t, task_of_.at({writer.index(), mb, iteration}));
+          }
+        }
+      }
+    }
+    wait_for_memory();
+    contributions_.assign(writers.size(), 0);
+    for (const auto& list : writers) writers_.push_back(list.size());
+    first_writer_.resize(plan_.graph.values.size());
+    for (std::size_t t = tasks_.size(); t-- > 0;) {
+      for (const ValueId v : op(tasks_[t]).writes) first_writer_[v.index()][tasks_[t].iteration] = t;
+    }
+  }
+
+  // Bytes between neighbouring borders of any values are one stretch.
+  void lay_out_memory() {
+    memory_.resize(plan_.classes.size());
+    std::vector<std::set<std::int64_t>> borders(plan_.classes.size());
+    const auto each_copy = [&](auto visit) {
+      for (std::size_t v = 0; v < plan_.graph.values.size(); ++v) {
+        const Value& value = plan_.graph.values[v];
+        const Placement& place = plan_.placements[v];
+        const std::int32_t m = value.per_micro_batch ? static_cast<std::int32_t>(plan_.graph.micro_batches) : 1;
+        for (std::int32_t mb = 0; mb < m; ++mb) {
+          if (place.copies < 1) throw Damage{"a value has no copy"};
+          const std::int64_t begin = place.offset.value + mb % place.copies * aligned(value.bytes()).value;
+          visit(v, mb, value.rank_class.index(), begin, begin + value.bytes().value);
+        }
+      }
+    };
+    each_copy([&](std::size_t, std::int32_t, std::size_t c, std::int64_t begin, std::int64_t end) {
+      if (begin < 0 || end > plan_.classes[c].memory.value) throw Damage{"a value lies outside the memory"};
+      borders[c].insert({begin, end});
+    });
+    ranges_.resize(plan_.graph.values.size());
+    std::vector<std::vector<std::int64_t>> sorted;
+    for (std::size_t c = 0; c < borders.size(); ++c) {
+      sorted.emplace_back(borders[c].begin(), borders[c].end());
+      memory_[c].resize(sorted[c].size());
+    }
+    each_copy([&](std::size_t v, std::int32_t, std::size_t c, std::int64_t begin, std::int64_t end) {
+      const auto index = [&](std::int64_t byte) {
+        return static_cast<std::size_t>(std::lower_bound(sorted[c].begin(), sorted[c].end(), byte) - sorted[c].begin());
+      };
+      ranges_[v].push_back({index(begin), index(end)});
+    });
+    // Parameters and optimizer state before the first step.
+    for (const Operation& o : plan_.graph.operations) {
+      for (const Read& read : o.reads) {
+        if (read.distance == 0) continue;
+        for (Stretch& s : stretches(o.rank_class.index(), read.value, -1)) s.content = {read.value.value, -1, -1, 0};
+      }
+    }
+  }
+
+  std::span<Stretch> stretches(std::size_t c, ValueId v, std::int32_t mb) {
+    const Range& r = ranges_[v.index()][static_cast<std::size_t>(std::max(0, mb))];
+    return std::span(memory_[c]).subspan(r.begin, r.end - r.begin);
+  }
+  std::int32_t micro_batch(const Task& task, ValueId v) const {
+    return plan_.graph.value(v).per_micro_batch ? task.micro_batch : -1;
+  }
+
+  void execute() {
+    // Some queues and ranks are far slower than others, and now and then an operation takes very long.
+    std::map<std::pair<std::size_t, std::int32_t>, double> slowness;
+    for (const Task& task : tasks_) slowness.try_emplace({task.rank_class, task.queue}, 0);
+    for (auto& [queue, factor] : slowness) factor = std::array{0.02, 1.0, 50.0}[random_() % 3];
+    using Event = std::tuple<double, bool, std::size_t>;  // time, ends?, transfer
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+    std::vector<std::size_t> missing;  // members of each transfer that cannot start yet
+    for (const auto& members : transfers_) missing.push_back(members.size());
+    double now = 0;
+    const auto later = [&](std::size_t transfer) {
+      const Task& task = tasks_[transfers_[transfer].front()];
+      const double size = chance() < 0.05 ? 30 : chance() < 0.5 ? 0.01 : 1;
+      return now + 1e-6 + size * chance() * slowness.at({task.rank_class, task.queue});
+    };
+    std::vector<int> waits_for;
+    for (const Task& task : tasks_) waits_for.push_back(task.waits_for);
+    const auto ready = [&](std::size_t task) {
+      const std::size_t transfer = tasks_[task].transfer;
+      if (--missing[transfer] == 0) events.push({later(transfer), false, transfer});
+    };
+    for (std::size_t t = 0; t < tasks_.size(); ++t) {
+      if (tasks_[t].waits_for == 0) ready(t);
+    }
+    std::size_t ended = 0;
+    while (!events.empty()) {
+      const auto [time, ends, transfer] = events.top();
+      events.pop();
+      now = time;
+      for (const std::size_t t : transfers_[transfer]) ends ? end(t) : start(t);
+      if (!ends) {
+        events.push({later(transfer), true, transfer});
+        continue;
+      }
+      for (const std::size_t t : transfers_[transfer]) {
+        ++ended;
+        for (const std::size_t next : tasks_[t].successors) {
+          if (--waits_for[next] == 0) ready(next);
+        }
+      }
+    }
+    if (ended != tasks_.size()) throw Damage{"the remaining operations wait for each other"};
+  }
+
+  void check_reads(std::size_t t, const char* when) {
+    const Task& task = tasks_[t];
+    for (const Read& read : op(task).reads) {
+      const int iteration = task.iteration - read.distance;
+      const Value& value = plan_.graph.value(read.value);
+      const int all = value.accumulated
+                          ? static_cast<int>(writers_[read.value.index()]) * static_cast<int>(plan_.graph.micro_batches)
+                          : 1;
+      const Content expected{read.value.value, micro_batch(task, read.value), iteration, iteration < 0 ? 0 : all};
+      for (const Stretch& s : stretches(task.rank_class, read.value, expected.micro_batch)) {
+        const bool own = s.writer == static_cast<std::int64_t>(t);
+        if (!own && (s.writer >= 0 || s.content != expected)) {
+          throw Damage{fmt::format("{} finds '{}' damaged at its {}", name(task), value.name, when)};
+        }
+      }
+    }
+  }
+
+  // A reduction, a gather or an update of a step may leave its result where its input begins; nothing else may.
+  bool may_overwrite(const Operation& o, ValueId in, ValueId out) const {
+    return in == out || (!o.per_micro_batch && (o.is_transfer() || o.role == Role::update) &&
+                         plan_.placements[in.index()].offset == plan_.placements[out.index()].offset);
+  }
+
+  void start(std::size_t t) {
+    const Task& task = tasks_[t];
+    check_reads(t, "start");
+    for (const ValueId out : op(task).writes) {
+      const std::span<Stretch> target = stretches(task.rank_class, out, micro_batch(task, out));
+      for (const Read& read : op(task).reads) {
+        const std::span<Stretch> source = stretches(task.rank_class, read.value, micro_batch(task, read.value));
+        if (source.data() < target.data() + target.size() && target.data() < source.data() + source.size() &&
+            !may_overwrite(op(task), read.value, out)) {
+          throw Damage{name(task) + " overwrites what it reads"};
+        }
+      }
+      const bool adds = plan_.graph.value(out).accumulated && first_writer_[out.index()][task.iteration] != t;
+      if (!adds) contributions_[out.index()] = 0;
+      for (Stretch& s : target) {
+        const Content partial{out.value, -1, task.iteration, contributions_[out.index()]};
+        if (adds && (s.writer >= 0 || s.content != partial)) throw Damage{name(task) + " adds to something else"};
+        s.writer = static_cast<std::int64_t>(t);
+        s.content = {};
+      }
+    }
+  }
+
+  void end(std::size_t t) {
+    const Task& task = tasks_[t];
+    check_reads(t, "end");
+    for (const ValueId out : op(task).writes) {
+      const std::int32_t sum = ++contributions_[out.index()];
+      for (Stretch& s : stretches(task.rank_class, out, micro_batch(task, out))) {
+        if (s.writer != static_cast<std::int64_t>(t)) continue;  // another one wrote in the meantime
+        const bool accumulated = plan_.graph.value(out).accumulated;
+        s.content = {out.value, micro_batch(task, out), task.iteration, accumulated ? sum : 1};
+      }
+    }
+    for (const ValueId out : op(task).writes) {
+      for (Stretch& s : stretches(task.rank_class, out, micro_batch(task, out))) {
+        if (s.writer == static_cast<std::int64_t>(t)) s.writer = -1;
+      }
+    }
+  }
+
+  const Plan& plan_;
+  std::mt19937_64 random_;
+  std::vector<Task> tasks_;
+  std::map<std::tuple<std::size_t, std::int32_t, int>, std::size_t> task_of_;  // operation, micro-batch, iteration
+  std::vector<std::vector<std::size_t>> transfers_;
+  std::vector<std::vector<Stretch>> memory_;              // by class
+  std::vector<std::vector<Range>> ranges_;                // by value, by micro-batch
+  std::vector<std::int32_t> contributions_;               // by value: since its sum began
+  std::vector<std::size_t> writers_;                      // by value: operations that write it
+  std::vector<std::map<int, std::size_t>> first_writer_;  // by value, by iteration: in issue order
+};
+
+}  // namespace
+
+std::optional<std::string> find_damage(const Plan& plan, std::uint64_t seed, int runs) {
+  try {
+    Execution(plan, seed).run(runs);
+  } catch (const Damage& damage) {
+    return damage.what;
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::test

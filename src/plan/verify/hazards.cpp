@@ -1,0 +1,216 @@
+#include "plan/verify/hazards.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "plan/memory/lifetimes.hpp"
+#include "plan/verify/order.hpp"
+
+namespace weft {
+namespace {
+
+struct Access {
+  std::int32_t instance = -1;
+  int iteration = 0;
+};
+
+// A stretch of memory inside which no value begins or ends: what it holds, and the accesses that may not have ended.
+struct Stretch {
+  ValueId value;
+  std::int32_t micro_batch = -1;
+  int iteration = 0;
+  std::vector<Access> accesses;  // the last one in the chain and the last one of each other queue
+};
+
+class Memory {
+ public:
+  Memory(const Plan& plan, const Unfolded& unfolded, const HappensBefore& before, const std::vector<ValueId>& storage,
+         std::size_t rank_class)
+      : plan_(plan), unfolded_(unfolded), before_(before), storage_(storage), rank_class_(rank_class) {}
+
+  std::optional<Violation> run(const std::vector<ValueId>& values, const std::vector<std::int32_t>& instances) {
+    if (auto found = lay_out(values)) return found;
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      for (const std::int32_t i : instances) {
+        const Operation& op = plan_.graph.op(instance(i).operation);
+        for (const Read& read : op.reads) {
+          if (auto found = check_read(read.value, iteration - read.distance, {i, iteration})) return found;
+        }
+        for (const ValueId value : op.writes) {
+          if (auto found = check_write(value, {i, iteration})) return found;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Extent {
+    std::int64_t begin = 0, end = 0;  // bytes; once laid out, indices into stretches_
+  };
+
+  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[static_cast<std::size_t>(i)]; }
+  std::string name(std::int32_t i) const { return describe(plan_, instance(i)); }
+  const std::string& name(ValueId id) const { return plan_.graph.value(id).name; }
+  static std::string suffix(std::int32_t mb) { return mb < 0 ? "" : fmt::format(" of micro-batch {}", mb); }
+  std::int32_t micro_batch(ValueId id, Access who) const {
+    return plan_.graph.value(id).per_micro_batch ? instance(who.instance).micro_batch : -1;
+  }
+
+  // Cuts the class's memory where any copy of any value begins or ends.
+  std::optional<Violation> lay_out(const std::vector<ValueId>& values) {
+    std::vector<std::int64_t> borders;
+    first_copy_.assign(plan_.graph.values.size(), 0);
+    for (const ValueId id : values) {
+      first_copy_[id.index()] = extents_.size();
+      if (auto found = add_copies(id)) return found;
+    }
+    for (const Extent& extent : extents_) borders.insert(borders.end(), {extent.begin, extent.end});
+    std::sort(borders.begin(), borders.end());
+    borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+    const auto index = [&](std::int64_t byte) {
+      return std::lower_bound(borders.begin(), borders.end(), byte) - borders.begin();
+    };
+    for (Extent& extent : extents_) extent = {index(extent.begin), index(extent.end)};
+    stretches_.resize(borders.size());
+    written_.assign(plan_.graph.values.size(), -1);
+    return std::nullopt;
+  }
+
+  std::optional<Violation> add_copies(ValueId id) {
+    const Value& value = plan_.graph.value(id);
+    const Placement& place = plan_.placements[id.index()];
+    const Bytes memory = plan_.classes[rank_class_].memory;
+    const std::string& where = plan_.graph.classes[rank_class_].name;
+    if (place.copies < 1 || place.offset.value % kAlignment != 0) {
+      return Violation{Rule::hazard, fmt::format("{}: '{}' lies at byte {} in {} copies; offsets are multiples of {}, "
+                                                 "copies at least 1",
+                                                 where, value.name, place.offset.value, place.copies, kAlignment)};
+    }
+    const std::int64_t size = value.bytes().value, distance = aligned(value.bytes()).value;
+    const std::int64_t copies =
+        value.per_micro_batch ? std::min<std::int64_t>(place.copies, plan_.graph.micro_batches) : 1;
+    for (std::int64_t i = 0; i < copies; ++i) {
+      const std::int64_t begin = place.offset.value + i * distance;
+      if (begin < 0 || begin > memory.value || size > memory.value - begin) {
+        return Violation{Rule::hazard,
+                         fmt::format("'{}' lies at byte {} and is {} long, outside the {} that {} has", value.name,
+                                     begin, format_bytes(value.bytes()), format_bytes(memory), where)};
+      }
+      extents_.push_back({begin, begin + size});
+    }
+    return std::nullopt;
+  }
+
+  std::span<Stretch> stretches(ValueId id, std::int32_t mb) {
+    const std::size_t copy = static_cast<std::size_t>(std::max(0, mb) % plan_.placements[id.index()].copies);
+    const Extent& extent = extents_[first_copy_[id.index()] + (mb < 0 ? 0 : copy)];
+    return std::span(stretches_)
+        .subspan(static_cast<std::size_t>(extent.begin), static_cast<std::size_t>(extent.end - extent.begin));
+  }
+
+  std::optional<Violation> check_read(ValueId id, int iteration, Access who) {
+    if (iteration < 0) return std::nullopt;  // initial parameters and state
+    const std::int32_t mb = micro_batch(id, who);
+    for (Stretch& stretch : stretches(id, mb)) {
+      if (!stretch.value.valid()) {
+        return Violation{Rule::hazard,
+                         fmt::format("[{}] reads '{}' before anything has written it", name(who.instance), name(id))};
+      }
+      if (stretch.value != id || stretch.micro_batch != mb || stretch.iteration != iteration) {
+        return Violation{Rule::hazard,
+                         fmt::format("[{}] reads '{}'{}, but its memory holds '{}'{}, last touched by [{}]",
+                                     name(who.instance), name(id), suffix(mb), name(stretch.value),
+                                     suffix(stretch.micro_batch), name(stretch.accesses.front().instance))};
+      }
+      note(stretch, who);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Violation> check_write(ValueId id, Access who) {
+    const std::int32_t mb = micro_batch(id, who);
+    // A sum over micro-batches begins anew with the first write of an iteration; every other one adds to it.
+    int& written = written_[id.index()];
+    if (plan_.graph.value(id).accumulated && written == who.iteration) {
+      if (auto found = check_read(id, who.iteration, who)) return found;
+    }
+    written = who.iteration;
+    for (Stretch& stretch : stretches(id, mb)) {
+      for (const Access& earlier : stretch.accesses) {
+        const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
+        if (itself && in_place(stretch.value, id)) continue;
+        if (before_.ended_before(earlier.instance, earlier.iteration, who.instance, who.iteration)) continue;
+        return Violation{
+            Rule::hazard,
+            fmt::format("[{}] writes '{}'{} over '{}'{}, which {}", name(who.instance), name(id), suffix(mb),
+                        name(stretch.value), suffix(stretch.micro_batch),
+                        itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
+      }
+      stretch.value = id;
+      stretch.micro_batch = mb;
+      stretch.iteration = who.iteration;
+      stretch.accesses.assign(1, who);
+    }
+    return std::nullopt;
+  }
+
+  bool in_place(ValueId from, ValueId to) const {
+    return storage_[from.index()] == storage_[to.index()] &&
+           plan_.placements[from.index()].offset == plan_.placements[to.index()].offset;
+  }
+
+  // Later accesses on the same queue end later: one per queue is enough.
+  void note(Stretch& stretch, Access who) const {
+    const auto lane = [&](const Access& a) {
+      const Instance& i = instance(a.instance);
+      return i.chain_position >= 0 ? -1 : i.queue;
+    };
+    for (Access& access : stretch.accesses) {
+      if (lane(access) == lane(who)) {
+        access = who;
+        return;
+      }
+    }
+    stretch.accesses.push_back(who);
+  }
+
+  const Plan& plan_;
+  const Unfolded& unfolded_;
+  const HappensBefore& before_;
+  const std::vector<ValueId>& storage_;
+  std::size_t rank_class_;
+  std::vector<Extent> extents_;          // of all copies of all values
+  std::vector<std::size_t> first_copy_;  // by value: index into extents_
+  std::vector<Stretch> stretches_;       // by address
+  std::vector<int> written_;             // by value: the last iteration that wrote it
+};
+
+}  // namespace
+
+std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolded,
+                                       const std::vector<std::int32_t>& order) {
+  if (plan.placements.size() != plan.graph.values.size()) {
+    return Violation{Rule::hazard, fmt::format("the plan places {} values, its graph has {}", plan.placements.size(),
+                                               plan.graph.values.size())};
+  }
+  std::vector<std::vector<std::int32_t>> instances(plan.classes.size());
+  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
+    instances[static_cast<std::size_t>(unfolded.instances()[i].rank_class)].push_back(static_cast<std::int32_t>(i));
+  }
+  std::vector<std::vector<ValueId>> values(plan.classes.size());
+  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
+    values[plan.graph.values[i].rank_class.index()].push_back(make_id<ValueId>(i));
+  }
+  const std::vector<ValueId> storage = find_storage(plan);
+  const Landmarks landmarks(unfolded, order);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    const HappensBefore before(plan, unfolded, landmarks, c);
+    if (auto found = Memory(plan, unfolded, before, storage, c).run(values[c], instances[c])) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft

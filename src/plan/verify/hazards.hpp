@@ -1,0 +1,17 @@
+// Memory hazards: every access of two iterations, in issue order, against who owns the bytes and who may still use
+// them. An access by an operation that runs beside compute counts until it has surely ended.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "plan/unfold.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+
+// `order`: all instances, each after what it waits for.
+std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolded,
+                                       const std::vector<std::int32_t>& order);
+
+}  // namespace weft

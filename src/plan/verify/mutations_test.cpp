@@ -1,0 +1,216 @@
+// Hundreds of random changes to real plans. What a run with random timings shows to be broken, the verifier must
+// reject; what it accepts, no run may break.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "plan/memory/place.hpp"
+#include "plan/test_oracle.hpp"
+#include "plan/test_plans.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+class Mutator {
+ public:
+  Mutator(Plan& plan, std::uint64_t seed) : plan_(plan), random_(seed) {}
+
+  // Changes the plan in one place and says how.
+  std::string mutate() {
+    class_ = below(plan_.classes.size());
+    switch (below(10)) {
+      case 0:
+        return swap_slots();
+      case 1:
+        return drop_slot();
+      case 2:
+        return repeat_slot();
+      case 3:
+        return move_operation();
+      case 4:
+        return swap_operations();
+      case 5:
+        return change_copies();
+      case 6:
+        return shift_offset();
+      case 7:
+        return share_offset();
+      case 8:
+        return flip_blocking();
+      default:
+        return change_queue();
+    }
+  }
+
+ private:
+  std::size_t below(std::size_t n) { return static_cast<std::size_t>(random_() % n); }
+  ClassPlan& plan() { return plan_.classes[class_]; }
+
+  std::string swap_slots() {
+    // Mostly neighbours: those mutations are the ones that are nearly right.
+    std::vector<Slot>& order = plan().order;
+    const std::size_t i = below(order.size() - 1);
+    std::swap(order[i], order[below(3) > 0 ? i + 1 : below(order.size())]);
+    return "swap slots";
+  }
+  std::string drop_slot() {
+    plan().order.erase(plan().order.begin() + static_cast<std::ptrdiff_t>(below(plan().order.size())));
+    return "drop slot";
+  }
+  std::string repeat_slot() {
+    std::vector<Slot>& order = plan().order;
+    const Slot slot = order[below(order.size())];
+    order.insert(order.begin() + static_cast<std::ptrdiff_t>(below(order.size())), slot);
+    return "repeat slot";
+  }
+  std::vector<OpId>& some_block() {
+    for (;;) {
+      std::vector<OpId>& operations = plan().blocks[below(plan().blocks.size())].operations;
+      if (operations.size() > 1) return operations;
+    }
+  }
+  std::string move_operation() {
+    std::vector<OpId>& operations = some_block();
+    const auto from = operations.begin() + static_cast<std::ptrdiff_t>(below(operations.size()));
+    const auto to = operations.begin() + static_cast<std::ptrdiff_t>(below(operations.size()));
+    from < to ? std::rotate(from, from + 1, to + 1) : std::rotate(to, from, from + 1);
+    return "move operation";
+  }
+  std::string swap_operations() {
+    std::vector<OpId>& operations = some_block();
+    const std::size_t i = below(operations.size() - 1);
+    std::swap(operations[i], operations[i + 1]);
+    return "swap operations";
+  }
+  std::string change_copies() {
+    // Of a value that has several; in a plan without any, of any value.
+    std::vector<Placement*> several;
+    for (Placement& place : plan_.placements) {
+      if (place.copies > 1) several.push_back(&place);
+    }
+    Placement& place =
+        several.empty() ? plan_.placements[below(plan_.placements.size())] : *several[below(several.size())];
+    place.copies = std::max(1, place.copies + (below(4) > 0 ? -1 : 1));
+    return "change copies";
+  }
+  std::string shift_offset() {
+    Placement& place = plan_.placements[below(plan_.placements.size())];
+    const auto distance = static_cast<std::int64_t>(kAlignment << below(8));
+    place.offset.value = std::max<std::int64_t>(0, place.offset.value + (below(2) == 0 ? distance : -distance));
+    return "shift offset";
+  }
+  std::string share_offset() {
+    const std::size_t i = below(plan_.placements.size()), j = below(plan_.placements.size());
+    plan_.placements[i].offset = plan_.placements[j].offset;
+    return "share offset";
+  }
+  std::size_t some_transfer() {
+    for (;;) {
+      const std::size_t i = below(plan_.issues.size());
+      if (plan_.graph.operations[i].is_transfer()) return i;
+    }
+  }
+  std::string flip_blocking() {
+    bool& blocking = plan_.issues[some_transfer()].blocking;
+    blocking = !blocking;
+    return "flip blocking";
+  }
+  std::string change_queue() {
+    const std::size_t i = some_transfer();
+    std::vector<Queue>& queues = plan_.classes[plan_.graph.operations[i].rank_class.index()].queues;
+    if (below(2) == 0) queues.push_back({"another", QueueKind::communication});
+    do plan_.issues[i].queue = static_cast<std::int32_t>(1 + below(queues.size() - 1));
+    while (queues[static_cast<std::size_t>(plan_.issues[i].queue)].kind != QueueKind::communication);
+    return "change queue";
+  }
+
+  Plan& plan_;
+  std::mt19937_64 random_;
+  std::size_t class_ = 0;
+};
+
+// As serial, but every transfer other than a receive runs beside compute.
+Plan beside(Plan plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const auto& transfer = plan.graph.operations[i].communication;
+    if (transfer && (transfer->collective != Collective::send_recv || transfer->sends)) plan.issues[i].blocking = false;
+  }
+  place_values(plan);
+  return plan;
+}
+
+// dW on the extra queue, beside everything else.
+Plan with_extra(Plan plan) {
+  for (ClassPlan& c : plan.classes) c.queues.push_back({"extra", QueueKind::extra});
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.is_transfer() || op.phase != Phase::weight_grad) continue;
+    plan.issues[i].queue = static_cast<std::int32_t>(plan.classes[op.rank_class.index()].queues.size()) - 1;
+  }
+  place_values(plan);
+  return plan;
+}
+
+std::vector<Plan> plans() {
+  using enum PipelineSchedule;
+  return {
+      test::serial(test::small_gpt(3), "local:3", {.pp = 3}),
+      test::serial(test::small_llama(4), "local:2", {.pp = 2, .vpp = 2, .clip_grad = 1, .schedule = interleaved}),
+      test::serial(test::small_gpt(2), "dgx-a100:1,gpus=4",
+                   {.tp = 2, .zero = 1, .sequence_parallel = true, .recompute = Recompute::full}, 2),
+      beside(test::serial(test::small_gpt(2), "local:4", {.pp = 2, .zero = 1, .clip_grad = 1, .schedule = gpipe}, 3)),
+      beside(test::serial(test::small_llama(2), "local:2", {.zero = 3}, 3)),
+      beside(test::serial(test::small_moe(2), "local:4", {.ep = 2, .zero = 2}, 2)),
+      with_extra(test::serial(test::small_gpt(2), "local:4", {.pp = 2, .zero = 2})),
+      beside(test::serial(test::small_gpt(4), "local:4", {.tp = 2, .pp = 2, .vpp = 2, .schedule = interleaved})),
+  };
+}
+
+struct Tally {
+  int rejected = 0, broken = 0, mutations = 0;
+};
+
+TEST(Verifier, RejectsEveryMutationThatARunWithRandomTimingsBreaks) {
+  constexpr int kMutationsOfAPlan = 50, kRuns = 5;
+  std::map<std::string, Tally> tallies;
+  std::uint64_t seed = 1;
+  for (const Plan& original : plans()) {
+    ASSERT_FALSE(verify_plan(original).has_value()) << verify_plan(original)->message;
+    ASSERT_EQ(test::find_damage(original, seed, kRuns).value_or("safe"), "safe");
+    for (int i = 0; i < kMutationsOfAPlan; ++i) {
+      Plan plan = original;
+      const std::string kind = Mutator(plan, ++seed).mutate();
+      const std::optional<Violation> violation = verify_plan(plan);
+      const std::optional<std::string> damage = test::find_damage(plan, seed, violation ? kRuns : 2 * kRuns);
+      EXPECT_TRUE(violation || !damage) << "seed " << seed << ": " << kind << " is accepted, but " << *damage;
+      Tally& tally = tallies[kind];
+      ++tally.mutations;
+      tally.rejected += violation ? 1 : 0;
+      tally.broken += damage ? 1 : 0;
+    }
+  }
+  // What is rejected and not shown broken is of three kinds: orders that the data dependencies would repair at run time
+  // but that no host could issue (an operation before the one whose result it waits for, on queues that run beside
+  // each other); races that the drawn timings did not hit; offsets off the alignment or over bytes that happen to be
+  // free, and copies at the edge of a step.
+  int mutations = 0, rejected = 0, broken = 0;
+  for (const auto& [kind, tally] : tallies) {
+    fmt::print("{:16} {:4} mutations, {:4} rejected, {:4} shown broken\n", kind, tally.mutations, tally.rejected,
+               tally.broken);
+    mutations += tally.mutations;
+    rejected += tally.rejected;
+    broken += tally.broken;
+  }
+  fmt::print("all              {:4} mutations, {:4} rejected, {:4} shown broken\n", mutations, rejected, broken);
+  EXPECT_GE(mutations, 300);
+  // The oracle sees most of what is wrong, and neither side says no to everything.
+  EXPECT_GE(broken, rejected * 2 / 3);
+  EXPECT_GE(mutations - rejected, mutations / 20);
+}
+
+}  // namespace
+}  // namespace weft

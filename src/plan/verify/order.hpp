@@ -1,0 +1,76 @@
+// What is certain about time: an order in which all instances can run, or the cycle that forbids one; and for one
+// rank class, which operations have surely ended before another starts.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/unfold.hpp"
+
+namespace weft {
+
+struct RunOrder {
+  std::vector<std::int32_t> order;  // all instances of one iteration, each after what it waits for
+  std::vector<std::int32_t> cycle;  // where there is no such order: instances each of which waits for the next
+};
+RunOrder find_run_order(const Unfolded& unfolded);
+
+// Few instances learn anything that their chain does not know already: transfers across classes, operations beside
+// the chain, and those that read from one. These are landmarks; any other knows what the last landmark before it in
+// its chain knew, and its chain. The same for the clocks of all classes, so found once.
+class Landmarks {
+ public:
+  // `order` as find_run_order gives it.
+  Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& order);
+
+  struct Known {
+    std::int32_t row = -1;  // of the landmark; -1: its chain has none. Members of a joint transfer share one.
+    std::int32_t ago = 0;   // iterations
+  };
+  // What a landmark learns from: an instance it waits for, with what that one knows; or one of its own members.
+  struct Source {
+    Known known;
+    std::int32_t instance = -1, rank_class = -1;
+    std::int32_t distance = 0;  // iterations back to the instance
+  };
+  const Known& known(std::int32_t instance) const { return known_[static_cast<std::size_t>(instance)]; }
+  std::size_t rows() const { return source_begin_.size() - 1; }  // in an order to run in
+  std::span<const Source> sources(std::size_t row) const {
+    return std::span(sources_).subspan(source_begin_[row], source_begin_[row + 1] - source_begin_[row]);
+  }
+
+ private:
+  void spread_along_chains(const std::vector<Instance>& instances);
+
+  std::vector<Known> known_;  // by instance
+  std::vector<Source> sources_;
+  std::vector<std::size_t> source_begin_{0};
+};
+
+// Happens-before for the operations of one class, by vector clocks over its chain (compute and blocking transfers)
+// and its other queues, through all classes and two iterations. Later iterations repeat the second.
+class HappensBefore {
+ public:
+  HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, std::size_t rank_class);
+
+  // Has instance a (of this class) of iteration ia surely ended when b (of this class) of iteration ib starts?
+  // Iterations 0 or 1.
+  bool ended_before(std::int32_t a, int ia, std::int32_t b, int ib) const;
+
+ private:
+  std::size_t entry_of(const Instance& instance) const;                         // index of its clock entry
+  std::int32_t time_of(const Instance& instance, int iteration) const;          // in that entry
+  const std::int32_t* row(const Landmarks::Known& known, int iteration) const;  // nullptr where it knows nothing
+  void learn(std::int32_t* clock, const Landmarks::Source& source, int iteration) const;
+
+  const Unfolded& unfolded_;
+  const Landmarks& landmarks_;
+  std::int32_t rank_class_;
+  std::size_t width_ = 1;
+  std::vector<std::int32_t> entry_of_queue_;  // by queue; -1: all its operations are in the chain
+  std::vector<std::int32_t> length_;          // by entry: operations per iteration
+  // [iteration][landmark][entry]: the last operation of the entry that has ended when the landmark has ended.
+  std::vector<std::int32_t> clock_;
+};
+
+}  // namespace weft

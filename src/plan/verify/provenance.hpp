@@ -1,0 +1,20 @@
+// Is the plan's graph the model's, merely cut and merged? And do members of a group agree on the order of transfers?
+#pragma once
+
+#include <optional>
+
+#include "plan/unfold.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+
+// Rebuilds the graph from model, cluster and layout; every operation of it must be covered exactly once by the
+// origins of the plan's operations, with the same reads, writes and bytes.
+std::optional<Violation> check_provenance(const Plan& plan);
+
+// Members of one transfer carry it out by the same algorithm.
+std::optional<Violation> check_algorithms(const Plan& plan);
+
+std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded);
+
+}  // namespace weft

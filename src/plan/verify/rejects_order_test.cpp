@@ -1,0 +1,250 @@
+// Each way to break a plan's order, its origins or its queues is rejected by its rule, in words that name operations.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/test_plans.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+class Rejects : public ::testing::Test {
+ protected:
+  // Two stages, 1F1B, four micro-batches. Stage 0: F0 F1 B0 F2 B1 F3 B2 B3 update; stage 1: F0 B0 F1 B1 ... update.
+  Plan plan_ = test::serial(test::small_gpt(2), "local:2", {.pp = 2, .clip_grad = 1});
+
+  ClassPlan& stage(std::size_t i) { return plan_.classes[i]; }
+  Operation& op(std::string_view stage_name, std::string_view words) {
+    return plan_.graph.operations[test::find_op(plan_.graph, stage_name, words).index()];
+  }
+  Issue& issue(std::string_view stage_name, std::string_view words) {
+    return plan_.issues[test::find_op(plan_.graph, stage_name, words).index()];
+  }
+  void expect(Rule rule, std::initializer_list<std::string_view> words) const {
+    const std::optional<Violation> found = verify_plan(plan_);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(name_of(found->rule), name_of(rule)) << found->message;
+    for (const std::string_view word : words) {
+      EXPECT_NE(found->message.find(word), std::string::npos) << "no '" << word << "' in: " << found->message;
+    }
+  }
+};
+
+TEST_F(Rejects, NothingOfTheOriginal) {
+  EXPECT_FALSE(verify_plan(plan_).has_value());
+}
+
+// Order ---------------------------------------------------------------------------------------------------------------
+
+TEST_F(Rejects, ForwardsInAnotherOrderOnOneStage) {
+  std::swap(stage(0).order[0], stage(0).order[1]);
+  expect(Rule::collective_order, {"stage 0", "stage 1", "stage_output forward, micro-batch 1' before",
+                                  "stage_output forward, micro-batch 0'", "the other way round"});
+}
+
+// The same forwards, but what they send leaves in another order than the receiver takes it.
+TEST_F(Rejects, TwoSendsExchangedOnOneStage) {
+  Block& forward = stage(0).blocks[0];
+  const OpId send = forward.operations.back();
+  ASSERT_EQ(describe(plan_.graph.op(send)), "stage_output forward");
+  forward.operations.pop_back();
+  const auto sends = static_cast<std::int32_t>(stage(0).blocks.size());
+  stage(0).blocks.push_back({"send", {send}});
+  std::vector<Slot> order;
+  for (const Slot& slot : stage(0).order) {
+    order.push_back(slot);
+    if (slot.block == 0 && slot.micro_batch > 0) order.push_back({sends, slot.micro_batch});
+    if (slot.block == 0 && slot.micro_batch == 1) order.push_back({sends, 0});
+  }
+  stage(0).order = order;
+  expect(Rule::collective_order, {"order of transfers: stage 0 issues", "stage_output forward, micro-batch 1",
+                                  "stage_output forward, micro-batch 0", "stage 1 the other way round"});
+}
+
+TEST_F(Rejects, ABackwardBeforeItsForward) {
+  // Stage 1: B0 F0 F1 B1 ...
+  std::swap(stage(1).order[0], stage(1).order[1]);
+  expect(Rule::deadlock, {"deadlock",
+                          "weight_grad, micro-batch 0] waits for [stage 1: stage_input forward, micro-batch "
+                          "0]: it reads what it writes"});
+}
+
+TEST_F(Rejects, AnOperationBeforeTheOneItReadsFrom) {
+  std::vector<OpId>& forward = stage(0).blocks[0].operations;
+  const OpId norm = test::find_op(plan_.graph, "stage 0", "layer 0 attention_norm forward");
+  const OpId qkv = test::find_op(plan_.graph, "stage 0", "layer 0 qkv forward");
+  std::iter_swap(std::find(forward.begin(), forward.end(), norm), std::find(forward.begin(), forward.end(), qkv));
+  expect(Rule::deadlock, {"[stage 0: layer 0 qkv forward, micro-batch 0] waits for [stage 0: layer 0 attention_norm "
+                          "forward, micro-batch 0]: it reads what it writes",
+                          "[stage 0: layer 0 attention_norm forward, micro-batch 0] waits for [stage 0: layer 0 qkv "
+                          "forward, micro-batch 0]: it comes after it in its queue"});
+}
+
+// The classic: after its second forward stage 0 waits for stage 1 to receive, stage 1 first sends a gradient and waits
+// for stage 0 to receive that.
+TEST_F(Rejects, BlockingSendsBetweenNeighboursOf1F1B) {
+  issue("stage 0", "stage_output forward").blocking = true;
+  EXPECT_FALSE(verify_plan(plan_).has_value()) << "one direction alone is safe";
+  issue("stage 1", "stage_input input_grad").blocking = true;
+  expect(
+      Rule::deadlock,
+      {"[stage 1: stage_input forward, micro-batch 1] waits for [stage 1: stage_input input_grad, micro-batch 0]: it "
+       "is "
+       "issued after it and one of the two blocks; that is one transfer with [stage 0: stage_output input_grad, "
+       "micro-batch 0]",
+       "[stage 0: stage_output input_grad, micro-batch 0] waits for [stage 0: stage_output forward, micro-batch 1]"});
+}
+
+// Data parallelism over nodes with different adapters: one group, two rank classes.
+TEST_F(Rejects, GradientsThatOneClassReducesInAnotherOrder) {
+  plan_ = test::serial(test::request(test::small_gpt(2), test::uneven_nics(), {}));
+  ASSERT_FALSE(verify_plan(plan_).has_value());
+  std::vector<OpId>& update = stage(1).blocks.back().operations;
+  std::swap(update[0], update[1]);
+  expect(Rule::collective_order,
+         {"order of transfers: stage 0a issues 'stage 0a: final_norm grad_reduce optimizer' before",
+          "layer 1 ffn_out grad_reduce optimizer", "stage 0b the other way round"});
+}
+
+TEST_F(Rejects, MembersOfOneTransferWithDifferentAlgorithms) {
+  op("stage 1", "norm_reduce optimizer").communication->algorithm = Algorithm::direct;
+  expect(Rule::collective_order, {"members of one transfer disagree", "stage 0 carries out 'norm_reduce optimizer'",
+                                  "stage 1 carries out", "direct"});
+}
+
+// Each operation once -------------------------------------------------------------------------------------------------
+
+TEST_F(Rejects, ADroppedSlot) {
+  std::erase(stage(0).order, Slot{0, 2});
+  expect(Rule::provenance, {"stage 0: 'embedding forward', micro-batch 2, is never issued"});
+}
+
+TEST_F(Rejects, ARepeatedSlot) {
+  stage(1).order.push_back({2, -1});
+  expect(Rule::provenance, {"stage 1: ", "optimizer is issued twice"});
+}
+
+TEST_F(Rejects, ASlotThatDoesNotFitItsBlock) {
+  stage(0).order.back().micro_batch = 0;
+  expect(Rule::provenance, {"stage 0", "runs once a step, but its slot says micro-batch 0"});
+}
+
+TEST_F(Rejects, NumbersThatNameNothing) {
+  const Plan original = plan_;
+  stage(0).order[0].micro_batch = 4;
+  expect(Rule::provenance, {"stage 0: its order names block 0 of 3, micro-batch 4 of 4"});
+  plan_ = original;
+  stage(0).order[0].block = 3;
+  expect(Rule::provenance, {"stage 0: its order names block 3 of 3"});
+  plan_ = original;
+  stage(1).blocks[0].operations[0] = make_id<OpId>(plan_.graph.operations.size());
+  expect(Rule::provenance, {"stage 1: block 'forward 0' names operation"});
+  plan_ = original;
+  issue("stage 0", "stage_output forward").queue = 99;
+  expect(Rule::provenance, {"stage 0: 'stage_output forward' is issued to queue 99"});
+  plan_ = original;
+  plan_.issues.pop_back();
+  expect(Rule::provenance, {"the plan orders 2 rank classes"});
+  plan_ = original;
+  plan_.placements.pop_back();
+  expect(Rule::hazard, {"the plan places"});
+  plan_ = original;
+  op("stage 0", "norm_reduce optimizer").rank_class = ClassId{2};
+  expect(Rule::provenance, {"'norm_reduce optimizer' is of rank class 2, which is not in 0..1"});
+}
+
+TEST_F(Rejects, AnOperationOfAnotherClass) {
+  stage(0).blocks[0].operations.push_back(test::find_op(plan_.graph, "stage 1", "layer 1 qkv forward"));
+  expect(Rule::provenance, {"stage 0: its order names 'layer 1 qkv forward' of stage 1"});
+}
+
+TEST_F(Rejects, AQueueOfTheWrongKind) {
+  const Plan original = plan_;
+  issue("stage 0", "layer 0 qkv forward").queue = 1;
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' is issued to", "which is a communication queue"});
+  plan_ = original;
+  issue("stage 0", "stage_output forward").queue = 0;
+  expect(Rule::provenance, {"stage 0: 'stage_output forward' is issued to 'compute', which is a compute queue"});
+  plan_ = original;
+  stage(0).queues.push_back({"second", QueueKind::compute});
+  expect(Rule::provenance, {"stage 0: queue", "('second') is a compute queue; queue 0 is the compute queue"});
+}
+
+// The model's operations and no others --------------------------------------------------------------------------------
+
+TEST_F(Rejects, ARetargetedRead) {
+  op("stage 0", "layer 0 ffn_out forward").reads[0].value =
+      test::find_value(plan_.graph, "stage 0", "layer 0 ffn_hidden");
+  expect(Rule::provenance, {"stage 0: 'layer 0 ffn_out forward' does not read what its origins read"});
+}
+
+TEST_F(Rejects, AReadOfTheWrongIteration) {
+  op("stage 0", "layer 0 ffn_out forward").reads[1].distance = 0;
+  expect(Rule::provenance, {"stage 0: 'layer 0 ffn_out forward' does not read what its origins read"});
+}
+
+TEST_F(Rejects, ALostWrite) {
+  op("stage 0", "layer 0 ffn_residual forward").writes.pop_back();
+  expect(Rule::provenance, {"stage 0: 'layer 0 ffn_residual forward' does not write what its origins write"});
+}
+
+TEST_F(Rejects, ChangedBytesAndSizes) {
+  const Plan original = plan_;
+  op("stage 0", "stage_output forward").communication->bytes.value -= 1;
+  expect(Rule::provenance, {"stage 0: 'stage_output forward' has size", "its origins"});
+  plan_ = original;
+  op("stage 0", "layer 0 qkv forward").key.dims[0] /= 2;
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' has size"});
+  plan_ = original;
+  op("stage 0", "layer 0 qkv forward").key.dims[1] /= 2;
+  expect(Rule::provenance, {"another kind of operation"});
+}
+
+TEST_F(Rejects, OriginsDroppedRepeatedOrCut) {
+  const Plan original = plan_;
+  Operation& update = op("stage 0", "update optimizer");
+  ASSERT_GT(update.origins.size(), 2u);
+  update.origins.pop_back();
+  expect(Rule::provenance, {"stage 0: 'update optimizer' does not read what its origins read"});
+  plan_ = original;
+  op("stage 0", "layer 0 qkv forward").origins.clear();
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' names no operation of the model"});
+  plan_ = original;
+  const std::vector<Origin> other = op("stage 0", "layer 0 attention_norm forward").origins;
+  op("stage 0", "layer 0 ffn_norm forward").origins = other;
+  expect(Rule::provenance,
+         {"stage 0: 'layer 0 ffn_norm forward' claims to carry out 'layer 0 attention_norm forward'"});
+  plan_ = original;
+  op("stage 0", "layer 0 qkv forward").origins[0].of = 2;
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' carries out pieces 0..1 of 2"});
+  plan_ = original;
+  op("stage 0", "layer 0 qkv forward").origins[0].operation = OpId{1 << 20};
+  expect(Rule::provenance, {"names origin 1048576, which the model does not have"});
+}
+
+TEST_F(Rejects, AnOperationDoneTwiceOrNotAtAll) {
+  const Plan original = plan_;
+  plan_.graph.operations.push_back(op("stage 0", "layer 0 qkv forward"));
+  plan_.issues.push_back({});
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' is carried out 2 times instead of once"});
+  plan_ = original;
+  plan_.graph.operations.erase(plan_.graph.operations.begin());
+  plan_.issues.erase(plan_.issues.begin());
+  expect(Rule::provenance, {"stage 0: 'embedding forward' is carried out 0 times instead of once"});
+}
+
+TEST_F(Rejects, AnotherModelLayoutOrMachine) {
+  const Plan original = plan_;
+  plan_.model.ffn = 128;
+  expect(Rule::provenance, {"the plan's values are not those of its model and layout"});
+  plan_ = original;
+  plan_.graph.micro_batches = 3;
+  expect(Rule::provenance, {"the plan has 3 micro-batches, its layout 4"});
+  plan_ = original;
+  plan_.graph.classes[0].device.memory = Bytes{1LL << 50};  // would make any plan fit
+  expect(Rule::provenance, {"the plan's rank classes are not those of its cluster and layout"});
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,111 @@
+#include "plan/verify/verify_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "plan/memory/place.hpp"
+#include "plan/unfold.hpp"
+#include "plan/verify/hazards.hpp"
+#include "plan/verify/order.hpp"
+#include "plan/verify/provenance.hpp"
+
+namespace weft {
+namespace {
+
+std::string_view reason(EdgeKind kind) {
+  switch (kind) {
+    case EdgeKind::data:
+      return "reads what it writes";
+    case EdgeKind::queue:
+      return "comes after it in its queue";
+    case EdgeKind::reuse:
+      return "writes where it may still be reading or writing";
+    case EdgeKind::blocking:
+      return "is issued after it and one of the two blocks";
+  }
+  return "?";
+}
+
+// How `waiting` waits for the transfer or operation that `other` belongs to.
+const Edge& edge_between(const Unfolded& unfolded, std::int32_t waiting, std::int32_t other) {
+  const std::int32_t joint = unfolded.instances()[static_cast<std::size_t>(other)].joint;
+  const std::span<const Edge> edges = unfolded.waits_for(static_cast<std::size_t>(waiting));
+  const auto found = std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) {
+    const std::int32_t from_joint = unfolded.instances()[static_cast<std::size_t>(edge.from)].joint;
+    return edge.distance == 0 && (edge.from == other || (joint >= 0 && from_joint == joint));
+  });
+  WEFT_CHECK(found != edges.end());
+  return *found;
+}
+
+std::optional<Violation> check_deadlock(const Plan& plan, const Unfolded& unfolded, const RunOrder& order) {
+  if (order.cycle.empty()) return std::nullopt;
+  const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[static_cast<std::size_t>(i)]); };
+  std::string text = "deadlock: no operation of this cycle can ever start";
+  constexpr std::size_t kShown = 8;
+  for (std::size_t i = 0; i < order.cycle.size() && i < kShown; ++i) {
+    const std::int32_t waiting = order.cycle[i], next = order.cycle[(i + 1) % order.cycle.size()];
+    const Edge& edge = edge_between(unfolded, waiting, next);
+    text += fmt::format("\n  [{}] waits for [{}]: it {}", name(waiting), name(edge.from), reason(edge.kind));
+    // The cycle goes on at another member of the transfer.
+    if (edge.from != next) text += fmt::format("; that is one transfer with [{}]", name(next));
+  }
+  if (order.cycle.size() > kShown) text += fmt::format("\n  ... and {} more", order.cycle.size() - kShown);
+  return Violation{Rule::deadlock, text};
+}
+
+std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& options) {
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    const RankClass& rank_class = plan.graph.classes[c];
+    const Bytes limit = options.memory_limit.value > 0 ? options.memory_limit : rank_class.device.memory;
+    if (plan.classes[c].memory <= limit) continue;
+    std::string terms;
+    for (const MemoryTerm& term : memory_terms(plan, make_id<ClassId>(c))) {
+      if (!terms.empty()) terms += ", ";
+      terms += fmt::format("{} {}", term.name, format_bytes(term.bytes));
+    }
+    return Violation{Rule::memory, fmt::format("memory: {} needs {} but a {} has {} ({})", rank_class.name,
+                                               format_bytes(plan.classes[c].memory), rank_class.device.name,
+                                               format_bytes(limit), terms)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name_of(Rule rule) {
+  switch (rule) {
+    case Rule::provenance:
+      return "provenance";
+    case Rule::collective_order:
+      return "collective order";
+    case Rule::deadlock:
+      return "deadlock";
+    case Rule::hazard:
+      return "hazard";
+    case Rule::memory:
+      return "memory";
+  }
+  return "?";
+}
+
+std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options) {
+  if (auto violation = check_provenance(plan)) return violation;
+  std::optional<Unfolded> unfolded;
+  try {
+    unfolded.emplace(plan);
+  } catch (const Error& error) {  // an operation issued twice or never, or to a queue that is not there
+    return Violation{Rule::provenance, error.what()};
+  }
+  if (auto violation = check_algorithms(plan)) return violation;
+  if (auto violation = check_collective_order(plan, *unfolded)) return violation;
+  const RunOrder order = find_run_order(*unfolded);
+  if (auto violation = check_deadlock(plan, *unfolded, order)) return violation;
+  if (auto violation = check_hazards(plan, *unfolded, order.order)) return violation;
+  return options.check_memory ? check_memory(plan, options) : std::nullopt;
+}
+
+}  // namespace weft

@@ -1,0 +1,33 @@
+// Is a plan safe to run? Proven before the first step, not found out at the thousandth.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "plan/plan.hpp"
+
+namespace weft {
+
+enum class Rule { provenance, collective_order, deadlock, hazard, memory };
+std::string_view name_of(Rule rule);
+
+struct Violation {
+  Rule rule = Rule::provenance;
+  std::string message;  // what is wrong, in words that name operations, ranks and bytes
+};
+
+struct VerifyOptions {
+  Bytes memory_limit = {};   // 0: each device's own memory
+  bool check_memory = true;  // a plan that does not fit may still be looked at
+};
+
+// The first violation, or nothing:
+//   provenance        the operations are those of the model and layout, each done exactly once
+//   collective order  members of a group issue its transfers in the same order and carry each out alike
+//   deadlock          queue orders, dependencies and transfers across ranks allow an order to run in
+//   hazard            every value lies inside its class's memory; nothing is read before it is written, or overwritten
+//                     while it may still be read
+//   memory            every class fits its device
+std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options = {});
+
+}  // namespace weft
