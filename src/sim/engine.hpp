@@ -1,0 +1,83 @@
+// Discrete-event simulation of one repeating step: integer nanoseconds, deterministic, iteration after iteration until
+// the pattern repeats.
+//
+// Three kinds of things take time. A *compute* operation occupies its rank's worker, one at a time; an *extra* one
+// takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
+// waits out its latency, then moves bytes over shared resources: concurrent transfers slow down alike until no resource
+// is above its capacity (max-min fairness in units of each transfer's own full speed). While a transfer is under way on
+// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace weft {
+
+struct ResourceUse {
+  std::int32_t resource = 0;
+  double share = 0;  // of the resource's capacity while the transfer runs at full speed; 0..1
+};
+
+struct SimCost {
+  Nanos fixed;                   // compute: its duration; transfer: its latency
+  Nanos moving;                  // transfer: time to move its bytes alone
+  std::vector<ResourceUse> use;  // of a transfer while moving
+};
+
+enum class SimLane : std::uint8_t { compute, extra, transfer };
+
+struct SimOperation {
+  std::int32_t rank = 0;
+  SimLane lane = SimLane::compute;
+  std::int32_t cost = 0;    // index into SimProblem::costs
+  std::int32_t joint = -1;  // transfers on several ranks with the same number are one; the first one's cost counts
+};
+
+struct SimEdge {
+  std::int32_t from = 0;
+  std::int8_t distance = 0;
+  bool queue_order = false;  // counts for `issued`, all others for `ready`
+};
+
+struct SimRank {
+  double compute_slowdown = 0;
+  double transfer_slowdown = 0;
+};
+
+struct SimProblem {
+  std::int32_t resources = 0;
+  std::vector<SimRank> ranks;
+  std::vector<SimCost> costs;
+  std::vector<SimOperation> operations;
+  std::vector<std::int64_t> edge_begin;  // operation i waits for edges[edge_begin[i] .. edge_begin[i+1])
+  std::vector<SimEdge> edges;
+};
+
+struct SimTimes {
+  Nanos issued, ready, start, end;
+};
+
+struct SimResult {
+  // Complete iterations, each with the times of every operation. The steady window starts with iteration
+  // steady_first and spans `periods` iterations; at least one more complete iteration follows.
+  std::vector<std::vector<SimTimes>> iterations;
+  std::int32_t steady_first = 0;
+  std::int32_t periods = 1;
+  Nanos steady_begin;
+  double period_ns = 0;
+  bool repeats = false;  // false: a mean over the last half of the iterations
+};
+
+struct SimOptions {
+  std::int32_t max_iterations = 8;  // at least 8 where nothing repeats
+};
+
+// The edges must allow every operation to run (see find_run_order); an operation that never becomes ready is a broken
+// invariant. Each operation must follow its own previous execution, as the edges of a queue make it, and no two of a
+// rank's compute operations (or of its extra ones) may be ready at once. Throws Error where operations run ahead of
+// others without end.
+SimResult simulate(const SimProblem& problem, const SimOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// Plan -> Timeline (predicted).
+#pragma once
+
+#include "cost/cost_model.hpp"
+#include "plan/plan.hpp"
+#include "plan/unfold.hpp"
+#include "sim/engine.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+// The plan must be free of deadlock (verify_plan). `cost` must be for plan.graph.
+Timeline simulate_plan(const Plan& plan, const CostModel& cost);
+
+// The simulator's input for a plan, for tests and benchmarks.
+SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost);
+
+}  // namespace weft
