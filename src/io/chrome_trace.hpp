@@ -1,0 +1,34 @@
+// Writes a timeline as a Chrome trace (JSON), for Perfetto and chrome://tracing: a process per rank, a thread per
+// queue, arrows for dependencies, counters for memory and exposed communication.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "timeline/accounting.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+struct TraceOptions {
+  // Iterations written, both included. Counters and exposed stretches are cut to the time these cover.
+  std::int32_t first_iteration = std::numeric_limits<std::int32_t>::min();
+  std::int32_t last_iteration = std::numeric_limits<std::int32_t>::max();
+  // Arrows make a trace large and slow to draw. Each rank has its share of them: messages from other ranks come first,
+  // then those from the predecessor that decided a start.
+  std::int64_t max_flows = 20'000;
+  // Written in this order under "otherData", e.g. {"title", "..."}, {"emulated", "links paced to 200 Mb/s"}.
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// Times are exact: microseconds with three decimals. Where the timeline begins before zero (Perfetto rejects negative
+// times) all are moved by the same amount, stated in otherData as "moved_us". Throws Error where check_timeline does,
+// on a name out of range, where no span lies in the iterations asked for, and where the stream fails.
+void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
+                        const TraceOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// The names of an enum's values in their order, as JsonObject::one_of takes them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// For an enum that counts from 0 to `last` and has a name_of.
+template <class Enum>
+std::vector<std::string> names_up_to(Enum last) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(last); ++i) names.emplace_back(name_of(static_cast<Enum>(i)));
+  return names;
+}
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+// Reader and writer of a layout.
+#include "io/layout_json.hpp"
+
+#include <vector>
+
+#include "base/error.hpp"
+#include "io/enum_names.hpp"
+#include "io/json_reader.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kMaxDegree = 1'000'000'000;  // what validate() allows
+
+// "tp,cp,dp,pp", as --mesh-order takes it.
+std::string mesh_order_text(const std::vector<Axis>& order) {
+  std::string text;
+  for (const Axis axis : order) {
+    if (!text.empty()) text += ',';
+    text += name_of(axis);
+  }
+  return text;
+}
+
+std::vector<Axis> read_mesh_order(const JsonObject& object) {
+  try {
+    return parse_mesh_order(object.string("mesh_order"));
+  } catch (const Error& error) {
+    fail("{}: key 'mesh_order': {}", object.where(), error.what());
+  }
+}
+
+template <class Enum>
+void read_name(const JsonObject& object, const std::string& key, Enum last, Enum& result) {
+  if (object.has(key)) result = static_cast<Enum>(object.one_of(key, names_up_to(last)));
+}
+
+}  // namespace
+
+ordered_json layout_to_json(const Layout& layout) {
+  ordered_json result{{"tp", layout.tp},
+                      {"pp", layout.pp},
+                      {"vpp", layout.vpp},
+                      {"dp", layout.dp},
+                      {"cp", layout.cp},
+                      {"ep", layout.ep},
+                      {"etp", layout.etp},
+                      {"micro_batch", layout.micro_batch},
+                      {"global_batch", layout.global_batch},
+                      {"seq", layout.seq},
+                      {"zero", layout.zero},
+                      {"sequence_parallel", layout.sequence_parallel},
+                      {"recompute", name_of(layout.recompute)},
+                      {"attention", name_of(layout.attention)},
+                      {"precision", name_of(layout.precision)},
+                      {"grad_dtype", name_of(layout.grad_dtype)},
+                      {"clip_grad", layout.clip_grad},
+                      {"schedule", name_of(layout.schedule)}};
+  if (!layout.stage_layers.empty()) result["stage_layers"] = layout.stage_layers;
+  result["mesh_order"] = mesh_order_text(layout.mesh_order);
+  return result;
+}
+
+Layout layout_from_json(const json& value, const std::string& where) {
+  const JsonObject object(value, where);
+  object.allow_only(std::vector<std::string>{"tp",           "pp",        "vpp",          "dp",
+                                             "cp",           "ep",        "etp",          "micro_batch",
+                                             "global_batch", "seq",       "zero",         "sequence_parallel",
+                                             "recompute",    "attention", "precision",    "grad_dtype",
+                                             "clip_grad",    "schedule",  "stage_layers", "mesh_order"});
+  Layout layout;
+  layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
+  layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
+  layout.vpp = object.integer_or("vpp", layout.vpp, 1, kMaxDegree);
+  layout.dp = object.integer_or("dp", layout.dp, 1, kMaxDegree);
+  layout.cp = object.integer_or("cp", layout.cp, 1, kMaxDegree);
+  layout.ep = object.integer_or("ep", layout.ep, 1, kMaxDegree);
+  layout.etp = object.integer_or("etp", layout.etp, 1, kMaxDegree);
+  layout.micro_batch = object.integer_or("micro_batch", layout.micro_batch, 1, kMaxDegree);
+  layout.global_batch = object.integer("global_batch", 1, kMaxDegree);
+  layout.seq = object.integer("seq", 1, kMaxDegree);
+  layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
+  layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
+  read_name(object, "recompute", Recompute::full, layout.recompute);
+  read_name(object, "attention", AttentionKernel::unfused, layout.attention);
+  read_name(object, "precision", DType::fp8, layout.precision);
+  read_name(object, "grad_dtype", DType::fp8, layout.grad_dtype);
+  layout.clip_grad = object.number_or("clip_grad", layout.clip_grad, 0);
+  read_name(object, "schedule", PipelineSchedule::interleaved, layout.schedule);
+  if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);
+  if (object.has("mesh_order")) layout.mesh_order = read_mesh_order(object);
+  return layout;
+}
+
+}  // namespace weft

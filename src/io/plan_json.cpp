@@ -1,0 +1,226 @@
+// Reads docs/plan-format.md: first what the plan is about (model, cluster, layout), then the graph that
+// follows from it, then the lines, each checked against the counts known by then.
+#include "io/plan_json.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+#include "graph/rank_classes.hpp"
+#include "io/cluster_json.hpp"
+#include "io/enum_names.hpp"
+#include "io/json_rows.hpp"
+#include "io/layout_json.hpp"
+#include "io/model_json.hpp"
+#include "io/plan_json_limits.hpp"
+#include "io/plan_json_parts.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+
+// Calls `read` with every object of the array under `key` and its index; one at a time, since each carries
+// the words that say where it stands.
+template <class Read>
+void for_each_line(const JsonObject& parent, const std::string& key, Read read) {
+  const json& list = parent.array(key);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    read(JsonObject(list[i], fmt::format("{}: {}[{}]", parent.where(), key, i)), i);
+  }
+}
+
+std::int64_t count_of(const JsonObject& file, const std::string& key) {
+  const std::size_t size = file.array(key).size();
+  // Ids are 32 bits wide; the limit on the file's size is far below, and this states what the casts rely on.
+  WEFT_CHECK(size < kMaxPlanFileBytes);
+  return static_cast<std::int64_t>(size);
+}
+
+class PlanReader {
+ public:
+  PlanReader(const json& value, const std::string& file_name) : value_(value), file_(value, file_name) {}
+
+  Plan read() {
+    check_version();
+    file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
+                                              "classes", "values", "operations"});
+    read_subject();
+    rebuild_graph();
+    for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
+    read_values();
+    read_operations();
+    return std::move(plan_);
+  }
+
+ private:
+  const json& part(const std::string& key) const {
+    if (!file_.has(key)) file_.reject(key, "an object");
+    return value_.at(key);
+  }
+
+  void check_version() const {
+    const std::int64_t version = file_.integer("weft_plan", 0);
+    if (version == kPlanVersion) return;
+    fail("{}: key 'weft_plan': version {} of the plan format is not {}, the only one that this weft reads",
+         file_.where(), version, kPlanVersion);
+  }
+
+  void read_subject() {
+    plan_.policy = file_.string("policy");
+    plan_.model = model_from_json(part("model"), file_.where() + ": model");
+    plan_.cluster = cluster_from_json(part("cluster"), file_.where() + ": cluster");
+    plan_.layout = layout_from_json(part("layout"), file_.where() + ": layout");
+    try {
+      check_plan_limits(plan_.model, plan_.cluster, plan_.layout);
+    } catch (const Error& error) {
+      fail("{}: {}", file_.where(), error.what());
+    }
+  }
+
+  // Classes and links of the plan; of the operations only the number is needed.
+  void rebuild_graph() {
+    counts_.classes = count_of(file_, "classes");
+    counts_.values = count_of(file_, "values");
+    counts_.operations = count_of(file_, "operations");
+    counts_.chunks = plan_.layout.vpp;
+    counts_.layers = plan_.model.layers;
+    counts_.micro_batches = plan_.layout.micro_batches();
+    if (file_.integer("micro_batches", 1) != counts_.micro_batches) {
+      file_.reject("micro_batches", fmt::format("{}, which follows from the layout", counts_.micro_batches));
+    }
+    const Cluster cluster(plan_.cluster);
+    try {
+      check_size_of_graph(cluster);
+      StepGraph graph = build_step_graph(plan_.model, cluster, plan_.layout);
+      counts_.origins = static_cast<std::int64_t>(graph.operations.size());
+      plan_.graph.micro_batches = graph.micro_batches;
+      plan_.graph.classes = std::move(graph.classes);
+      plan_.graph.links = std::move(graph.links);
+    } catch (const Error& error) {
+      fail("{}: {}", file_.where(), error.what());
+    }
+  }
+
+  // A layer is more than one operation of every class that holds it. So what building the graph costs is
+  // bounded by the size of the file, whatever the model and the cluster in it claim.
+  void check_size_of_graph(const Cluster& cluster) const {
+    const RankClasses found = find_rank_classes(cluster, plan_.layout, plan_.model.experts.has_value());
+    if (static_cast<std::int64_t>(found.classes.size()) != counts_.classes) {
+      fail("key 'classes': {} are listed, but model, cluster and layout make {}", counts_.classes,
+           found.classes.size());
+    }
+    const std::vector<std::int64_t> per_chunk = layers_per_chunk(plan_.layout, plan_.model);
+    std::int64_t layers = 0;
+    for (const RankClass& c : found.classes) {
+      for (std::int64_t chunk = c.stage; chunk < plan_.layout.chunks(); chunk += plan_.layout.pp) {
+        layers += per_chunk[static_cast<std::size_t>(chunk)];
+      }
+    }
+    if (counts_.operations < layers) {
+      fail("key 'operations': {} are too few for {} layers (of all classes together)", counts_.operations, layers);
+    }
+  }
+
+  void check_rank_class(const JsonObject& line, const RankClass& expected) const {
+    const auto same = [&](const std::string& key, const auto& value, const auto& wanted) {
+      if (value != wanted) line.reject(key, fmt::format("'{}', which follows from cluster and layout", wanted));
+    };
+    same("name", line.string("name"), expected.name);
+    same("ranks", line.integer("ranks", 1), expected.ranks);
+    same("representative", line.integer("representative", 0), std::int64_t{expected.representative.value});
+    same("stage", line.integer("stage", 0), expected.stage);
+    same("device", line.string("device"), expected.device.name);
+  }
+
+  void read_class(const JsonObject& line, std::size_t index) {
+    line.allow_only(std::vector<std::string>{"name", "ranks", "representative", "stage", "device", "memory_bytes",
+                                             "queues", "blocks", "order"});
+    check_rank_class(line, plan_.graph.classes[index]);
+    ClassPlan result;
+    result.memory = {line.integer("memory_bytes", 0, kMaxPlanBytes)};
+    result.queues = read_queues(line);
+    for_each_line(line, "blocks", [&](const JsonObject& block, std::size_t) {
+      block.allow_only(std::vector<std::string>{"name", "operations"});
+      result.blocks.push_back({block.string("name"), {}});
+      for (const std::int64_t id : block.integers("operations", 0, counts_.operations - 1)) {
+        result.blocks.back().operations.push_back({static_cast<std::int32_t>(id)});
+      }
+    });
+    line.array("order");
+    const JsonColumn block{"block", 0, static_cast<std::int64_t>(result.blocks.size()) - 1};
+    for (const auto& [id, micro_batch] :
+         json_rows<2>(line, "order", {block, {"micro-batch", -1, counts_.micro_batches - 1}})) {
+      result.order.push_back({static_cast<std::int32_t>(id), static_cast<std::int32_t>(micro_batch)});
+    }
+    plan_.classes.push_back(std::move(result));
+  }
+
+  // Compute is one chain: with a second queue of that kind its order would not be what the plan says.
+  static std::vector<Queue> read_queues(const JsonObject& line) {
+    std::vector<Queue> queues;
+    const std::vector<std::string> kinds = names_up_to(QueueKind::communication);
+    for_each_line(line, "queues", [&](const JsonObject& queue, std::size_t i) {
+      queue.allow_only(std::vector<std::string>{"name", "kind"});
+      queues.push_back({queue.string("name"), static_cast<QueueKind>(queue.one_of("kind", kinds))});
+      if ((queues.back().kind == QueueKind::compute) != (i == 0)) {
+        queue.reject("kind", i == 0 ? "'compute', which queue 0 always is"
+                                    : "'extra' or 'communication'; only queue 0 is 'compute'");
+      }
+    });
+    if (queues.empty() || queues.size() > static_cast<std::size_t>(kMaxPlanQueues)) {
+      line.reject("queues", fmt::format("an array of 1 to {} queues", kMaxPlanQueues));
+    }
+    return queues;
+  }
+
+  void read_values() {
+    const ValueReader reader(counts_);
+    std::vector<std::int64_t> bytes(plan_.classes.size(), 0);
+    for_each_line(file_, "values", [&](const JsonObject& line, std::size_t i) {
+      check_line_id(line, i);
+      const Value value = reader.value(line);
+      const Placement place = reader.placement(line, value);
+      std::int64_t& sum = bytes[value.rank_class.index()];
+      sum += aligned(value.bytes()).value * place.copies;
+      if (sum > kMaxPlanBytes)
+        fail("{}: the values of its class together exceed {} bytes", line.where(), kMaxPlanBytes);
+      plan_.graph.values.push_back(value);
+      plan_.placements.push_back(place);
+    });
+  }
+
+  void read_operations() {
+    const OperationReader reader(counts_);
+    std::int64_t instances = 0;
+    for_each_line(file_, "operations", [&](const JsonObject& line, std::size_t i) {
+      check_line_id(line, i);
+      const Operation op = reader.operation(line);
+      instances += op.per_micro_batch ? counts_.micro_batches : 1;
+      if (instances > kMaxPlanInstances) {
+        fail("{}: with it the plan has more than {} operations a step, counted once per micro-batch", line.where(),
+             kMaxPlanInstances);
+      }
+      plan_.issues.push_back(reader.issue(line, plan_.classes[op.rank_class.index()].queues.size()));
+      plan_.graph.operations.push_back(op);
+    });
+  }
+
+  const json& value_;
+  JsonObject file_;
+  PlanCounts counts_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Plan read_plan_json(const std::string& text, const std::string& file_name) {
+  if (text.size() > kMaxPlanFileBytes) {
+    fail("{}: {} bytes are more than the {} that a plan file may have", file_name, text.size(), kMaxPlanFileBytes);
+  }
+  return PlanReader(parse_json(text, file_name), file_name).read();
+}
+
+}  // namespace weft

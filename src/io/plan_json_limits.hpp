@@ -1,0 +1,27 @@
+// How large a plan in a file may be. A file of a few kilobytes can name a cluster of millions of devices and
+// a model of a hundred thousand layers; these limits lie far above any real plan and keep what such a file
+// costs within minutes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cluster/cluster.hpp"
+#include "graph/layout.hpp"
+#include "model/transformer.hpp"
+
+namespace weft {
+
+inline constexpr std::size_t kMaxPlanFileBytes = std::size_t{256} << 20;
+inline constexpr std::int64_t kMaxPlanDevices = 1'048'576;
+inline constexpr std::int64_t kMaxPlanLayers = 10'000;
+// Operations of all classes, each counted once per micro-batch where it repeats.
+inline constexpr std::int64_t kMaxPlanInstances = 20'000'000;
+inline constexpr std::int64_t kMaxPlanQueues = 256;  // of a class
+// Sizes, offsets and their sums: two bits below overflow, so that nobody who adds two of them need look.
+inline constexpr std::int64_t kMaxPlanBytes = std::int64_t{1} << 61;
+
+// Also checks that model, cluster and layout fit together. Throws Error.
+void check_plan_limits(const Transformer& model, const ClusterSpec& cluster, const Layout& layout);
+
+}  // namespace weft

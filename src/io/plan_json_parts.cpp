@@ -1,0 +1,206 @@
+#include "io/plan_json_parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "io/enum_names.hpp"
+#include "io/json_rows.hpp"
+#include "io/plan_json_limits.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t kMaxShape = 8;
+
+std::int32_t small_integer_or(const JsonObject& object, const std::string& key, std::int32_t fallback, std::int64_t min,
+                              std::int64_t max) {
+  return static_cast<std::int32_t>(object.integer_or(key, fallback, min, max));
+}
+
+// [[dimension, axis name], ...]: the only rows that are not all integers.
+std::vector<Split> read_splits(const JsonObject& object, std::size_t dims, const std::vector<std::string>& axes) {
+  std::vector<Split> splits;
+  if (!object.has("splits")) return splits;
+  for (const json& item : object.array("splits")) {
+    const std::string place = fmt::format("{}: key 'splits'[{}]", object.where(), splits.size());
+    std::int64_t dim = 0;
+    const JsonColumn column{"dimension", 0, static_cast<std::int64_t>(dims) - 1};
+    if (!item.is_array() || item.size() != 2 || !fits_column(item[0], column, dim) || !item[1].is_string()) {
+      fail("{}: this is not [a dimension of the shape, the name of an axis]", place);
+    }
+    const auto name = item[1].get<std::string>();
+    const auto axis = std::find(axes.begin(), axes.end(), name);
+    if (axis == axes.end()) {
+      const std::string shown = name.substr(0, 16);
+      fail("{}: axis '{}' is not known{}", place, shown, suggestion(shown, axes));
+    }
+    splits.push_back({static_cast<std::int32_t>(dim), static_cast<Axis>(axis - axes.begin())});
+  }
+  return splits;
+}
+
+}  // namespace
+
+void check_line_id(const JsonObject& object, std::size_t index) {
+  if (object.integer_or("id", static_cast<std::int64_t>(index), 0, kMaxInt32) == static_cast<std::int64_t>(index))
+    return;
+  object.reject("id", fmt::format("{}, its place in the list (which starts at 0)", index));
+}
+
+ValueReader::ValueReader(const PlanCounts& counts)
+    : counts_(counts),
+      keys_{"id",          "name",
+            "class",       "kind",
+            "dtype",       "shape",
+            "splits",      "per_micro_batch",
+            "accumulated", "bytes_per_element",
+            "offset",      "copies",
+            "waits"},
+      kinds_(names_up_to(ValueKind::scalar)),
+      dtypes_(names_up_to(DType::fp8)),
+      axes_(names_up_to(Axis::edp)) {}
+
+Value ValueReader::value(const JsonObject& object) const {
+  object.allow_only(keys_);
+  Value value;
+  value.name = object.string("name");
+  value.rank_class = {static_cast<std::int32_t>(object.integer("class", 0, counts_.classes - 1))};
+  value.kind = static_cast<ValueKind>(object.one_of("kind", kinds_));
+  value.dtype = static_cast<DType>(object.one_of("dtype", dtypes_));
+  if (object.array("shape").size() > kMaxShape) {
+    object.reject("shape", fmt::format("an array of at most {} dimensions", kMaxShape));
+  }
+  value.shape = object.integers("shape", 0, kMaxPlanBytes);
+  value.splits = read_splits(object, value.shape.size(), axes_);
+  value.per_micro_batch = object.boolean_or("per_micro_batch", true);
+  value.accumulated = object.boolean_or("accumulated", false);
+  value.bytes_per_element = object.number_or("bytes_per_element", 0, 0, 1024);
+  return value;
+}
+
+Placement ValueReader::placement(const JsonObject& object, const Value& value) const {
+  Placement place;
+  place.offset = {object.integer("offset", 0, kMaxPlanBytes)};
+  place.copies = small_integer_or(object, "copies", 1, 1, counts_.micro_batches);
+  place.waits = object.boolean_or("waits", false);
+  const std::string what = object.where() + ": key 'shape'";
+  Value sized = value;
+  sized.name = what;  // what Value::bytes() names where it overflows
+  const std::int64_t bytes = sized.bytes().value;
+  if (bytes > kMaxPlanBytes || checked_product({aligned(Bytes{bytes}).value, place.copies}, what) > kMaxPlanBytes) {
+    fail("{}: {} bytes in {} copies are more than {}", what, bytes, place.copies, kMaxPlanBytes);
+  }
+  return place;
+}
+
+OperationReader::OperationReader(const PlanCounts& counts)
+    : counts_(counts),
+      keys_{"id",      "name",  "class",           "chunk",         "layer",     "phase", "role",
+            "subject", "part",  "per_micro_batch", "kind",          "key_phase", "dtype", "causal_half",
+            "dims",    "reads", "writes",          "communication", "origins",   "queue", "blocking"},
+      communication_keys_{"collective", "algorithm", "group", "bytes", "transfer", "sends"},
+      phases_(names_up_to(Phase::optimizer)),
+      roles_(names_up_to(Role::update)),
+      kinds_(names_up_to(OpKind::transfer)),
+      dtypes_(names_up_to(DType::fp8)),
+      collectives_(names_up_to(Collective::barrier)),
+      algorithms_(names_up_to(Algorithm::direct)),
+      groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))) {}
+
+Operation OperationReader::operation(const JsonObject& object) const {
+  object.allow_only(keys_);
+  Operation op;
+  read_identity(object, op);
+  op.key = read_key(object, op.phase);
+  if (object.has("communication")) op.communication = read_communication(object.object("communication"));
+  if (op.is_transfer() != (op.key.kind == OpKind::transfer)) {
+    fail("{}: kind '{}' {} a key 'communication'", object.where(), name_of(op.key.kind),
+         op.is_transfer() ? "does not have" : "needs");
+  }
+  read_dependencies(object, op);
+  op.origins = read_origins(object);
+  return op;
+}
+
+void OperationReader::read_identity(const JsonObject& object, Operation& op) const {
+  object.string_or("name", "");  // for people; must be text, says nothing that the other keys do not
+  op.rank_class = {static_cast<std::int32_t>(object.integer("class", 0, counts_.classes - 1))};
+  op.chunk = small_integer_or(object, "chunk", 0, 0, counts_.chunks - 1);
+  op.layer = small_integer_or(object, "layer", -1, -1, counts_.layers - 1);
+  op.phase = static_cast<Phase>(object.one_of("phase", phases_));
+  op.role = static_cast<Role>(object.one_of("role", roles_));
+  op.subject = object.has("subject") ? static_cast<Role>(object.one_of("subject", roles_)) : op.role;
+  op.part = small_integer_or(object, "part", 0, 0, kMaxInt32);
+  op.per_micro_batch = object.boolean_or("per_micro_batch", true);
+}
+
+OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
+  OpKey key;
+  key.kind = static_cast<OpKind>(object.one_of("kind", kinds_));
+  key.phase = object.has("key_phase") ? static_cast<Phase>(object.one_of("key_phase", phases_)) : phase;
+  key.dtype = static_cast<DType>(object.one_of("dtype", dtypes_));
+  key.causal_half = object.boolean_or("causal_half", false);
+  if (object.array("dims").size() > key.dims.size()) {
+    object.reject("dims", fmt::format("an array of at most {} integers", key.dims.size()));
+  }
+  const std::vector<std::int64_t> dims = object.integers("dims", 0, kMaxPlanBytes);
+  std::copy(dims.begin(), dims.end(), key.dims.begin());
+  return key;
+}
+
+Communication OperationReader::read_communication(const JsonObject& object) const {
+  object.allow_only(communication_keys_);
+  Communication communication;
+  communication.collective = static_cast<Collective>(object.one_of("collective", collectives_));
+  communication.algorithm = static_cast<Algorithm>(object.one_of("algorithm", algorithms_));
+  communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
+  communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
+  communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
+  communication.sends = object.boolean_or("sends", true);
+  return communication;
+}
+
+void OperationReader::read_dependencies(const JsonObject& object, Operation& op) const {
+  const JsonColumn value{"value", 0, counts_.values - 1};
+  for (const auto& [id, distance] : json_rows<2>(object, "reads", {value, {"distance", 0, 1}})) {
+    op.reads.push_back({{static_cast<std::int32_t>(id)}, static_cast<std::int32_t>(distance)});
+  }
+  if (object.has("writes")) {
+    for (const std::int64_t id : object.integers("writes", 0, counts_.values - 1)) {
+      op.writes.push_back({static_cast<std::int32_t>(id)});
+    }
+  }
+}
+
+std::vector<Origin> OperationReader::read_origins(const JsonObject& object) const {
+  std::vector<Origin> origins;
+  const auto rows = json_rows<5>(object, "origins",
+                                 {{{"operation of the model's graph", 0, counts_.origins - 1},
+                                   {"axis", 0, static_cast<std::int64_t>(OpKey{}.dims.size()) - 1},
+                                   {"begin", 0, kMaxInt32 - 1},
+                                   {"end", 1, kMaxInt32},
+                                   {"of", 1, kMaxInt32}}});
+  for (const auto& [id, axis, begin, end, of] : rows) {
+    if (begin >= end || end > of) {
+      fail("{}: key 'origins'[{}]: begin {}, end {} of {} is no range within 0..{}", object.where(), origins.size(),
+           begin, end, of, of);
+    }
+    origins.push_back({{static_cast<std::int32_t>(id)}, static_cast<std::int32_t>(axis), begin, end, of});
+  }
+  return origins;
+}
+
+Issue OperationReader::issue(const JsonObject& object, std::size_t queues) const {
+  return {.queue = small_integer_or(object, "queue", 0, 0, static_cast<std::int64_t>(queues) - 1),
+          .blocking = object.boolean_or("blocking", false)};
+}
+
+}  // namespace weft

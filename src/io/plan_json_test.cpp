@@ -1,0 +1,202 @@
+// A plan file reads back as the plan it was written from.
+#include "io/plan_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "io/test_plans.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using test::plan_of;
+using test::PlanCase;
+using test::text_of;
+
+void expect_same_classes(const StepGraph& a, const StepGraph& b) {
+  ASSERT_EQ(a.classes.size(), b.classes.size());
+  for (std::size_t c = 0; c < a.classes.size(); ++c) {
+    const RankClass &x = a.classes[c], &y = b.classes[c];
+    EXPECT_EQ(std::tie(x.name, x.representative, x.ranks, x.stage, x.device),
+              std::tie(y.name, y.representative, y.ranks, y.stage, y.device));
+    ASSERT_EQ(x.groups.size(), y.groups.size());
+    for (std::size_t g = 0; g < x.groups.size(); ++g) {
+      EXPECT_EQ(x.groups[g].view, y.groups[g].view);
+      EXPECT_EQ(x.groups[g].members, y.groups[g].members);
+    }
+    ASSERT_EQ(x.links.size(), y.links.size());
+    for (std::size_t l = 0; l < x.links.size(); ++l) {
+      EXPECT_EQ(x.links[l].link_class, y.links[l].link_class);
+      EXPECT_EQ(x.links[l].ranks_on_link, y.links[l].ranks_on_link);
+    }
+  }
+  ASSERT_EQ(a.links.size(), b.links.size());
+  for (std::size_t l = 0; l < a.links.size(); ++l) {
+    EXPECT_EQ(a.links[l].link, b.links[l].link);
+    EXPECT_EQ(a.links[l].name, b.links[l].name);
+  }
+}
+
+void expect_same(const Plan& a, const Plan& b) {
+  EXPECT_EQ(a.policy, b.policy);
+  EXPECT_EQ(a.model, b.model);
+  EXPECT_EQ(a.cluster, b.cluster);
+  EXPECT_EQ(a.layout, b.layout);
+  EXPECT_EQ(a.graph.micro_batches, b.graph.micro_batches);
+  expect_same_classes(a.graph, b.graph);
+  EXPECT_TRUE(a.graph.operations == b.graph.operations);
+  EXPECT_TRUE(a.graph.values == b.graph.values);
+  EXPECT_TRUE(a.classes == b.classes);
+  EXPECT_TRUE(a.issues == b.issues);
+  EXPECT_TRUE(a.placements == b.placements);
+}
+
+class PlanFile : public testing::TestWithParam<PlanCase> {};
+
+TEST_P(PlanFile, ReadsBackAsTheSamePlan) {
+  const Plan plan = plan_of(GetParam());
+  const std::string text = text_of(plan);
+  const Plan again = read_plan_json(text, "plan.json");
+  expect_same(plan, again);
+  EXPECT_EQ(text_of(again), text);
+  const std::optional<Violation> violation = verify_plan(again, {.memory_limit = {}, .check_memory = false});
+  EXPECT_FALSE(violation) << violation->message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plans, PlanFile,
+    testing::Values(PlanCase{"one_rank", "gpt2", 2, "local:1", Layout{.precision = DType::fp32}, 1},
+                    PlanCase{"data_parallel", "gpt2", 2, "local:4,nic=200Mb/s",
+                             Layout{.micro_batch = 2, .clip_grad = 1.5}, 3},
+                    PlanCase{"tensor_parallel", "gpt2", 2, "dgx-a100:1",
+                             Layout{.tp = 4,
+                                    .sequence_parallel = true,
+                                    .recompute = Recompute::selective,
+                                    .attention = AttentionKernel::unfused},
+                             2},
+                    PlanCase{"mesh_order_and_uneven_stages", "gpt2", 5, "dgx-a100:2",
+                             Layout{.tp = 2,
+                                    .pp = 2,
+                                    .recompute = Recompute::full,
+                                    .precision = DType::fp16,
+                                    .grad_dtype = DType::bf16,
+                                    .schedule = PipelineSchedule::gpipe,
+                                    .stage_layers = {2, 3},
+                                    .mesh_order = {Axis::tp, Axis::pp, Axis::dp, Axis::cp}},
+                             4},
+                    PlanCase{"interleaved", "gpt2", 8, "dgx-a100:1",
+                             Layout{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
+                    PlanCase{"grouped_queries_zero_1", "llama2-70b", 4, "dgx-a100:2", Layout{.tp = 8, .zero = 1}, 2},
+                    PlanCase{"zero_2", "gpt2", 2, "dgx-a100:1", Layout{.zero = 2}, 2},
+                    PlanCase{"zero_3", "gpt2", 2, "dgx-a100:1", Layout{.zero = 3}, 2},
+                    PlanCase{"context_parallel", "llama2-70b", 2, "dgx-a100:1", Layout{.tp = 2, .cp = 2}, 2},
+                    PlanCase{"experts", "mixtral-8x7b", 2, "dgx-a100:1", Layout{.ep = 4, .zero = 1}, 2},
+                    PlanCase{"latent_attention_and_shared_experts", "deepseek-v3", 5, "dgx-a100:2",
+                             Layout{.pp = 2, .ep = 8, .zero = 1}, 2}),
+    [](const testing::TestParamInfo<PlanCase>& example) { return std::string(example.param.name); });
+
+TEST(PlanFileOfUnequalNodes, ReadsBackAsTheSamePlan) {
+  const NodeOverride slow{.node = 1, .level = "nic", .bandwidth = Bandwidth{1e9}, .latency = {}, .device = {}};
+  const Plan plan = plan_of({"", "gpt2", 2, "dgx-a100:3", {.tp = 4}, 2}, {slow});
+  EXPECT_GT(plan.graph.classes.size(), 1U);
+  expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
+}
+
+TEST(PlanFileText, HasOneLinePerValueOperationAndBlock) {
+  const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2}, 3});
+  std::istringstream text(text_of(plan));
+  std::int64_t values = 0, operations = 0, blocks = 0;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("{\"id\":")) ++(line.find("\"offset\":") != std::string::npos ? values : operations);
+    if (line.starts_with("  {\"name\":")) ++blocks;
+  }
+  EXPECT_EQ(values, static_cast<std::int64_t>(plan.graph.values.size()));
+  EXPECT_EQ(operations, static_cast<std::int64_t>(plan.graph.operations.size()));
+  EXPECT_EQ(blocks, 2 * 3);  // forward, backward and update on each of two stages
+}
+
+TEST(PlanFileText, OfALargeModelIsAFewMegabytes) {
+  // Four stages of 20 layers: 80 layers of some 40 operations and as many values, a line of some 200 bytes
+  // each.
+  const std::string text = text_of(plan_of({"", "llama2-70b", 80, "dgx-a100:8", Layout{.tp = 8, .pp = 4}, 64}));
+  EXPECT_GT(text.size(), 80U * 40U * 100U);
+  EXPECT_LT(text.size(), 5U << 20U);
+}
+
+TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
+  Plan plan = plan_of({"", "gpt2", 1, "local:2", Layout{}, 2});
+  Operation& op = plan.graph.operations[3];
+  op.part = 5;
+  op.key.phase = Phase::recompute;
+  op.origins = {{OpId{3}, 2, 1, 3, 4}, {OpId{0}, 0, 0, 1, 1}};
+  plan.graph.operations[4].origins.clear();
+  plan.classes[0].queues.push_back({"a \"quoted\" n\u00e4me", QueueKind::extra});
+  plan.issues[3].queue = static_cast<std::int32_t>(plan.classes[0].queues.size()) - 1;
+  plan.policy = "none\n\\";
+  expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
+}
+
+TEST(PlanFileText, AbsentKeysTakeTheirDefaults) {
+  const Plan plan = plan_of({"", "gpt2", 1, "local:2", Layout{}, 2});
+  json file = json::parse(text_of(plan));
+  for (json& line : file["operations"]) line.erase("id"), line.erase("name");
+  for (json& line : file["values"]) line.erase("id");
+  for (const char* key :
+       {"tp", "vpp", "ep", "zero", "recompute", "precision", "grad_dtype", "schedule", "mesh_order"}) {
+    file["layout"].erase(key);
+  }
+  expect_same(plan, read_plan_json(file.dump(2), "plan.json"));
+}
+
+TEST(PlanFileText, IsRefusedWhereItIsCutOff) {
+  const std::string text = text_of(plan_of({"", "gpt2", 1, "local:2", Layout{}, 1}));
+  for (std::size_t length = 0; length + 2 < text.size(); length += 997) {
+    EXPECT_THROW(read_plan_json(text.substr(0, length), "plan.json"), Error) << length;
+  }
+}
+
+TEST(PlanFileText, IsNotWrittenWhereItCouldNotBeRead) {
+  Plan layers = plan_of({"", "gpt2", 1, "local:1", Layout{}, 1});
+  layers.model.layers = 10'001;
+  EXPECT_THROW(text_of(layers), Error);
+  Plan micro_batches = plan_of({"", "gpt2", 1, "local:1", Layout{}, 1});
+  micro_batches.graph.micro_batches = 20'000'000;  // some thirty operations repeat
+  EXPECT_THROW(text_of(micro_batches), Error);
+}
+
+std::string content_of(const char* path) {
+  std::ifstream file(path);
+  std::stringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+TEST(PlanFormatPage, ShowsLinesThatTheWriterWrites) {
+  const std::string tiny = content_of(WEFT_SOURCE_DIR "/fuzz/corpus/plan/tiny.json");
+  std::istringstream text(text_of(read_plan_json(tiny, "tiny.json")));
+  std::set<std::string> written;
+  for (std::string line; std::getline(text, line);) written.insert(line);
+  const std::string page = content_of(WEFT_SOURCE_DIR "/docs/plan-format.md");
+  const std::size_t begin = page.find("```json\n");
+  ASSERT_NE(begin, std::string::npos);
+  std::istringstream excerpt(page.substr(begin + 8, page.find("```", begin + 8) - begin - 8));
+  int shown = 0;
+  for (std::string line; std::getline(excerpt, line);) {
+    if (line == "...") continue;
+    ++shown;
+    EXPECT_TRUE(written.contains(line)) << line;
+  }
+  EXPECT_GT(shown, 10);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,174 @@
+// Writes docs/plan-format.md, a line at a time: the lines are what makes the file readable, and no plan is
+// ever in memory twice.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string>
+
+#include "base/error.hpp"
+#include "io/cluster_json.hpp"
+#include "io/layout_json.hpp"
+#include "io/model_json.hpp"
+#include "io/plan_json.hpp"
+#include "io/plan_json_limits.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class Json>
+std::string line_of(const Json& value) {
+  // Text that is not UTF-8 cannot come from a JSON file; it is written with replacement characters.
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// An array with an item per line; `item` gives the text of the i-th.
+template <class Item>
+void write_lines(std::ostream& out, std::size_t count, const char* indent, Item item) {
+  out << '[';
+  for (std::size_t i = 0; i < count; ++i) out << (i == 0 ? "\n" : ",\n") << indent << item(i);
+  out << ']';
+}
+
+ordered_json value_line(const Plan& plan, std::size_t id) {
+  const Value& value = plan.graph.values[id];
+  const Placement& place = plan.placements[id];
+  ordered_json line{{"id", id},
+                    {"name", value.name},
+                    {"class", value.rank_class.value},
+                    {"kind", name_of(value.kind)},
+                    {"dtype", name_of(value.dtype)},
+                    {"shape", value.shape}};
+  for (const Split& split : value.splits) line["splits"].push_back({split.dim, name_of(split.axis)});
+  if (!value.per_micro_batch) line["per_micro_batch"] = false;
+  if (value.accumulated) line["accumulated"] = true;
+  if (value.bytes_per_element != 0) line["bytes_per_element"] = value.bytes_per_element;
+  line["offset"] = place.offset.value;
+  if (place.copies != 1) line["copies"] = place.copies;
+  if (place.waits) line["waits"] = true;
+  return line;
+}
+
+ordered_json communication_object(const Communication& communication) {
+  ordered_json result{{"collective", name_of(communication.collective)},
+                      {"algorithm", name_of(communication.algorithm)},
+                      {"group", name_of(communication.group)},
+                      {"bytes", communication.bytes.value}};
+  if (communication.transfer >= 0) result["transfer"] = communication.transfer;
+  if (!communication.sends) result["sends"] = false;
+  return result;
+}
+
+// Trailing zeros are dimensions that the kind does not have.
+ordered_json dims_array(const OpKey& key) {
+  std::size_t count = key.dims.size();
+  while (count > 0 && key.dims[count - 1] == 0) --count;
+  ordered_json dims = ordered_json::array();
+  for (std::size_t i = 0; i < count; ++i) dims.push_back(key.dims[i]);
+  return dims;
+}
+
+ordered_json operation_line(const Plan& plan, std::size_t id) {
+  const Operation& op = plan.graph.operations[id];
+  const Issue& issue = plan.issues[id];
+  ordered_json line{{"id", id}, {"name", describe(op)}, {"class", op.rank_class.value}};
+  if (op.chunk != 0) line["chunk"] = op.chunk;
+  if (op.layer >= 0) line["layer"] = op.layer;
+  line["phase"] = name_of(op.phase);
+  line["role"] = name_of(op.role);
+  if (op.subject != op.role) line["subject"] = name_of(op.subject);
+  if (op.part != 0) line["part"] = op.part;
+  if (!op.per_micro_batch) line["per_micro_batch"] = false;
+  line["kind"] = name_of(op.key.kind);
+  if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);
+  line["dtype"] = name_of(op.key.dtype);
+  if (op.key.causal_half) line["causal_half"] = true;
+  line["dims"] = dims_array(op.key);
+  line["reads"] = ordered_json::array();
+  for (const Read& read : op.reads) line["reads"].push_back({read.value.value, read.distance});
+  line["writes"] = ordered_json::array();
+  for (const ValueId value : op.writes) line["writes"].push_back(value.value);
+  if (op.communication) line["communication"] = communication_object(*op.communication);
+  for (const Origin& origin : op.origins) {
+    line["origins"].push_back({origin.operation.value, origin.axis, origin.begin, origin.end, origin.of});
+  }
+  if (issue.queue != 0) line["queue"] = issue.queue;
+  if (issue.blocking) line["blocking"] = true;
+  return line;
+}
+
+ordered_json block_line(const Block& block) {
+  ordered_json line{{"name", block.name}, {"operations", ordered_json::array()}};
+  for (const OpId id : block.operations) line["operations"].push_back(id.value);
+  return line;
+}
+
+// A slot is too short for a line of its own.
+constexpr std::size_t kSlotsPerLine = 16;
+
+std::string slots_line(const std::vector<Slot>& order, std::size_t line) {
+  std::string text;
+  for (std::size_t i = line * kSlotsPerLine; i < std::min(order.size(), (line + 1) * kSlotsPerLine); ++i) {
+    if (!text.empty()) text += ',';
+    text += fmt::format("[{},{}]", order[i].block, order[i].micro_batch);
+  }
+  return text;
+}
+
+void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan& plan) {
+  ordered_json head{{"name", rank_class.name},
+                    {"ranks", rank_class.ranks},
+                    {"representative", rank_class.representative.value},
+                    {"stage", rank_class.stage},
+                    {"device", rank_class.device.name},
+                    {"memory_bytes", plan.memory.value}};
+  ordered_json queues = ordered_json::array();
+  for (const Queue& queue : plan.queues) queues.push_back({{"name", queue.name}, {"kind", name_of(queue.kind)}});
+  const std::string text = line_of(head);
+  out << text.substr(0, text.size() - 1) << ",\n \"queues\":" << line_of(queues) << ",\n \"blocks\":";
+  write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return line_of(block_line(plan.blocks[i])); });
+  out << ",\n \"order\":";
+  const std::size_t lines = (plan.order.size() + kSlotsPerLine - 1) / kSlotsPerLine;
+  write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, i); });
+  out << '}';
+}
+
+// What could not be read back is not written.
+void check_limits(const Plan& plan) {
+  check_plan_limits(plan.model, plan.cluster, plan.layout);
+  std::int64_t instances = 0;
+  for (const Operation& op : plan.graph.operations) {
+    instances += op.per_micro_batch ? plan.graph.micro_batches : 1;
+  }
+  if (instances > kMaxPlanInstances) {
+    fail(
+        "the plan has {} operations a step, counted once per micro-batch; a plan file is for at most {}; "
+        "fewer micro-batches (a larger --micro-batch) would do",
+        instances, kMaxPlanInstances);
+  }
+}
+
+}  // namespace
+
+void write_plan_json(std::ostream& out, const Plan& plan) {
+  check_limits(plan);
+  out << "{\"weft_plan\":" << kPlanVersion << ",\n\"policy\":" << line_of(ordered_json(plan.policy))
+      << ",\n\"model\":" << line_of(model_to_json(plan.model))
+      << ",\n\"cluster\":" << line_of(cluster_to_json(plan.cluster))
+      << ",\n\"layout\":" << line_of(layout_to_json(plan.layout)) << ",\n\"micro_batches\":" << plan.graph.micro_batches
+      << ",\n\"classes\":[";
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    out << (c == 0 ? "\n" : ",\n");
+    write_class(out, plan.graph.classes[c], plan.classes[c]);
+  }
+  out << "],\n\"values\":";
+  write_lines(out, plan.graph.values.size(), "", [&](std::size_t i) { return line_of(value_line(plan, i)); });
+  out << ",\n\"operations\":";
+  write_lines(out, plan.graph.operations.size(), "", [&](std::size_t i) { return line_of(operation_line(plan, i)); });
+  out << "\n}\n";
+  if (!out.flush()) fail("the plan could not be written: the stream failed");
+}
+
+}  // namespace weft
