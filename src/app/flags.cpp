@@ -1,0 +1,165 @@
+#include "app/flags.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "app/files.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "io/json_reader.hpp"
+
+namespace weft {
+
+Flags::Flags(std::string command, std::string description, std::string example)
+    : command_(std::move(command)), description_(std::move(description)), example_(std::move(example)) {}
+
+void Flags::value(const std::string& name, const std::string& placeholder, const std::string& help,
+                  const std::string& group) {
+  declared_.push_back({name, {placeholder, help, group, false}});
+}
+
+void Flags::toggle(const std::string& name, const std::string& help, const std::string& group) {
+  declared_.push_back({name, {"", help, group, false}});
+}
+
+void Flags::positional(const std::string& name, const std::string& help) {
+  declared_.push_back({name, {name, help, "", true}});
+}
+
+std::vector<std::string> Flags::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, declared] : declared_) {
+    if (!declared.positional) names.push_back("--" + name);
+  }
+  return names;
+}
+
+void Flags::parse(const std::vector<std::string>& arguments) {
+  CLI::App app(description_, "weft " + command_);
+  app.allow_extras();
+  app.footer("Example:\n  " + example_);
+  std::map<std::string, std::string> texts;
+  std::map<std::string, bool> toggles;
+  for (const auto& [name, declared] : declared_) {
+    if (declared.positional) {
+      app.add_option(name, texts[name], declared.help)->type_name("");
+    } else if (declared.placeholder.empty()) {
+      app.add_flag("--" + name, toggles[name], declared.help)->group(declared.group);
+    } else {
+      app.add_option("--" + name, texts[name], declared.help)
+          ->type_name(declared.placeholder)
+          ->group(declared.group)
+          ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+    }
+  }
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    throw HelpRequested{app.help()};
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string text = error.what();
+    fail("{}: needs exactly one value", text.substr(0, text.find(':')));
+  } catch (const CLI::ParseError& error) {
+    fail("{}", error.what());
+  }
+  const std::vector<std::string> extras = app.remaining();
+  if (!extras.empty()) {
+    const std::vector<std::string> known = names();
+    const std::string name = extras.front().substr(0, extras.front().find('='));
+    if (!name.starts_with("--")) fail("'{}': weft {} does not take this argument", name, command_);
+    const std::string nearest = nearest_name(name, known);
+    fail("{}: weft {} has no such flag{}", name, command_,
+         nearest.empty() ? "; weft " + command_ + " --help lists them" : fmt::format("; did you mean '{}'?", nearest));
+  }
+  for (const auto& [name, declared] : declared_) {
+    const CLI::Option* option = declared.positional ? app.get_option(name) : app.get_option("--" + name);
+    if (option->count() == 0) continue;
+    values_[name] = declared.placeholder.empty() ? (toggles[name] ? "true" : "false") : texts[name];
+  }
+  if (const auto config = text("config")) {
+    std::map<std::string, std::string> from_file;
+    read_config(*config, from_file);
+    config_file_ = *config;
+    for (const auto& [name, value] : from_file) {
+      if (values_.try_emplace(name, value).second) from_config_.insert(name);  // what the command line gave stays
+    }
+  }
+}
+
+void Flags::read_config(const std::string& file, std::map<std::string, std::string>& from_file) const {
+  const nlohmann::json config = parse_json(read_text_file(file), file);
+  if (!config.is_object()) fail("{}: must be a JSON object with flags as keys", file);
+  std::vector<std::string> known;
+  for (const auto& [name, declared] : declared_) {
+    if (!declared.positional && name != "config") known.push_back(name);
+  }
+  JsonObject(config, file).allow_only(known);
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_string()) {
+      from_file[key] = value.get<std::string>();
+    } else if (value.is_number() || value.is_boolean()) {
+      from_file[key] = value.dump();
+    } else if (value.is_array() &&
+               std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_number(); })) {
+      std::vector<std::string> parts;  // a list such as stage-layers
+      for (const auto& part : value) parts.push_back(part.dump());
+      from_file[key] = fmt::format("{}", fmt::join(parts, ","));
+    } else {
+      fail("{}: key '{}': value {} is not a string, a number, a boolean or a list of numbers", file, key, value.dump());
+    }
+  }
+}
+
+std::optional<std::string> Flags::text(const std::string& name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::string Flags::source(const std::string& name) const {
+  return from_config_.contains(name) ? fmt::format("{}: key '{}'", config_file_, name) : "--" + name;
+}
+
+bool Flags::on(const std::string& name) const {
+  const auto value = text(name);
+  if (!value) return false;
+  if (*value != "true" && *value != "false") fail("{} '{}': is not true or false", source(name), *value);
+  return *value == "true";
+}
+
+std::optional<std::int64_t> Flags::integer(const std::string& name, std::int64_t min, std::int64_t max) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const std::int64_t number = parse_integer(*value, source(name));
+  if (number < min || number > max) fail("{} {}: is not in {}..{}", source(name), number, min, max);
+  return number;
+}
+
+std::optional<double> Flags::number(const std::string& name, double min, double max) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  double result = 0;
+  const char* end = value->data() + value->size();
+  const auto [stop, status] = std::from_chars(value->data(), end, result);
+  if (status != std::errc{} || stop != end || !(result >= min && result <= max)) {
+    fail("{} '{}': is not a number in {}..{}", source(name), *value, min, max);
+  }
+  return result;
+}
+
+std::optional<std::size_t> Flags::one_of(const std::string& name, const std::vector<std::string>& allowed) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  for (std::size_t i = 0; i < allowed.size(); ++i) {
+    if (*value == allowed[i]) return i;
+  }
+  fail("{} '{}': is not one of {}", source(name), *value, fmt::join(allowed, ", "));
+}
+
+}  // namespace weft

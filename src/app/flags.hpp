@@ -1,0 +1,60 @@
+// Flags of a command, from the command line and from a --config file (a JSON object with flags as keys; the command
+// line wins). Values stay text until a typed getter reads them, so that every message names the flag and the value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+// Thrown for --help; carries the text to print.
+struct HelpRequested {
+  std::string text;
+};
+
+class Flags {
+ public:
+  Flags(std::string command, std::string description, std::string example);
+
+  // Declares "--name VALUE".
+  void value(const std::string& name, const std::string& placeholder, const std::string& help,
+             const std::string& group = "Options");
+  // Declares "--name", off unless given.
+  void toggle(const std::string& name, const std::string& help, const std::string& group = "Options");
+  // Declares one positional argument.
+  void positional(const std::string& name, const std::string& help);
+
+  // Throws Error for unknown flags (with the nearest name), missing values and values given twice; HelpRequested.
+  void parse(const std::vector<std::string>& arguments);
+
+  std::optional<std::string> text(const std::string& name) const;
+  bool given(const std::string& name) const { return values_.contains(name); }
+  bool on(const std::string& name) const;
+  std::optional<std::int64_t> integer(const std::string& name, std::int64_t min, std::int64_t max) const;
+  std::optional<double> number(const std::string& name, double min, double max) const;
+  // The position of the value in `allowed`.
+  std::optional<std::size_t> one_of(const std::string& name, const std::vector<std::string>& allowed) const;
+
+ private:
+  struct Declared {
+    std::string placeholder;  // "" for a toggle
+    std::string help, group;
+    bool positional = false;
+  };
+  void read_config(const std::string& file, std::map<std::string, std::string>& from_file) const;
+  std::vector<std::string> names() const;
+
+  std::string command_, description_, example_;
+  std::vector<std::pair<std::string, Declared>> declared_;  // in order of declaration, for --help
+  // Where a message says a value came from: "--tp", or "job.json: key 'tp'".
+  std::string source(const std::string& name) const;
+  std::map<std::string, std::string> values_;
+  std::string config_file_;
+  std::set<std::string> from_config_;
+};
+
+}  // namespace weft

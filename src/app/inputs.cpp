@@ -1,0 +1,206 @@
+#include "app/inputs.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "app/files.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "cluster/presets.hpp"
+#include "io/cluster_json.hpp"
+#include "io/hf_config.hpp"
+#include "model/presets.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kMany = 1'000'000'000;
+constexpr const char* kModel = "Model";
+constexpr const char* kLayout = "Layout";
+
+// A preset otherwise. (No slash test: "200Gb/s" has one.)
+bool names_a_file(const std::string& text) {
+  std::error_code ignored;
+  return text.ends_with(".json") || std::filesystem::is_regular_file(text, ignored);
+}
+
+// A GPT from shape flags alone.
+Transformer shape_from_flags(const Flags& flags) {
+  Transformer model;
+  model.name = "gpt";
+  for (const char* needed : {"layers", "hidden", "heads"}) {
+    if (!flags.given(needed))
+      fail("--model: give a preset, a config.json, or --layers, --hidden and --heads (--{} is missing)", needed);
+  }
+  model.vocab = 51200;
+  model.max_seq = 2048;
+  return model;
+}
+
+void apply_shape_flags(const Flags& flags, Transformer& model) {
+  const bool heads_follow = model.kv_heads == model.heads;
+  const bool head_dim_follows = model.head_dim == 0 || model.head_dim * model.heads == model.hidden;
+  const bool ffn_follows = model.ffn == 0;
+  model.layers = flags.integer("layers", 1, kMany).value_or(model.layers);
+  model.hidden = flags.integer("hidden", 1, kMany).value_or(model.hidden);
+  model.heads = flags.integer("heads", 1, kMany).value_or(model.heads);
+  if (heads_follow) model.kv_heads = model.heads;
+  model.kv_heads = flags.integer("kv-heads", 1, kMany).value_or(model.kv_heads);
+  if (head_dim_follows && !model.latent) {
+    if (model.hidden % model.heads != 0) fail("--heads {}: does not divide --hidden {}", model.heads, model.hidden);
+    model.head_dim = model.hidden / model.heads;
+  }
+  if (ffn_follows) model.ffn = 4 * model.hidden;
+  model.ffn = flags.integer("ffn", 1, kMany).value_or(model.ffn);
+  model.vocab = flags.integer("vocab", 1, kMany).value_or(model.vocab);
+  if (const auto count = flags.integer("experts", 1, kMany)) {
+    if (!model.experts) model.experts = Experts{.ffn = model.ffn};
+    model.experts->count = *count;
+  }
+  for (const char* name : {"top-k", "capacity-factor"}) {
+    if (flags.given(name) && !model.experts) fail("--{}: {} has no experts; give --experts", name, model.name);
+  }
+  if (const auto top_k = flags.integer("top-k", 1, kMany)) model.experts->top_k = *top_k;
+  if (const auto factor = flags.number("capacity-factor", 0, 1000)) model.experts->capacity_factor = *factor;
+}
+
+Transformer read_model(const Flags& flags) {
+  const auto name = flags.text("model");
+  Transformer model = !name                 ? shape_from_flags(flags)
+                      : names_a_file(*name) ? read_hf_config(read_text_file(*name), *name)
+                                            : model_preset(*name);
+  apply_shape_flags(flags, model);
+  // Shape flags make a model of any length; a published one has the positions it was trained with.
+  if (!name) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
+  validate(model);
+  return model;
+}
+
+ClusterSpec read_cluster(const Flags& flags) {
+  const auto text = flags.text("cluster");
+  if (!text) fail("--cluster: is missing; give PRESET:NODES such as dgx-a100:8, or a JSON file");
+  ClusterSpec spec = names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text);
+  if (const auto gib = flags.number("memory", 0.001, 1e6)) {
+    const Bytes cap{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
+    const auto limit = [&](Device& device) {
+      if (cap > device.memory) {
+        fail("--memory {}: is above the {} of a {}; a larger device is said in --cluster (memory=)",
+             *flags.text("memory"), format_bytes(device.memory), device.name);
+      }
+      device.memory = cap;
+    };
+    limit(spec.device);
+    for (NodeOverride& node : spec.overrides) {
+      if (node.device) limit(*node.device);
+    }
+  }
+  return spec;
+}
+
+DType read_dtype(const Flags& flags, const char* name, DType fallback) {
+  const auto choice = flags.one_of(name, {"fp32", "bf16", "fp16"});
+  return choice ? std::array{DType::fp32, DType::bf16, DType::fp16}[*choice] : fallback;
+}
+
+std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
+  std::vector<std::int64_t> layers;
+  if (const auto text = flags.text("stage-layers")) {
+    for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
+  }
+  return layers;
+}
+
+std::vector<Axis> read_mesh_order(const Flags& flags) {
+  const auto order = flags.text("mesh-order");
+  if (!order) return Layout{}.mesh_order;
+  try {
+    return parse_mesh_order(*order);
+  } catch (const Error& error) {
+    fail("--mesh-order: {}", error.what());
+  }
+}
+
+Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
+  Layout l;
+  l.tp = flags.integer("tp", 1, kMany).value_or(1);
+  l.pp = flags.integer("pp", 1, kMany).value_or(1);
+  l.cp = flags.integer("cp", 1, kMany).value_or(1);
+  l.vpp = flags.integer("vpp", 1, kMany).value_or(1);
+  l.ep = flags.integer("ep", 1, kMany).value_or(1);
+  l.etp = flags.integer("etp", 1, kMany).value_or(model.experts ? l.tp : 1);
+  const std::int64_t devices = cluster.device_count();
+  if (const auto dp = flags.integer("dp", 1, kMany)) {
+    l.dp = *dp;
+  } else if (l.tp > devices || l.pp > devices || l.cp > devices || devices % (l.tp * l.pp * l.cp) != 0) {
+    fail("--tp {} * --pp {} * --cp {}: does not divide the cluster's {} devices", l.tp, l.pp, l.cp, devices);
+  } else {
+    l.dp = devices / (l.tp * l.pp * l.cp);
+  }
+  l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
+  l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
+  l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
+  l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
+  l.sequence_parallel = flags.on("sequence-parallel");
+  l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full"}).value_or(0));
+  l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
+  l.precision = read_dtype(flags, "precision", cluster.spec().emulated ? DType::fp32 : DType::bf16);
+  l.grad_dtype = read_dtype(flags, "grad-dtype", DType::fp32);
+  l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
+  const auto schedule = flags.one_of("schedule", {"gpipe", "1f1b", "interleaved"});
+  l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
+               : l.vpp > 1 ? PipelineSchedule::interleaved
+                           : PipelineSchedule::one_f_one_b;
+  l.stage_layers = read_stage_layers(flags);
+  l.mesh_order = read_mesh_order(flags);
+  validate(l, model, devices);
+  return l;
+}
+
+}  // namespace
+
+void declare_input_flags(Flags& flags) {
+  flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
+  flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
+  flags.value("hidden", "N", "hidden size", kModel);
+  flags.value("heads", "N", "attention heads", kModel);
+  flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
+  flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
+  flags.value("vocab", "N", "vocabulary (default: 51200)", kModel);
+  flags.value("experts", "N", "experts of every MoE layer", kModel);
+  flags.value("top-k", "N", "experts a token goes to", kModel);
+  flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
+  flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
+              "Cluster");
+  flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
+  flags.value("tp", "N", "tensor parallel ranks", kLayout);
+  flags.value("pp", "N", "pipeline stages", kLayout);
+  flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
+  flags.value("dp", "N", "data parallel ranks (default: devices / (tp * pp * cp))", kLayout);
+  flags.value("cp", "N", "context parallel ranks", kLayout);
+  flags.value("ep", "N", "expert parallel ranks", kLayout);
+  flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
+  flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
+  flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
+  flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
+  flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
+  flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
+  flags.value("recompute", "none|selective|full", "what backward computes again", kLayout);
+  flags.value("attention", "flash|unfused", "attention kernel", kLayout);
+  flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
+  flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
+  flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
+  flags.value("schedule", "gpipe|1f1b|interleaved", "pipeline schedule (default: 1f1b; interleaved if vpp > 1)",
+              kLayout);
+  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
+  flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
+}
+
+Inputs read_inputs(const Flags& flags) {
+  Inputs inputs;
+  inputs.model = read_model(flags);
+  inputs.cluster = read_cluster(flags);
+  inputs.layout = read_layout(flags, inputs.model, Cluster(inputs.cluster));
+  return inputs;
+}
+
+}  // namespace weft

@@ -1,0 +1,140 @@
+// Defaults of the command line, and every kind of bad input with the words that must be in its message.
+#include "app/inputs.hpp"
+
+#include <gtest/gtest.h>
+
+#include "app/test_cli.hpp"
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+Inputs inputs(const std::string& line) {
+  Flags flags("plan", "", "");
+  declare_input_flags(flags);
+  std::vector<std::string> words;
+  for (const std::string& word : split(line, ' ')) {
+    if (!word.empty()) words.push_back(word);
+  }
+  flags.parse(words);
+  return read_inputs(flags);
+}
+
+TEST(Defaults, AreThoseOfTheDesign) {
+  const Inputs in = inputs("--model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4");
+  EXPECT_EQ(in.layout.dp, 2);
+  EXPECT_EQ(in.layout.seq, 4096);
+  EXPECT_EQ(in.layout.micro_batch, 1);
+  EXPECT_EQ(in.layout.global_batch, 2);
+  EXPECT_EQ(in.layout.schedule, PipelineSchedule::one_f_one_b);
+  EXPECT_EQ(in.layout.precision, DType::bf16);
+  EXPECT_EQ(in.layout.grad_dtype, DType::fp32);
+  EXPECT_EQ(in.layout.zero, 0);
+  EXPECT_EQ(in.layout.recompute, Recompute::none);
+  EXPECT_EQ(in.layout.attention, AttentionKernel::flash);
+  EXPECT_EQ(in.layout.clip_grad, 0);
+  EXPECT_EQ(in.cluster.device.name, "a100-80");
+}
+
+TEST(Defaults, ShapeFlagsMakeAGpt) {
+  const Inputs in = inputs("--layers 4 --hidden 512 --heads 8 --cluster local:2");
+  EXPECT_EQ(in.model.ffn, 2048);
+  EXPECT_EQ(in.model.vocab, 51200);
+  EXPECT_EQ(in.model.kv_heads, 8);
+  EXPECT_EQ(in.layout.seq, 2048);
+  EXPECT_EQ(in.layout.precision, DType::fp32);
+  EXPECT_EQ(inputs("--layers 4 --hidden 512 --heads 8 --cluster local:2 --seq 8192").model.max_seq, 8192);
+}
+
+TEST(Defaults, InterleavedWithSeveralChunksAndExpertsFollowTensorParallelism) {
+  EXPECT_EQ(inputs("--model gpt3-175b --cluster dgx-a100:8 --tp 8 --pp 8 --vpp 2 --global-batch 8").layout.schedule,
+            PipelineSchedule::interleaved);
+  EXPECT_EQ(inputs("--model mixtral-8x7b --cluster dgx-a100:1 --tp 4 --ep 2 --seq 4096").layout.etp, 4);
+}
+
+TEST(Defaults, ShapeFlagsOverrideAPreset) {
+  const Inputs in = inputs("--model llama2-7b --layers 2 --cluster dgx-a100:1");
+  EXPECT_EQ(in.model.layers, 2);
+  EXPECT_EQ(in.model.hidden, 4096);
+  const Inputs heads = inputs("--model llama2-7b --heads 64 --cluster dgx-a100:1");
+  EXPECT_EQ(heads.model.kv_heads, 64);
+  EXPECT_EQ(heads.model.head_dim, 64);
+}
+
+TEST(Defaults, AClusterFileAndAModelFileAreRead) {
+  const ScratchFolder folder("inputs");
+  const std::string model = folder.write("config.json", R"({"model_type": "llama", "hidden_size": 512,
+      "num_hidden_layers": 4, "num_attention_heads": 8, "intermediate_size": 1024, "vocab_size": 1024,
+      "max_position_embeddings": 256})");
+  const std::string cluster = folder.write("cluster.json", R"({"name": "two", "device": "h100", "nodes": 2,
+      "devices_per_node": 1, "levels": [{"name": "nic", "joins": "cluster", "bandwidth": "100Gb/s", "latency": "5us"}]})");
+  const Inputs in = inputs("--model " + model + " --cluster " + cluster);
+  EXPECT_EQ(in.layout.dp, 2);
+  EXPECT_EQ(in.layout.seq, 256);
+  EXPECT_EQ(in.cluster.device.name, "h100");
+}
+
+struct BadCase {
+  const char* line;
+  const char* says;  // the flag or file
+  const char* and_says;
+};
+
+void PrintTo(const BadCase& c, std::ostream* out) {
+  *out << c.line;
+}
+
+class BadInput : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadInput, IsRefusedWithTheFlagTheValueAndWhatIsAllowed) {
+  const CliResult result = weft_cli(std::string("plan ") + GetParam().line);
+  EXPECT_EQ(result.code, kBadInput) << GetParam().line;
+  EXPECT_TRUE(result.out.empty()) << result.out;
+  EXPECT_PRED2(contains, result.err, GetParam().says) << GetParam().line;
+  EXPECT_PRED2(contains, result.err, GetParam().and_says) << GetParam().line;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, BadInput,
+    ::testing::Values(
+        BadCase{"--model lama2-70b --cluster dgx-a100:8", "lama2-70b", "did you mean 'llama2-70b'"},
+        BadCase{"--model llama2-7b --cluster dgx-a10:8", "dgx-a10", "did you mean 'dgx-a100'"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:8,nik=1Gb/s", "nik", "nic"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:0", "0", "dgx-a100"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:8,nic=fast", "fast", "bandwidth"},
+        BadCase{"--model llama2-7b", "--cluster", "missing"}, BadCase{"--cluster dgx-a100:1", "--model", "--layers"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 2 --dp 2", "--tp 2", "8 devices"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 3", "--tp 3", "8 devices"},
+        BadCase{"--model gpt2 --cluster dgx-a100:1 --tp 8", "--tp 8", "12 attention heads"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --micro-batch 2 --global-batch 9", "--global-batch 9",
+                "--micro-batch 2"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --ep 2", "--ep 2", "no experts"},
+        BadCase{"--model mixtral-8x7b --cluster dgx-a100:1 --ep 3 --seq 4096", "--ep 3", "8 ranks"},
+        BadCase{"--model mixtral-8x7b --cluster dgx-a100:2 --ep 16 --seq 4096", "--ep 16", "experts 8"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp two", "--tp", "two"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 0", "--tp 0", "1.."},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 99999999999999999999", "--tp", "99999999999999999999"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 4", "--zero 4", "0..3"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --recompute some", "--recompute", "selective"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --schedule zigzag", "--schedule", "1f1b"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --precision fp64", "--precision", "bf16"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --mesh-order tp,dp", "--mesh-order", "pp"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --pp 2 --stage-layers 10,10", "--stage-layers", "32 layers"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --pp 2 --vpp 2 --global-batch 12", "interleaved",
+                "3 micro-batches"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --sequence-parallel", "--sequence-parallel", "--tp"},
+        BadCase{"--model gpt2 --cluster dgx-a100:1 --seq 4096", "--seq 4096", "1024"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --cp 8 --seq 4100", "--cp 8", "4100"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --policy seriel", "seriel", "serial"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --memory 500", "--memory 500", "80.00 GiB"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --top-k 2", "--top-k", "--experts"},
+        BadCase{"--layers 1 --hidden 1000000000 --heads 1 --ffn 1000000000 --vocab 1000000000 --cluster local:1",
+                "63 bits", "size"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --global-batch 800000000", "--global-batch 800000000",
+                "100000000 micro-batches"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --seq 1000000000 --micro-batch 100000000", "63 bits", "size"},
+        BadCase{"--model no/such/config.json --cluster dgx-a100:1", "no/such/config.json", "read"},
+        BadCase{"--model llama2-7b --cluster no/such/cluster.json", "no/such/cluster.json", "read"}));
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,116 @@
+// What `weft plan` prints and writes.
+#include "app/plan_command.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/files.hpp"
+#include "app/test_cli.hpp"
+
+namespace weft {
+namespace {
+
+nlohmann::json plan_json(const std::string& flags) {
+  const CliResult result = weft_cli("plan --json " + flags);
+  EXPECT_EQ(result.code, kOk) << result.err;
+  EXPECT_TRUE(result.err.empty()) << result.err;
+  return nlohmann::json::parse(result.out);
+}
+
+TEST(PlanJson, HasTheKeysThatOtherToolsRead) {
+  const nlohmann::json json =
+      plan_json("--model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --dp 2 --global-batch 16 --seq 4096 --zero 1");
+  EXPECT_EQ(json.at("model").at("parameters"), 68976648192);
+  EXPECT_EQ(json.at("cluster").at("devices"), 64);
+  EXPECT_EQ(json.at("layout").at("tp"), 8);
+  EXPECT_EQ(json.at("best"), "serial");
+  const nlohmann::json& policy = json.at("policies").at("serial");
+  for (const char* key :
+       {"step_s", "compute_s", "slowdown_s", "comm_s", "exposed_comm_s", "hidden_pct", "bubble_s", "idle_s", "bound_s",
+        "gap_to_bound_pct", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu", "memory_peak_bytes"}) {
+    EXPECT_TRUE(policy.at(key).is_number()) << key;
+  }
+  for (const char* key : {"dp_grad", "param_gather", "tp", "pp", "cp", "ep"}) {
+    EXPECT_TRUE(policy.at("exposed_by_kind").at(key).is_number()) << key;
+  }
+  EXPECT_TRUE(policy.at("fits").is_boolean());
+  EXPECT_TRUE(policy.at("max").is_object());
+}
+
+TEST(PlanJson, TheAccountingAddsUpAndTheBoundIsBelow) {
+  for (const char* flags :
+       {"--model gpt2 --cluster dgx-a100:1 --dp 8 --global-batch 16",
+        "--model llama2-7b --cluster dgx-a100:2 --tp 4 --pp 2 --global-batch 16 --clip-grad 1",
+        "--model gpt2-s-moe --cluster p4de:2 --ep 16 --seq 512 --global-batch 32",
+        "--layers 4 --hidden 512 --heads 8 --vocab 1024 --seq 128 --cluster local:2,nic=200Mb/s --zero 3"}) {
+    const nlohmann::json json = plan_json(flags);
+    const nlohmann::json& p = json.at("policies").at("serial");
+    const double sum = p.at("compute_s").get<double>() + p.at("slowdown_s").get<double>() +
+                       p.at("exposed_comm_s").get<double>() + p.at("bubble_s").get<double>() +
+                       p.at("idle_s").get<double>();
+    EXPECT_NEAR(sum / p.at("step_s").get<double>(), 1.0, 1e-9) << flags;
+    // The chain that decides the step covers all of it.
+    const nlohmann::json& path = p.at("critical_path");
+    double chain = path.at("compute_s").get<double>() + path.at("waiting_s").get<double>();
+    for (const auto& [kind, seconds] : path.at("transfer_s").items()) chain += seconds.get<double>();
+    EXPECT_NEAR(chain / p.at("step_s").get<double>(), 1.0, 1e-9) << flags;
+    EXPECT_LT(path.at("waiting_s").get<double>(), 1e-3 * p.at("step_s").get<double>()) << flags;
+    EXPECT_LE(json.at("bound_s").get<double>(), p.at("step_s").get<double>() * (1 + 1e-9)) << flags;
+    EXPECT_NEAR(p.at("gap_to_bound_pct").get<double>(),
+                100 * (p.at("step_s").get<double>() / json.at("bound_s").get<double>() - 1), 1e-9);
+  }
+}
+
+TEST(PlanJson, OneDeviceHasNothingToHide) {
+  const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:1,gpus=1");
+  EXPECT_TRUE(json.at("policies").at("serial").at("hidden_pct").is_null());
+}
+
+TEST(PlanText, AModelThatDoesNotFitIsAnAnswerWithWhatWouldHelp) {
+  // 7 billion parameters at 18 bytes each are 113 GiB on every rank; sharding them over eight ranks helps.
+  const CliResult result = weft_cli("plan --model llama2-7b --cluster dgx-a100:1 --seq 2048");
+  EXPECT_EQ(result.code, kOk);
+  EXPECT_PRED2(contains, result.out, "Does not fit: stage 0 needs");
+  EXPECT_PRED2(contains, result.out, "optimizer state");
+  EXPECT_PRED2(contains, result.out, "It would fit with --zero");
+  const nlohmann::json json = plan_json("--model llama2-7b --cluster dgx-a100:1 --seq 2048");
+  EXPECT_FALSE(json.at("policies").at("serial").at("fits").get<bool>());
+}
+
+TEST(PlanFiles, AreWrittenOnlyWithOut) {
+  const ScratchFolder folder("plan");
+  const std::string small = "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8";
+  ASSERT_EQ(weft_cli(small).code, kOk);
+  const CliResult result = weft_cli(small + " --out " + folder.file("a/b"));
+  ASSERT_EQ(result.code, kOk) << result.err;
+  EXPECT_PRED2(contains, result.out, "plan.json");
+  const nlohmann::json trace = nlohmann::json::parse(read_text_file(folder.file("a/b/trace.json")));
+  EXPECT_GT(trace.at("traceEvents").size(), 100U);
+  EXPECT_EQ(weft_cli("verify " + folder.file("a/b/plan.json")).code, kOk);
+}
+
+TEST(PlanFiles, AFolderThatCannotBeMadeIsBadInputAndNothingIsLost) {
+  const ScratchFolder folder("plan_out");
+  const std::string file = folder.write("occupied", "text");
+  const CliResult result = weft_cli("plan --model gpt2 --cluster dgx-a100:1 --out " + file + "/below");
+  EXPECT_EQ(result.code, kBadInput);
+  EXPECT_PRED2(contains, result.err, "occupied");
+  EXPECT_EQ(read_text_file(file), "text");
+}
+
+TEST(PlanScale, TheSizeOfThePlanDoesNotGrowWithTheCluster) {
+  const ScratchFolder folder("scale");
+  const auto size = [&](int nodes) {
+    const std::string out = folder.file("n" + std::to_string(nodes));
+    EXPECT_EQ(weft_cli("plan --model gpt2 --tp 4 --pp 2 --seq 512 --cluster dgx-a100:" + std::to_string(nodes) +
+                       " --global-batch " + std::to_string(4 * nodes) + " --out " + out)
+                  .code,
+              kOk);
+    return std::filesystem::file_size(out + "/plan.json");
+  };
+  EXPECT_NEAR(static_cast<double>(size(64)) / static_cast<double>(size(2)), 1.0, 0.01);
+}
+
+}  // namespace
+}  // namespace weft

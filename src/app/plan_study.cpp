@@ -1,0 +1,170 @@
+#include "app/plan_study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "cost/cost_model.hpp"
+#include "model/counts.hpp"
+#include "plan/bound/bound.hpp"
+#include "plan/policy/policy.hpp"
+#include "sim/simulate_plan.hpp"
+#include "timeline/critical_path.hpp"
+
+namespace weft {
+namespace {
+
+PlanRequest request_of(const Inputs& inputs, const Profile& profile) {
+  return {inputs.model, inputs.cluster, inputs.layout, profile};
+}
+
+// Peak FLOP/s of all devices together at the layout's precision.
+double peak_flops(const StepGraph& graph, DType precision) {
+  double sum = 0;
+  for (const RankClass& c : graph.classes) {
+    const double tflops = precision == DType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
+    sum += 1e12 * tflops * static_cast<double>(c.ranks);
+  }
+  return sum;
+}
+
+void add_memory(PolicyStudy& study) {
+  for (std::size_t c = 0; c < study.plan.classes.size(); ++c) {
+    const RankClass& rank_class = study.plan.graph.classes[c];
+    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory,
+                      memory_terms(study.plan, make_id<ClassId>(c))};
+    study.memory_peak = std::max(study.memory_peak, stage.needed);
+    study.fits = study.fits && stage.needed <= stage.available;
+    study.memory.push_back(std::move(stage));
+  }
+}
+
+std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string& policy, const Profile& profile) {
+  struct Change {
+    std::string flags;
+    Layout layout;
+  };
+  std::vector<Change> changes;
+  const Layout& now = inputs.layout;
+  const auto add = [&](const std::string& flags, auto change) {
+    Layout layout = now;
+    change(layout);
+    const bool known = layout == now ||
+                       std::any_of(changes.begin(), changes.end(), [&](const Change& c) { return c.layout == layout; });
+    if (!known) changes.push_back({flags, layout});
+  };
+  const bool can_split_tokens = now.tp > 1 && (now.seq / now.cp) % now.tp == 0;
+  for (const int zero : {1, 2, 3}) {
+    if (zero > now.zero && now.shards() > 1) add(fmt::format("--zero {}", zero), [&](Layout& l) { l.zero = zero; });
+  }
+  if (can_split_tokens) add("--sequence-parallel", [](Layout& l) { l.sequence_parallel = true; });
+  if (now.recompute == Recompute::none)
+    add("--recompute selective", [](Layout& l) { l.recompute = Recompute::selective; });
+  if (can_split_tokens) {
+    add("--sequence-parallel --recompute selective", [](Layout& l) {
+      l.sequence_parallel = true;
+      l.recompute = std::max(l.recompute, Recompute::selective);
+    });
+  }
+  add("--recompute full", [](Layout& l) { l.recompute = Recompute::full; });
+  if (now.shards() > 1) {
+    add("--recompute full --zero 1", [](Layout& l) {
+      l.recompute = Recompute::full;
+      l.zero = std::max(l.zero, 1);
+    });
+    add("--recompute full --zero 3", [](Layout& l) {
+      l.recompute = Recompute::full;
+      l.zero = 3;
+    });
+  }
+  const Cluster cluster(inputs.cluster);
+  std::vector<std::string> fitting;
+  for (const Change& change : changes) {
+    Inputs other = inputs;
+    other.layout = change.layout;
+    const StepGraph graph = build_step_graph(other.model, cluster, other.layout);
+    const Plan plan = make_plan(request_of(other, profile), graph, policy);
+    Bytes peak;
+    bool fits = true;
+    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+      peak = std::max(peak, plan.classes[c].memory);
+      fits = fits && plan.classes[c].memory <= graph.classes[c].device.memory;
+    }
+    if (fits) fitting.push_back(fmt::format("{} ({})", change.flags, format_bytes(peak)));
+    if (fitting.size() == 3) break;
+  }
+  return fitting;
+}
+
+CriticalShare critical_share(const Timeline& timeline) {
+  CriticalShare share;
+  const auto begin = static_cast<double>(timeline.steady_begin.value);
+  const double length = timeline.period_ns * timeline.periods;
+  double covered = 0;
+  for (const CriticalStep& step : critical_path(timeline)) {
+    const double from = std::max(begin, static_cast<double>(step.begin.value));
+    const double to = std::min(begin + length, static_cast<double>(step.end.value));
+    if (from >= to) continue;
+    const Span& span = timeline.spans[static_cast<std::size_t>(step.span)];
+    const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+    double& term =
+        op.activity == Activity::compute ? share.compute_s : share.transfer_s[static_cast<std::size_t>(op.traffic)];
+    term += (to - from) * 1e-9 / timeline.periods;
+    covered += to - from;
+  }
+  share.waiting_s = (length - covered) * 1e-9 / timeline.periods;
+  return share;
+}
+
+PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std::string& policy,
+                         const Cluster& cluster, const Profile& profile) {
+  PolicyStudy study;
+  study.policy = policy;
+  study.plan = make_plan(request_of(all.inputs, profile), graph, policy);
+  if (const auto violation = verify_plan(study.plan, {.check_memory = false})) {
+    fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
+  }
+  study.timeline = simulate_plan(study.plan, CostModel(study.plan.graph, cluster, profile));
+  study.accounting = account(study.timeline);
+  study.critical = critical_share(study.timeline);
+  study.step_s = study.timeline.period_ns * 1e-9;
+  const Layout& l = all.inputs.layout;
+  const Flops useful = model_flops(all.inputs.model, l.seq, l.global_batch);
+  const Flops executed = hardware_flops(all.inputs.model, l.seq, l.global_batch, l.recompute);
+  const double peak = peak_flops(graph, l.precision);
+  study.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / study.step_s;
+  study.tflops_per_gpu = useful.value / study.step_s / static_cast<double>(all.devices) * 1e-12;
+  study.mfu = useful.value / study.step_s / peak;
+  study.hfu = executed.value / study.step_s / peak;
+  study.gap_to_bound_pct = 100 * (study.step_s / all.bound_s - 1);
+  add_memory(study);
+  if (!study.fits) study.would_fit = what_would_fit(all.inputs, policy, profile);
+  return study;
+}
+
+}  // namespace
+
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile) {
+  PlanStudy study;
+  study.inputs = inputs;
+  const Cluster cluster(inputs.cluster);
+  study.devices = cluster.device_count();
+  study.parameters = total_parameters(inputs.model);
+  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
+  study.bound_s = bound.seconds;
+  study.bound_explanation = bound.explanation;
+  for (const std::string& policy : policies) {
+    study.policies.push_back(study_policy(study, graph, policy, cluster, profile));
+  }
+  const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
+    return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
+  };
+  study.best = static_cast<std::size_t>(std::min_element(study.policies.begin(), study.policies.end(), better) -
+                                        study.policies.begin());
+  return study;
+}
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// One planning question answered: every policy's plan, verified and simulated, with the figures people compare.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "app/inputs.hpp"
+#include "cost/profile.hpp"
+#include "plan/memory/place.hpp"
+#include "plan/plan.hpp"
+#include "plan/verify/verify_plan.hpp"
+#include "timeline/accounting.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+struct StageMemory {
+  std::string name;
+  Bytes needed, available;
+  std::vector<MemoryTerm> terms;  // largest first
+};
+
+// What the chain of operations that decides the step consists of, per step.
+struct CriticalShare {
+  double compute_s = 0;
+  std::array<double, kTrafficKinds> transfer_s{};  // index: TrafficKind
+  double waiting_s = 0;                            // nothing on the chain ran
+};
+
+struct PolicyStudy {
+  std::string policy;
+  Plan plan;
+  Timeline timeline;
+  Accounting accounting;
+  CriticalShare critical;
+  double step_s = 0;
+  double tokens_per_s = 0;
+  double tflops_per_gpu = 0;  // model FLOPs
+  double mfu = 0, hfu = 0;    // of the devices' peak at this precision; hfu counts recomputation
+  double gap_to_bound_pct = 0;
+  std::vector<StageMemory> memory;
+  Bytes memory_peak;
+  bool fits = true;
+  std::vector<std::string> would_fit;  // where it does not: changes that would, e.g. "--zero 1 (61.2 GiB)"
+};
+
+struct PlanStudy {
+  Inputs inputs;
+  std::int64_t devices = 0;
+  std::int64_t parameters = 0;
+  double bound_s = 0;
+  std::string bound_explanation;
+  std::vector<PolicyStudy> policies;
+  std::size_t best = 0;  // shortest step among those that fit, or of all where none does
+};
+
+// Changes to the layout that would fit are planned for real, cheapest in speed first.
+// Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile);
+
+}  // namespace weft

@@ -1,0 +1,12 @@
+// A plan study for a person at a terminal.
+#pragma once
+
+#include <string>
+
+#include "app/plan_study.hpp"
+
+namespace weft {
+
+std::string plan_text_report(const PlanStudy& study);
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+#include "app/verify_command.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/files.hpp"
+#include "app/flags.hpp"
+#include "base/error.hpp"
+#include "io/plan_json.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+
+int run_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
+  Flags flags("verify", "Proves a plan safe, or says what is wrong with it (exit code 1).",
+              "weft verify out/plan/plan.json");
+  flags.positional("plan", "the plan file");
+  flags.value("memory", "GIB", "memory of a device (default: the one in the plan)");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of words");
+  flags.parse(arguments);
+  const auto file = flags.text("plan");
+  if (!file) fail("weft verify: name the plan file, e.g. weft verify out/plan/plan.json");
+
+  const Plan plan = read_plan_json(read_text_file(*file), *file);
+  VerifyOptions options;
+  if (const auto gib = flags.number("memory", 0.001, 1e6)) {
+    options.memory_limit = Bytes{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
+  }
+  const auto violation = verify_plan(plan, options);
+  if (flags.on("json")) {
+    nlohmann::ordered_json json;
+    json["plan"] = *file;
+    json["safe"] = !violation.has_value();
+    if (violation) {
+      json["rule"] = name_of(violation->rule);
+      json["message"] = violation->message;
+    }
+    out << json.dump(2) << "\n";
+  } else if (violation) {
+    out << fmt::format("{}: not safe\n{}\n", *file, violation->message);
+  } else {
+    out << fmt::format(
+        "{}: safe: every operation once, transfers in one order, no deadlock, no hazard, within memory\n", *file);
+  }
+  return violation ? kAnswerIsNo : kOk;
+}
+
+}  // namespace weft
