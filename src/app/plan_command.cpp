@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "io/chrome_trace.hpp"
 #include "io/plan_json.hpp"
+#include "io/profile_json.hpp"
 #include "plan/policy/policy.hpp"
 
 namespace weft {
@@ -30,6 +31,11 @@ std::vector<std::string> read_policies(const Flags& flags) {
     policies.push_back(name);
   }
   return policies;
+}
+
+Profile read_profile_flag(const Flags& flags) {
+  const auto file = flags.text("profile");
+  return file ? read_profile(read_text_file(*file), *file, default_profile()) : default_profile();
 }
 
 // One whole steady period; the counters and arrows of a longer one add nothing.
@@ -75,13 +81,14 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
+  flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
   flags.value("out", "DIR", "write plan.json and trace.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   flags.parse(arguments);
 
   const std::vector<std::string> policies = read_policies(flags);
-  const PlanStudy study = study_plan(read_inputs(flags), policies, default_profile());
+  const PlanStudy study = study_plan(read_inputs(flags), policies, read_profile_flag(flags));
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_files(study, *folder);
   if (flags.on("json")) {

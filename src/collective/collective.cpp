@@ -80,6 +80,25 @@ std::vector<FabricTraffic> ring_traffic(const Cluster& cluster, double sent, con
   return traffic;
 }
 
+// Of the steps one after the other, how many cross each fabric. A ring enters each of the d domains below a fabric once
+// in a pass; a tree has a level for every doubling of them; direct messages all wait for the slowest.
+void share_steps(CollectiveTraffic& result, Collective kind, Algorithm algorithm, const GroupView& view) {
+  const std::int64_t rounds = kind == Collective::all_reduce ? 2 : 1;
+  std::int64_t left = result.steps;
+  std::size_t at = result.fabrics.size();
+  for (std::size_t i = view.within.size(); i-- > 0 && at > 0;) {
+    const std::int64_t inner = i == 0 ? 1 : view.within[i - 1];
+    if (view.within[i] <= inner) continue;
+    FabricTraffic& fabric = result.fabrics[--at];
+    const std::int64_t domains = (view.within[i] + inner - 1) / inner;
+    std::int64_t crossing = left;
+    if (at > 0 && algorithm == Algorithm::ring) crossing = rounds * domains * (view.size / view.within[i]);
+    if (at > 0 && algorithm == Algorithm::tree) crossing = rounds * ceil_log2(domains);
+    fabric.steps = std::min(left, crossing);
+    left -= fabric.steps;
+  }
+}
+
 }  // namespace
 
 std::string_view name_of(Collective kind) {
@@ -149,7 +168,7 @@ CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Al
                        ? pairwise_traffic(cluster, bytes, view)
                        : ring_traffic(cluster, sent_fraction(kind, view.size) * static_cast<double>(bytes.value), view);
   WEFT_CHECK(!result.fabrics.empty());
-  result.slowest = result.fabrics.back().fabric;
+  share_steps(result, kind, algorithm, view);
   return result;
 }
 

@@ -46,13 +46,13 @@ std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank>
 struct FabricTraffic {
   LevelId fabric;
   double bytes = 0;
+  std::int64_t steps = 0;  // of the messages that follow each other, those that cross it: each costs one latency
   friend bool operator==(const FabricTraffic&, const FabricTraffic&) = default;
 };
 
 struct CollectiveTraffic {
   std::vector<FabricTraffic> fabrics;  // inner to outer, only those with traffic
-  std::int64_t steps = 0;              // messages that follow each other: each costs one latency
-  LevelId slowest;                     // the outermost fabric crossed; its latency counts
+  std::int64_t steps = 0;              // messages that follow each other, over all fabrics
 };
 
 // `bytes` is the whole buffer: what all_reduce reduces, all_gather ends with, reduce_scatter starts with, all_to_all

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "cost/kernel_time.hpp"
 
 namespace weft {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 // A double binary tree keeps each link a little less busy than a ring does (0.92 as in NCCL's tuning model, from
 // memory: not measured here).
 constexpr double kTreeBandwidth = 0.92;
-
-double matrix_peak(const Device& device, DType type) {
-  return 1e12 * (type == DType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
-}
 
 }  // namespace
 
@@ -33,28 +30,43 @@ Nanos TransferCost::alone() const {
 
 CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile)
     : graph_(graph), cluster_(cluster), profile_(std::move(profile)) {
+  const Device& device = cluster.spec().device;
   for (const LinkClass& link : graph.links) {
-    const double efficiency = profile_.efficiency(cluster.level_name(link.link.level), cluster.spec().emulated);
-    link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * efficiency));
+    const LinkProfile& reached =
+        profile_.link(device.name, cluster.level_name(link.link.level), cluster.spec().emulated);
+    link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * reached.best()));
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
+}
+
+const DeviceProfile& CostModel::reached(ClassId rank_class) const {
+  return profile_.device(graph_.classes[rank_class.index()].device.name);
 }
 
 Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
-  const DeviceProfile& reached = profile_.device(device.name);
-  const OpKey& key = operation.key;
-  const double efficiency = key.kind == OpKind::attention ? reached.attention_efficiency : reached.matrix_efficiency;
-  const double arithmetic = executed_flops(key).value / (matrix_peak(device, key.dtype) * efficiency);
-  const double memory = memory_traffic(key) / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
-  return reached.launch + nanos_from_seconds(std::max(arithmetic, memory));
+  return nanos_from_seconds(kernel_seconds(operation.key, device, reached(operation.rank_class)));
 }
 
 Nanos CostModel::least_compute(const Operation& operation) const {
-  const Device& device = graph_.classes[operation.rank_class.index()].device;
-  const Nanos launch = operation.role == Role::update ? profile_.device(device.name).launch : Nanos{0};
-  return compute(operation) - launch;
+  const Nanos gap = operation.role == Role::update ? reached(operation.rank_class).kernel_gap : Nanos{0};
+  return std::max(Nanos{0}, compute(operation) - gap);
+}
+
+Nanos CostModel::launch(const Operation& operation) const {
+  const DeviceProfile& device = reached(operation.rank_class);
+  return operation.is_transfer() ? device.transfer_launch : device.launch * kernel_count(operation.key);
+}
+
+Nanos CostModel::resync(ClassId rank_class) const {
+  return reached(rank_class).resync;
+}
+
+double CostModel::inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const {
+  const LinkProfile& link =
+      profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric), cluster_.spec().emulated);
+  return link.best() / link.at(members, bytes);
 }
 
 TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
@@ -80,17 +92,27 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
   const GroupView& view = rank_class.group(c.group).view;
   const CollectiveTraffic traffic = collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
-  if (traffic.fabrics.empty()) return {};
+  if (traffic.fabrics.empty() || c.bytes.value == 0) return {};
   const bool message = c.collective == Collective::send_recv;
   TransferCost cost = from_traffic(rank_class, traffic.fabrics, !message || c.sends, !message || !c.sends);
   if (c.algorithm == Algorithm::tree) {
     for (LinkWork& w : cost.work) w.seconds /= kTreeBandwidth;
   }
-  Nanos hop{0};
-  for (const LinkId link : cluster_.path(traffic.slowest, rank_class.representative)) {
-    hop += cluster_.links()[link.index()].latency;
+  for (const FabricTraffic& fabric : traffic.fabrics) {
+    Nanos hop{0};
+    for (const LinkId link : cluster_.path(fabric.fabric, rank_class.representative)) {
+      hop += cluster_.links()[link.index()].latency;
+    }
+    cost.latency += hop * fabric.steps;
   }
-  cost.latency = hop * traffic.steps;
+  if (traffic.fabrics.size() > 1) return cost;
+  // Measured efficiencies are of whole transfers, latency included: the bytes take what the latency leaves.
+  const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
+  const double best = cost.bandwidth_seconds();
+  const double moving = std::max(best, best * factor - seconds(cost.latency));
+  if (best > 0) {
+    for (LinkWork& w : cost.work) w.seconds *= moving / best;
+  }
   return cost;
 }
 

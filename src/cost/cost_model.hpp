@@ -36,6 +36,10 @@ class CostModel {
   TransferCost least_transfer(const Operation& operation) const;
   // Either of the above as a duration alone on its rank.
   Nanos alone(const Operation& operation) const;
+  // What the host needs to issue it.
+  Nanos launch(const Operation& operation) const;
+  // From the end of a pipeline message to the first kernel that the receiver issues after it.
+  Nanos resync(ClassId rank_class) const;
 
   // Resources: each link class has two directions, one where it is half duplex.
   std::size_t link_resources() const { return 2 * link_seconds_per_byte_.size(); }
@@ -49,7 +53,11 @@ class CostModel {
   const StepGraph& graph_;
   const Cluster& cluster_;
   Profile profile_;
-  std::vector<double> link_seconds_per_byte_;  // by link class
+  const DeviceProfile& reached(ClassId rank_class) const;
+  // How much slower than its best rate a transfer uses the links of a fabric, by its size and members.
+  double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
+
+  std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<bool> half_duplex_;
 };
 

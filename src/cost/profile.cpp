@@ -1,41 +1,74 @@
 #include "cost/profile.hpp"
 
-#include "base/error.hpp"
+#include <algorithm>
+#include <cmath>
 
 namespace weft {
+namespace {
+
+double log_size(Bytes bytes) {
+  return std::log2(static_cast<double>(std::max<std::int64_t>(1, bytes.value)));
+}
+
+// Below the first point the time is that of the first point, so efficiency falls with size.
+double at_size(const std::vector<MeasuredEfficiency>& points, Bytes bytes) {
+  const auto above = std::lower_bound(points.begin(), points.end(), bytes,
+                                      [](const MeasuredEfficiency& p, Bytes size) { return p.bytes < size; });
+  if (above == points.end()) return points.back().efficiency;
+  if (above == points.begin()) {
+    return above->efficiency * static_cast<double>(bytes.value) / static_cast<double>(above->bytes.value);
+  }
+  const auto below = above - 1;
+  const double part = (log_size(bytes) - log_size(below->bytes)) / (log_size(above->bytes) - log_size(below->bytes));
+  return below->efficiency + part * (above->efficiency - below->efficiency);
+}
+
+}  // namespace
+
+double LinkProfile::best() const {
+  double most = measured.empty() ? efficiency : 0;
+  for (const auto& [members, points] : measured) {
+    for (const MeasuredEfficiency& point : points) most = std::max(most, point.efficiency);
+  }
+  return std::max(most, efficiency);
+}
+
+double LinkProfile::at(std::int64_t members, Bytes bytes) const {
+  if (measured.empty()) return efficiency;
+  const auto above = measured.lower_bound(members);
+  if (above == measured.end()) return at_size(measured.rbegin()->second, bytes);
+  if (above->first == members || above == measured.begin()) return at_size(above->second, bytes);
+  const auto below = std::prev(above);
+  const auto log = [](std::int64_t n) { return std::log2(static_cast<double>(n)); };
+  const double part = (log(members) - log(below->first)) / (log(above->first) - log(below->first));
+  const double low = at_size(below->second, bytes), high = at_size(above->second, bytes);
+  return low + part * (high - low);
+}
 
 const DeviceProfile& Profile::device(std::string_view name) const {
+  static const DeviceProfile unknown{};
   auto found = devices.find(name);
   if (found == devices.end()) found = devices.find("default");
-  WEFT_CHECK(found != devices.end());
-  return found->second;
+  return found == devices.end() ? unknown : found->second;
 }
 
-double Profile::efficiency(std::string_view level, bool emulated) const {
-  if (emulated) return 1.0;
-  const auto found = link_efficiency.find(level);
-  return found == link_efficiency.end() ? 0.9 : found->second;
+const LinkProfile& Profile::link(std::string_view device_name, std::string_view level, bool emulated) const {
+  static const LinkProfile paced{1.0, {}};
+  static const LinkProfile unknown{};
+  if (emulated) return paced;
+  const DeviceProfile& own = device(device_name);
+  if (const auto found = own.links.find(level); found != own.links.end()) return found->second;
+  const auto found = links.find(level);
+  return found == links.end() ? unknown : found->second;
 }
 
-Profile default_profile() {
-  Profile profile;
-  profile.devices["default"] = {};
-  // Attention efficiencies and launch times are estimates on every device.
-  // A100: LLMCompass measured 269-293 of 312 TFLOP/s for products of 8192 x n x n, n >= 4096, and 0.19 ms for
-  // 64 x 12288 x 12288, which is 0.79 of the memory bandwidth.
-  const DeviceProfile a100{.matrix_efficiency = 0.90, .attention_efficiency = 0.55};
-  profile.devices["a100-40"] = profile.devices["a100-80"] = a100;
-  // H200: 716 of 989 TFLOP/s for 8192 x 24576 x 8192, measured for this project; the H100 has the same tensor cores.
-  const DeviceProfile hopper{.matrix_efficiency = 0.72, .attention_efficiency = 0.45};
-  profile.devices["h100"] = profile.devices["h800"] = profile.devices["h200"] = hopper;
-  // V100: estimates, no measurement behind them.
-  const DeviceProfile v100{.matrix_efficiency = 0.75, .attention_efficiency = 0.35};
-  profile.devices["v100-16"] = profile.devices["v100-32"] = v100;
-  profile.devices["cpu"] = {.matrix_efficiency = 1.0, .attention_efficiency = 0.6, .memory_efficiency = 0.8};
-  // NVLink: 229 GB/s bus bandwidth of NCCL on 300 GB/s links (vTrain's A100 table, 1 GiB). NICs,
-  // leaves and spines: an estimate. PCIe figures are already payload rates.
-  profile.link_efficiency = {{"nvlink", 0.76}, {"nic", 0.9}, {"leaf", 0.9}, {"spine", 0.9}, {"pcie", 1.0}};
-  return profile;
+void remove_overheads(Profile& profile) {
+  for (auto& [name, device] : profile.devices) {
+    device.kernel_gap = device.launch = device.transfer_launch = device.resync = Nanos{0};
+    device.tiled = false;
+    device.links.clear();
+  }
+  for (auto& [level, link] : profile.links) link = {1.0, {}};
 }
 
 }  // namespace weft

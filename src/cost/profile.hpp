@@ -1,28 +1,64 @@
-// How much of a device's and a link's peak real kernels reach. One set of constants per device, for everything.
+// How much of a device's and a link's peak real kernels and transfers reach. One set of constants per device, for
+// everything; a user's own set is a JSON file (docs/profile-format.md).
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/units.hpp"
 
 namespace weft {
 
+// What a collective of this size reached: bus bandwidth over the link's rate.
+struct MeasuredEfficiency {
+  Bytes bytes;  // the whole buffer
+  double efficiency = 0;
+  friend bool operator==(const MeasuredEfficiency&, const MeasuredEfficiency&) = default;
+};
+
+struct LinkProfile {
+  double efficiency = 0.9;  // payload over the link's rate, large messages, where nothing was measured
+  // By the number of members, ascending in bytes: groups that lie within one domain of this level.
+  std::map<std::int64_t, std::vector<MeasuredEfficiency>> measured;
+
+  // The most that any size reaches.
+  double best() const;
+  // Interpolated over the logarithm of size and members; `efficiency` where nothing was measured.
+  double at(std::int64_t members, Bytes bytes) const;
+  friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
+};
+
 struct DeviceProfile {
-  double matrix_efficiency = 0.8;     // of the matrix peak, large products
-  double attention_efficiency = 0.5;  // of the matrix peak, inside the attention kernel
+  double matrix_efficiency = 0.8;     // of the matrix peak: long products in full tiles, sustained
+  std::int64_t tile_startup = 64;     // what starting and ending a tile costs, as elements of the inner dimension
+  bool tiled = true;                  // products are cut into tiles over the compute units, in whole waves
+  double batched_efficiency = 0.3;    // of the matrix peak: the score and value products of unfused attention
+  double attention_efficiency = 0.5;  // of the matrix peak: inside a fused attention kernel
   double memory_efficiency = 0.8;     // of the memory bandwidth, streaming kernels
-  Nanos launch{3000};                 // a kernel's fixed cost when the host runs ahead
+  Nanos kernel_gap{5'000};       // a kernel's ramp-up and drain, and the little ones beside it that are not modelled
+  Nanos launch{10'000};          // host time to issue one kernel
+  Nanos transfer_launch{5'000};  // host time to issue one transfer
+  Nanos resync{100'000};         // after a pipeline message: the host waits for it and starts to issue again
+  std::map<std::string, LinkProfile, std::less<>> links;  // by level name, e.g. "nvlink"
+  friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 
 struct Profile {
-  std::map<std::string, DeviceProfile, std::less<>> devices;       // by Device::name
-  std::map<std::string, double, std::less<>> link_efficiency;      // by level name: payload over the link's rate
-  const DeviceProfile& device(std::string_view name) const;        // "default" where it has none
-  double efficiency(std::string_view level, bool emulated) const;  // emulated links are paced at their rate
+  std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
+  std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
+
+  const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
+  // Emulated links are paced at their rate.
+  const LinkProfile& link(std::string_view device, std::string_view level, bool emulated) const;
+  friend bool operator==(const Profile&, const Profile&) = default;
 };
 
 Profile default_profile();
+
+// Kernels and transfers without fixed costs, products without tiles, links at their stated rate: closed forms hold.
+void remove_overheads(Profile& profile);
 
 }  // namespace weft

@@ -65,6 +65,7 @@ std::string_view name_of(Role role) {
                                                                   "loss_reduce",
                                                                   "stage_input",
                                                                   "stage_output",
+                                                                  "stage_gather",
                                                                   "grad_reduce",
                                                                   "replica_reduce",
                                                                   "tied_reduce",

@@ -67,6 +67,7 @@ enum class Role : std::uint8_t {
   loss_reduce,
   stage_input,
   stage_output,
+  stage_gather,
   grad_reduce,
   replica_reduce,
   tied_reduce,

@@ -53,10 +53,27 @@ TEST(Pipeline, MessagesCarryOneRanksShareOfTheHiddenState) {
   };
   const std::int64_t whole = 2 * 512 * 2304 * 2;
   EXPECT_EQ(bytes({}), whole);
-  EXPECT_EQ(bytes({.tp = 2}), whole);
+  EXPECT_EQ(bytes({.tp = 2}), whole / 2);  // ranks that hold the same send one half each
   EXPECT_EQ(bytes({.tp = 2, .sequence_parallel = true}), whole / 2);
   EXPECT_EQ(bytes({.cp = 2}), whole / 2);
   EXPECT_EQ(bytes({.tp = 2, .cp = 2, .sequence_parallel = true}), whole / 4);
+}
+
+TEST(Pipeline, SlicesAreGatheredBeforeTheyAreUsed) {
+  const Transformer model = with_layers("megatron-1.7b", 8);
+  const StepGraph graph = build(model, "dgx-a100:1", {.tp = 2, .pp = 2, .seq = 512});
+  const std::int64_t whole = 512 * 2304 * 2;
+  const std::vector<Operation> gathers = of_role(graph, Role::stage_gather);
+  ASSERT_EQ(gathers.size(), 2u);  // activations forward, gradients back
+  for (const Operation& gather : gathers) {
+    EXPECT_EQ(gather.communication->collective, Collective::all_gather);
+    EXPECT_EQ(gather.communication->bytes.value, whole);
+    EXPECT_EQ(graph.value(gather.reads.front().value).bytes().value, whole / 2);
+    EXPECT_TRUE(graph.value(gather.writes.front()).splits.empty());
+  }
+  EXPECT_TRUE(
+      of_role(build(model, "dgx-a100:1", {.tp = 2, .pp = 2, .seq = 512, .sequence_parallel = true}), Role::stage_gather)
+          .empty());
 }
 
 TEST(Pipeline, StagesHoldTheLayersTheyWereGiven) {

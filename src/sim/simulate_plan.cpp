@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "plan/memory/lifetimes.hpp"
+#include "sim/issue_time.hpp"
 
 namespace weft {
 namespace {
@@ -172,6 +173,7 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
     problem.ranks.push_back({c.device.compute_slowdown, c.device.transfer_slowdown});
   }
   const std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
+  add_issue_time(plan, cost, cost_of, problem.costs);
   problem.edge_begin.push_back(0);
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
     const Instance& instance = unfolded.instances()[i];

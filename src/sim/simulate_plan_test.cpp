@@ -54,7 +54,9 @@ TEST(SimulatedStep, DependsOnTheRanksOfAClassOnlyThroughTheirRing) {
 TEST(SimulatedStep, OfManyEqualNodesIsThatOfOneAndTheReductionBetweenThem) {
   // Tensor parallelism inside every node, data parallelism between them.
   const auto nodes = [](std::int64_t count) {
-    return request(small_gpt(4), parse_cluster(fmt::format("dgx-a100:{},gpus=4", count)), {.tp = 4}, 2);
+    PlanRequest r = request(small_gpt(4), parse_cluster(fmt::format("dgx-a100:{},gpus=4", count)), {.tp = 4}, 2);
+    issue_at_once(r);
+    return r;
   };
   const RankAccount one = checked_accounting(simulated(nodes(1))).ranks.at(0);
   for (const std::int64_t count : {2, 4, 8}) {
@@ -148,6 +150,7 @@ TEST(SimulatedStep, StagesOfOneNodeShareItsAdapter) {
   PlanRequest r = request(model, parse_cluster("p3dn:2,gpus=2"),
                           {.pp = 2, .mesh_order = {Axis::tp, Axis::cp, Axis::pp, Axis::dp}}, 1);
   r.cluster.device.compute_slowdown = r.cluster.device.transfer_slowdown = 0;
+  issue_at_once(r);
   PlanRequest own = r;
   for (LevelSpec& level : own.cluster.levels) level.shared_by = 1;
 

@@ -21,10 +21,16 @@ inline Timeline simulated(const PlanRequest& request) {
 
 // Kernels and messages without fixed costs, links at their stated rate, nothing in each other's way.
 inline void idealize(PlanRequest& request) {
-  for (auto& [name, device] : request.profile.devices) device.launch = Nanos{0};
-  for (auto& [level, efficiency] : request.profile.link_efficiency) efficiency = 1;
+  remove_overheads(request.profile);
   request.cluster.device.compute_slowdown = request.cluster.device.transfer_slowdown = 0;
   for (LevelSpec& level : request.cluster.levels) level.latency = Nanos{0};
+}
+
+// The host is never late.
+inline void issue_at_once(PlanRequest& request) {
+  for (auto& [name, device] : request.profile.devices) {
+    device.launch = device.transfer_launch = device.resync = Nanos{0};
+  }
 }
 
 // compute + slowdown + exposed + bubble + idle = step, on every rank. Returns the accounts for further questions.

@@ -6,33 +6,40 @@
 namespace weft {
 
 // One end of a message between chunk `from_chunk` and the next one. The sender's class identifies the pair.
+// Tensor-parallel ranks that hold the same tokens send one slice each, and the receivers gather them: the slow links
+// between stages carry each byte once (Narayanan et al. 2021, section 4.1).
 ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent) {
   const bool towards_next = role == Role::stage_output;  // stage_output: this chunk and its successor
   const GroupKind group = towards_next ? GroupKind::pp_next : GroupKind::pp_prev;
   const ClassGroup& pair = rank_class().group(group);
   const ClassId other = pair.members.front() == id_ ? pair.members.back() : pair.members.front();
   const ClassId lower = towards_next ? id_ : other;  // the class that holds from_chunk
+  const std::string name =
+      fmt::format("chunk {} {}", global_chunk(chunk_), phase == Phase::forward ? "input" : "output.dx");
+  const std::int64_t slices = !layout_.sequence_parallel && stream_tokens() % layout_.tp == 0 ? layout_.tp : 1;
   ValueId result = sent;
   std::vector<Read> reads;
   std::vector<ValueId> writes;
+  Bytes bytes;
   if (sends) {
     reads.push_back({sent, 0});
+    bytes.value = graph_.value(sent).bytes().value / slices;
   } else {
     const ValueKind kind = phase == Phase::forward ? ValueKind::activation : ValueKind::activation_grad;
-    const char* what = phase == Phase::forward ? "input" : "output.dx";
-    result = value({fmt::format("chunk {} {}", global_chunk(chunk_), what),
-                    {stream_tokens(), model_.hidden},
-                    kind,
-                    stream_splits(),
-                    0});
+    std::vector<Split> splits = stream_splits();
+    if (slices > 1) splits.push_back({0, Axis::tp});
+    result = value({name + (slices > 1 ? ".slice" : ""), {stream_tokens() / slices, model_.hidden}, kind, splits, 0});
     writes.push_back(result);
+    bytes = graph_.value(result).bytes();
   }
-  const Bytes bytes = graph_.value(result).bytes();
   Operation& op = transfer(role, phase, Collective::send_recv, group, bytes, std::move(reads), std::move(writes));
   op.communication->sends = sends;
   op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
                                               phase, static_cast<std::int32_t>(from_chunk)});
-  return result;
+  if (sends || slices == 1) return result;
+  const ValueId whole = collective(Role::stage_gather, phase, Collective::all_gather, GroupKind::tp, result, name);
+  graph_.values[whole.index()].splits = stream_splits();
+  return whole;
 }
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {

@@ -42,9 +42,13 @@ void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
     case Collective::reduce_scatter:
       ok = out * n == c.bytes && equal_but_padding(c.bytes, in, n, width);
       break;
-    case Collective::send_recv:
-      ok = c.sends ? in == c.bytes && op.writes.empty() : out == c.bytes && op.reads.empty();
+    case Collective::send_recv: {
+      // A tensor-parallel rank may send its slice of what all of them hold.
+      const std::int64_t slices = graph.classes[op.rank_class.index()].group(GroupKind::tp).view.size;
+      ok =
+          c.sends ? (in == c.bytes || in == c.bytes * slices) && op.writes.empty() : out == c.bytes && op.reads.empty();
       break;
+    }
     default:
       break;
   }

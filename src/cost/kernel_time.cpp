@@ -1,0 +1,97 @@
+#include "cost/kernel_time.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace weft {
+namespace {
+
+double matrix_peak(const Device& device, DType type) {
+  return 1e12 * (type == DType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
+}
+
+double streamed(double bytes, const Device& device, const DeviceProfile& reached) {
+  return bytes / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
+}
+
+// Smaller tiles fill the compute units better and each of them works less well. The shares are estimates; the large
+// tiles explain LLMCompass's A100 measurements to 3 % in the mean.
+struct Tile {
+  std::int64_t rows, columns;
+  double share;
+};
+constexpr std::array kTiles{Tile{128, 256, 1.0}, Tile{256, 128, 1.0}, Tile{128, 128, 0.9},
+                            Tile{128, 64, 0.7},  Tile{64, 128, 0.7},  Tile{64, 64, 0.5}};
+// The inner dimension may be split over several units where there are few tiles; each keeps at least this much.
+constexpr std::int64_t kLeastInner = 512;
+constexpr std::array<std::int64_t, 4> kSplits{1, 2, 4, 8};
+
+// In doubles: shapes a user may write overflow 64 bits once multiplied.
+double ceil_div(double a, double b) {
+  return std::ceil(a / b);
+}
+
+double unfused_attention_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
+  const bool backward = key.phase == Phase::input_grad;
+  const auto size = static_cast<double>(bytes_of(key.dtype));
+  const auto d = [&](std::size_t i) { return static_cast<double>(key.dims[i]); };
+  const double scores = size * d(0) * d(1) * d(2) * d(3);
+  const double operands = size * d(0) * d(1) * (d(2) + d(3)) * std::max(d(4), d(5));
+  const double products = backward ? 4 : 2;
+  const double arithmetic = model_flops(key).value / (matrix_peak(device, key.dtype) * reached.batched_efficiency);
+  const double traffic = streamed(products * (scores + 1.5 * operands), device, reached);
+  // Besides the products: scale, mask and softmax in one kernel read and write the scores, dropout too and writes its
+  // mask; backward reads gradient, mask and softmax on the way back.
+  const double passes = backward ? 6 : 4.5;
+  return std::max(arithmetic, traffic) + streamed(passes * scores, device, reached);
+}
+
+}  // namespace
+
+double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count, DType type,
+                       const Device& device, const DeviceProfile& reached) {
+  const double rate = matrix_peak(device, type) * reached.matrix_efficiency;
+  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  if (!reached.tiled) return 2 * d(rows) * d(columns) * d(inner) * d(count) / rate;
+  double best = 0;
+  for (const Tile& tile : kTiles) {
+    const double tiles = ceil_div(d(rows), d(tile.rows)) * ceil_div(d(columns), d(tile.columns)) * d(count);
+    for (const std::int64_t split : kSplits) {
+      if (split > 1 && inner / split < kLeastInner) break;
+      const double waves = ceil_div(tiles * d(split), device.compute_units);
+      const double tile_flops = 2 * d(tile.rows) * d(tile.columns) * (d(inner) / d(split) + d(reached.tile_startup));
+      double seconds = waves * tile_flops * device.compute_units / (rate * tile.share);
+      // Partial sums are written and read once more, in fp32.
+      if (split > 1) seconds += streamed(8 * d(split) * d(rows) * d(columns) * d(count), device, reached);
+      if (best == 0 || seconds < best) best = seconds;
+      if (tiles >= device.compute_units) break;
+    }
+  }
+  return best;
+}
+
+std::int64_t kernel_count(const OpKey& key) {
+  if (key.kind != OpKind::attention) return 1;
+  const bool backward = key.phase == Phase::input_grad;
+  if (key.causal_half) return backward ? 3 : 1;
+  // Two products, softmax, dropout, two transpositions; backward four products and as much again.
+  return backward ? 10 : 6;
+}
+
+double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
+  double seconds = streamed(memory_traffic(key), device, reached);
+  if (key.kind == OpKind::gemm) {
+    const double product =
+        product_seconds(key.dims[0], key.dims[1], key.dims[2], key.dims[3], key.dtype, device, reached);
+    seconds = std::max(seconds, product);
+  } else if (key.kind == OpKind::attention && key.causal_half) {
+    const double rate = matrix_peak(device, key.dtype) * reached.attention_efficiency;
+    seconds = std::max(seconds, executed_flops(key).value / rate);
+  } else if (key.kind == OpKind::attention) {
+    seconds = unfused_attention_seconds(key, device, reached);
+  }
+  return seconds + static_cast<double>(kernel_count(key)) * static_cast<double>(reached.kernel_gap.value) * 1e-9;
+}
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+// Seconds of one operation's kernels on a device, from its key.
+#pragma once
+
+#include <cstdint>
+
+#include "cluster/device.hpp"
+#include "cost/profile.hpp"
+#include "graph/operation.hpp"
+
+namespace weft {
+
+// Ramp-up and drain included, host time not.
+double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached);
+// How many kernels the operation consists of: each is issued by the host.
+std::int64_t kernel_count(const OpKey& key);
+
+// A product of `count` matrices side by side, in tiles that the compute units work off in waves: a last wave that is
+// not full takes as long as a full one.
+double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count, DType type,
+                       const Device& device, const DeviceProfile& reached);
+
+}  // namespace weft

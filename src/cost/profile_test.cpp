@@ -1,0 +1,49 @@
+#include "cost/profile.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+TEST(LinkProfile, InterpolatesOverTheLogarithmOfSizeAndMembers) {
+  LinkProfile link{0.5, {}};
+  link.measured[2] = {{Bytes{1 << 20}, 0.2}, {Bytes{1 << 22}, 0.6}};
+  link.measured[8] = {{Bytes{1 << 20}, 0.1}, {Bytes{1 << 22}, 0.3}};
+  EXPECT_DOUBLE_EQ(link.at(2, Bytes{1 << 20}), 0.2);
+  EXPECT_DOUBLE_EQ(link.at(2, Bytes{1 << 21}), 0.4);  // halfway in the logarithm
+  EXPECT_DOUBLE_EQ(link.at(4, Bytes{1 << 21}), 0.3);  // between 0.4 of two and 0.2 of eight members
+  EXPECT_DOUBLE_EQ(link.at(2, Bytes{1 << 30}), 0.6);  // beyond the last point
+  EXPECT_DOUBLE_EQ(link.at(64, Bytes{1 << 22}), 0.3);
+  EXPECT_DOUBLE_EQ(link.best(), 0.6);
+}
+
+TEST(LinkProfile, SmallTransfersTakeTheTimeOfTheFirstPoint) {
+  LinkProfile link{0.5, {}};
+  link.measured[2] = {{Bytes{1 << 20}, 0.2}, {Bytes{1 << 22}, 0.6}};
+  const auto time = [&](std::int64_t bytes) { return static_cast<double>(bytes) / link.at(2, Bytes{bytes}); };
+  EXPECT_DOUBLE_EQ(time(1 << 10), time(1 << 20));
+}
+
+TEST(LinkProfile, WithoutMeasurementsThereIsOneEfficiency) {
+  const LinkProfile link{0.85, {}};
+  EXPECT_EQ(link.at(16, Bytes{1}), 0.85);
+  EXPECT_EQ(link.best(), 0.85);
+}
+
+TEST(Profile, ADevicesOwnLinksComeFirstAndEmulatedOnesArePaced) {
+  Profile profile = default_profile();
+  profile.links["nvlink"].efficiency = 0.11;
+  profile.devices["a100-80"].links["nvlink"] = {0.22, {}};
+  EXPECT_EQ(profile.link("a100-80", "nvlink", false).efficiency, 0.22);
+  EXPECT_EQ(profile.link("cpu", "nvlink", false).efficiency, 0.11);
+  EXPECT_EQ(profile.link("a100-80", "nvlink", true).best(), 1.0);
+}
+
+// The points are vTrain's: 8 A100 reach a bus bandwidth of 229 GB/s on 300 GB/s links with 1 GiB.
+TEST(Profile, A100NvlinkIsAsMeasured) {
+  const Profile profile = default_profile();
+  EXPECT_NEAR(profile.link("a100-80", "nvlink", false).at(8, Bytes{1 << 30}) * 300, 229.25, 0.5);
+}
+
+}  // namespace
+}  // namespace weft

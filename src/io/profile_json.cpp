@@ -1,0 +1,152 @@
+// Reader and writer of profiles.
+#include "io/profile_json.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/error.hpp"
+#include "io/json_reader.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::int64_t kVersion = 1;
+constexpr double kMostMicroseconds = 1e9;
+constexpr std::int64_t kMostMembers = 1'000'000'000;
+
+struct Share {
+  const char* key;
+  double DeviceProfile::* field;
+};
+constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
+                             Share{"batched_efficiency", &DeviceProfile::batched_efficiency},
+                             Share{"attention_efficiency", &DeviceProfile::attention_efficiency},
+                             Share{"memory_efficiency", &DeviceProfile::memory_efficiency}};
+
+struct Time {
+  const char* key;
+  Nanos DeviceProfile::* field;
+};
+constexpr std::array kTimes{
+    Time{"kernel_gap_us", &DeviceProfile::kernel_gap}, Time{"launch_us", &DeviceProfile::launch},
+    Time{"transfer_launch_us", &DeviceProfile::transfer_launch}, Time{"resync_us", &DeviceProfile::resync}};
+
+ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>& links) {
+  ordered_json result = ordered_json::object();
+  for (const auto& [level, link] : links) {
+    ordered_json entry{{"efficiency", link.efficiency}};
+    ordered_json measured = ordered_json::array();
+    for (const auto& [members, points] : link.measured) {
+      ordered_json bytes = ordered_json::array(), reached = ordered_json::array();
+      for (const MeasuredEfficiency& point : points) {
+        bytes.push_back(point.bytes.value);
+        reached.push_back(point.efficiency);
+      }
+      measured.push_back({{"members", members}, {"bytes", bytes}, {"efficiency", reached}});
+    }
+    if (!measured.empty()) entry["measured"] = measured;
+    result[level] = entry;
+  }
+  return result;
+}
+
+// A share of a peak: above 0, at most 1.
+double share(const JsonObject& object, const std::string& key, double fallback) {
+  const double value = object.number_or(key, fallback, 0, 1);
+  if (value == 0) object.reject(key, "a number above 0, at most 1");
+  return value;
+}
+
+std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
+  const std::vector<std::int64_t> bytes = object.integers("bytes", 1);
+  const std::vector<double> reached = object.numbers("efficiency", 0, 1);
+  if (bytes.size() != reached.size() || bytes.empty()) {
+    fail("{}: 'bytes' has {} entries and 'efficiency' {}; both need the same number, at least one", object.where(),
+         bytes.size(), reached.size());
+  }
+  std::vector<MeasuredEfficiency> points;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i > 0 && bytes[i] <= bytes[i - 1]) object.reject("bytes", "a list in ascending order");
+    if (reached[i] <= 0) object.reject("efficiency", "a list of numbers above 0, at most 1");
+    points.push_back({Bytes{bytes[i]}, reached[i]});
+  }
+  return points;
+}
+
+LinkProfile read_link(const JsonObject& object, LinkProfile link) {
+  object.allow_only(std::array<std::string, 3>{"efficiency", "measured", "origin"});
+  link.efficiency = share(object, "efficiency", link.efficiency);
+  if (!object.has("measured")) return link;
+  link.measured.clear();
+  for (const JsonObject& entry : object.objects("measured")) {
+    entry.allow_only(std::array<std::string, 3>{"members", "bytes", "efficiency"});
+    link.measured[entry.integer("members", 2, kMostMembers)] = read_points(entry);
+  }
+  return link;
+}
+
+void read_links(const json& value, const std::string& where, std::map<std::string, LinkProfile, std::less<>>& links) {
+  for (const auto& [level, entry] : value.items()) {
+    const std::string place = fmt::format("{}: links.{}", where, level);
+    links[level] = read_link(JsonObject(entry, place), links[level]);
+  }
+}
+
+DeviceProfile read_device(const json& value, const std::string& where, DeviceProfile device) {
+  const JsonObject object(value, where);
+  std::vector<std::string> known{"tile_startup", "tiled", "links", "origin"};
+  for (const Share& field : kShares) known.emplace_back(field.key);
+  for (const Time& field : kTimes) known.emplace_back(field.key);
+  object.allow_only(known);
+  for (const Share& field : kShares) device.*field.field = share(object, field.key, device.*field.field);
+  for (const Time& field : kTimes) {
+    const double us = object.number_or(field.key, seconds(device.*field.field) * 1e6, 0, kMostMicroseconds);
+    device.*field.field = nanos_from_seconds(us * 1e-6);
+  }
+  device.tile_startup = object.integer_or("tile_startup", device.tile_startup, 0, 1'000'000);
+  device.tiled = object.boolean_or("tiled", device.tiled);
+  if (object.has("links")) read_links(value.at("links"), object.object("links").where(), device.links);
+  return device;
+}
+
+}  // namespace
+
+ordered_json profile_to_json(const Profile& profile) {
+  ordered_json devices = ordered_json::object();
+  for (const auto& [name, device] : profile.devices) {
+    ordered_json entry;
+    for (const Share& field : kShares) entry[field.key] = device.*field.field;
+    entry["tile_startup"] = device.tile_startup;
+    entry["tiled"] = device.tiled;
+    for (const Time& field : kTimes) entry[field.key] = static_cast<double>((device.*field.field).value) / 1e3;
+    if (!device.links.empty()) entry["links"] = links_to_json(device.links);
+    devices[name] = entry;
+  }
+  return {{"weft_profile", kVersion}, {"devices", devices}, {"links", links_to_json(profile.links)}};
+}
+
+Profile read_profile(const std::string& text, const std::string& file_name, Profile base) {
+  const json value = parse_json(text, file_name);
+  if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
+  const JsonObject object(value, file_name);
+  object.allow_only(std::array<std::string, 4>{"weft_profile", "devices", "links", "origin"});
+  object.integer("weft_profile", kVersion, kVersion);
+  if (object.has("devices")) {
+    object.object("devices");
+    for (const auto& [name, entry] : value.at("devices").items()) {
+      const std::string where = fmt::format("{}: devices.{}", file_name, name);
+      base.devices[name] = read_device(entry, where, base.device(name));
+    }
+  }
+  if (object.has("links")) {
+    object.object("links");
+    read_links(value.at("links"), file_name, base.links);
+  }
+  return base;
+}
+
+}  // namespace weft

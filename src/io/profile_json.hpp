@@ -1,0 +1,17 @@
+// Profiles as JSON (docs/profile-format.md): a user's file states what differs from the constants that come with Weft.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cost/profile.hpp"
+
+namespace weft {
+
+nlohmann::ordered_json profile_to_json(const Profile& profile);
+
+// What the text does not mention stays as in `base`. A device that `base` does not have starts from its "default".
+// Throws Error naming the file, the key, the value and what is allowed.
+Profile read_profile(const std::string& text, const std::string& file_name, Profile base);
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+#include "io/profile_json.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+std::string message(const std::string& text) {
+  try {
+    read_profile(text, "profile.json", default_profile());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProfileJson, ReadsBackWhatItWrites) {
+  const Profile profile = default_profile();
+  EXPECT_EQ(read_profile(profile_to_json(profile).dump(), "profile.json", Profile{{{"default", {}}}, {}}), profile);
+}
+
+TEST(ProfileJson, ChangesWhatTheFileNamesAndNothingElse) {
+  const Profile changed =
+      read_profile(R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 0.5, "launch_us": 2.5}}})",
+                   "profile.json", default_profile());
+  Profile expected = default_profile();
+  expected.devices["a100-80"].matrix_efficiency = 0.5;
+  expected.devices["a100-80"].launch = Nanos{2500};
+  EXPECT_EQ(changed, expected);
+}
+
+TEST(ProfileJson, ANewDeviceStartsFromTheDefault) {
+  const Profile changed = read_profile(R"({"weft_profile": 1, "devices": {"mi300x": {"memory_efficiency": 0.7}}})",
+                                       "profile.json", default_profile());
+  DeviceProfile expected = default_profile().device("default");
+  expected.memory_efficiency = 0.7;
+  EXPECT_EQ(changed.device("mi300x"), expected);
+}
+
+TEST(ProfileJson, MeasuredPointsReplaceThoseOfTheLevel) {
+  const Profile changed = read_profile(
+      R"({"weft_profile": 1, "links": {"nic": {"efficiency": 0.8,
+          "measured": [{"members": 2, "bytes": [1024, 1048576], "efficiency": [0.1, 0.9]}]}}})",
+      "profile.json", default_profile());
+  const LinkProfile& nic = changed.links.at("nic");
+  EXPECT_EQ(nic.efficiency, 0.8);
+  EXPECT_EQ(nic.measured.at(2), (std::vector<MeasuredEfficiency>{{Bytes{1024}, 0.1}, {Bytes{1048576}, 0.9}}));
+}
+
+TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
+  EXPECT_NE(message("[]").find("profile.json: a profile is a JSON object"), std::string::npos) << message("[]");
+  for (
+      const auto& [text, words] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+          {R"({"devices": {}})", {"weft_profile"}},
+          {R"({"weft_profile": 2})", {"weft_profile", "2", "1..1"}},
+          {R"({"weft_profile": 1, "device": {}})", {"'device'", "devices"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_eficiency": 1}}})",
+           {"devices.a100-80", "matrix_eficiency", "matrix_efficiency"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 1.5}}})", {"matrix_efficiency", "1.5"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 0}}})",
+           {"matrix_efficiency", "above 0"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": {"launch_us": -1}}})", {"launch_us", "-1"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": 3}})", {"devices.a100-80"}},
+          {R"({"weft_profile": 1, "devices": 3})", {"devices"}},
+          {R"({"weft_profile": 1, "links": {"nic": {"measured": [{"members": 1, "bytes": [1], "efficiency": [1]}]}}})",
+           {"links.nic", "members"}},
+          {R"({"weft_profile": 1, "links": {"nic": {"measured": [{"members": 2, "bytes": [2, 1], "efficiency": [1, 1]}]}}})",
+           {"bytes", "ascending"}},
+          {R"({"weft_profile": 1, "links": {"nic": {"measured": [{"members": 2, "bytes": [1, 2], "efficiency": [1]}]}}})",
+           {"2 entries", "1"}}}) {
+    for (const std::string& word : words) {
+      EXPECT_NE(message(text).find(word), std::string::npos) << text << ": " << message(text);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
