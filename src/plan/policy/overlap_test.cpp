@@ -1,0 +1,262 @@
+// What the overlapping policies share: every layout gives a safe plan, and each says rightly what runs beside compute.
+#include "plan/policy/overlap.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+#include "plan/memory/place.hpp"
+#include "plan/test_oracle.hpp"
+#include "plan/test_plans.hpp"
+#include "plan/unfold.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+std::string verdict(const Plan& plan) {
+  const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+  return found ? found->message : "safe";
+}
+
+// Buckets small enough that the tests' models have several.
+PlanRequest small_buckets(PlanRequest r) {
+  r.options = {.bucket_parameters = 30'000, .bucket_mib = 0.1};
+  return r;
+}
+
+std::vector<std::string> overlapping() {
+  return {"ddp", "megatron-dist", "megatron-grad", "megatron-param"};
+}
+
+class AcceptsOverlap : public ::testing::TestWithParam<std::string> {};
+
+// ZeRO 0 to 3 with every layout; models, clusters and the other switches take their turns.
+TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
+  const std::vector<Transformer> models{test::small_gpt(), test::small_moe(), test::small_llama(), test::small_mla()};
+  const std::vector<ClusterSpec> clusters{test::uneven_nics(), parse_cluster("dgx-a100:2"),
+                                          parse_cluster("local:16,nic=200Mb/s")};
+  std::size_t turn = GetParam().size();
+  for (const auto& [name, base] : test::layouts()) {
+    for (int zero = 0; zero <= 3; ++zero, ++turn) {
+      Layout layout = base;
+      layout.zero = zero;
+      layout.recompute = static_cast<Recompute>(turn % 3);
+      layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
+      layout.precision = turn % 5 == 0 ? DType::fp32 : DType::bf16;
+      const Transformer& model = base.ep > 1 ? models[turn / 4 % 2 * 2 + 1] : models[(turn / 4 + turn) % 4];
+      const ClusterSpec& cluster = clusters[turn % 3];
+      SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}", model.name, name, zero, cluster.name));
+      PlanRequest r = test::request(model, cluster, layout, layout.pp == 1 ? 2 : layout.pp > 4 ? 3 : 4);
+      if (turn % 4 != 3) r = small_buckets(r);
+      const Plan plan = make_plan(r, test::build(r), GetParam());
+      EXPECT_EQ(plan.policy, GetParam());
+      ASSERT_EQ(verdict(plan), "safe");
+      if (turn % 11 == 0) {
+        EXPECT_EQ(test::find_damage(plan, 1, 2).value_or("safe"), "safe");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(overlapping()), [](const auto& test) {
+  std::string name = test.param;
+  std::erase(name, '-');
+  return name;
+});
+
+bool is_send(const Operation& op) {
+  return op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
+}
+
+TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
+  for (const std::string& policy : overlapping()) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      SCOPED_TRACE(fmt::format("{}, zero {}", policy, zero));
+      const PlanRequest r = small_buckets(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"),
+                                                        {.tp = 2, .pp = 2, .zero = zero, .sequence_parallel = true}));
+      const Plan plan = make_plan(r, test::build(r), policy);
+      for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+        const Operation& op = plan.graph.operations[i];
+        if (!op.is_transfer()) continue;
+        const bool reduction = op.role == Role::grad_reduce || (op.role == Role::replica_reduce && zero < 2);
+        const bool beside = is_send(op) || (policy != "megatron-dist" && reduction && !op.per_micro_batch) ||
+                            (policy == "megatron-param" && op.role == Role::param_gather && !op.per_micro_batch);
+        EXPECT_EQ(plan.issues[i].blocking, !beside) << describe(op);
+      }
+    }
+  }
+}
+
+// The operations of a class's queue in one iteration.
+std::vector<Operation> on_queue(const Plan& plan, std::size_t rank_class, std::string_view queue) {
+  std::vector<Operation> result;
+  const Unfolded u(plan);
+  for (const Instance& i : u.instances()) {
+    if (static_cast<std::size_t>(i.rank_class) != rank_class) continue;
+    if (plan.classes[rank_class].queues[static_cast<std::size_t>(i.queue)].name == queue) {
+      result.push_back(plan.graph.op(i.operation));
+    }
+  }
+  return result;
+}
+
+TEST(MegatronParam, ReducesFromTheLastLayerAndGathersFromTheFirst) {
+  PlanRequest r = test::request(test::small_llama(4), parse_cluster("dgx-a100:1"), {.zero = 1});
+  r.options.bucket_parameters = 1;  // each parameter alone
+  const Plan plan = make_plan(r, test::build(r), "megatron-param");
+  const std::vector<Operation> queue = on_queue(plan, 0, "dp");
+  std::vector<std::int32_t> layers;
+  for (const Operation& op : queue) {
+    // The head and the final norm belong behind the last layer, the embedding before the first.
+    const std::int32_t layer = op.layer >= 0 ? op.layer : op.subject == Role::embedding ? -1 : 4;
+    if (layers.empty() || layers.back() != layer) layers.push_back(layer);
+  }
+  EXPECT_EQ(layers, (std::vector<std::int32_t>{4, 3, 2, 1, 0, -1, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(queue.front().role, Role::grad_reduce);
+  EXPECT_EQ(queue.back().role, Role::param_gather);
+}
+
+TEST(Ddp, ReducesTheHighestChunkFirst) {
+  PlanRequest r = test::request(test::small_llama(8), parse_cluster("dgx-a100:1"),
+                                {.pp = 2, .vpp = 4, .schedule = PipelineSchedule::interleaved});
+  r.options.bucket_mib = 0;  // each parameter alone
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  std::vector<std::int32_t> chunks;
+  for (const Operation& op : on_queue(plan, 1, "dp")) {
+    if (chunks.empty() || chunks.back() != op.chunk) chunks.push_back(op.chunk);
+  }
+  EXPECT_EQ(chunks, (std::vector<std::int32_t>{3, 2, 1, 0}));
+}
+
+// A reduction waits for its own gradients only, so nothing of an earlier layer's backward holds it.
+TEST(Ddp, StartsABucketWithoutTheGradientsOfTheNext) {
+  PlanRequest r =
+      test::request(test::small_llama(3), parse_cluster("dgx-a100:1"), {.tp = 2, .sequence_parallel = true});
+  r.options.bucket_mib = 0;
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  const Unfolded u(plan);
+  int of_layer_two = 0;
+  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+    const Operation& op = plan.graph.op(u.instances()[i].operation);
+    if (op.layer != 2 || (op.role != Role::grad_reduce && op.role != Role::replica_reduce)) continue;
+    ++of_layer_two;
+    for (const Edge& edge : u.waits_for(i)) {
+      if (edge.distance > 0) continue;
+      const Operation& before = plan.graph.op(u.instances()[static_cast<std::size_t>(edge.from)].operation);
+      EXPECT_TRUE(before.layer == 2 || before.subject == Role::head || before.subject == Role::final_norm)
+          << describe(op) << " waits for " << describe(before);
+    }
+  }
+  EXPECT_GT(of_layer_two, 6);
+}
+
+TEST(Megatron, IsTheLastLevel) {
+  const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("local:2"), {.zero = 1});
+  const Plan plan = make_plan(r, test::build(r), "megatron");
+  EXPECT_EQ(plan.policy, "megatron-param");
+  EXPECT_EQ(plan.issues, make_plan(r, test::build(r), "megatron-param").issues);
+  EXPECT_NO_THROW(require_policy("megatron"));
+  EXPECT_THROW(require_policy("megatron-"), Error);
+}
+
+// Mutations -----------------------------------------------------------------------------------------------------------
+
+class RejectsOverlap : public ::testing::Test {
+ protected:
+  Plan plan_ = [] {
+    const PlanRequest r =
+        small_buckets(test::request(test::small_llama(4), test::uneven_nics(), {.zero = 1, .clip_grad = 1}, 2));
+    return make_plan(r, test::build(r), "megatron-param");
+  }();
+
+  std::vector<OpId>& update(std::size_t rank_class) { return plan_.classes[rank_class].blocks.back().operations; }
+  OpId nth(std::size_t rank_class, Role role, std::size_t n) {
+    for (const OpId id : update(rank_class)) {
+      if (plan_.graph.op(id).role == role && n-- == 0) return id;
+    }
+    ADD_FAILURE() << "no such operation";
+    return OpId{0};
+  }
+  void expect(Rule rule, std::string_view words) const {
+    const std::optional<Violation> found = verify_plan(plan_);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(name_of(found->rule), name_of(rule)) << found->message;
+    EXPECT_NE(found->message.find(words), std::string::npos) << found->message;
+  }
+};
+
+TEST_F(RejectsOverlap, NothingOfTheOriginal) {
+  ASSERT_EQ(plan_.classes.size(), 2u);
+  EXPECT_EQ(verdict(plan_), "safe");
+  EXPECT_EQ(test::find_damage(plan_, 3, 5).value_or("safe"), "safe");
+}
+
+// The gather of the first layers' parameters moved before the update that it sends the result of.
+TEST_F(RejectsOverlap, AGatherBeforeTheUpdate) {
+  for (std::size_t c = 0; c < 2; ++c) {
+    const OpId gather = nth(c, Role::param_gather, 0);
+    std::erase(update(c), gather);
+    update(c).insert(update(c).begin(), gather);
+  }
+  EXPECT_NE(verdict(plan_), "safe");
+}
+
+TEST_F(RejectsOverlap, GathersInAnotherOrderInOneClass) {
+  const OpId a = nth(1, Role::param_gather, 0), b = nth(1, Role::param_gather, 1);
+  std::iter_swap(std::find(update(1).begin(), update(1).end(), a), std::find(update(1).begin(), update(1).end(), b));
+  expect(Rule::collective_order, "the other way round");
+}
+
+// Forward would read the weights of an iteration before.
+TEST_F(RejectsOverlap, AForwardThatDoesNotWaitForItsGather) {
+  const OpId gather = nth(0, Role::param_gather, 0);
+  const ValueId weight = plan_.graph.op(gather).writes.front();
+  for (Operation& op : plan_.graph.operations) {
+    std::erase_if(op.reads, [&](const Read& read) { return read.value == weight; });
+  }
+  expect(Rule::provenance, "does not read what its origins read");
+}
+
+// One class cuts its buckets elsewhere: the numbers fit, what they carry does not.
+TEST_F(RejectsOverlap, ABucketThatHoldsOtherParametersInOneClass) {
+  Operation& first = plan_.graph.operations[nth(1, Role::grad_reduce, 0).index()];
+  Operation& second = plan_.graph.operations[nth(1, Role::grad_reduce, 1).index()];
+  ASSERT_GT(second.origins.size(), 1u);
+  // Moves the last gradient of the second bucket into the first.
+  const StepGraph whole = build_step_graph(plan_.model, Cluster(plan_.cluster), plan_.layout);
+  const Operation& moved = whole.op(second.origins.back().operation);
+  first.origins.push_back(second.origins.back());
+  first.reads.push_back(moved.reads.front());
+  first.writes.push_back(moved.writes.front());
+  first.key.dims[0] += moved.key.dims[0];
+  first.communication->bytes += moved.communication->bytes;
+  second.origins.pop_back();
+  std::erase(second.reads, moved.reads.front());
+  std::erase(second.writes, moved.writes.front());
+  second.key.dims[0] -= moved.key.dims[0];
+  second.communication->bytes = second.communication->bytes - moved.communication->bytes;
+  expect(Rule::provenance, "");
+}
+
+TEST_F(RejectsOverlap, ABucketUnderAnothersNumber) {
+  Operation& first = plan_.graph.operations[nth(1, Role::grad_reduce, 0).index()];
+  Operation& second = plan_.graph.operations[nth(1, Role::grad_reduce, 1).index()];
+  std::swap(first.communication->transfer, second.communication->transfer);
+  expect(Rule::provenance, "is numbered as transfer");
+}
+
+// Two buckets that overwrite each other's memory.
+TEST_F(RejectsOverlap, GradientsThatLieOnEachOther) {
+  const Operation& reduce = plan_.graph.op(nth(0, Role::grad_reduce, 0));
+  const Operation& other = plan_.graph.op(nth(0, Role::grad_reduce, 1));
+  plan_.placements[reduce.reads.front().value.index()].offset =
+      plan_.placements[other.reads.front().value.index()].offset;
+  expect(Rule::hazard, "");
+}
+
+}  // namespace
+}  // namespace weft
