@@ -250,7 +250,7 @@ TEST(MergeDeathTest, ATransferMergedInOneOfItsClassesOnlyIsABrokenInvariant) {
     const Operation& op = whole.op(set.members.front());
     return op.role == Role::grad_reduce && op.rank_class.index() == 1;
   });
-  EXPECT_DEATH(merge_operations(whole, sets), "first_of");
+  EXPECT_DEATH(merge_operations(whole, sets), "became");
 }
 
 }  // namespace

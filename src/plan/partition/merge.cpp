@@ -79,25 +79,22 @@ void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
 }
 
 // Classes that share a transfer must have merged it with the same others, or their members would wait for each other
-// in vain.
-void check_transfers(const StepGraph& graph, const std::vector<MergeSet>& sets) {
-  std::map<std::int32_t, std::int32_t> first_of;  // by transfer: the least one it is merged with
-  for (const MergeSet& set : sets) {
-    std::int32_t least = std::numeric_limits<std::int32_t>::max();
-    const auto transfer = [&](OpId id) {
-      return graph.op(id).is_transfer() ? graph.op(id).communication->transfer : -1;
-    };
-    for (const OpId id : set.members) least = std::min(least, transfer(id));
-    if (least < 0) continue;
-    for (const OpId id : set.members) WEFT_CHECK(first_of.try_emplace(transfer(id), least).first->second == least);
+// in vain. `set_of`: by operation; -1: it stays alone.
+void check_transfers(const StepGraph& graph, const std::vector<std::int32_t>& set_of, std::size_t sets) {
+  std::vector<std::int32_t> least(sets, std::numeric_limits<std::int32_t>::max());  // transfer of each set
+  const auto transfer = [&](std::size_t op) {
+    return graph.operations[op].communication ? graph.operations[op].communication->transfer : -1;
+  };
+  for (std::size_t i = 0; i < set_of.size(); ++i) {
+    if (set_of[i] < 0) continue;
+    std::int32_t& number = least[static_cast<std::size_t>(set_of[i])];
+    number = std::min(number, transfer(i));
   }
-  std::set<OpId> merged;
-  for (const MergeSet& set : sets) merged.insert(set.members.begin(), set.members.end());
-  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-    const Operation& op = graph.operations[i];
-    if (op.is_transfer() && op.communication->transfer >= 0 && !merged.contains(make_id<OpId>(i))) {
-      WEFT_CHECK(!first_of.contains(op.communication->transfer));
-    }
+  std::map<std::int32_t, std::int32_t> became;  // by transfer
+  for (std::size_t i = 0; i < set_of.size(); ++i) {
+    if (transfer(i) < 0) continue;
+    const std::int32_t number = set_of[i] < 0 ? transfer(i) : least[static_cast<std::size_t>(set_of[i])];
+    WEFT_CHECK(became.try_emplace(transfer(i), number).first->second == number);
   }
 }
 
@@ -112,7 +109,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
       set_of[id.index()] = static_cast<std::int32_t>(s);
     }
   }
-  check_transfers(graph, sets);
+  check_transfers(graph, set_of, sets.size());
   StepGraph result;
   result.micro_batches = graph.micro_batches;
   result.classes = graph.classes;

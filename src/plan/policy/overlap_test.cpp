@@ -205,6 +205,22 @@ TEST_F(RejectsOverlap, AGatherBeforeTheUpdate) {
   expect(Rule::deadlock, "it reads what it writes");
 }
 
+// Issued among the forwards of the step whose update it carries: what it sends is not there yet, and the forward before
+// it ran without it.
+TEST_F(RejectsOverlap, AGatherAfterItsUse) {
+  for (std::size_t c = 0; c < 2; ++c) {
+    ClassPlan& rank_class = plan_.classes[c];
+    const OpId gather = nth(c, Role::param_gather, 0);
+    std::erase(update(c), gather);
+    plan_.issues[gather.index()].queue = static_cast<std::int32_t>(rank_class.queues.size());
+    rank_class.queues.push_back({"late", QueueKind::communication});
+    rank_class.blocks.push_back({"late gather", {gather}});
+    const Slot late{static_cast<std::int32_t>(rank_class.blocks.size()) - 1, -1};
+    rank_class.order.insert(rank_class.order.begin() + 1, late);
+  }
+  expect(Rule::hazard, "before anything has written it");
+}
+
 TEST_F(RejectsOverlap, GathersInAnotherOrderInOneClass) {
   const OpId a = nth(1, Role::param_gather, 0), b = nth(1, Role::param_gather, 1);
   std::iter_swap(std::find(update(1).begin(), update(1).end(), a), std::find(update(1).begin(), update(1).end(), b));
@@ -249,7 +265,7 @@ TEST_F(RejectsOverlap, ABucketUnderAnothersNumber) {
   expect(Rule::provenance, "is numbered as transfer");
 }
 
-// Two buckets that overwrite each other's memory.
+// Backward adds to a gradient whose bytes another's bucket is being reduced in.
 TEST_F(RejectsOverlap, GradientsThatLieOnEachOther) {
   const Operation& reduce = plan_.graph.op(nth(0, Role::grad_reduce, 0));
   const Operation& other = plan_.graph.op(nth(0, Role::grad_reduce, 1));
