@@ -14,8 +14,9 @@ namespace {
 
 // Two ranks, one link, one micro-batch, every parameter a bucket of its own; compute and transfers do not slow each
 // other.
-PlanRequest two_ranks(const std::string& nic, int zero) {
+PlanRequest two_ranks(const std::string& nic, Nanos latency, int zero) {
   PlanRequest r = request(small_gpt(3), parse_cluster("local:2,nic=" + nic), {.seq = 64, .zero = zero}, 1);
+  for (LevelSpec& level : r.cluster.levels) level.latency = latency;
   r.cluster.device.compute_slowdown = r.cluster.device.transfer_slowdown = 0;
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
   return r;
@@ -26,10 +27,11 @@ PlanRequest two_ranks(const std::string& nic, int zero) {
 struct ByHand {
   const PlanRequest& r;
   double bytes_per_ns;
+  Nanos latency;
   bool reductions_overlap = false, gathers_overlap = false;
 
   double message(Bytes bytes, int messages) const {
-    return messages * (50'000.0 + static_cast<double>(bytes.value) / 2 / bytes_per_ns);
+    return messages * (static_cast<double>(latency.value) + static_cast<double>(bytes.value) / 2 / bytes_per_ns);
   }
 
   double step_ns() const {
@@ -83,6 +85,7 @@ struct ByHand {
 struct Link {
   const char* nic;
   double bytes_per_ns;
+  Nanos latency;
 };
 
 class TwoRanks : public testing::TestWithParam<Link> {};
@@ -91,26 +94,24 @@ TEST_P(TwoRanks, TakeTheStepsThatTheirTransfersAllow) {
   const Link link = GetParam();
   for (const int zero : {0, 1}) {
     SCOPED_TRACE(fmt::format("{}, zero {}", link.nic, zero));
-    const PlanRequest r = two_ranks(link.nic, zero);
-    const double rounding = 2.0 * static_cast<double>(build(r).operations.size());
-    const ByHand grad{r, link.bytes_per_ns, true, false}, param{r, link.bytes_per_ns, true, true};
-    EXPECT_NEAR(
-        simulated(r, "ddp").period_ns,
-        [&] {
-          // One gather after the update instead of one for each parameter: as many latencies fewer.
-          double extra = 0;
-          for (const Operation& op : build(r).operations) extra += op.role == Role::param_gather ? 50'000 : 0;
-          return grad.step_ns() - std::max(0.0, extra - 50'000);
-        }(),
-        rounding);
+    const PlanRequest r = two_ranks(link.nic, link.latency, zero);
+    const auto rounding = static_cast<double>(build(r).operations.size());
+    const ByHand grad{r, link.bytes_per_ns, link.latency, true, false};
+    const ByHand param{r, link.bytes_per_ns, link.latency, true, true};
+    // ddp gathers in one message after the update: as many latencies fewer.
+    std::int64_t gathers = 0;
+    for (const Operation& op : build(r).operations) gathers += op.role == Role::param_gather ? 1 : 0;
+    const auto saved = static_cast<double>((link.latency * std::max<std::int64_t>(0, gathers - 1)).value);
+    EXPECT_NEAR(simulated(r, "ddp").period_ns, grad.step_ns() - saved, rounding);
     EXPECT_NEAR(simulated(r, "megatron-param").period_ns, param.step_ns(), rounding);
   }
 }
 
 // From links that hide everything but the ends to links that hide nothing but the ends.
 INSTANTIATE_TEST_SUITE_P(Links, TwoRanks,
-                         testing::Values(Link{"100Gb/s", 12.5}, Link{"10Gb/s", 1.25}, Link{"1Gb/s", 0.125},
-                                         Link{"100Mb/s", 0.0125}));
+                         testing::Values(Link{"100Gb/s", 12.5, Nanos{0}}, Link{"100Gb/s", 12.5, Nanos{2'000}},
+                                         Link{"10Gb/s", 1.25, Nanos{0}}, Link{"10Gb/s", 1.25, Nanos{50'000}},
+                                         Link{"1Gb/s", 0.125, Nanos{0}}, Link{"100Mb/s", 0.0125, Nanos{50'000}}));
 
 // Without latency and interference a bucket that starts earlier ends no later. Only data parallelism: nothing else
 // uses the links. A transfer's time is rounded to whole nanoseconds.

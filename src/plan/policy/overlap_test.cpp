@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "base/error.hpp"
 #include "plan/memory/place.hpp"
@@ -132,26 +132,50 @@ TEST(Ddp, ReducesTheHighestChunkFirst) {
   EXPECT_EQ(chunks, (std::vector<std::int32_t>{3, 2, 1, 0}));
 }
 
-// A reduction waits for its own gradients only, so nothing of an earlier layer's backward holds it.
-TEST(Ddp, StartsABucketWithoutTheGradientsOfTheNext) {
+// Positions are declared after the embedding and finished after it: neither order of the graph is that of backward.
+TEST(Ddp, ReducesInTheOrderInWhichBackwardFinishes) {
+  PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"), {.pp = 2}, 3);
+  r.options.bucket_mib = 0;
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  const Unfolded u(plan);
+  std::map<std::int32_t, std::int32_t> last;  // by class
+  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+    const Instance& reduction = u.instances()[i];
+    if (plan.graph.op(reduction.operation).role != Role::grad_reduce) continue;
+    std::int32_t finished = 0;
+    for (const Edge& edge : u.waits_for(i)) {
+      if (edge.kind == EdgeKind::data) {
+        finished = std::max(finished, u.instances()[static_cast<std::size_t>(edge.from)].chain_position);
+      }
+    }
+    EXPECT_GT(finished, last[reduction.rank_class]) << describe(plan, reduction);
+    last[reduction.rank_class] = finished;
+  }
+  EXPECT_EQ(last.size(), 2u);
+}
+
+// A reduction waits for its own gradients and for reductions of what backward finished before, so nothing of an earlier
+// layer holds it: not its compute, not its gradients, not its tensor-parallel traffic.
+TEST(Ddp, StartsABucketWithoutAnythingOfTheNextLayer) {
   PlanRequest r =
       test::request(test::small_llama(3), parse_cluster("dgx-a100:1"), {.tp = 2, .sequence_parallel = true});
   r.options.bucket_mib = 0;
   const Plan plan = make_plan(r, test::build(r), "ddp");
   const Unfolded u(plan);
-  int of_layer_two = 0;
+  const auto at_the_end = [](const Operation& op) {
+    return op.layer == 2 || op.subject == Role::head || op.subject == Role::final_norm;
+  };
+  int replicas = 0;
   for (std::size_t i = 0; i < u.instances().size(); ++i) {
     const Operation& op = plan.graph.op(u.instances()[i].operation);
-    if (op.layer != 2 || (op.role != Role::grad_reduce && op.role != Role::replica_reduce)) continue;
-    ++of_layer_two;
+    if ((op.role != Role::grad_reduce && op.role != Role::replica_reduce) || !at_the_end(op)) continue;
+    replicas += op.role == Role::replica_reduce ? 1 : 0;
     for (const Edge& edge : u.waits_for(i)) {
-      if (edge.distance > 0) continue;
       const Operation& before = plan.graph.op(u.instances()[static_cast<std::size_t>(edge.from)].operation);
-      EXPECT_TRUE(before.layer == 2 || before.subject == Role::head || before.subject == Role::final_norm)
-          << describe(op) << " waits for " << describe(before);
+      EXPECT_TRUE(edge.distance > 0 || at_the_end(before)) << describe(op) << " waits for " << describe(before);
     }
   }
-  EXPECT_GT(of_layer_two, 6);
+  EXPECT_EQ(replicas, 3);  // two norms of the layer, the last norm
 }
 
 TEST(Megatron, IsTheLastLevel) {
