@@ -5,6 +5,7 @@
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
 #include "model/transformer.hpp"
+#include "plan/policy/policy.hpp"
 
 namespace weft {
 
@@ -14,6 +15,7 @@ struct Inputs {
   Transformer model;
   ClusterSpec cluster;
   Layout layout;
+  PolicyOptions options = {};
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);

@@ -38,6 +38,13 @@ Profile read_profile_flag(const Flags& flags) {
   return file ? read_profile(read_text_file(*file), *file, default_profile()) : default_profile();
 }
 
+PolicyOptions read_policy_options(const Flags& flags) {
+  PolicyOptions options;
+  options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
+  options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
+  return options;
+}
+
 // One whole steady period; the counters and arrows of a longer one add nothing.
 void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   TraceOptions options;
@@ -82,13 +89,17 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
+  flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))");
+  flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)");
   flags.value("out", "DIR", "write plan.json and trace.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   flags.parse(arguments);
 
   const std::vector<std::string> policies = read_policies(flags);
-  const PlanStudy study = study_plan(read_inputs(flags), policies, read_profile_flag(flags));
+  Inputs inputs = read_inputs(flags);
+  inputs.options = read_policy_options(flags);
+  const PlanStudy study = study_plan(inputs, policies, read_profile_flag(flags));
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_files(study, *folder);
   if (flags.on("json")) {

@@ -1,6 +1,7 @@
 // What `weft plan` prints and writes.
 #include "app/plan_command.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -24,7 +25,7 @@ TEST(PlanJson, HasTheKeysThatOtherToolsRead) {
   EXPECT_EQ(json.at("model").at("parameters"), 68976648192);
   EXPECT_EQ(json.at("cluster").at("devices"), 64);
   EXPECT_EQ(json.at("layout").at("tp"), 8);
-  EXPECT_EQ(json.at("best"), "serial");
+  EXPECT_TRUE(json.at("policies").contains(json.at("best").get<std::string>()));
   const nlohmann::json& policy = json.at("policies").at("serial");
   for (const char* key :
        {"step_s", "compute_s", "slowdown_s", "comm_s", "exposed_comm_s", "hidden_pct", "bubble_s", "idle_s", "bound_s",
@@ -60,6 +61,42 @@ TEST(PlanJson, TheAccountingAddsUpAndTheBoundIsBelow) {
     EXPECT_NEAR(p.at("gap_to_bound_pct").get<double>(),
                 100 * (p.at("step_s").get<double>() / json.at("bound_s").get<double>() - 1), 1e-9);
   }
+}
+
+TEST(PlanJson, ComparesThePoliciesNamedUnderTheNamesTyped) {
+  const std::string flags = "--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 ";
+  const nlohmann::json all = plan_json(flags).at("policies");
+  for (const char* name : {"serial", "ddp", "megatron-dist", "megatron-grad", "megatron-param"}) {
+    EXPECT_TRUE(all.contains(name)) << name;
+  }
+  const nlohmann::json two = plan_json(flags + "--policy megatron,ddp").at("policies");
+  EXPECT_EQ(two.size(), 2u);
+  EXPECT_EQ(two.at("megatron"), all.at("megatron-param"));
+  EXPECT_EQ(two.at("ddp"), all.at("ddp"));
+  EXPECT_LT(two.at("megatron").at("step_s").get<double>(), all.at("serial").at("step_s").get<double>());
+}
+
+TEST(PlanJson, BucketSizesReachThePolicies) {
+  const std::string flags = "--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 --policy megatron-dist,";
+  // One bucket that holds all starts when backward has ended, as without overlap. A small one starts at once.
+  const auto step = [&](const std::string& more, const std::string& policy) {
+    return plan_json(flags + more).at("policies").at(policy).at("step_s").get<double>();
+  };
+  EXPECT_EQ(step("megatron-grad --bucket-size 1000000000", "megatron-grad"), step("ddp", "megatron-dist"));
+  EXPECT_LT(step("megatron-grad --bucket-size 10000000", "megatron-grad"), step("ddp", "megatron-dist"));
+  EXPECT_EQ(step("ddp --bucket-mib 10000", "ddp"), step("ddp", "megatron-dist"));
+  EXPECT_LT(step("ddp --bucket-mib 25", "ddp"), step("ddp", "megatron-dist"));
+}
+
+TEST(PlanText, TellsTheSpeedUpOverTheFirstPolicyNamed) {
+  const std::string plan = "plan --model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 --policy ";
+  const CliResult one = weft_cli(plan + "megatron-param");
+  EXPECT_PRED2(contains, one.out, "speed-up");
+  EXPECT_PRED2(contains, one.out, "1.000 x");
+  const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16");
+  const auto step = [&](const char* policy) { return json.at("policies").at(policy).at("step_s").get<double>(); };
+  const CliResult two = weft_cli(plan + "megatron-param,serial");
+  EXPECT_PRED2(contains, two.out, fmt::format("{:.3f} x", step("megatron-param") / step("serial")));
 }
 
 TEST(PlanJson, OneDeviceHasNothingToHide) {

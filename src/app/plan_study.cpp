@@ -17,7 +17,7 @@ namespace weft {
 namespace {
 
 PlanRequest request_of(const Inputs& inputs, const Profile& profile) {
-  return {inputs.model, inputs.cluster, inputs.layout, profile};
+  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options};
 }
 
 // Peak FLOP/s of all devices together at the layout's precision.

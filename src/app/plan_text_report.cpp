@@ -35,13 +35,14 @@ std::string heading(const PlanStudy& study) {
 }
 
 std::string policy_table(const PlanStudy& study) {
-  TextTable table({"policy", "step", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU", "HFU",
-                   "TFLOP/s/GPU", "over bound"});
+  TextTable table({"policy", "step", "speed-up", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU",
+                   "HFU", "TFLOP/s/GPU", "over bound"});
   for (const PolicyStudy& p : study.policies) {
     const RankAccount& a = p.accounting.mean;
     const double hidden = hidden_pct(a);
-    table.add_row({p.policy + (p.fits ? "" : " (does not fit)"), time(p.step_s), time(a.compute_s), time(a.slowdown_s),
-                   time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
+    const double speed_up = study.policies.front().step_s / p.step_s;  // over the first policy named
+    table.add_row({p.policy + (p.fits ? "" : " (does not fit)"), time(p.step_s), fmt::format("{:.3f} x", speed_up),
+                   time(a.compute_s), time(a.slowdown_s), time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
                    std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden), percent(p.mfu), percent(p.hfu),
                    fmt::format("{:.1f}", p.tflops_per_gpu), fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
   }

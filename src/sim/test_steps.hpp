@@ -18,6 +18,9 @@ inline Timeline simulated(const Plan& plan, const Profile& profile) {
 inline Timeline simulated(const PlanRequest& request) {
   return simulated(serial(request), request.profile);
 }
+inline Timeline simulated(const PlanRequest& request, std::string_view policy) {
+  return simulated(make_plan(request, build(request), policy), request.profile);
+}
 
 // Kernels and messages without fixed costs, links at their stated rate, nothing in each other's way.
 inline void idealize(PlanRequest& request) {

@@ -1,6 +1,7 @@
 #include "plan/partition/merge.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -10,7 +11,8 @@
 namespace weft {
 namespace {
 
-// What one kernel or one message can do at once: all but the size agrees.
+// What one kernel or one message can do at once: all but the size agrees (and, across classes, the number: a bucket's
+// members are several transfers of the same classes).
 bool agree(const Operation& a, const Operation& b) {
   OpKey ka = a.key, kb = b.key;
   ka.dims[0] = kb.dims[0] = 0;
@@ -20,7 +22,8 @@ bool agree(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.transfer == cb.transfer && ca.sends == cb.sends;
+  return ca.collective == cb.collective && ca.group == cb.group && ca.sends == cb.sends &&
+         (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
@@ -46,7 +49,11 @@ Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
       result.origins.insert(result.origins.end(), member.origins.begin(), member.origins.end());
     }
     first_dim += member.key.dims[0];
-    if (member.communication) bytes += member.communication->bytes;
+    if (member.communication) {
+      bytes += member.communication->bytes;
+      // Every class of the group merges the same transfers, so all arrive at the same number.
+      result.communication->transfer = std::min(result.communication->transfer, member.communication->transfer);
+    }
     one_layer = one_layer && member.layer == result.layer;
   }
   result.key.dims[0] = first_dim;
@@ -71,6 +78,26 @@ void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
   }
 }
 
+// Classes that share a transfer must have merged it with the same others, or their members would wait for each other
+// in vain. `set_of`: by operation; -1: it stays alone.
+void check_transfers(const StepGraph& graph, const std::vector<std::int32_t>& set_of, std::size_t sets) {
+  std::vector<std::int32_t> least(sets, std::numeric_limits<std::int32_t>::max());  // transfer of each set
+  const auto transfer = [&](std::size_t op) {
+    return graph.operations[op].communication ? graph.operations[op].communication->transfer : -1;
+  };
+  for (std::size_t i = 0; i < set_of.size(); ++i) {
+    if (set_of[i] < 0) continue;
+    std::int32_t& number = least[static_cast<std::size_t>(set_of[i])];
+    number = std::min(number, transfer(i));
+  }
+  std::map<std::int32_t, std::int32_t> became;  // by transfer
+  for (std::size_t i = 0; i < set_of.size(); ++i) {
+    if (transfer(i) < 0) continue;
+    const std::int32_t number = set_of[i] < 0 ? transfer(i) : least[static_cast<std::size_t>(set_of[i])];
+    WEFT_CHECK(became.try_emplace(transfer(i), number).first->second == number);
+  }
+}
+
 }  // namespace
 
 StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets) {
@@ -82,6 +109,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
       set_of[id.index()] = static_cast<std::int32_t>(s);
     }
   }
+  check_transfers(graph, set_of, sets.size());
   StepGraph result;
   result.micro_batches = graph.micro_batches;
   result.classes = graph.classes;
@@ -106,14 +134,15 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
 }
 
 std::vector<MergeSet> one_bucket(const StepGraph& graph) {
-  // Identity of a bucket; layer -1 where all layers share one. Transfers across classes keep their own number.
+  // Identity of a bucket; layer -1 where all layers share one. Where a group spans classes, they have the same
+  // parameters (all are of one stage) and so the same buckets.
   using Key = std::tuple<ClassId, Role, Phase, std::int32_t, std::int32_t, std::int32_t, std::int32_t>;
   std::map<Key, std::vector<OpId>> buckets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
     const bool bucketed = op.role == Role::grad_reduce || op.role == Role::replica_reduce ||
                           op.role == Role::param_gather || op.role == Role::update;
-    if (!bucketed || (op.communication && op.communication->transfer >= 0)) continue;
+    if (!bucketed) continue;
     const std::int32_t group = op.communication ? static_cast<std::int32_t>(op.communication->group) : -1;
     // The embedding and the head are layers of their own, at the two ends of the model.
     const bool head = op.subject == Role::head || op.subject == Role::final_norm;

@@ -8,7 +8,8 @@
 namespace weft {
 
 // Each set becomes one operation in the place of its first member (of its last where `at_last`): it reads and writes
-// what all members do, and names them as origins. Members agree in class, role, phase, group and repetition. The graph
+// what all members do, and names them as origins. Members agree in class, role, phase, group and repetition. Transfers
+// with members in several classes are merged alike in all of them; the result has the least of their numbers. The graph
 // keeps the rules of verify_graph where the sets do not tie operations into a cycle.
 struct MergeSet {
   std::vector<OpId> members;

@@ -1,6 +1,8 @@
 // A policy: a named way from a step graph to a plan.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,14 +12,21 @@
 
 namespace weft {
 
+// Choices that a policy leaves to its user; what is not given is as in the system it is named after.
+struct PolicyOptions {
+  std::optional<std::int64_t> bucket_parameters;  // megatron-grad, megatron-param: Megatron's --ddp-bucket-size
+  std::optional<double> bucket_mib;               // ddp: PyTorch's bucket_cap_mb
+};
+
 struct PlanRequest {
   Transformer model;
   ClusterSpec cluster;
   Layout layout;
   Profile profile;
+  PolicyOptions options = {};
 };
 
-std::vector<std::string> policy_names();
+std::vector<std::string> policy_names();  // those with a name of their own; `megatron` is megatron-param
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 
 #include "plan/schedule/pipeline.hpp"
 
@@ -31,13 +31,16 @@ void issue_by_group(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication) continue;
-    std::vector<Queue>& queues = plan.classes[op.rank_class.index()].queues;
-    const std::string name = queue_name(*op.communication, op.phase);
-    std::size_t q = 0;
-    while (q < queues.size() && queues[q].name != name) ++q;
-    if (q == queues.size()) queues.push_back({name, QueueKind::communication});
-    plan.issues[i].queue = static_cast<std::int32_t>(q);
+    issue_to_queue(plan, make_id<OpId>(i), queue_name(*op.communication, op.phase));
   }
+}
+
+void issue_to_queue(Plan& plan, OpId operation, const std::string& name) {
+  std::vector<Queue>& queues = plan.classes[plan.graph.op(operation).rank_class.index()].queues;
+  std::size_t q = 0;
+  while (q < queues.size() && queues[q].name != name) ++q;
+  if (q == queues.size()) queues.push_back({name, QueueKind::communication});
+  plan.issues[operation.index()].queue = static_cast<std::int32_t>(q);
 }
 
 void order_blocks(Plan& plan) {
@@ -65,6 +68,16 @@ void order_blocks(Plan& plan) {
       order.push_back({2 * slot.chunk + (slot.forward ? 0 : 1), slot.micro_batch});
     }
     order.push_back({static_cast<std::int32_t>(2 * chunks), -1});
+  }
+}
+
+void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
+  for (ClassPlan& c : plan.classes) {
+    std::vector<OpId>& update = c.blocks.back().operations;
+    const auto rest =
+        std::stable_partition(update.begin(), update.end(), [&](OpId id) { return finished[id.index()] >= 0; });
+    // Stable: replicas' reductions stand before the buckets that read them and finish no later.
+    std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return finished[a.index()] < finished[b.index()]; });
   }
 }
 

@@ -22,7 +22,7 @@ class Mutator {
   // Changes the plan in one place and says how.
   std::string mutate() {
     class_ = below(plan_.classes.size());
-    switch (below(10)) {
+    switch (below(11)) {
       case 0:
         return swap_slots();
       case 1:
@@ -41,6 +41,8 @@ class Mutator {
         return share_offset();
       case 8:
         return flip_blocking();
+      case 9:
+        return swap_transfers();
       default:
         return change_queue();
     }
@@ -119,6 +121,13 @@ class Mutator {
     blocking = !blocking;
     return "flip blocking";
   }
+  // Two transfers of a class exchange their numbers.
+  std::string swap_transfers() {
+    const std::size_t i = some_transfer(), j = some_transfer();
+    Operation &a = plan_.graph.operations[i], &b = plan_.graph.operations[j];
+    if (a.rank_class == b.rank_class) std::swap(a.communication->transfer, b.communication->transfer);
+    return "swap transfers";
+  }
   std::string change_queue() {
     const std::size_t i = some_transfer();
     std::vector<Queue>& queues = plan_.classes[plan_.graph.operations[i].rank_class.index()].queues;
@@ -155,6 +164,12 @@ Plan with_extra(Plan plan) {
   return plan;
 }
 
+// Buckets under backward, gathers under the next forward; across classes where the cluster says so.
+Plan overlapped(PlanRequest request, std::string_view policy) {
+  request.options = {.bucket_parameters = 30'000, .bucket_mib = 0.05};
+  return make_plan(request, test::build(request), policy);
+}
+
 std::vector<Plan> plans() {
   using enum PipelineSchedule;
   return {
@@ -167,6 +182,11 @@ std::vector<Plan> plans() {
       beside(test::serial(test::small_moe(2), "local:4", {.ep = 2, .zero = 2}, 2)),
       with_extra(test::serial(test::small_gpt(2), "local:4", {.pp = 2, .zero = 2})),
       beside(test::serial(test::small_gpt(4), "local:4", {.tp = 2, .pp = 2, .vpp = 2, .schedule = interleaved})),
+      overlapped(test::request(test::small_llama(2), test::uneven_nics(), {.zero = 1}, 2), "megatron-param"),
+      overlapped(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"),
+                               {.tp = 2, .pp = 2, .zero = 1, .sequence_parallel = true, .clip_grad = 1}, 3),
+                 "megatron-param"),
+      overlapped(test::request(test::small_moe(4), parse_cluster("local:4"), {.pp = 2, .ep = 2}, 2), "ddp"),
   };
 }
 

@@ -38,7 +38,8 @@ void add(Footprint& f, const Operation& op) {
   if (op.communication) f.bytes = {saturating_sum(f.bytes.value, op.communication->bytes.value)};
 }
 
-// Everything but what a rewrite may change: subject, layer and the sums in Footprint.
+// Everything but what a rewrite may change: subject, layer, the number of a transfer across classes and the sums in
+// Footprint.
 bool same_nature(const Operation& a, const Operation& b) {
   OpKey ka = a.key, kb = b.key;
   ka.dims[0] = kb.dims[0] = 0;
@@ -48,7 +49,8 @@ bool same_nature(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.transfer == cb.transfer && ca.sends == cb.sends;
+  return ca.collective == cb.collective && ca.group == cb.group && ca.sends == cb.sends &&
+         (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 bool same_group(const ClassGroup& a, const ClassGroup& b) {
@@ -107,6 +109,32 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
   return std::nullopt;
 }
 
+// Operations of several classes that are one transfer carry out the same transfers of the model, and go by the least of
+// their numbers.
+std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph& graph) {
+  struct First {
+    const Operation* operation;
+    std::set<std::int32_t> carries;
+  };
+  std::map<std::int32_t, First> first_of;  // by transfer
+  for (const Operation& op : graph.operations) {
+    if (!op.communication || op.communication->transfer < 0) continue;
+    std::set<std::int32_t> carries;
+    for (const Origin& origin : op.origins) carries.insert(whole.op(origin.operation).communication->transfer);
+    const std::string& where = graph.classes[op.rank_class.index()].name;
+    if (op.communication->transfer != *carries.begin()) {
+      return violation(fmt::format("{}: '{}' is numbered as transfer {}, the first that it carries out is {}", where,
+                                   describe(op), op.communication->transfer, *carries.begin()));
+    }
+    const auto [it, is_first] = first_of.try_emplace(op.communication->transfer, First{&op, carries});
+    if (is_first || it->second.carries == carries) continue;
+    const Operation& other = *it->second.operation;
+    return violation(fmt::format("'{}: {}' and '{}: {}' are one transfer, but carry out different ones of the model",
+                                 graph.classes[other.rank_class.index()].name, describe(other), where, describe(op)));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Violation> check_provenance(const Plan& plan) {
@@ -123,7 +151,7 @@ std::optional<Violation> check_provenance(const Plan& plan) {
                                  whole.classes[whole.operations[i].rank_class.index()].name,
                                  describe(whole.operations[i]), covered[i]));
   }
-  return std::nullopt;
+  return check_transfers(whole, plan.graph);
 }
 
 std::optional<Violation> check_algorithms(const Plan& plan) {

@@ -96,9 +96,11 @@ TEST_F(Rejects, BlockingSendsBetweenNeighboursOf1F1B) {
        "[stage 0: stage_output input_grad, micro-batch 0] waits for [stage 0: stage_output forward, micro-batch 1]"});
 }
 
-// Data parallelism over nodes with different adapters: one group, two rank classes.
+// Data parallelism over nodes with different adapters: one group, two rank classes; each gradient travels alone.
 TEST_F(Rejects, GradientsThatOneClassReducesInAnotherOrder) {
-  plan_ = test::serial(test::request(test::small_gpt(2), test::uneven_nics(), {}));
+  PlanRequest request = test::request(test::small_gpt(2), test::uneven_nics(), {});
+  request.options.bucket_mib = 0;
+  plan_ = make_plan(request, test::build(request), "ddp");
   ASSERT_FALSE(verify_plan(plan_).has_value());
   std::vector<OpId>& update = stage(1).blocks.back().operations;
   std::swap(update[0], update[1]);

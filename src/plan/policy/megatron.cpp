@@ -1,0 +1,36 @@
+#include "plan/policy/megatron.hpp"
+
+#include "plan/partition/buckets.hpp"
+#include "plan/policy/overlap.hpp"
+
+namespace weft {
+namespace {
+
+bool distributed_optimizer(const PlanRequest& request) {
+  return request.layout.zero >= 1;
+}
+
+BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
+  return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
+}
+
+}  // namespace
+
+Plan megatron_dist_plan(const PlanRequest& request, const StepGraph& graph) {
+  const BucketRule whole = megatron_whole_chunks(distributed_optimizer(request));
+  return overlapped_plan(request, graph, "megatron-dist", {.buckets = bucket_sets(graph, whole)});
+}
+
+Plan megatron_grad_plan(const PlanRequest& request, const StepGraph& graph) {
+  return overlapped_plan(request, graph, "megatron-grad",
+                         {.buckets = bucket_sets(graph, buckets(request, graph)), .reductions = true});
+}
+
+// Forward reads the weights that the last iteration left, so it waits for each bucket where it first needs it.
+Plan megatron_param_plan(const PlanRequest& request, const StepGraph& graph) {
+  return overlapped_plan(
+      request, graph, "megatron-param",
+      {.buckets = bucket_sets(graph, buckets(request, graph), true), .reductions = true, .gathers = true});
+}
+
+}  // namespace weft

@@ -1,0 +1,66 @@
+#include "plan/policy/overlap.hpp"
+
+#include <algorithm>
+
+#include "cost/cost_model.hpp"
+#include "plan/memory/place.hpp"
+#include "plan/partition/buckets.hpp"
+#include "plan/schedule/blocks.hpp"
+
+namespace weft {
+namespace {
+
+// A blocking send would deadlock 1F1B: each neighbour would wait for the other to receive first.
+bool is_send(const Operation& op) {
+  return op.communication->collective == Collective::send_recv && op.communication->sends;
+}
+
+// What repeats with every micro-batch is waited for on the spot, also what ZeRO-2 and 3 move for a layer.
+bool blocks_within_micro_batch(const Operation& op) {
+  return !is_send(op);
+}
+
+// A replicas' reduction belongs to a bucket where the bucket's reduction reads it. On its own (ZeRO-2 and 3, or without
+// data parallelism) it comes after all gradients, as does that of tied embeddings.
+std::vector<bool> in_a_bucket(const StepGraph& graph) {
+  std::vector<bool> reduced(graph.values.size(), false), found;
+  for (const Operation& op : graph.operations) {
+    if (op.role != Role::grad_reduce || op.per_micro_batch) continue;
+    for (const Read& read : op.reads) reduced[read.value.index()] = true;
+  }
+  for (const Operation& op : graph.operations) {
+    found.push_back(op.role == Role::replica_reduce &&
+                    std::any_of(op.writes.begin(), op.writes.end(), [&](ValueId v) { return reduced[v.index()]; }));
+  }
+  return found;
+}
+
+}  // namespace
+
+Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name, const Overlap& overlap) {
+  Plan plan;
+  plan.policy = std::move(name);
+  plan.model = request.model;
+  plan.cluster = request.cluster;
+  plan.layout = request.layout;
+  plan.graph = merge_operations(graph, overlap.buckets);
+  const Cluster cluster(request.cluster);
+  choose_algorithms(plan.graph, CostModel(plan.graph, cluster, request.profile));
+  issue_by_group(plan);
+  const std::vector<bool> bucketed = in_a_bucket(plan.graph);
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.is_transfer()) continue;
+    const bool reduces = op.role == Role::grad_reduce || bucketed[i];
+    const bool beside = (overlap.reductions && reduces) || (overlap.gathers && op.role == Role::param_gather);
+    plan.issues[i].blocking = op.per_micro_batch ? blocks_within_micro_batch(op) : !beside;
+    // Behind tensor parallelism's own traffic it would hold its bucket back until backward has ended.
+    if (overlap.reductions && bucketed[i]) issue_to_queue(plan, make_id<OpId>(i), "tp replicas");
+  }
+  order_blocks(plan);
+  if (overlap.reductions) order_reductions(plan, last_gradient_writers(plan.graph));
+  place_values(plan);
+  return plan;
+}
+
+}  // namespace weft

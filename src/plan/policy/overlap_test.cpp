@@ -1,0 +1,190 @@
+// What the overlapping policies share: every layout gives a safe plan, and each says rightly what runs beside compute.
+#include "plan/policy/overlap.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "plan/test_oracle.hpp"
+#include "plan/test_plans.hpp"
+#include "plan/unfold.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+std::string verdict(const Plan& plan) {
+  const std::optional<Violation> found = verify_plan(plan, {.memory_limit = {}, .check_memory = false});
+  return found ? found->message : "safe";
+}
+
+// Buckets small enough that the tests' models have several.
+PlanRequest small_buckets(PlanRequest r) {
+  r.options = {.bucket_parameters = 30'000, .bucket_mib = 0.1};
+  return r;
+}
+
+std::vector<std::string> overlapping() {
+  return {"ddp", "megatron-dist", "megatron-grad", "megatron-param"};
+}
+
+class AcceptsOverlap : public ::testing::TestWithParam<std::string> {};
+
+// ZeRO 0 to 3 with every layout; models, clusters and the other switches take their turns.
+TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
+  const std::vector<Transformer> models{test::small_gpt(), test::small_moe(), test::small_llama(), test::small_mla()};
+  const std::vector<ClusterSpec> clusters{test::uneven_nics(), parse_cluster("dgx-a100:2"),
+                                          parse_cluster("local:16,nic=200Mb/s")};
+  std::size_t turn = GetParam().size();
+  for (const auto& [name, base] : test::layouts()) {
+    for (int zero = 0; zero <= 3; ++zero, ++turn) {
+      Layout layout = base;
+      layout.zero = zero;
+      layout.recompute = static_cast<Recompute>(turn % 3);
+      layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
+      layout.precision = turn % 5 == 0 ? DType::fp32 : DType::bf16;
+      const Transformer& model = base.ep > 1 ? models[turn / 4 % 2 * 2 + 1] : models[(turn / 4 + turn) % 4];
+      const ClusterSpec& cluster = clusters[turn % 3];
+      SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}", model.name, name, zero, cluster.name));
+      PlanRequest r = test::request(model, cluster, layout, layout.pp == 1 ? 2 : layout.pp > 4 ? 3 : 4);
+      if (turn % 4 != 3) r = small_buckets(r);
+      const Plan plan = make_plan(r, test::build(r), GetParam());
+      EXPECT_EQ(plan.policy, GetParam());
+      ASSERT_EQ(verdict(plan), "safe");
+      if (turn % 11 == 0) {
+        EXPECT_EQ(test::find_damage(plan, 1, 2).value_or("safe"), "safe");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(overlapping()), [](const auto& test) {
+  std::string name = test.param;
+  std::erase(name, '-');
+  return name;
+});
+
+bool is_send(const Operation& op) {
+  return op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
+}
+
+TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
+  for (const std::string& policy : overlapping()) {
+    for (int zero = 0; zero <= 3; ++zero) {
+      SCOPED_TRACE(fmt::format("{}, zero {}", policy, zero));
+      const PlanRequest r = small_buckets(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"),
+                                                        {.tp = 2, .pp = 2, .zero = zero, .sequence_parallel = true}));
+      const Plan plan = make_plan(r, test::build(r), policy);
+      for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+        const Operation& op = plan.graph.operations[i];
+        if (!op.is_transfer()) continue;
+        const bool reduction = op.role == Role::grad_reduce || (op.role == Role::replica_reduce && zero < 2);
+        const bool beside = is_send(op) || (policy != "megatron-dist" && reduction && !op.per_micro_batch) ||
+                            (policy == "megatron-param" && op.role == Role::param_gather && !op.per_micro_batch);
+        EXPECT_EQ(plan.issues[i].blocking, !beside) << describe(op);
+      }
+    }
+  }
+}
+
+// The operations of a class's queue in one iteration.
+std::vector<Operation> on_queue(const Plan& plan, std::size_t rank_class, std::string_view queue) {
+  std::vector<Operation> result;
+  const Unfolded u(plan);
+  for (const Instance& i : u.instances()) {
+    if (static_cast<std::size_t>(i.rank_class) != rank_class) continue;
+    if (plan.classes[rank_class].queues[static_cast<std::size_t>(i.queue)].name == queue) {
+      result.push_back(plan.graph.op(i.operation));
+    }
+  }
+  return result;
+}
+
+TEST(MegatronParam, ReducesFromTheLastLayerAndGathersFromTheFirst) {
+  PlanRequest r = test::request(test::small_llama(4), parse_cluster("dgx-a100:1"), {.zero = 1});
+  r.options.bucket_parameters = 1;  // each parameter alone
+  const Plan plan = make_plan(r, test::build(r), "megatron-param");
+  const std::vector<Operation> queue = on_queue(plan, 0, "dp");
+  std::vector<std::int32_t> layers;
+  for (const Operation& op : queue) {
+    // The head and the final norm belong behind the last layer, the embedding before the first.
+    const std::int32_t layer = op.layer >= 0 ? op.layer : op.subject == Role::embedding ? -1 : 4;
+    if (layers.empty() || layers.back() != layer) layers.push_back(layer);
+  }
+  EXPECT_EQ(layers, (std::vector<std::int32_t>{4, 3, 2, 1, 0, -1, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(queue.front().role, Role::grad_reduce);
+  EXPECT_EQ(queue.back().role, Role::param_gather);
+}
+
+TEST(Ddp, ReducesTheHighestChunkFirst) {
+  PlanRequest r = test::request(test::small_llama(8), parse_cluster("dgx-a100:1"),
+                                {.pp = 2, .vpp = 4, .schedule = PipelineSchedule::interleaved});
+  r.options.bucket_mib = 0;  // each parameter alone
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  std::vector<std::int32_t> chunks;
+  for (const Operation& op : on_queue(plan, 1, "dp")) {
+    if (chunks.empty() || chunks.back() != op.chunk) chunks.push_back(op.chunk);
+  }
+  EXPECT_EQ(chunks, (std::vector<std::int32_t>{3, 2, 1, 0}));
+}
+
+// Positions are declared after the embedding and finished after it: neither order of the graph is that of backward.
+TEST(Ddp, ReducesInTheOrderInWhichBackwardFinishes) {
+  PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"), {.pp = 2}, 3);
+  r.options.bucket_mib = 0;
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  const Unfolded u(plan);
+  std::map<std::int32_t, std::int32_t> last;  // by class
+  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+    const Instance& reduction = u.instances()[i];
+    if (plan.graph.op(reduction.operation).role != Role::grad_reduce) continue;
+    std::int32_t finished = 0;
+    for (const Edge& edge : u.waits_for(i)) {
+      if (edge.kind == EdgeKind::data) {
+        finished = std::max(finished, u.instances()[static_cast<std::size_t>(edge.from)].chain_position);
+      }
+    }
+    EXPECT_GT(finished, last[reduction.rank_class]) << describe(plan, reduction);
+    last[reduction.rank_class] = finished;
+  }
+  EXPECT_EQ(last.size(), 2u);
+}
+
+// A reduction waits for its own gradients and for reductions of what backward finished before, so nothing of an earlier
+// layer holds it: not its compute, not its gradients, not its tensor-parallel traffic.
+TEST(Ddp, StartsABucketWithoutAnythingOfTheNextLayer) {
+  PlanRequest r =
+      test::request(test::small_llama(3), parse_cluster("dgx-a100:1"), {.tp = 2, .sequence_parallel = true});
+  r.options.bucket_mib = 0;
+  const Plan plan = make_plan(r, test::build(r), "ddp");
+  const Unfolded u(plan);
+  const auto at_the_end = [](const Operation& op) {
+    return op.layer == 2 || op.subject == Role::head || op.subject == Role::final_norm;
+  };
+  int replicas = 0;
+  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+    const Operation& op = plan.graph.op(u.instances()[i].operation);
+    if ((op.role != Role::grad_reduce && op.role != Role::replica_reduce) || !at_the_end(op)) continue;
+    replicas += op.role == Role::replica_reduce ? 1 : 0;
+    for (const Edge& edge : u.waits_for(i)) {
+      const Operation& before = plan.graph.op(u.instances()[static_cast<std::size_t>(edge.from)].operation);
+      EXPECT_TRUE(edge.distance > 0 || at_the_end(before)) << describe(op) << " waits for " << describe(before);
+    }
+  }
+  EXPECT_EQ(replicas, 3);  // two norms of the layer, the last norm
+}
+
+TEST(Megatron, IsTheLastLevel) {
+  const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("local:2"), {.zero = 1});
+  const Plan plan = make_plan(r, test::build(r), "megatron");
+  EXPECT_EQ(plan.policy, "megatron-param");
+  EXPECT_EQ(plan.issues, make_plan(r, test::build(r), "megatron-param").issues);
+  EXPECT_NO_THROW(require_policy("megatron"));
+  EXPECT_THROW(require_policy("megatron-"), Error);
+}
+
+}  // namespace
+}  // namespace weft

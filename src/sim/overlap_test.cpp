@@ -1,0 +1,170 @@
+// Steps of the overlapping policies: exact where a recursion over one rank's operations gives them, ordered as physics
+// orders them elsewhere.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "plan/bound/bound.hpp"
+#include "sim/test_steps.hpp"
+
+namespace weft::test {
+namespace {
+
+// Two ranks, one link, one micro-batch, every parameter a bucket of its own; compute and transfers do not slow each
+// other.
+PlanRequest two_ranks(const std::string& nic, Nanos latency, int zero) {
+  PlanRequest r = request(small_gpt(3), parse_cluster("local:2,nic=" + nic), {.seq = 64, .zero = zero}, 1);
+  for (LevelSpec& level : r.cluster.levels) level.latency = latency;
+  r.cluster.device.compute_slowdown = r.cluster.device.transfer_slowdown = 0;
+  r.options = {.bucket_parameters = 1, .bucket_mib = 0};
+  return r;
+}
+
+// A step by hand. Compute runs in the graph's order. The link takes one transfer after the other: two ranks reduce and
+// scatter (or gather) B bytes in one message of B / 2 each way, an all-reduce is both.
+struct ByHand {
+  const PlanRequest& r;
+  double bytes_per_ns;
+  Nanos latency;
+  bool reductions_overlap = false, gathers_overlap = false;
+
+  double message(Bytes bytes, int messages) const {
+    return messages * (static_cast<double>(latency.value) + static_cast<double>(bytes.value) / 2 / bytes_per_ns);
+  }
+
+  double step_ns() const {
+    const StepGraph graph = build(r);
+    const Cluster cluster(r.cluster);
+    const CostModel cost(graph, cluster, r.profile);
+    std::map<ValueId, double> weight_at;  // since the update ended
+    double link = 0, now = 0;
+    for (const Operation& op : graph.operations) {
+      if (op.role != Role::param_gather) continue;
+      link += message(op.communication->bytes, 1);
+      weight_at[op.writes.front()] = link;
+    }
+    if (!gathers_overlap) now = link;
+    std::map<ValueId, double> gradient_at;
+    for (const Operation& op : graph.operations) {
+      if (!op.per_micro_batch) continue;
+      for (const Read& read : op.reads) {
+        if (read.distance == 1 && weight_at.contains(read.value)) now = std::max(now, weight_at[read.value]);
+      }
+      now += static_cast<double>(cost.compute(op).value);
+      for (const ValueId value : op.writes) gradient_at[value] = now;
+    }
+    std::vector<std::pair<double, Bytes>> reductions;  // ready, bytes
+    for (const Operation& op : graph.operations) {
+      if (op.role == Role::grad_reduce) {
+        const double ready = reductions_overlap ? gradient_at.at(op.reads.front().value) : now;
+        reductions.emplace_back(ready, op.communication->bytes);
+      }
+    }
+    std::stable_sort(reductions.begin(), reductions.end(), [](auto& a, auto& b) { return a.first < b.first; });
+    for (const auto& [ready, bytes] : reductions) {
+      link = std::max(link, ready) + message(bytes, r.layout.zero == 0 ? 2 : 1);
+    }
+    return std::max(link, now) + update_ns();
+  }
+
+  // One kernel updates all parameters.
+  double update_ns() const {
+    const Plan plan = serial(r);
+    const Cluster cluster(r.cluster);
+    const CostModel cost(plan.graph, cluster, r.profile);
+    double sum = 0;
+    for (const Operation& op : plan.graph.operations) {
+      if (op.role == Role::update) sum += static_cast<double>(cost.compute(op).value);
+    }
+    return sum;
+  }
+};
+
+struct Link {
+  const char* nic;
+  double bytes_per_ns;
+  Nanos latency;
+};
+
+class TwoRanks : public testing::TestWithParam<Link> {};
+
+TEST_P(TwoRanks, TakeTheStepsThatTheirTransfersAllow) {
+  const Link link = GetParam();
+  for (const int zero : {0, 1}) {
+    SCOPED_TRACE(fmt::format("{}, zero {}", link.nic, zero));
+    const PlanRequest r = two_ranks(link.nic, link.latency, zero);
+    const auto rounding = static_cast<double>(build(r).operations.size());
+    const ByHand grad{r, link.bytes_per_ns, link.latency, true, false};
+    const ByHand param{r, link.bytes_per_ns, link.latency, true, true};
+    // ddp gathers in one message after the update: as many latencies fewer.
+    std::int64_t gathers = 0;
+    for (const Operation& op : build(r).operations) gathers += op.role == Role::param_gather ? 1 : 0;
+    const auto saved = static_cast<double>((link.latency * std::max<std::int64_t>(0, gathers - 1)).value);
+    EXPECT_NEAR(simulated(r, "ddp").period_ns, grad.step_ns() - saved, rounding);
+    EXPECT_NEAR(simulated(r, "megatron-param").period_ns, param.step_ns(), rounding);
+  }
+}
+
+// From links that hide everything but the ends to links that hide nothing but the ends.
+INSTANTIATE_TEST_SUITE_P(Links, TwoRanks,
+                         testing::Values(Link{"100Gb/s", 12.5, Nanos{0}}, Link{"100Gb/s", 12.5, Nanos{2'000}},
+                                         Link{"10Gb/s", 1.25, Nanos{0}}, Link{"10Gb/s", 1.25, Nanos{50'000}},
+                                         Link{"1Gb/s", 0.125, Nanos{0}}, Link{"100Mb/s", 0.0125, Nanos{50'000}}));
+
+// Without latency and interference a bucket that starts earlier ends no later. Only data parallelism: nothing else
+// uses the links. A transfer's time is rounded to whole nanoseconds.
+TEST(Overlap, NeverLosesWhereNothingElseUsesTheLinks) {
+  for (const Transformer& model : {small_gpt(4), small_llama(4), small_moe(4)}) {
+    for (const ClusterSpec& cluster :
+         {parse_cluster("dgx-a100:2"), uneven_nics(), parse_cluster("local:16,nic=1Gb/s")}) {
+      for (int zero = 0; zero <= 3; ++zero) {
+        SCOPED_TRACE(fmt::format("{} on {}, zero {}", model.name, cluster.name, zero));
+        PlanRequest r = request(model, cluster, {.zero = zero, .clip_grad = static_cast<double>(zero % 2)}, 2);
+        r.options = {.bucket_parameters = 20'000, .bucket_mib = 0.05};
+        idealize(r);
+        std::map<std::string, double> step;
+        for (const std::string& policy : policy_names()) step[policy] = simulated(r, policy).period_ns;
+        const double rounding = static_cast<double>(build(r).operations.size());
+        EXPECT_LE(step["ddp"], step["serial"] + rounding);
+        EXPECT_NEAR(step["megatron-dist"], step["serial"], rounding);
+        EXPECT_LE(step["megatron-grad"], step["megatron-dist"] + rounding);
+        EXPECT_LE(step["megatron-param"], step["megatron-grad"] + rounding);
+        if (zero < 2) {
+          EXPECT_LT(step["ddp"], step["serial"]);
+          EXPECT_LT(step["megatron-grad"], step["serial"]);
+        }
+        if (zero == 1 || zero == 2) {
+          EXPECT_LT(step["megatron-param"], step["megatron-grad"]);
+        }
+      }
+    }
+  }
+}
+
+TEST(Overlap, StaysAboveTheBoundInEveryLayout) {
+  int turn = 0;
+  for (const auto& [name, base] : layouts()) {
+    Layout layout = base;
+    layout.zero = turn % 3;
+    layout.clip_grad = turn / 3 % 2;
+    PlanRequest r =
+        request(small_moe(), turn % 2 == 0 ? uneven_nics() : parse_cluster("local:16,nic=1Gb/s"), layout, 4);
+    r.options = {.bucket_parameters = 30'000, .bucket_mib = 0.1};
+    if (turn % 4 == 0) idealize(r);
+    SCOPED_TRACE(fmt::format("{}, zero {}, {}", name, layout.zero, r.cluster.name));
+    const StepGraph graph = build(r);
+    const Cluster cluster(r.cluster);
+    const double bound = step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
+    for (const char* policy : {"ddp", "megatron-param"}) {
+      const Timeline timeline = simulated(r, policy);
+      checked_accounting(timeline);
+      EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size())) << policy;
+    }
+    ++turn;
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
