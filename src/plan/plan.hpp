@@ -74,6 +74,17 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
+// An order that neither data nor queues give: an instance of `operation` starts only after one of `until` has ended, as
+// a CUDA event between two streams has it. Both are of one class and repeat alike.
+struct Wait {
+  OpId operation;
+  OpId until;
+  // 0: of the same micro-batch. 1: of the micro-batch before it in the order in which the class issues `operation`; the
+  // first of an iteration waits for the last of the previous iteration.
+  std::int32_t executions = 0;
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
 struct Plan {
   std::string policy;
   Transformer model;
@@ -83,6 +94,7 @@ struct Plan {
   std::vector<ClassPlan> classes;     // by ClassId
   std::vector<Issue> issues;          // by OpId
   std::vector<Placement> placements;  // by ValueId
+  std::vector<Wait> waits;
 };
 
 }  // namespace weft

@@ -4,12 +4,13 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "plan/policy/fsdp.hpp"
 #include "plan/policy/serial.hpp"
 
 namespace weft {
 
 std::vector<std::string> policy_names() {
-  return {"serial"};
+  return {"serial", "fsdp"};
 }
 
 void require_policy(std::string_view name) {
@@ -21,6 +22,7 @@ void require_policy(std::string_view name) {
 
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
   require_policy(policy);
+  if (policy == "fsdp") return fsdp_plan(request, graph);
   return serial_plan(request, graph);
 }
 

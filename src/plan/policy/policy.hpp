@@ -10,11 +10,17 @@
 
 namespace weft {
 
+// What some policies take beside the request; each says which.
+struct PolicyOptions {
+  int prefetch = 1;  // fsdp: layers gathered ahead of the one in use
+};
+
 struct PlanRequest {
   Transformer model;
   ClusterSpec cluster;
   Layout layout;
   Profile profile;
+  PolicyOptions options = {};
 };
 
 std::vector<std::string> policy_names();

@@ -1,0 +1,72 @@
+// What overlap costs in memory: as many layers as the depths say, whatever the model's depth.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/memory/place.hpp"
+#include "plan/test_plans.hpp"
+
+namespace weft {
+namespace {
+
+// A layer of small_llama: h 64, keys and values 32 each, SwiGLU of 192, two norms of 64 (rounded up to 256 bytes).
+constexpr std::int64_t kMatrices = 64 * (64 + 32 + 32) + 64 * 64 + 64 * 2 * 192 + 192 * 64;
+constexpr std::int64_t kGathered = 2 * kMatrices + 2 * 256;   // bf16
+constexpr std::int64_t kGradients = 4 * kMatrices + 2 * 256;  // fp32
+
+// With a vocabulary of 128 the layers are the largest units.
+Transformer narrow_ends(std::int64_t layers) {
+  Transformer model = test::small_llama(layers);
+  model.vocab = 128;
+  return model;
+}
+
+std::int64_t term(const Plan& plan, std::string_view name) {
+  for (const MemoryTerm& term : memory_terms(plan, ClassId{0})) {
+    if (term.name == name) return term.bytes.value;
+  }
+  return 0;
+}
+
+TEST(FsdpMemory, HoldsTwoLayersOfWholeGradients) {
+  for (const int zero : {2, 3}) {
+    for (const std::int64_t layers : {3, 4, 8, 13}) {
+      SCOPED_TRACE(fmt::format("zero {}, {} layers", zero, layers));
+      const Plan plan = test::fsdp(narrow_ends(layers), "local:2", {.zero = zero}, 2);
+      EXPECT_EQ(term(plan, "gradients in flight"), 2 * kGradients);
+    }
+  }
+}
+
+TEST(FsdpMemory, ExceedsThatOfSerialByTheLayersGatheredAheadAndTwoOfGradients) {
+  for (const std::int64_t layers : {3, 4, 8, 13}) {
+    const Layout layout{.zero = 3};
+    const std::int64_t serial = test::serial(narrow_ends(layers), "local:2", layout, 2).classes[0].memory.value;
+    std::int64_t before = 0;
+    for (const int prefetch : {0, 1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{} layers, prefetch {}", layers, prefetch));
+      const Plan plan = test::fsdp(narrow_ends(layers), "local:2", layout, 2, prefetch);
+      const std::int64_t memory = plan.classes[0].memory.value;
+      EXPECT_LE(memory, serial + prefetch * kGathered + 2 * kGradients);
+      EXPECT_GE(memory, before);
+      before = memory;
+    }
+  }
+}
+
+TEST(FsdpMemory, DoesNotGrowWithTheNumberOfMicroBatches) {
+  for (const auto schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
+    const Layout layout{.pp = 2, .zero = 3, .schedule = schedule};
+    for (const std::int64_t m : {4, 8}) {
+      const Plan serial = test::serial(narrow_ends(8), "local:4", layout, m);
+      const Plan plan = test::fsdp(narrow_ends(8), "local:4", layout, m);
+      for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+        EXPECT_LE(plan.classes[c].memory.value, serial.classes[c].memory.value + kGathered + 2 * kGradients);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
