@@ -193,18 +193,10 @@ std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class) {
   const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
   const std::vector<ValueId> storage = find_storage(plan);
   Bytes named;
-  std::map<std::int32_t, std::pair<Bytes, Bytes>> pools;  // by block: begin, end
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const Value& value = plan.graph.values[i];
     if (value.rank_class != rank_class || storage[i].index() != i) continue;
-    if (value.per_micro_batch && !lifetimes[i].leaves_block) continue;
-    if (lifetimes[i].pooled) {
-      const Bytes begin = plan.placements[i].offset, end = begin + aligned(value.bytes());
-      auto& [first, last] = pools.try_emplace(lifetimes[i].block, begin, end).first->second;
-      first = std::min(first, begin);
-      last = std::max(last, end);
-      continue;
-    }
+    if (value.per_micro_batch && (!lifetimes[i].leaves_block || lifetimes[i].pooled)) continue;
     const char* name = value.per_micro_batch                      ? "activations"
                        : value.kind == ValueKind::parameter       ? "weights"
                        : value.kind == ValueKind::gradient        ? "gradients"
@@ -213,10 +205,6 @@ std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class) {
     const Bytes bytes = aligned(value.bytes()) * plan.placements[i].copies;
     terms[name] += bytes;
     named += bytes;
-  }
-  for (const auto& [block, extent] : pools) {
-    terms["gradients in flight"] += extent.second - extent.first;
-    named += extent.second - extent.first;
   }
   terms["scratch"] = plan.classes[rank_class.index()].memory - named;
   std::vector<MemoryTerm> result;

@@ -15,7 +15,7 @@ void place_values(Plan& plan);
 
 // Memory of one class by what it is for, largest first.
 struct MemoryTerm {
-  std::string name;  // "weights", "gradients", "optimizer state", "activations", "gradients in flight", "scratch"
+  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch" (with the pools)
   Bytes bytes;
 };
 std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class);
