@@ -55,6 +55,8 @@ class Placer {
       const Lifetime& life = lifetimes_[id.index()];
       if (life.pooled) {
         pools[life.block].push_back(id);
+      } else if (may_wait_ && received_ahead(life)) {
+        put(id, copies_to_receive_ahead(c, life), true);
       } else if (life.leaves_block) {
         const std::int32_t proven = copies_of(c, life);
         const std::int32_t waited = may_wait_ ? copies_if_waited_for(c, life) : proven;
@@ -88,13 +90,36 @@ class Placer {
   // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
   // next write overlap.
   std::int32_t copies_if_waited_for(std::size_t c, const Lifetime& life) {
-    const auto in_chain = [&](OpId op) {
-      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
-    };
     if (!in_chain(life.writers.front())) return INT32_MAX;
     Lifetime compute_only = life;
     std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
     return std::max(2, copies_of(c, compute_only));
+  }
+
+  bool in_chain(OpId op) const {
+    return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
+  }
+
+  // Received beside compute, used by compute: nothing on this rank but the memory holds the message back.
+  bool received_ahead(const Lifetime& life) const {
+    if (life.writers.size() != 1 || life.readers.empty()) return false;
+    const auto& transfer = plan_.graph.op(life.writers.front()).communication;
+    return transfer && transfer->collective == Collective::send_recv && !transfer->sends &&
+           !in_chain(life.writers.front()) &&
+           std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) { return in_chain(reader); });
+  }
+
+  // As many as if compute waited for the message in front of its first reader, and one that the message fills
+  // meanwhile. It waits for what a blocking receive would find free, so it closes no cycle.
+  std::int32_t copies_to_receive_ahead(std::size_t c, const Lifetime& life) {
+    const auto position = [&](OpId op) {
+      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position;
+    };
+    Lifetime blocking = life;
+    blocking.writers = {*std::min_element(life.readers.begin(), life.readers.end(),
+                                          [&](OpId a, OpId b) { return position(a) < position(b); })};
+    std::erase(blocking.readers, blocking.writers.front());
+    return std::min(static_cast<std::int32_t>(plan_.graph.micro_batches), copies_of(c, blocking) + 1);
   }
 
   bool enough(std::size_t c, const Lifetime& life, std::int32_t copies) {
