@@ -68,8 +68,8 @@ constexpr Bytes aligned(Bytes bytes) {
 struct Placement {
   Bytes offset;
   std::int32_t copies = 1;
-  // Whoever writes micro-batch i first waits for the transfers that run beside compute to be done with micro-batch
-  // i - copies. Without it the order alone must see to that.
+  // Whoever writes micro-batch i first waits for the readers of micro-batch i - copies, where one of the two runs beside
+  // compute. Without it the order alone must see to that.
   bool waits = false;
   friend bool operator==(const Placement&, const Placement&) = default;
 };

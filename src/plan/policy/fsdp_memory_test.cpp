@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "plan/test_plans.hpp"
 
@@ -56,6 +58,37 @@ TEST(FsdpMemory, ExceedsThatOfSerialByTheLayersGatheredAheadAndTwoOfGradients) {
       EXPECT_LE(memory, serial + prefetch * kGathered + 2 * kGradients);
       EXPECT_GE(memory, before);
       before = memory;
+    }
+  }
+}
+
+// The same for units of any size, layouts of any kind: the largest unit counts, each model chunk has buffers of its
+// own.
+TEST(FsdpMemory, IsBoundedInEveryLayout) {
+  int turn = 0;
+  for (const auto& [name, base] : test::layouts()) {
+    Layout layout = base;
+    layout.zero = 2 + turn % 2;
+    const int prefetch = turn++ / 2 % 3;
+    SCOPED_TRACE(fmt::format("{}, zero {}, prefetch {}", name, layout.zero, prefetch));
+    const PlanRequest request = test::request(test::small_moe(), parse_cluster("dgx-a100:2"), layout);
+    const Plan serial = test::serial(request), plan = test::fsdp(request, prefetch);
+    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+      using Unit = std::tuple<std::int32_t, Phase, std::int32_t>;
+      std::map<Unit, Bytes> gathered, gradients;
+      for (const Operation& op : plan.graph.operations) {
+        if (op.rank_class.index() != c || !op.per_micro_batch) continue;
+        const Unit unit{op.chunk, op.phase, op.layer};
+        if (op.role == Role::param_gather) {
+          for (const ValueId id : op.writes) gathered[unit] += aligned(plan.graph.value(id).bytes());
+        } else if (op.role == Role::grad_reduce) {
+          for (const Read& read : op.reads) gradients[unit] += aligned(plan.graph.value(read.value).bytes());
+        }
+      }
+      Bytes largest, most;
+      for (const auto& [unit, bytes] : gathered) largest = std::max(largest, bytes);
+      for (const auto& [unit, bytes] : gradients) most = std::max(most, bytes);
+      EXPECT_LE(plan.classes[c].memory, serial.classes[c].memory + largest * prefetch + most * (2 * layout.vpp));
     }
   }
 }
