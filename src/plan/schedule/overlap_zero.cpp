@@ -25,6 +25,8 @@ class BlockOverlap {
 
   void prefetch(std::size_t depth) {
     const std::vector<Unit> units = units_of(Role::param_gather);
+    if (units.empty()) return;
+    for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
     std::map<std::size_t, std::vector<OpId>> issued_after;  // position
     for (std::size_t u = 1; u < units.size(); ++u) {
       const OpId until = u <= depth ? units[0].transfers.back() : last_reader(units[u - 1 - depth]);
