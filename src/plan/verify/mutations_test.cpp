@@ -8,6 +8,7 @@
 #include <random>
 
 #include "plan/memory/place.hpp"
+#include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -143,6 +144,12 @@ Plan beside(Plan plan) {
   return plan;
 }
 
+Plan receiving_early(Plan plan) {
+  overlap_receives(plan);
+  place_values(plan);
+  return plan;
+}
+
 // dW on the extra queue, beside everything else.
 Plan with_extra(Plan plan) {
   for (ClassPlan& c : plan.classes) c.queues.push_back({"extra", QueueKind::extra});
@@ -167,6 +174,8 @@ std::vector<Plan> plans() {
       beside(test::serial(test::small_moe(2), "local:4", {.ep = 2, .zero = 2}, 2)),
       with_extra(test::serial(test::small_gpt(2), "local:4", {.pp = 2, .zero = 2})),
       beside(test::serial(test::small_gpt(4), "local:4", {.tp = 2, .pp = 2, .vpp = 2, .schedule = interleaved})),
+      test::fsdp(test::small_llama(4), "local:2", {.zero = 3, .clip_grad = 1}, 3),
+      receiving_early(test::fsdp(test::small_moe(4), "local:8", {.pp = 2, .ep = 2, .zero = 3})),
   };
 }
 
