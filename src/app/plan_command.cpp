@@ -42,6 +42,7 @@ PolicyOptions read_policy_options(const Flags& flags) {
   PolicyOptions options;
   options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
   options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
+  options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
   return options;
 }
 
@@ -90,6 +91,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
   flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))");
+  flags.value("prefetch", "N", "layers that fsdp gathers ahead at --zero 3 (default: 1)");
   flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)");
   flags.value("out", "DIR", "write plan.json and trace.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");

@@ -140,8 +140,8 @@ TEST(PlanScale, TheSizeOfThePlanDoesNotGrowWithTheCluster) {
   const ScratchFolder folder("scale");
   const auto size = [&](int nodes) {
     const std::string out = folder.file("n" + std::to_string(nodes));
-    EXPECT_EQ(weft_cli("plan --model gpt2 --tp 4 --pp 2 --seq 512 --cluster dgx-a100:" + std::to_string(nodes) +
-                       " --global-batch " + std::to_string(4 * nodes) + " --out " + out)
+    EXPECT_EQ(weft_cli("plan --policy serial --model gpt2 --tp 4 --pp 2 --seq 512 --cluster dgx-a100:" +
+                       std::to_string(nodes) + " --global-batch " + std::to_string(4 * nodes) + " --out " + out)
                   .code,
               kOk);
     return std::filesystem::file_size(out + "/plan.json");

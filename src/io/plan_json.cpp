@@ -16,6 +16,7 @@
 #include "io/model_json.hpp"
 #include "io/plan_json_limits.hpp"
 #include "io/plan_json_parts.hpp"
+#include "plan/waits.hpp"
 
 namespace weft {
 namespace {
@@ -46,12 +47,13 @@ class PlanReader {
   Plan read() {
     check_version();
     file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
-                                              "classes", "values", "operations"});
+                                              "classes", "values", "operations", "waits"});
     read_subject();
     rebuild_graph();
     for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
     read_values();
     read_operations();
+    read_waits();
     return std::move(plan_);
   }
 
@@ -206,6 +208,28 @@ class PlanReader {
       plan_.issues.push_back(reader.issue(line, plan_.classes[op.rank_class.index()].queues.size()));
       plan_.graph.operations.push_back(op);
     });
+  }
+
+  void read_waits() {
+    const JsonColumn operation{"operation", 0, counts_.operations - 1}, until{"until", 0, counts_.operations - 1};
+    std::int64_t instances = 0;
+    for (const auto& [waiting, for_id, executions] :
+         json_rows<3>(file_, "waits", {operation, until, {"executions", 0, 1}})) {
+      const Wait wait{{static_cast<std::int32_t>(waiting)},
+                      {static_cast<std::int32_t>(for_id)},
+                      static_cast<std::int32_t>(executions)};
+      instances += plan_.graph.op(wait.operation).per_micro_batch ? counts_.micro_batches : 1;
+      if (instances > kMaxPlanInstances) {
+        fail("{}: key 'waits'[{}]: with it the plan has more than {} waits a step, counted once per micro-batch",
+             file_.where(), plan_.waits.size(), kMaxPlanInstances);
+      }
+      plan_.waits.push_back(wait);
+    }
+    try {
+      check_waits(plan_);
+    } catch (const Error& error) {
+      fail("{}: {}", file_.where(), error.what());
+    }
   }
 
   const json& value_;

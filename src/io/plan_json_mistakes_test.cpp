@@ -164,6 +164,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"collective", "/operations/0/communication", R"({"collective": "allreduce"})",
                 "operations[0]: communication: key 'collective': value 'allreduce' is not known; did you mean "
                 "'all_reduce'?"},
+        Mistake{"wait_operation", "/waits", "[[0, 1, 0], [100000, 0, 0]]",
+                "plan.json: key 'waits'[1]: operation 100000 is not an integer in 0.."},
+        Mistake{"wait_until", "/waits", "[[0, -1, 0]]", "plan.json: key 'waits'[0]: until -1 is not an integer in 0.."},
+        Mistake{"wait_executions", "/waits", "[[0, 1, 2]]",
+                "plan.json: key 'waits'[0]: executions 2 is not an integer in 0..1"},
+        Mistake{"wait_shape", "/waits", "[[0, 1]]",
+                "plan.json: key 'waits'[0]: an array of 2 is not [operation, until, executions]"},
+        Mistake{"wait_is_object", "/waits", "{}", "plan.json: key 'waits': value {} is not an array"},
+        Mistake{"wait_for_another_repetition", "/waits", "[[0, 1, 0], [0, 36, 0]]", "plan.json: wait 1: "},
         Mistake{"communication_key", "/operations/0/communication", R"({"size": 4})",
                 "operations[0]: communication: key 'size' is not known"}),
     [](const testing::TestParamInfo<Mistake>& mistake) { return std::string(mistake.param.name); });
@@ -181,6 +190,16 @@ TEST(PlanFileMistakes, ManyOperationsInManyMicroBatchesAreTooMany) {
   while (file["operations"].size() < 400) file["operations"].push_back(repeated);
   // 20,000,000 / 65,536 = 305.2 operations that repeat are too many; all but a few of these 400 do.
   EXPECT_NE(message_of(file.dump()).find("the plan has more than 20000000 operations a step"), std::string::npos)
+      << message_of(file.dump());
+}
+
+TEST(PlanFileMistakes, ManyWaitsInManyMicroBatchesAreTooMany) {
+  json file = json::parse(text_of(plan_of({"", "gpt2", 1, "local:1", {}, 2})));
+  file["layout"]["global_batch"] = file["micro_batches"] = 65'536;
+  // 20,000,000 / 65,536 = 305.2.
+  for (int i = 0; i < 306; ++i) file["waits"].push_back({1, 0, 0});
+  EXPECT_NE(message_of(file.dump()).find("key 'waits'[305]: with it the plan has more than 20000000 waits a step"),
+            std::string::npos)
       << message_of(file.dump());
 }
 

@@ -58,6 +58,7 @@ void expect_same(const Plan& a, const Plan& b) {
   EXPECT_TRUE(a.classes == b.classes);
   EXPECT_TRUE(a.issues == b.issues);
   EXPECT_TRUE(a.placements == b.placements);
+  EXPECT_TRUE(a.waits == b.waits);
 }
 
 class PlanFile : public testing::TestWithParam<PlanCase> {};
@@ -70,6 +71,18 @@ TEST_P(PlanFile, ReadsBackAsTheSamePlan) {
   EXPECT_EQ(text_of(again), text);
   const std::optional<Violation> violation = verify_plan(again, {.memory_limit = {}, .check_memory = false});
   EXPECT_FALSE(violation) << violation->message;
+}
+
+TEST(PlanFile, HoldsWaitsWhereThereAreAny) {
+  Plan plan = plan_of({"", "gpt2", 2, "local:2", {}, 3});
+  EXPECT_EQ(text_of(plan).find("\"waits\""), std::string::npos);
+  for (std::int32_t i = 1; i < 40; ++i) plan.waits.push_back({{i}, {i - 1}, i % 2});
+  std::erase_if(plan.waits, [&](const Wait& wait) {
+    return plan.graph.op(wait.operation).per_micro_batch != plan.graph.op(wait.until).per_micro_batch;
+  });
+  const std::string text = text_of(plan);
+  EXPECT_NE(text.find("\"waits\":[\n[1,0,1],[2,1,0],[3,2,1]"), std::string::npos);
+  expect_same(read_plan_json(text, "plan.json"), plan);
 }
 
 INSTANTIATE_TEST_SUITE_P(

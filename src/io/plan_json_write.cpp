@@ -105,14 +105,23 @@ ordered_json block_line(const Block& block) {
   return line;
 }
 
-// A slot is too short for a line of its own.
-constexpr std::size_t kSlotsPerLine = 16;
+// A slot or a wait is too short for a line of its own.
+constexpr std::size_t kRowsPerLine = 16;
 
 std::string slots_line(const std::vector<Slot>& order, std::size_t line) {
   std::string text;
-  for (std::size_t i = line * kSlotsPerLine; i < std::min(order.size(), (line + 1) * kSlotsPerLine); ++i) {
+  for (std::size_t i = line * kRowsPerLine; i < std::min(order.size(), (line + 1) * kRowsPerLine); ++i) {
     if (!text.empty()) text += ',';
     text += fmt::format("[{},{}]", order[i].block, order[i].micro_batch);
+  }
+  return text;
+}
+
+std::string waits_line(const std::vector<Wait>& waits, std::size_t line) {
+  std::string text;
+  for (std::size_t i = line * kRowsPerLine; i < std::min(waits.size(), (line + 1) * kRowsPerLine); ++i) {
+    if (!text.empty()) text += ',';
+    text += fmt::format("[{},{},{}]", waits[i].operation.value, waits[i].until.value, waits[i].executions);
   }
   return text;
 }
@@ -130,7 +139,7 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
   out << text.substr(0, text.size() - 1) << ",\n \"queues\":" << line_of(queues) << ",\n \"blocks\":";
   write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return line_of(block_line(plan.blocks[i])); });
   out << ",\n \"order\":";
-  const std::size_t lines = (plan.order.size() + kSlotsPerLine - 1) / kSlotsPerLine;
+  const std::size_t lines = (plan.order.size() + kRowsPerLine - 1) / kRowsPerLine;
   write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, i); });
   out << '}';
 }
@@ -141,6 +150,14 @@ void check_limits(const Plan& plan) {
   std::int64_t instances = 0;
   for (const Operation& op : plan.graph.operations) {
     instances += op.per_micro_batch ? plan.graph.micro_batches : 1;
+  }
+  std::int64_t waits = 0;
+  for (const Wait& wait : plan.waits) {
+    waits += plan.graph.op(wait.operation).per_micro_batch ? plan.graph.micro_batches : 1;
+  }
+  if (waits > kMaxPlanInstances) {
+    fail("the plan has {} waits a step, counted once per micro-batch; a plan file is for at most {}", waits,
+         kMaxPlanInstances);
   }
   if (instances > kMaxPlanInstances) {
     fail(
@@ -167,6 +184,11 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
   write_lines(out, plan.graph.values.size(), "", [&](std::size_t i) { return line_of(value_line(plan, i)); });
   out << ",\n\"operations\":";
   write_lines(out, plan.graph.operations.size(), "", [&](std::size_t i) { return line_of(operation_line(plan, i)); });
+  if (!plan.waits.empty()) {
+    out << ",\n\"waits\":";
+    const std::size_t lines = (plan.waits.size() + kRowsPerLine - 1) / kRowsPerLine;
+    write_lines(out, lines, "", [&](std::size_t i) { return waits_line(plan.waits, i); });
+  }
   out << "\n}\n";
   if (!out.flush()) fail("the plan could not be written: the stream failed");
 }

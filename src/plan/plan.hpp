@@ -68,10 +68,21 @@ constexpr Bytes aligned(Bytes bytes) {
 struct Placement {
   Bytes offset;
   std::int32_t copies = 1;
-  // Whoever writes micro-batch i first waits for the transfers that run beside compute to be done with micro-batch
-  // i - copies. Without it the order alone must see to that.
+  // Whoever writes micro-batch i first waits for the readers of micro-batch i - copies, where one of the two runs beside
+  // compute. Without it the order alone must see to that.
   bool waits = false;
   friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+// An order that neither data nor queues give: an instance of `operation` starts only after one of `until` has ended, as
+// a CUDA event between two streams has it. Both are of one class and repeat alike.
+struct Wait {
+  OpId operation;
+  OpId until;
+  // 0: of the same micro-batch. 1: of the micro-batch before it in the order in which the class issues `operation`; the
+  // first of an iteration waits for the last of the previous iteration.
+  std::int32_t executions = 0;
+  friend bool operator==(const Wait&, const Wait&) = default;
 };
 
 struct Plan {
@@ -83,6 +94,7 @@ struct Plan {
   std::vector<ClassPlan> classes;     // by ClassId
   std::vector<Issue> issues;          // by OpId
   std::vector<Placement> placements;  // by ValueId
+  std::vector<Wait> waits;
 };
 
 }  // namespace weft

@@ -137,6 +137,20 @@ class Execution {
     }
   }
 
+  // The waits that the plan states. Tasks are in issue order, so the last one of an operation is its previous
+  // execution.
+  void wait_as_told() {
+    for (const Wait& told : plan_.waits) {
+      std::size_t previous = tasks_.size();
+      for (std::size_t t = 0; t < tasks_.size(); ++t) {
+        if (tasks_[t].op != told.operation.index()) continue;
+        const std::size_t execution = told.executions == 0 ? t : std::exchange(previous, t);
+        if (execution == tasks_.size()) continue;  // before the first step
+        wait(t, task_of_.at({told.until.index(), tasks_[execution].micro_batch, tasks_[execution].iteration}));
+      }
+    }
+  }
+
   void link_tasks() {
     std::map<std::pair<std::size_t, std::int32_t>, std::size_t> in_queue;
     std::map<std::size_t, std::size_t> in_chain;
@@ -167,6 +181,7 @@ class Execution {
       }
     }
     wait_for_memory();
+    wait_as_told();
     contributions_.assign(writers.size(), 0);
     for (const auto& list : writers) writers_.push_back(list.size());
     first_writer_.resize(plan_.graph.values.size());

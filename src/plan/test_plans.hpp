@@ -122,6 +122,15 @@ inline Plan serial(Transformer model, std::string_view cluster, Layout layout, s
   return serial(request(std::move(model), parse_cluster(cluster), std::move(layout), micro_batches));
 }
 
+inline Plan fsdp(PlanRequest r, int prefetch = 1) {
+  r.options.prefetch = prefetch;
+  return make_plan(r, build(r), "fsdp");
+}
+inline Plan fsdp(Transformer model, std::string_view cluster, Layout layout, std::int64_t micro_batches = 4,
+                 int prefetch = 1) {
+  return fsdp(request(std::move(model), parse_cluster(cluster), std::move(layout), micro_batches), prefetch);
+}
+
 // The operation that describes itself as `words`, of the class called `stage`.
 inline OpId find_op(const StepGraph& graph, std::string_view stage, std::string_view words) {
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "plan/waits.hpp"
 
 namespace weft {
 namespace {
@@ -86,6 +87,7 @@ std::vector<std::vector<OpId>> readers_of_waiting_values(const Plan& plan) {
 
 Unfolded::Unfolded(const Plan& plan) {
   check_names(plan);
+  check_waits(plan);
   lay_out(plan);
   join(plan);
   connect(plan);
@@ -167,6 +169,7 @@ void Unfolded::connect(const Plan& plan) {
   const auto micro_batches = static_cast<std::int32_t>(plan.graph.micro_batches);
   const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
   const std::vector<std::vector<OpId>> readers = readers_of_waiting_values(plan);
+  WaitsInIssueOrder waits(plan, instances_);
 
   // The last instance so far in each queue and in the chain; before the first, the last of the previous iteration.
   struct Tail {
@@ -203,6 +206,9 @@ void Unfolded::connect(const Plan& plan) {
       }
     }
     wait_for_memory(plan, instance, readers);
+    for (const WaitsInIssueOrder::For& wait : waits.next(instance)) {
+      edges_.push_back({instance_of(wait.until, wait.micro_batch), wait.distance, EdgeKind::wait});
+    }
     const auto self = static_cast<std::int32_t>(i);
     Tail& tail = last[c];
     const std::int32_t before = tail.queue[q];

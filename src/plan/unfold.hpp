@@ -10,7 +10,7 @@
 
 namespace weft {
 
-enum class EdgeKind : std::uint8_t { data, queue, blocking, reuse };
+enum class EdgeKind : std::uint8_t { data, queue, blocking, reuse, wait };
 
 // What an instance waits for: `from` of the same iteration (distance 0) or of the previous one (distance 1).
 struct Edge {

@@ -176,6 +176,53 @@ TEST_F(HandMade, MembersOfATransferAreJoinedPerMicroBatch) {
   EXPECT_EQ(u.instances()[static_cast<std::size_t>(u.instance_of(reduce_, 0))].joint, -1);
 }
 
+TEST_F(HandMade, WaitsAsToldInTheSameMicroBatch) {
+  plan_.waits = {{receive_, product_, 1}, {product_, product_, 1}, {send_, forward_, 0}};
+  const auto told = [&](const Unfolded& u, OpId id, std::int32_t mb) {
+    std::vector<Wait> result = waits(u, id, mb);
+    std::erase_if(result, [](const Wait& w) { return std::get<3>(w) != wait; });
+    return result;
+  };
+  const Unfolded u(plan_);
+  for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
+    EXPECT_EQ(told(u, send_, mb), (std::vector<Wait>{{forward_, mb, 0, wait}}));
+    EXPECT_TRUE(told(u, forward_, mb).empty());
+  }
+  // One execution back: the micro-batch before; the first waits for the last of the previous iteration.
+  EXPECT_EQ(told(u, receive_, 0), (std::vector<Wait>{{product_, 2, 1, wait}}));
+  EXPECT_EQ(told(u, receive_, 1), (std::vector<Wait>{{product_, 0, 0, wait}}));
+  EXPECT_EQ(told(u, receive_, 2), (std::vector<Wait>{{product_, 1, 0, wait}}));
+  // Executions are counted in issue order, whatever the micro-batches are called.
+  std::swap(plan_.classes[1].order[0], plan_.classes[1].order[2]);
+  const Unfolded reversed(plan_);
+  EXPECT_EQ(told(reversed, product_, 2), (std::vector<Wait>{{product_, 0, 1, wait}}));
+  EXPECT_EQ(told(reversed, product_, 1), (std::vector<Wait>{{product_, 2, 0, wait}}));
+  EXPECT_EQ(told(reversed, product_, 0), (std::vector<Wait>{{product_, 1, 0, wait}}));
+  // Once a step: the previous execution is the previous iteration's.
+  plan_.waits = {{update1_, reduce_, 0}, {reduce_, update1_, 1}};
+  const Unfolded steps(plan_);
+  EXPECT_EQ(told(steps, update1_, -1), (std::vector<Wait>{{reduce_, -1, 0, wait}}));
+  EXPECT_EQ(told(steps, reduce_, -1), (std::vector<Wait>{{update1_, -1, 1, wait}}));
+}
+
+TEST_F(HandMade, SaysWhichWaitNamesWhatCannotBe) {
+  plan_.waits = {{forward_, send_, 0}, {OpId{7}, send_, 0}};
+  EXPECT_EQ(error(), "wait 1 names operation 7, which is not in 0..6");
+  plan_.waits = {{forward_, OpId{-1}, 0}};
+  EXPECT_EQ(error(), "wait 0 names operation -1, which is not in 0..6");
+  plan_.waits = {{forward_, send_, 2}};
+  EXPECT_EQ(error(), "wait 0 reaches 2 executions back; 0 and 1 are allowed");
+  plan_.waits = {{forward_, receive_, 0}};
+  EXPECT_EQ(
+      error(),
+      "wait 0: 'qkv forward' of stage 0 cannot wait for 'stage_input forward' of stage 1; waits are within a rank "
+      "class");
+  plan_.waits = {{forward_, update0_, 0}};
+  EXPECT_EQ(error(),
+            "wait 0: 'qkv forward' cannot wait for 'update forward': one runs once per micro-batch, the other once a "
+            "step");
+}
+
 TEST_F(HandMade, SaysWhatIsIssuedTwiceOrNever) {
   const Plan original = plan_;
   plan_.classes[0].order.push_back({0, 1});

@@ -22,11 +22,75 @@ std::vector<Spot> find_spots(const Plan& plan) {
   return spots;
 }
 
+// Whether it runs beside the chain of compute and blocking transfers.
 bool runs_beside(const Plan& plan, OpId id) {
   const Issue& issue = plan.issues[id.index()];
   const ClassPlan& c = plan.classes[plan.graph.op(id).rank_class.index()];
   return c.queues[static_cast<std::size_t>(issue.queue)].kind != QueueKind::compute && !issue.blocking;
 }
+
+class WaitBounds {
+ public:
+  WaitBounds(const Plan& plan, const std::vector<Spot>& spots) : plan_(plan), spots_(spots) {
+    starts_after_.assign(plan.graph.operations.size(), -1);
+    ended_at_.assign(plan.graph.operations.size(), kNever);
+    for (const Wait& wait : plan.waits) note(wait);
+  }
+
+  void apply(Lifetime& life) const {
+    if (life.writers.size() != 1 || life.readers.empty() || !life.leaves_block) return;
+    const OpId writer = life.writers.front();
+    const auto elsewhere = [&](OpId reader) { return spots_[reader.index()].block != life.block; };
+    if (std::any_of(life.readers.begin(), life.readers.end(), elsewhere)) return;
+    runs_beside(plan_, writer) ? fetched_ahead(life, writer) : read_beside(life);
+  }
+
+ private:
+  static constexpr std::int32_t kNever = INT32_MAX;
+
+  void note(const Wait& wait) {
+    const Spot &waiting = spots_[wait.operation.index()], &until = spots_[wait.until.index()];
+    if (waiting.block != until.block || until.block < 0) return;
+    if (wait.executions == 0 && !runs_beside(plan_, wait.until)) {
+      std::int32_t& after = starts_after_[wait.operation.index()];
+      after = std::max(after, until.position);
+    }
+    if (!runs_beside(plan_, wait.operation)) {
+      std::int32_t& ended = ended_at_[wait.until.index()];
+      ended = std::min(ended, waiting.position + wait.executions * length_of_block(wait.until));
+    }
+  }
+
+  std::int32_t length_of_block(OpId id) const {
+    const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
+    return static_cast<std::int32_t>(c.blocks[static_cast<std::size_t>(spots_[id.index()].block)].operations.size());
+  }
+
+  // Written by a transfer that waits for an operation of the chain, read in the chain: scratch from there on.
+  void fetched_ahead(Lifetime& life, OpId writer) const {
+    const auto beside = [&](OpId reader) { return runs_beside(plan_, reader); };
+    const std::int32_t after = starts_after_[writer.index()];
+    if (after < 0 || std::any_of(life.readers.begin(), life.readers.end(), beside)) return;
+    life.first = std::min(life.first, after + 1);
+    life.leaves_block = false;
+  }
+
+  // Written in the chain, read by transfers for which the chain waits before it writes the same again.
+  void read_beside(Lifetime& life) const {
+    std::int32_t free = life.last + 1;
+    for (const OpId reader : life.readers) {
+      if (runs_beside(plan_, reader)) free = std::max(free, ended_at_[reader.index()]);
+    }
+    if (free == kNever || free > life.first + length_of_block(life.writers.front())) return;
+    life.last = free - 1;
+    life.pooled = true;
+  }
+
+  const Plan& plan_;
+  const std::vector<Spot>& spots_;
+  std::vector<std::int32_t> starts_after_;  // by operation: the last position of the chain that it waits for; -1: none
+  std::vector<std::int32_t> ended_at_;      // by operation: the first position of the chain that waits for it
+};
 
 }  // namespace
 
@@ -38,7 +102,9 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     for (const ValueId value : plan.graph.op(id).writes) lifetimes[value.index()].writers.push_back(id);
     for (const Read& read : plan.graph.op(id).reads) lifetimes[read.value.index()].readers.push_back(id);
   }
-  for (Lifetime& life : lifetimes) {
+  const WaitBounds bounds(plan, spots);
+  for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+    Lifetime& life = lifetimes[i];
     if (life.writers.empty()) continue;
     const Spot written = spots[life.writers.front().index()];
     life.block = written.block;
@@ -49,6 +115,7 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
       if (read.block != written.block || runs_beside(plan, reader)) life.leaves_block = true;
       life.last = std::max(life.last, read.position);
     }
+    if (plan.graph.values[i].per_micro_batch) bounds.apply(life);
   }
   return lifetimes;
 }

@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "plan/memory/lifetimes.hpp"
+#include "plan/memory/pool.hpp"
 #include "plan/unfold.hpp"
 #include "plan/verify/order.hpp"
 
@@ -39,7 +40,7 @@ class Placer {
   void place_class(std::size_t c, const std::vector<ValueId>& values) {
     before_.reset();
     std::int64_t top = 0;
-    std::map<std::int32_t, std::vector<ValueId>> scratch;  // by block
+    std::map<std::int32_t, std::vector<ValueId>> pools, scratch;  // by block
     const auto put = [&](ValueId id, std::int32_t copies, bool waits = false) {
       plan_.placements[id.index()] = {Bytes{top}, copies, waits};
       const std::int64_t size =
@@ -52,13 +53,21 @@ class Placer {
     for (const ValueId id : values) {
       if (!plan_.graph.value(id).per_micro_batch) continue;
       const Lifetime& life = lifetimes_[id.index()];
-      if (life.leaves_block) {
+      if (life.pooled) {
+        pools[life.block].push_back(id);
+      } else if (may_wait_ && received_ahead(life)) {
+        put(id, copies_to_receive_ahead(c, life), true);
+      } else if (life.leaves_block) {
         const std::int32_t proven = copies_of(c, life);
         const std::int32_t waited = may_wait_ ? copies_if_waited_for(c, life) : proven;
         put(id, std::min(proven, waited), waited < proven);
       } else if (life.block >= 0) {
         scratch[life.block].push_back(id);
       }
+    }
+    // What transfers may still read when the block has ended is no scratch: other blocks would write over it.
+    for (auto& [block, list] : pools) {
+      top = place_pool(list, top, plan_.classes[c].blocks[static_cast<std::size_t>(block)].operations.size());
     }
     std::int64_t highest = top;
     for (auto& [block, list] : scratch) highest = std::max(highest, pack(list, top));
@@ -81,13 +90,36 @@ class Placer {
   // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
   // next write overlap.
   std::int32_t copies_if_waited_for(std::size_t c, const Lifetime& life) {
-    const auto in_chain = [&](OpId op) {
-      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
-    };
     if (!in_chain(life.writers.front())) return INT32_MAX;
     Lifetime compute_only = life;
     std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
     return std::max(2, copies_of(c, compute_only));
+  }
+
+  bool in_chain(OpId op) const {
+    return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
+  }
+
+  // Received beside compute, used by compute: nothing on this rank but the memory holds the message back.
+  bool received_ahead(const Lifetime& life) const {
+    if (life.writers.size() != 1 || life.readers.empty()) return false;
+    const auto& transfer = plan_.graph.op(life.writers.front()).communication;
+    return transfer && transfer->collective == Collective::send_recv && !transfer->sends &&
+           !in_chain(life.writers.front()) &&
+           std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) { return in_chain(reader); });
+  }
+
+  // As many as if compute waited for the message in front of its first reader, and one that the message fills
+  // meanwhile. It waits for what a blocking receive would find free, so it closes no cycle.
+  std::int32_t copies_to_receive_ahead(std::size_t c, const Lifetime& life) {
+    const auto position = [&](OpId op) {
+      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position;
+    };
+    Lifetime blocking = life;
+    blocking.writers = {*std::min_element(life.readers.begin(), life.readers.end(),
+                                          [&](OpId a, OpId b) { return position(a) < position(b); })};
+    std::erase(blocking.readers, blocking.writers.front());
+    return std::min(static_cast<std::int32_t>(plan_.graph.micro_batches), copies_of(c, blocking) + 1);
   }
 
   bool enough(std::size_t c, const Lifetime& life, std::int32_t copies) {
@@ -136,6 +168,29 @@ class Placer {
     return highest;
   }
 
+  // What is freed at one moment is a slab: the gradients of a layer. Returns the highest address used.
+  std::int64_t place_pool(const std::vector<ValueId>& list, std::int64_t base, std::size_t block_length) {
+    std::map<std::int32_t, Slab> by_end;
+    for (const ValueId id : list) {
+      const Lifetime& life = lifetimes_[id.index()];
+      Slab& slab = by_end.try_emplace(life.last, Slab{life.first, life.last, {}, 0, 0}).first->second;
+      slab.first = std::min(slab.first, life.first);
+      slab.size = checked_sum({slab.size, aligned(plan_.graph.value(id).bytes()).value}, "memory of the plan");
+      slab.values.push_back(id);
+    }
+    std::vector<Slab> slabs;
+    for (auto& [end, slab] : by_end) slabs.push_back(std::move(slab));
+    const std::int64_t highest = pack_in_turns(slabs, base, static_cast<std::int32_t>(block_length));
+    for (const Slab& slab : slabs) {
+      std::int64_t at = slab.begin;
+      for (const ValueId id : slab.values) {
+        plan_.placements[id.index()] = {Bytes{at}, 1};
+        at += aligned(plan_.graph.value(id).bytes()).value;
+      }
+    }
+    return highest;
+  }
+
   static Plan& unplaced(Plan& plan) {
     plan.placements.clear();
     return plan;
@@ -166,7 +221,7 @@ std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class) {
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const Value& value = plan.graph.values[i];
     if (value.rank_class != rank_class || storage[i].index() != i) continue;
-    if (value.per_micro_batch && !lifetimes[i].leaves_block) continue;
+    if (value.per_micro_batch && (!lifetimes[i].leaves_block || lifetimes[i].pooled)) continue;
     const char* name = value.per_micro_batch                      ? "activations"
                        : value.kind == ValueKind::parameter       ? "weights"
                        : value.kind == ValueKind::gradient        ? "gradients"

@@ -1,5 +1,6 @@
 // Where each value lies: one address space per rank class, laid out as state that persists, values that live from
-// forward to backward in as many copies as micro-batches are in flight, and scratch that blocks share.
+// forward to backward in as many copies as micro-batches are in flight, pools of what transfers read beside compute,
+// and scratch that blocks share.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ void place_values(Plan& plan);
 
 // Memory of one class by what it is for, largest first.
 struct MemoryTerm {
-  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch"
+  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch" (with the pools)
   Bytes bytes;
 };
 std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class);

@@ -14,6 +14,11 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
   return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
 }
 
+// Megatron's --overlap-p2p-communication: the default of the interleaved schedule, and of no other.
+bool overlaps_messages(const PlanRequest& request) {
+  return request.layout.schedule == PipelineSchedule::interleaved;
+}
+
 }  // namespace
 
 Plan megatron_dist_plan(const PlanRequest& request, const StepGraph& graph) {
@@ -23,14 +28,18 @@ Plan megatron_dist_plan(const PlanRequest& request, const StepGraph& graph) {
 
 Plan megatron_grad_plan(const PlanRequest& request, const StepGraph& graph) {
   return overlapped_plan(request, graph, "megatron-grad",
-                         {.buckets = bucket_sets(graph, buckets(request, graph)), .reductions = true});
+                         {.buckets = bucket_sets(graph, buckets(request, graph)),
+                          .reductions = true,
+                          .receives = overlaps_messages(request)});
 }
 
 // Forward reads the weights that the last iteration left, so it waits for each bucket where it first needs it.
 Plan megatron_param_plan(const PlanRequest& request, const StepGraph& graph) {
-  return overlapped_plan(
-      request, graph, "megatron-param",
-      {.buckets = bucket_sets(graph, buckets(request, graph), true), .reductions = true, .gathers = true});
+  return overlapped_plan(request, graph, "megatron-param",
+                         {.buckets = bucket_sets(graph, buckets(request, graph), true),
+                          .reductions = true,
+                          .gathers = true,
+                          .receives = overlaps_messages(request)});
 }
 
 }  // namespace weft

@@ -6,19 +6,11 @@
 #include "plan/memory/place.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/schedule/blocks.hpp"
+#include "plan/schedule/overlap_receives.hpp"
+#include "plan/schedule/overlap_zero.hpp"
 
 namespace weft {
 namespace {
-
-// A blocking send would deadlock 1F1B: each neighbour would wait for the other to receive first.
-bool is_send(const Operation& op) {
-  return op.communication->collective == Collective::send_recv && op.communication->sends;
-}
-
-// What repeats with every micro-batch is waited for on the spot, also what ZeRO-2 and 3 move for a layer.
-bool blocks_within_micro_batch(const Operation& op) {
-  return !is_send(op);
-}
 
 // A replicas' reduction belongs to a bucket where the bucket's reduction reads it. On its own (ZeRO-2 and 3, or without
 // data parallelism) it comes after all gradients, as does that of tied embeddings.
@@ -35,6 +27,22 @@ std::vector<bool> in_a_bucket(const StepGraph& graph) {
   return found;
 }
 
+void overlap_once_a_step(Plan& plan, const Overlap& overlap) {
+  const std::vector<bool> bucketed = in_a_bucket(plan.graph);
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.is_transfer() || op.per_micro_batch) continue;
+    const bool reduces = op.role == Role::grad_reduce || bucketed[i];
+    if ((overlap.reductions && reduces) || (overlap.gathers && op.role == Role::param_gather)) {
+      plan.issues[i].blocking = false;
+    }
+    // Behind tensor parallelism's own traffic it would hold its bucket back until backward has ended.
+    if (overlap.reductions && bucketed[i]) {
+      plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], "tp replicas");
+    }
+  }
+}
+
 }  // namespace
 
 Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name, const Overlap& overlap) {
@@ -47,18 +55,13 @@ Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::st
   const Cluster cluster(request.cluster);
   choose_algorithms(plan.graph, CostModel(plan.graph, cluster, request.profile));
   issue_by_group(plan);
-  const std::vector<bool> bucketed = in_a_bucket(plan.graph);
-  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
-    const Operation& op = plan.graph.operations[i];
-    if (!op.is_transfer()) continue;
-    const bool reduces = op.role == Role::grad_reduce || bucketed[i];
-    const bool beside = (overlap.reductions && reduces) || (overlap.gathers && op.role == Role::param_gather);
-    plan.issues[i].blocking = op.per_micro_batch ? blocks_within_micro_batch(op) : !beside;
-    // Behind tensor parallelism's own traffic it would hold its bucket back until backward has ended.
-    if (overlap.reductions && bucketed[i]) issue_to_queue(plan, make_id<OpId>(i), "tp replicas");
-  }
+  block_on_transfers(plan);
+  overlap_once_a_step(plan, overlap);
   order_blocks(plan);
   if (overlap.reductions) order_reductions(plan, last_gradient_writers(plan.graph));
+  overlap_sharded_traffic(plan,
+                          {.gathers = overlap.gathers, .reductions = overlap.reductions, .prefetch = overlap.prefetch});
+  if (overlap.receives) overlap_receives(plan);
   place_values(plan);
   return plan;
 }

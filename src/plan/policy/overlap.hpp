@@ -1,5 +1,5 @@
 // What the policies share: the way from a graph and a choice of buckets to a plan. A policy says which transfers
-// travel together and which of the once-a-step ones run beside computation.
+// travel together and which run beside computation.
 #pragma once
 
 #include <string>
@@ -12,8 +12,13 @@ namespace weft {
 
 struct Overlap {
   std::vector<MergeSet> buckets;
-  bool reductions = false;  // once-a-step gradient reductions start as soon as backward has finished their gradients
-  bool gathers = false;     // once-a-step parameter gathers run under the next iteration's forward
+  // Gradient reductions start as soon as backward has finished their gradients: the once-a-step ones of ZeRO 0 and 1,
+  // the per-layer ones that ZeRO 2 and 3 make in every micro-batch.
+  bool reductions = false;
+  // Parameter gathers run under the next iteration's forward; those of ZeRO 3 ahead of the layer that needs them.
+  bool gathers = false;
+  int prefetch = 1;       // layers that ZeRO 3 gathers ahead
+  bool receives = false;  // pipeline messages arrive under computation
 };
 Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name, const Overlap& overlap);
 

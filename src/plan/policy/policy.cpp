@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "plan/policy/ddp.hpp"
+#include "plan/policy/fsdp.hpp"
 #include "plan/policy/megatron.hpp"
 #include "plan/policy/serial.hpp"
 
@@ -21,6 +22,7 @@ constexpr Policy kPolicies[] = {
     {"megatron-dist", megatron_dist_plan},
     {"megatron-grad", megatron_grad_plan},
     {"megatron-param", megatron_param_plan},
+    {"fsdp", fsdp_plan},
 };
 // Other names that are understood and not listed.
 constexpr Policy kAliases[] = {{"megatron", megatron_param_plan}};

@@ -24,6 +24,13 @@ std::string queue_name(const Communication& c, Phase phase) {
 
 }  // namespace
 
+std::int32_t communication_queue(ClassPlan& plan, const std::string& name) {
+  std::size_t q = 0;
+  while (q < plan.queues.size() && plan.queues[q].name != name) ++q;
+  if (q == plan.queues.size()) plan.queues.push_back({name, QueueKind::communication});
+  return static_cast<std::int32_t>(q);
+}
+
 void issue_by_group(Plan& plan) {
   plan.classes.assign(plan.graph.classes.size(), {});
   plan.issues.assign(plan.graph.operations.size(), {});
@@ -31,16 +38,19 @@ void issue_by_group(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication) continue;
-    issue_to_queue(plan, make_id<OpId>(i), queue_name(*op.communication, op.phase));
+    plan.issues[i].queue =
+        communication_queue(plan.classes[op.rank_class.index()], queue_name(*op.communication, op.phase));
   }
 }
 
-void issue_to_queue(Plan& plan, OpId operation, const std::string& name) {
-  std::vector<Queue>& queues = plan.classes[plan.graph.op(operation).rank_class.index()].queues;
-  std::size_t q = 0;
-  while (q < queues.size() && queues[q].name != name) ++q;
-  if (q == queues.size()) queues.push_back({name, QueueKind::communication});
-  plan.issues[operation.index()].queue = static_cast<std::int32_t>(q);
+void block_on_transfers(Plan& plan) {
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    // A blocking send would deadlock 1F1B: each neighbour would wait for the other to receive first.
+    const bool send =
+        op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
+    plan.issues[i].blocking = op.is_transfer() && !send;
+  }
 }
 
 void order_blocks(Plan& plan) {

@@ -2,14 +2,18 @@
 // order; a communication queue per group and direction.
 #pragma once
 
+#include <string>
+
 #include "plan/plan.hpp"
 
 namespace weft {
 
+// The communication queue of that name, added where the class has none.
+std::int32_t communication_queue(ClassPlan& plan, const std::string& name);
 // One queue for compute and one for every kind of group a class communicates in; sets plan.classes and plan.issues.
 void issue_by_group(Plan& plan);
-// Issues a transfer to its class's communication queue of that name, which is made where there is none.
-void issue_to_queue(Plan& plan, OpId operation, const std::string& queue);
+// Makes every transfer block but the pipeline's sends.
+void block_on_transfers(Plan& plan);
 // Fills blocks and order from the layout's pipeline schedule, operations in graph order.
 void order_blocks(Plan& plan);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "plan/memory/place.hpp"
+#include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -152,6 +153,12 @@ Plan beside(Plan plan) {
   return plan;
 }
 
+Plan receiving_early(Plan plan) {
+  overlap_receives(plan);
+  place_values(plan);
+  return plan;
+}
+
 // dW on the extra queue, beside everything else.
 Plan with_extra(Plan plan) {
   for (ClassPlan& c : plan.classes) c.queues.push_back({"extra", QueueKind::extra});
@@ -187,6 +194,8 @@ std::vector<Plan> plans() {
                                {.tp = 2, .pp = 2, .zero = 1, .sequence_parallel = true, .clip_grad = 1}, 3),
                  "megatron-param"),
       overlapped(test::request(test::small_moe(4), parse_cluster("local:4"), {.pp = 2, .ep = 2}, 2), "ddp"),
+      test::fsdp(test::small_llama(4), "local:2", {.zero = 3, .clip_grad = 1}, 3),
+      receiving_early(test::fsdp(test::small_moe(4), "local:8", {.pp = 2, .ep = 2, .zero = 3})),
   };
 }
 

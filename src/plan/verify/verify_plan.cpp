@@ -23,6 +23,8 @@ std::string_view reason(EdgeKind kind) {
       return "comes after it in its queue";
     case EdgeKind::reuse:
       return "writes where it may still be reading or writing";
+    case EdgeKind::wait:
+      return "is told to wait for it";
     case EdgeKind::blocking:
       return "is issued after it and one of the two blocks";
   }

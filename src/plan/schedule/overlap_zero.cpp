@@ -1,0 +1,149 @@
+#include "plan/schedule/overlap_zero.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/schedule/blocks.hpp"
+
+namespace weft {
+namespace {
+
+// Transfers of one layer, in issue order.
+struct Unit {
+  std::int32_t layer = -1;
+  std::vector<OpId> transfers;
+};
+
+// One block of one class.
+class BlockOverlap {
+ public:
+  BlockOverlap(Plan& plan, Block& block, const std::vector<std::vector<OpId>>& writers,
+               const std::vector<std::vector<OpId>>& readers)
+      : plan_(plan), block_(block), writers_(writers), readers_(readers) {
+    for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i]] = i;
+  }
+
+  void prefetch(std::size_t depth) {
+    const std::vector<Unit> units = units_of(Role::param_gather);
+    if (units.empty()) return;
+    for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
+    std::map<std::size_t, std::vector<OpId>> issued_after;  // position
+    for (std::size_t u = 1; u < units.size(); ++u) {
+      const OpId until = u <= depth ? units[0].transfers.back() : last_reader(units[u - 1 - depth]);
+      for (const OpId gather : units[u].transfers) {
+        plan_.issues[gather.index()].blocking = false;
+        plan_.waits.push_back({gather, until, 0});
+        issued_after[position_.at(until)].push_back(gather);
+      }
+    }
+    move(issued_after);
+  }
+
+  void reduce_behind() {
+    const std::vector<Unit> units = units_of(Role::grad_reduce);
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      // Units take the buffers in turns; the last one of an execution to have had this buffer.
+      std::size_t last = units.size() - 1;
+      while (last % kGradientBuffers != u % kGradientBuffers) --last;
+      const bool earlier = u >= kGradientBuffers;
+      const OpId writer = first_writer(units[u]);
+      for (const OpId reduction : units[earlier ? u - kGradientBuffers : last].transfers) {
+        plan_.waits.push_back({writer, reduction, earlier ? 0 : 1});
+      }
+      for (const OpId reduction : units[u].transfers) plan_.issues[reduction.index()].blocking = false;
+    }
+  }
+
+ private:
+  // The embedding and the head both have layer -1, at the two ends of a block.
+  std::vector<Unit> units_of(Role role) const {
+    std::vector<Unit> units;
+    for (const OpId id : block_.operations) {
+      const Operation& op = plan_.graph.op(id);
+      if (op.role != role) continue;
+      if (units.empty() || units.back().layer != op.layer) units.push_back({op.layer, {}});
+      units.back().transfers.push_back(id);
+    }
+    return units;
+  }
+
+  OpId last_reader(const Unit& unit) const {
+    OpId last = unit.transfers.back();
+    for (const OpId gather : unit.transfers) {
+      for (const ValueId value : plan_.graph.op(gather).writes) {
+        for (const OpId reader : readers_[value.index()]) {
+          if (position_.at(reader) > position_.at(last)) last = reader;
+        }
+      }
+    }
+    return last;
+  }
+
+  OpId first_writer(const Unit& unit) const {
+    OpId first = unit.transfers.front();
+    for (const OpId reduction : unit.transfers) {
+      for (const Read& read : plan_.graph.op(reduction).reads) {
+        for (const OpId writer : writers_[read.value.index()]) {
+          if (position_.at(writer) < position_.at(first)) first = writer;
+        }
+      }
+    }
+    return first;
+  }
+
+  // Edges hold a gather back wherever it is issued; that it is issued when it may start is for whoever issues in order.
+  void move(const std::map<std::size_t, std::vector<OpId>>& issued_after) {
+    if (issued_after.empty()) return;
+    std::vector<OpId> operations;
+    for (std::size_t i = 0; i < block_.operations.size(); ++i) {
+      const OpId id = block_.operations[i];
+      const bool moves = plan_.graph.op(id).role == Role::param_gather && !plan_.issues[id.index()].blocking;
+      if (!moves) operations.push_back(id);
+      const auto found = issued_after.find(i);
+      if (found != issued_after.end()) operations.insert(operations.end(), found->second.begin(), found->second.end());
+    }
+    block_.operations = std::move(operations);
+  }
+
+  Plan& plan_;
+  Block& block_;
+  const std::vector<std::vector<OpId>>& writers_;
+  const std::vector<std::vector<OpId>>& readers_;
+  std::map<OpId, std::size_t> position_;
+};
+
+// Gathers that repeat leave the queue of their group.
+void separate_gathers(Plan& plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.role != Role::param_gather || !op.per_micro_batch) continue;
+    ClassPlan& c = plan.classes[op.rank_class.index()];
+    std::int32_t& queue = plan.issues[i].queue;
+    queue = communication_queue(c, c.queues[static_cast<std::size_t>(queue)].name + " gather");
+  }
+}
+
+}  // namespace
+
+void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
+  separate_gathers(plan);
+  const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
+  std::vector<std::vector<OpId>> readers(plan.graph.values.size());
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    for (const Read& read : plan.graph.operations[i].reads) readers[read.value.index()].push_back(make_id<OpId>(i));
+  }
+  for (ClassPlan& c : plan.classes) {
+    for (Block& block : c.blocks) {
+      if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
+      if (overlap.gathers)
+        BlockOverlap(plan, block, writers, readers).prefetch(static_cast<std::size_t>(overlap.prefetch));
+      if (overlap.reductions) BlockOverlap(plan, block, writers, readers).reduce_behind();
+    }
+  }
+  for (std::size_t i = 0; i < plan.issues.size() && overlap.gathers; ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.role == Role::param_gather && !op.per_micro_batch) plan.issues[i].blocking = false;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+// Overlap of what ZeRO-2 and 3 move in every micro-batch: parameters gathered ahead of their layer, gradients reduced
+// behind theirs. Waits bound how far ahead and behind, and with it the memory.
+//
+// A unit is what is gathered or reduced together: a layer; the embedding; the head.
+#pragma once
+
+#include "plan/plan.hpp"
+
+namespace weft {
+
+struct ShardedOverlap {
+  bool gathers = false;
+  bool reductions = false;
+  // Units gathered beside the one in use. The gather of a unit waits for the last reader of the one `prefetch` + 1
+  // units before it; the first unit of a block is waited for on the spot, the next `prefetch` follow it at once.
+  int prefetch = 1;
+};
+
+// Whole gradients of this many units are in memory per block. Those of a unit wait for the reduction of the unit that
+// had their buffer before, in the same execution of the block or in the previous one.
+inline constexpr std::size_t kGradientBuffers = 2;
+
+// Takes a plan whose blocks are in order and in which transfers block; to be called before place_values. Gathers go to
+// queues of their own, so that an urgent gather never stands behind a reduction. Nothing changes where nothing is
+// sharded (ZeRO 0 and 1) but that once-a-step gathers (ZeRO 1 and 2) no longer block where `gathers`.
+void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap);
+
+}  // namespace weft
