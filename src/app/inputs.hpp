@@ -18,4 +18,12 @@ struct Inputs {
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);
 
+// Its three parts, for callers that read many layouts of one model on one cluster.
+Transformer read_model(const Flags& flags);
+ClusterSpec read_cluster(const Flags& flags);
+Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster);
+
+// Whether the text of --model or --cluster names a file; a preset otherwise.
+bool names_a_file(const std::string& text);
+
 }  // namespace weft
