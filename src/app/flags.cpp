@@ -127,8 +127,12 @@ std::string Flags::source(const std::string& name) const {
   return found == sources_.end() ? "--" + name : found->second;
 }
 
+bool Flags::declares(const std::string& name) const {
+  return std::any_of(declared_.begin(), declared_.end(), [&](const auto& d) { return d.first == name; });
+}
+
 void Flags::set(const std::string& name, const std::string& value, const std::string& from) {
-  WEFT_CHECK(std::any_of(declared_.begin(), declared_.end(), [&](const auto& d) { return d.first == name; }));
+  WEFT_CHECK(declares(name));
   values_[name] = value;
   sources_.erase(name);
   if (!from.empty()) sources_[name] = from;

@@ -32,6 +32,9 @@ class Flags {
 
   std::optional<std::string> text(const std::string& name) const;
   bool given(const std::string& name) const { return values_.contains(name); }
+  // By the command line itself, not by a file.
+  bool typed(const std::string& name) const { return given(name) && !sources_.contains(name); }
+  bool declares(const std::string& name) const;
   bool on(const std::string& name) const;
   // Gives a declared flag a value, whatever it had: one combination of a sweep, or what another file says. `from`,
   // where not empty, is what messages call it instead of "--name".

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "app/files.hpp"
+#include "app/megatron_inputs.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
@@ -85,6 +86,8 @@ std::vector<Axis> read_mesh_order(const Flags& flags) {
 
 void declare_input_flags(Flags& flags) {
   flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
+  flags.value("megatron-args", "FILE", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
+              kModel);
   flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
   flags.value("hidden", "N", "hidden size", kModel);
   flags.value("heads", "N", "attention heads", kModel);
@@ -130,12 +133,14 @@ bool names_a_file(const std::string& text) {
 
 Transformer read_model(const Flags& flags) {
   const auto name = flags.text("model");
-  Transformer model = !name                 ? shape_from_flags(flags)
+  const std::optional<Transformer> launched = name ? std::nullopt : megatron_model(flags);
+  Transformer model = launched              ? *launched
+                      : !name               ? shape_from_flags(flags)
                       : names_a_file(*name) ? read_hf_config(read_text_file(*name), *name)
                                             : model_preset(*name);
   apply_shape_flags(flags, model);
   // Shape flags make a model of any length; a published one has the positions it was trained with.
-  if (!name) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
+  if (!name && !launched) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
   validate(model);
   return model;
 }

@@ -5,6 +5,7 @@
 #include "app/cli.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
+#include "app/megatron_inputs.hpp"
 #include "app/plan_files.hpp"
 #include "app/plan_json_report.hpp"
 #include "app/plan_study.hpp"
@@ -45,14 +46,18 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   declare_sweep_flags(flags);
   flags.parse(arguments);
 
+  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
+  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   const std::vector<std::string> policies = read_policies(flags);
-  if (flags.given("sweep")) return run_sweep_command(flags, policies, out, err);
+  if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
   const PlanStudy study = study_plan(read_inputs(flags), policies, default_profile());
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
   if (flags.on("json")) {
-    out << plan_json_report(study).dump(2) << "\n";
+    nlohmann::ordered_json json = plan_json_report(study);
+    add_ignored_flags(json, ignored);
+    out << json.dump(2) << "\n";
   } else {
     out << plan_text_report(study) << written_line(written);
   }

@@ -179,10 +179,10 @@ class Evaluator {
   std::vector<Unit> units_;
 };
 
-void require_no_flag_is_varied(const Flags& flags, const SweepSpec& spec) {
+void require_no_typed_flag_is_varied(const Flags& flags, const SweepSpec& spec) {
   for (const SweepKey& key : spec.keys) {
     if (!is_cluster_key(key.name)) {
-      if (flags.given(key.name)) fail("--{}: is given, and also varied by --sweep", key.name);
+      if (flags.typed(key.name)) fail("--{}: is given, and also varied by --sweep", key.name);
     } else if (const auto cluster = flags.text("cluster"); cluster && names_a_file(*cluster)) {
       fail("--sweep: key '{}' needs a preset such as dgx-a100:8 as --cluster, not the file {}", key.name, *cluster);
     }
@@ -212,7 +212,7 @@ std::string Sweep::describe(const SweepRow& row) const {
 
 Sweep run_sweep(const Flags& flags, SweepSpec spec, const std::vector<std::string>& policies, const Profile& profile,
                 const SweepOptions& options) {
-  require_no_flag_is_varied(flags, spec);
+  require_no_typed_flag_is_varied(flags, spec);
   if (spec.find("policy") == spec.keys.size()) spec.keys.push_back({"policy", policies});
   Sweep sweep;
   sweep.spec = std::move(spec);

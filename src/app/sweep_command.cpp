@@ -76,8 +76,8 @@ void require_no_sweep_flags(const Flags& flags) {
   }
 }
 
-int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies, std::ostream& out,
-                      std::ostream& err) {
+int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies,
+                      const std::vector<IgnoredFlag>& ignored, std::ostream& out, std::ostream& err) {
   const SweepSpec spec = parse_sweep(*flags.text("sweep"));
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   SweepOptions options;
@@ -98,6 +98,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   }
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
+    add_ignored_flags(json, ignored);
     json["sweep"] = sweep_json(sweep);
     out << json.dump(2) << "\n";
   } else {

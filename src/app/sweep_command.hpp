@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/flags.hpp"
+#include "io/megatron_args.hpp"
 
 namespace weft {
 
@@ -15,7 +16,7 @@ void require_no_sweep_flags(const Flags& flags);
 
 // The best combination is planned once more the whole way: verified, bounded, reported, written with --out. Returns
 // kAnswerIsNo where no combination is feasible.
-int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies, std::ostream& out,
-                      std::ostream& err);
+int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies,
+                      const std::vector<IgnoredFlag>& ignored, std::ostream& out, std::ostream& err);
 
 }  // namespace weft
