@@ -74,6 +74,10 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   TransferTable transfers;
   for (std::size_t c = 0; c < graph.classes.size(); ++c) {
     ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(c)).build();
+    if (c == 0 && graph.classes.size() > 1) {  // the other classes are about as large
+      graph.operations.reserve(graph.operations.size() * graph.classes.size() * 9 / 8);
+      graph.values.reserve(graph.values.size() * graph.classes.size() * 9 / 8);
+    }
   }
   return graph;
 }
