@@ -85,9 +85,9 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   if (const auto config = text("config")) {
     std::map<std::string, std::string> from_file;
     read_config(*config, from_file);
-    config_file_ = *config;
     for (const auto& [name, value] : from_file) {
-      if (values_.try_emplace(name, value).second) from_config_.insert(name);  // what the command line gave stays
+      if (!values_.try_emplace(name, value).second) continue;  // what the command line gave stays
+      sources_[name] = fmt::format("{}: key '{}'", *config, name);
     }
   }
 }
@@ -123,7 +123,19 @@ std::optional<std::string> Flags::text(const std::string& name) const {
 }
 
 std::string Flags::source(const std::string& name) const {
-  return from_config_.contains(name) ? fmt::format("{}: key '{}'", config_file_, name) : "--" + name;
+  const auto found = sources_.find(name);
+  return found == sources_.end() ? "--" + name : found->second;
+}
+
+bool Flags::declares(const std::string& name) const {
+  return std::any_of(declared_.begin(), declared_.end(), [&](const auto& d) { return d.first == name; });
+}
+
+void Flags::set(const std::string& name, const std::string& value, const std::string& from) {
+  WEFT_CHECK(declares(name));
+  values_[name] = value;
+  sources_.erase(name);
+  if (!from.empty()) sources_[name] = from;
 }
 
 bool Flags::on(const std::string& name) const {

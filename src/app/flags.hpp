@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -33,7 +32,13 @@ class Flags {
 
   std::optional<std::string> text(const std::string& name) const;
   bool given(const std::string& name) const { return values_.contains(name); }
+  // By the command line itself, not by a file.
+  bool typed(const std::string& name) const { return given(name) && !sources_.contains(name); }
+  bool declares(const std::string& name) const;
   bool on(const std::string& name) const;
+  // Gives a declared flag a value, whatever it had: one combination of a sweep, or what another file says. `from`,
+  // where not empty, is what messages call it instead of "--name".
+  void set(const std::string& name, const std::string& value, const std::string& from = "");
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t min, std::int64_t max) const;
   std::optional<double> number(const std::string& name, double min, double max) const;
   // The position of the value in `allowed`.
@@ -53,8 +58,7 @@ class Flags {
   // Where a message says a value came from: "--tp", or "job.json: key 'tp'".
   std::string source(const std::string& name) const;
   std::map<std::string, std::string> values_;
-  std::string config_file_;
-  std::set<std::string> from_config_;
+  std::map<std::string, std::string> sources_;  // of values that the command line did not give
 };
 
 }  // namespace weft

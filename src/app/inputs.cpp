@@ -4,11 +4,13 @@
 #include <filesystem>
 
 #include "app/files.hpp"
+#include "app/megatron_inputs.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
 #include "io/cluster_json.hpp"
 #include "io/hf_config.hpp"
+#include "io/profile_json.hpp"
 #include "model/presets.hpp"
 
 namespace weft {
@@ -17,12 +19,7 @@ namespace {
 constexpr std::int64_t kMany = 1'000'000'000;
 constexpr const char* kModel = "Model";
 constexpr const char* kLayout = "Layout";
-
-// A preset otherwise. (No slash test: "200Gb/s" has one.)
-bool names_a_file(const std::string& text) {
-  std::error_code ignored;
-  return text.ends_with(".json") || std::filesystem::is_regular_file(text, ignored);
-}
+constexpr const char* kPolicy = "Policy";
 
 // A GPT from shape flags alone.
 Transformer shape_from_flags(const Flags& flags) {
@@ -64,14 +61,93 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (const auto factor = flags.number("capacity-factor", 0, 1000)) model.experts->capacity_factor = *factor;
 }
 
+DType read_dtype(const Flags& flags, const char* name, DType fallback) {
+  const auto choice = flags.one_of(name, {"fp32", "bf16", "fp16"});
+  return choice ? std::array{DType::fp32, DType::bf16, DType::fp16}[*choice] : fallback;
+}
+
+std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
+  std::vector<std::int64_t> layers;
+  if (const auto text = flags.text("stage-layers")) {
+    for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
+  }
+  return layers;
+}
+
+std::vector<Axis> read_mesh_order(const Flags& flags) {
+  const auto order = flags.text("mesh-order");
+  if (!order) return Layout{}.mesh_order;
+  try {
+    return parse_mesh_order(*order);
+  } catch (const Error& error) {
+    fail("--mesh-order: {}", error.what());
+  }
+}
+
+}  // namespace
+
+void declare_input_flags(Flags& flags) {
+  flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
+  flags.value("megatron-args", "FILE", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
+              kModel);
+  flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
+  flags.value("hidden", "N", "hidden size", kModel);
+  flags.value("heads", "N", "attention heads", kModel);
+  flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
+  flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
+  flags.value("vocab", "N", "vocabulary (default: 51200)", kModel);
+  flags.value("experts", "N", "experts of every MoE layer", kModel);
+  flags.value("top-k", "N", "experts a token goes to", kModel);
+  flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
+  flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
+              "Cluster");
+  flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
+  flags.value("tp", "N", "tensor parallel ranks", kLayout);
+  flags.value("pp", "N", "pipeline stages", kLayout);
+  flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
+  flags.value("dp", "N", "data parallel ranks (default: devices / (tp * pp * cp))", kLayout);
+  flags.value("cp", "N", "context parallel ranks", kLayout);
+  flags.value("ep", "N", "expert parallel ranks", kLayout);
+  flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
+  flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
+  flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
+  flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
+               kLayout);
+  flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
+  flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
+  flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
+  flags.value("recompute", "none|selective|full", "what backward computes again", kLayout);
+  flags.value("attention", "flash|unfused", "attention kernel", kLayout);
+  flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
+  flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
+  flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
+  flags.value("schedule", "gpipe|1f1b|interleaved", "pipeline schedule (default: 1f1b; interleaved if vpp > 1)",
+              kLayout);
+  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
+  flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
+  flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
+              kPolicy);
+  flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)", kPolicy);
+  flags.value("prefetch", "N", "layers that fsdp gathers ahead at --zero 3 (default: 1)", kPolicy);
+  flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
+}
+
+// (No slash test: "200Gb/s" has one.)
+bool names_a_file(const std::string& text) {
+  std::error_code ignored;
+  return text.ends_with(".json") || std::filesystem::is_regular_file(text, ignored);
+}
+
 Transformer read_model(const Flags& flags) {
   const auto name = flags.text("model");
-  Transformer model = !name                 ? shape_from_flags(flags)
+  const std::optional<Transformer> launched = name ? std::nullopt : megatron_model(flags);
+  Transformer model = launched              ? *launched
+                      : !name               ? shape_from_flags(flags)
                       : names_a_file(*name) ? read_hf_config(read_text_file(*name), *name)
                                             : model_preset(*name);
   apply_shape_flags(flags, model);
   // Shape flags make a model of any length; a published one has the positions it was trained with.
-  if (!name) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
+  if (!name && !launched) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
   validate(model);
   return model;
 }
@@ -97,29 +173,6 @@ ClusterSpec read_cluster(const Flags& flags) {
   return spec;
 }
 
-DType read_dtype(const Flags& flags, const char* name, DType fallback) {
-  const auto choice = flags.one_of(name, {"fp32", "bf16", "fp16"});
-  return choice ? std::array{DType::fp32, DType::bf16, DType::fp16}[*choice] : fallback;
-}
-
-std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
-  std::vector<std::int64_t> layers;
-  if (const auto text = flags.text("stage-layers")) {
-    for (const std::string& part : split(*text, ',')) layers.push_back(parse_integer(part, "--stage-layers"));
-  }
-  return layers;
-}
-
-std::vector<Axis> read_mesh_order(const Flags& flags) {
-  const auto order = flags.text("mesh-order");
-  if (!order) return Layout{}.mesh_order;
-  try {
-    return parse_mesh_order(*order);
-  } catch (const Error& error) {
-    fail("--mesh-order: {}", error.what());
-  }
-}
-
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
   Layout l;
   l.tp = flags.integer("tp", 1, kMany).value_or(1);
@@ -138,6 +191,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   }
   l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
   l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
+  if (flags.on("round-batch")) {
+    const std::int64_t round = l.micro_batch * l.dp;
+    l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;
+  }
   l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.sequence_parallel = flags.on("sequence-parallel");
@@ -156,51 +213,26 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   return l;
 }
 
-}  // namespace
-
-void declare_input_flags(Flags& flags) {
-  flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
-  flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
-  flags.value("hidden", "N", "hidden size", kModel);
-  flags.value("heads", "N", "attention heads", kModel);
-  flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
-  flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
-  flags.value("vocab", "N", "vocabulary (default: 51200)", kModel);
-  flags.value("experts", "N", "experts of every MoE layer", kModel);
-  flags.value("top-k", "N", "experts a token goes to", kModel);
-  flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
-  flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
-              "Cluster");
-  flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
-  flags.value("tp", "N", "tensor parallel ranks", kLayout);
-  flags.value("pp", "N", "pipeline stages", kLayout);
-  flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
-  flags.value("dp", "N", "data parallel ranks (default: devices / (tp * pp * cp))", kLayout);
-  flags.value("cp", "N", "context parallel ranks", kLayout);
-  flags.value("ep", "N", "expert parallel ranks", kLayout);
-  flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
-  flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
-  flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
-  flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
-  flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
-  flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
-  flags.value("recompute", "none|selective|full", "what backward computes again", kLayout);
-  flags.value("attention", "flash|unfused", "attention kernel", kLayout);
-  flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
-  flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
-  flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value("schedule", "gpipe|1f1b|interleaved", "pipeline schedule (default: 1f1b; interleaved if vpp > 1)",
-              kLayout);
-  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
-  flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
-}
-
 Inputs read_inputs(const Flags& flags) {
   Inputs inputs;
   inputs.model = read_model(flags);
   inputs.cluster = read_cluster(flags);
   inputs.layout = read_layout(flags, inputs.model, Cluster(inputs.cluster));
+  inputs.options = read_policy_options(flags);
   return inputs;
+}
+
+PolicyOptions read_policy_options(const Flags& flags) {
+  PolicyOptions options;
+  options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
+  options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
+  options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
+  return options;
+}
+
+Profile read_profile(const Flags& flags) {
+  const auto file = flags.text("profile");
+  return file ? read_profile(read_text_file(*file), *file, default_profile()) : default_profile();
 }
 
 }  // namespace weft

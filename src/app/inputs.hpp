@@ -20,4 +20,16 @@ struct Inputs {
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);
 
+// Its parts, for callers that read many layouts of one model on one cluster.
+Transformer read_model(const Flags& flags);
+ClusterSpec read_cluster(const Flags& flags);
+Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster);
+
+PolicyOptions read_policy_options(const Flags& flags);
+// The constants that come with Weft, with what --profile changes.
+Profile read_profile(const Flags& flags);
+
+// Whether the text of --model or --cluster names a file; a preset otherwise.
+bool names_a_file(const std::string& text);
+
 }  // namespace weft

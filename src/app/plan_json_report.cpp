@@ -88,4 +88,10 @@ nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
   return json;
 }
 
+void add_ignored_flags(nlohmann::ordered_json& json, const std::vector<IgnoredFlag>& ignored) {
+  for (const IgnoredFlag& flag : ignored) {
+    json["ignored_flags"].push_back({{"flag", flag.flag}, {"value", flag.value}, {"reason", flag.reason}});
+  }
+}
+
 }  // namespace weft

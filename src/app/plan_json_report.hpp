@@ -4,9 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/plan_study.hpp"
+#include "io/megatron_args.hpp"
 
 namespace weft {
 
 nlohmann::ordered_json plan_json_report(const PlanStudy& study);
+
+// "ignored_flags": [{"flag", "value", "reason"}], where there are any.
+void add_ignored_flags(nlohmann::ordered_json& json, const std::vector<IgnoredFlag>& ignored);
 
 }  // namespace weft

@@ -130,14 +130,11 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
   study.accounting = account(study.timeline);
   study.critical = critical_share(study.timeline);
   study.step_s = study.timeline.period_ns * 1e-9;
-  const Layout& l = all.inputs.layout;
-  const Flops useful = model_flops(all.inputs.model, l.seq, l.global_batch);
-  const Flops executed = hardware_flops(all.inputs.model, l.seq, l.global_batch, l.recompute);
-  const double peak = peak_flops(graph, l.precision);
-  study.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / study.step_s;
-  study.tflops_per_gpu = useful.value / study.step_s / static_cast<double>(all.devices) * 1e-12;
-  study.mfu = useful.value / study.step_s / peak;
-  study.hfu = executed.value / study.step_s / peak;
+  const Throughput throughput = throughput_of(all.inputs, graph, study.step_s);
+  study.tokens_per_s = throughput.tokens_per_s;
+  study.tflops_per_gpu = throughput.tflops_per_gpu;
+  study.mfu = throughput.mfu;
+  study.hfu = throughput.hfu;
   study.gap_to_bound_pct = 100 * (study.step_s / all.bound_s - 1);
   add_memory(study);
   if (!study.fits) study.would_fit = what_would_fit(all.inputs, policy, profile);
@@ -145,6 +142,17 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
 }
 
 }  // namespace
+
+Throughput throughput_of(const Inputs& inputs, const StepGraph& graph, double step_s) {
+  const Layout& l = inputs.layout;
+  const Flops useful = model_flops(inputs.model, l.seq, l.global_batch);
+  const Flops executed = hardware_flops(inputs.model, l.seq, l.global_batch, l.recompute);
+  const double peak = peak_flops(graph, l.precision);
+  return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
+          .tflops_per_gpu = useful.value / step_s / static_cast<double>(l.devices()) * 1e-12,
+          .mfu = useful.value / step_s / peak,
+          .hfu = executed.value / step_s / peak};
+}
 
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile) {
   PlanStudy study;

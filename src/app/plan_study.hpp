@@ -55,6 +55,14 @@ struct PlanStudy {
   std::size_t best = 0;  // shortest step among those that fit, or of all where none does
 };
 
+// Model FLOPs and tokens of a step over its time.
+struct Throughput {
+  double tokens_per_s = 0;
+  double tflops_per_gpu = 0;
+  double mfu = 0, hfu = 0;
+};
+Throughput throughput_of(const Inputs& inputs, const StepGraph& graph, double step_s);
+
 // Changes to the layout that would fit are planned for real, cheapest in speed first.
 // Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile);

@@ -60,14 +60,24 @@ std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout) {
   validate(model);
   validate(layout, model, cluster.device_count());
-  RankClasses found = find_rank_classes(cluster, layout, model.experts.has_value());
+  return build_step_graph(model, cluster, layout, find_rank_classes(cluster, layout, model.experts.has_value()));
+}
+
+StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout,
+                           const RankClasses& classes) {
+  validate(model);
+  validate(layout, model, cluster.device_count());
   StepGraph graph;
   graph.micro_batches = layout.micro_batches();
-  graph.classes = std::move(found.classes);
-  graph.links = std::move(found.links);
+  graph.classes = classes.classes;
+  graph.links = classes.links;
   TransferTable transfers;
   for (std::size_t c = 0; c < graph.classes.size(); ++c) {
     ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(c)).build();
+    if (c == 0 && graph.classes.size() > 1) {  // the other classes are about as large
+      graph.operations.reserve(graph.operations.size() * graph.classes.size() * 9 / 8);
+      graph.values.reserve(graph.values.size() * graph.classes.size() * 9 / 8);
+    }
   }
   return graph;
 }

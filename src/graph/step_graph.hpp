@@ -111,5 +111,8 @@ struct StepGraph {
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph);
 
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout);
+// With the classes that find_rank_classes gave for this cluster and layout (RankClassCache keeps them).
+StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout,
+                           const RankClasses& classes);
 
 }  // namespace weft

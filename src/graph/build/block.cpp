@@ -20,7 +20,7 @@ std::int64_t ClassBuilder::rows_of(const std::vector<ValueId>& values, std::int6
 
 ValueId ClassBuilder::linear_input_grad(Role role, const std::vector<ValueId>& grads, LinearShape shape, ValueId onto) {
   const std::int64_t rows = rows_of(grads, shape.out);
-  const ValueId dx = value({label(name_of(role).data()) + ".dx", {rows, shape.in}, ValueKind::activation_grad});
+  const ValueId dx = value({label(name_of(role)) + ".dx", {rows, shape.in}, ValueKind::activation_grad});
   std::vector<Read> reads;
   for (const ValueId grad : grads) reads.push_back({grad, 0});
   if (onto.valid()) reads.push_back({onto, 0});
@@ -44,12 +44,12 @@ ValueId ClassBuilder::linear_backward(Role role, ValueId x, const std::vector<Va
 }
 
 ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name) {
-  const Value source = graph_.value(in);
-  const ValueId out = value({label(name), source.shape, source.kind, source.splits, 0});
+  const ValueId out = value_like(in, label(name), graph_.value(in).kind);
   OpKey key;
   key.kind = OpKind::norm;
   key.dtype = layout_.precision;
-  key.dims = {source.elements() / source.shape.back(), source.shape.back(), 0, 0, 0, 0};
+  const std::int64_t columns = graph_.value(in).shape.back();
+  key.dims = {graph_.value(in).elements() / columns, columns, 0, 0, 0, 0};
   const Read weight = use(by_role_.at({layer_, role}), phase);
   add(role, phase, key, {{in, 0}, weight}, {out});
   return out;
@@ -57,13 +57,12 @@ ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name)
 
 // dX of a norm; the residual branch's gradient is added in the same kernel. Then dW.
 ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad) {
-  const Value source = graph_.value(in);
-  const std::string name = label(name_of(role).data()) + ".dx";
-  const ValueId dx = value({name, source.shape, ValueKind::activation_grad, source.splits, 0});
+  const ValueId dx = value_like(in, label(name_of(role)) + ".dx", ValueKind::activation_grad);
   OpKey key;
   key.kind = OpKind::norm;
   key.dtype = layout_.precision;
-  key.dims = {source.elements() / source.shape.back(), source.shape.back(), 0, 0, 0, 0};
+  const std::int64_t columns = graph_.value(in).shape.back();
+  key.dims = {graph_.value(in).elements() / columns, columns, 0, 0, 0, 0};
   std::vector<Read> reads{{grad, 0}, {in, 0}};
   if (residual_grad.valid()) reads.push_back({residual_grad, 0});
   const ParameterIndex weight = by_role_.at({layer_, role});
@@ -90,32 +89,31 @@ ValueId ClassBuilder::leave_region(Role role, Phase phase, ValueId in, const cha
 ValueId ClassBuilder::enter_region_backward(Role role, ValueId grad) {
   if (!in_tp()) return grad;
   const Collective kind = layout_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
-  return collective(role, Phase::input_grad, kind, GroupKind::tp, grad, label(name_of(role).data()) + ".dx");
+  return collective(role, Phase::input_grad, kind, GroupKind::tp, grad, label(name_of(role)) + ".dx");
 }
 
 ValueId ClassBuilder::leave_region_backward(Role role, ValueId grad) {
   if (!layout_.sequence_parallel) return grad;
-  return collective(role, Phase::input_grad, Collective::all_gather, GroupKind::tp, grad,
-                    label(name_of(role).data()) + ".dy");
+  return collective(role, Phase::input_grad, Collective::all_gather, GroupKind::tp, grad, label(name_of(role)) + ".dy");
 }
 
 // Sequence parallelism keeps only the shard of a linear's input; dW needs the whole of it again.
 ValueId ClassBuilder::regather(Role role, ValueId in) {
   if (!layout_.sequence_parallel) return in;
   return collective(role, Phase::weight_grad, Collective::all_gather, GroupKind::tp, in,
-                    label(name_of(role).data()) + ".again");
+                    label(name_of(role)) + ".again");
 }
 
 ValueId ClassBuilder::residual(Role role, Phase phase, ValueId branch, ValueId stream, ValueId* mask,
                                const char* name) {
-  const Value source = graph_.value(stream);
-  const ValueId out = value({label(name), source.shape, source.kind, source.splits, 0});
+  const ValueKind kind = graph_.value(stream).kind;
+  const ValueId out = value_like(stream, label(name), kind);
   std::vector<ValueId> writes{out};
   if (has_dropout()) {
-    *mask = value({label(name) + ".mask", source.shape, source.kind, source.splits, 1});
+    *mask = value_like(stream, label(name) + ".mask", kind, 1);
     writes.push_back(*mask);
   }
-  add(role, phase, elementwise(phase, source.elements(), 3 * width() + (has_dropout() ? 1 : 0)),
+  add(role, phase, elementwise(phase, graph_.value(stream).elements(), 3 * width() + (has_dropout() ? 1 : 0)),
       {{branch, 0}, {stream, 0}}, std::move(writes));
   return out;
 }
@@ -123,10 +121,8 @@ ValueId ClassBuilder::residual(Role role, Phase phase, ValueId branch, ValueId s
 // Without dropout the branch's gradient is the stream's gradient itself.
 ValueId ClassBuilder::residual_backward(Role role, ValueId mask, ValueId grad) {
   if (!has_dropout()) return grad;
-  const Value source = graph_.value(grad);
-  const std::string name = label(name_of(role).data()) + ".dx";
-  const ValueId out = value({name, source.shape, ValueKind::activation_grad, source.splits, 0});
-  add(role, Phase::input_grad, elementwise(Phase::input_grad, source.elements(), 2 * width() + 1),
+  const ValueId out = value_like(grad, label(name_of(role)) + ".dx", ValueKind::activation_grad);
+  add(role, Phase::input_grad, elementwise(Phase::input_grad, graph_.value(grad).elements(), 2 * width() + 1),
       {{grad, 0}, {mask, 0}}, {out});
   return out;
 }

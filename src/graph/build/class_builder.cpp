@@ -89,6 +89,11 @@ ValueId ClassBuilder::value(NewValue spec) {
   return make_id<ValueId>(graph_.values.size() - 1);
 }
 
+ValueId ClassBuilder::value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element) {
+  const Value& like = graph_.value(source);
+  return value({std::move(name), like.shape, kind, like.splits, bytes_per_element});
+}
+
 ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
   const ValueId id = value(std::move(spec));
   Value& v = graph_.values[id.index()];
@@ -140,7 +145,8 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
 // A collective over one value: all_gather multiplies the first dimension by the group, reduce_scatter divides it.
 ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in,
                                  std::string name) {
-  const Value source = graph_.value(in);
+  const Value& source = graph_.value(in);
+  const Bytes source_bytes = source.bytes();
   const std::int64_t size = rank_class().group(group).view.size;
   NewValue out{std::move(name), source.shape, source.kind, source.splits, source.bytes_per_element, source.dtype};
   if (kind == Collective::all_gather) {
@@ -151,7 +157,7 @@ ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupK
     out.shape[0] /= size;
   }
   const ValueId result = value(std::move(out));
-  const Bytes whole = kind == Collective::all_gather ? graph_.value(result).bytes() : source.bytes();
+  const Bytes whole = kind == Collective::all_gather ? graph_.value(result).bytes() : source_bytes;
   transfer(role, phase, kind, group, whole, {{in, 0}}, {result});
   return result;
 }
@@ -175,8 +181,18 @@ OpKey ClassBuilder::elementwise(Phase phase, std::int64_t elements, std::int64_t
   return key;
 }
 
-std::string ClassBuilder::label(const char* what) const {
-  return layer_ >= 0 ? fmt::format("layer {} {}", layer_, what) : std::string(what);
+// Called for every value: the layer's part is made once a layer, and room is left for a suffix.
+std::string ClassBuilder::label(std::string_view what) {
+  constexpr std::size_t kSuffix = 16;
+  if (layer_ != labelled_layer_) {
+    label_prefix_ = layer_ >= 0 ? fmt::format("layer {} ", layer_) : std::string();
+    labelled_layer_ = layer_;
+  }
+  std::string text;
+  text.reserve(label_prefix_.size() + what.size() + kSuffix);
+  text += label_prefix_;
+  text += what;
+  return text;
 }
 
 std::vector<Split> ClassBuilder::stream_splits() const {

@@ -64,6 +64,8 @@ class ClassBuilder {
 
   // Primitives.
   ValueId value(NewValue spec);
+  // A value shaped and split like `source`, in the layout's precision.
+  ValueId value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element = 0);
   ValueId once(NewValue spec, bool accumulated = false);
   Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes);
   Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
@@ -71,7 +73,7 @@ class ClassBuilder {
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name);
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
   OpKey elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const;
-  std::string label(const char* what) const;
+  std::string label(std::string_view what);
   std::int64_t width() const { return bytes_of(layout_.precision); }
   bool in_tp() const { return layout_.tp > 1; }
   bool has_dropout() const { return model_.positions == Positions::learned; }
@@ -167,6 +169,8 @@ class ClassBuilder {
   const Layout& layout_;
   ClassId id_;
   std::int32_t chunk_ = 0, layer_ = -1;
+  std::int32_t labelled_layer_ = -1;  // whose label_prefix_ it is
+  std::string label_prefix_;
   std::vector<Parameter> parameters_;
   std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
   std::map<ParameterIndex, ValueId> gathered_;                       // ZeRO-3: whole copies in use right now

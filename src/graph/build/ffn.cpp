@@ -58,10 +58,9 @@ void ClassBuilder::forward_ffn(LayerValues& v, Phase phase) {
     if (!mlp) {
       branch = routed;
     } else {
-      const Value source = graph_.value(routed);
-      const ValueId sum = value({label("ffn_sum"), source.shape, source.kind, source.splits, 0});
-      add(Role::combine, phase, elementwise(phase, source.elements(), 3 * width()), {{branch, 0}, {routed, 0}}, {sum})
-          .part = 1;
+      const ValueId sum = value_like(routed, label("ffn_sum"), graph_.value(routed).kind);
+      const std::int64_t elements = graph_.value(routed).elements();
+      add(Role::combine, phase, elementwise(phase, elements, 3 * width()), {{branch, 0}, {routed, 0}}, {sum}).part = 1;
       branch = sum;
     }
   }
@@ -79,9 +78,9 @@ ValueId ClassBuilder::backward_ffn(const LayerValues& v, ValueId grad) {
     if (!mlp) {
       dx = routed;
     } else {
-      const Value source = graph_.value(routed);
-      const ValueId sum = value({label("ffn_sum.dx"), source.shape, source.kind, source.splits, 0});
-      add(Role::combine, Phase::input_grad, elementwise(Phase::input_grad, source.elements(), 3 * width()),
+      const ValueId sum = value_like(routed, label("ffn_sum.dx"), graph_.value(routed).kind);
+      const std::int64_t elements = graph_.value(routed).elements();
+      add(Role::combine, Phase::input_grad, elementwise(Phase::input_grad, elements, 3 * width()),
           {{dx, 0}, {routed, 0}}, {sum})
           .part = 1;
       dx = sum;

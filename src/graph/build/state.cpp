@@ -15,7 +15,7 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::int64_t ele
       .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicated = replicated};
   const std::int64_t n = shards(group);
   const std::int64_t shard = (elements + n - 1) / n;
-  const std::string name = label(name_of(role).data());
+  const std::string name = label(name_of(role));
   p.weight = once({name + ".weight", {layout_.zero == 3 ? shard : elements}, ValueKind::parameter});
   p.gradient = once({.name = name + ".grad",
                      .shape = {layout_.zero >= 2 ? shard : elements},
@@ -37,7 +37,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const std::int64_t n = shards(p.group);
   const std::int64_t shard = graph_.value(p.weight).elements();
   const Role role = user.value_or(p.role);
-  const ValueId whole = value({label(name_of(role).data()) + ".gathered", {shard * n}, ValueKind::parameter});
+  const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
   transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(), {{p.weight, 1}},
            {whole}, role);
@@ -56,7 +56,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   }
   const std::int64_t n = shards(p.group);
   const std::int64_t padded = graph_.value(p.gradient).elements() * n;
-  const std::string name = label(name_of(role).data());
+  const std::string name = label(name_of(role));
   const ValueId whole = value(
       {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
   add(role, Phase::weight_grad, key, std::move(reads), {whole});
@@ -67,7 +67,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 // One stage of the way from the accumulated gradient to the one the update reads: tensor-parallel replicas, then data
 // parallelism, then the other copy of tied embeddings. Returns what the next stage reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
-  const std::string name = label(name_of(p.role).data());
+  const std::string name = label(name_of(p.role));
   const Bytes bytes = graph_.value(grad).bytes();
   const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements, Bytes whole) {
     const ValueId out =
@@ -140,7 +140,7 @@ void ClassBuilder::emit_updates() {
     layer_ = p.layer;
     const std::int64_t n = shards(p.group);
     const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
-    const std::string name = label(name_of(p.role).data());
+    const std::string name = label(name_of(p.role));
     // Adam: two moments, and a master copy where the weights are 16 bits wide; else the weights are read themselves.
     const bool master = layout_.precision != DType::fp32;
     const std::int64_t state_width = master ? 12 : 8;

@@ -1,0 +1,2 @@
+A="x
+--num-layers

@@ -1,0 +1,47 @@
+#include "app/megatron_inputs.hpp"
+
+#include "app/files.hpp"
+
+namespace weft {
+namespace {
+
+std::optional<MegatronJob> read_job(const Flags& flags) {
+  const auto file = flags.text("megatron-args");
+  if (!file) return std::nullopt;
+  return read_megatron_args(read_text_file(*file), *file);
+}
+
+}  // namespace
+
+std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
+  std::optional<MegatronJob> job = read_job(flags);
+  if (!job) return {};
+  for (const MegatronSetting& setting : job->settings) {
+    if (!flags.declares(setting.flag)) {
+      job->ignored.push_back({"--" + setting.flag, setting.value, setting.from + " has no flag here to set"});
+    } else if (!flags.given(setting.flag)) {
+      flags.set(setting.flag, setting.value, setting.from);
+    }
+  }
+  return job->ignored;
+}
+
+std::optional<Transformer> megatron_model(const Flags& flags) {
+  std::optional<MegatronJob> job = read_job(flags);
+  return job ? std::move(job->model) : std::nullopt;
+}
+
+void print_ignored(std::ostream& err, const std::string& file, const std::vector<IgnoredFlag>& ignored) {
+  std::string harmless;
+  for (const IgnoredFlag& flag : ignored) {
+    if (flag.harmless) harmless += " " + flag.flag;
+  }
+  if (!harmless.empty()) err << "weft: " << file << ": without effect on a plan:" << harmless << "\n";
+  for (const IgnoredFlag& flag : ignored) {
+    if (flag.harmless) continue;
+    err << "weft: " << file << ": ignored " << flag.flag << (flag.value.empty() ? "" : " ") << flag.value << ": "
+        << flag.reason << "\n";
+  }
+}
+
+}  // namespace weft

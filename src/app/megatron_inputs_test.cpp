@@ -1,0 +1,83 @@
+// `weft plan --megatron-args`: the launch decides, the command line overrides, nothing is dropped silently.
+#include "app/megatron_inputs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/test_cli.hpp"
+
+namespace weft {
+namespace {
+
+const char* const kScript = R"(ARGS=(
+  --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --max-position-embeddings 256
+  --vocab-size 1000 --micro-batch-size 2 --global-batch-size 32 --bf16 --lr 1e-4
+  --tensor-model-parallel-size 2 --use-distributed-optimizer --tp-comm-overlap --hiden-dropout 0.1
+)
+torchrun pretrain_gpt.py "${ARGS[@]}"
+)";
+
+class MegatronInputs : public ::testing::Test {
+ protected:
+  ScratchFolder folder{"megatron"};
+  std::string script = folder.write("train.sh", kScript);
+  CliResult plan(const std::string& flags) {
+    return weft_cli("plan --cluster dgx-a100:1 --policy serial --megatron-args " + script + " " + flags);
+  }
+};
+
+TEST_F(MegatronInputs, TheScriptIsThePlan) {
+  const CliResult result = plan("--json");
+  ASSERT_EQ(result.code, kOk) << result.err;
+  nlohmann::json imported = nlohmann::json::parse(result.out);
+  // The same by hand.
+  const CliResult typed = weft_cli(
+      "plan --json --cluster dgx-a100:1 --policy serial --layers 8 --hidden 512 --heads 8 --seq 256 --vocab 1000 "
+      "--micro-batch 2 --global-batch 32 --tp 2 --zero 1 --clip-grad 1");
+  const nlohmann::json by_hand = nlohmann::json::parse(typed.out);
+  EXPECT_EQ(imported.at("layout"), by_hand.at("layout"));
+  // 2048 learned positions there, 256 here.
+  EXPECT_EQ(imported.at("model").at("parameters").get<std::int64_t>(),
+            by_hand.at("model").at("parameters").get<std::int64_t>() - (2048 - 256) * 512);
+}
+
+TEST_F(MegatronInputs, IgnoredFlagsAreNamed) {
+  const CliResult result = plan("--json");
+  const nlohmann::json flags = nlohmann::json::parse(result.out).at("ignored_flags");
+  std::map<std::string, std::string> reasons;
+  for (const nlohmann::json& flag : flags) reasons[flag.at("flag")] = flag.at("reason");
+  EXPECT_EQ(reasons.at("--tp-comm-overlap"), "Weft has no counterpart");
+  EXPECT_EQ(reasons.at("--lr"), "does not change the step");
+  EXPECT_EQ(reasons.at("--hiden-dropout"), "is not known; did you mean '--hidden-dropout'?");
+  EXPECT_TRUE(contains(result.err, "without effect on a plan: --lr")) << result.err;
+  EXPECT_TRUE(contains(result.err, "ignored --tp-comm-overlap: Weft has no counterpart")) << result.err;
+  EXPECT_TRUE(contains(result.err, "did you mean '--hidden-dropout'?")) << result.err;
+}
+
+TEST_F(MegatronInputs, TheCommandLineWins) {
+  const nlohmann::json json = nlohmann::json::parse(plan("--json --tp 4 --zero 0 --layers 4").out);
+  EXPECT_EQ(json.at("layout").at("tp"), 4);
+  EXPECT_EQ(json.at("layout").at("zero"), 0);
+  const nlohmann::json eight = nlohmann::json::parse(plan("--json").out);
+  EXPECT_LT(json.at("model").at("parameters"), eight.at("model").at("parameters"));
+}
+
+TEST_F(MegatronInputs, ASweepVariesWhatTheScriptSays) {
+  const CliResult result = plan("--json --sweep tp=1,2,4;micro-batch=1,2");
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json.at("sweep").at("feasible"), 6);
+  EXPECT_TRUE(json.contains("ignored_flags"));
+}
+
+TEST_F(MegatronInputs, MessagesNameTheLine) {
+  const std::string bad =
+      folder.write("bad.sh", "--num-layers 8 --hidden-size 512 \\\n --num-attention-heads 8 \\\n --bf16 yes");
+  const CliResult result = weft_cli("plan --cluster dgx-a100:1 --megatron-args " + bad);
+  EXPECT_EQ(result.code, kBadInput);
+  EXPECT_TRUE(contains(result.err, "bad.sh: line 3: --bf16: takes no value, but 'yes' follows")) << result.err;
+}
+
+}  // namespace
+}  // namespace weft

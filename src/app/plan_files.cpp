@@ -1,0 +1,53 @@
+#include "app/plan_files.hpp"
+
+#include "app/files.hpp"
+#include "io/chrome_trace.hpp"
+#include "io/plan_json.hpp"
+
+namespace weft {
+namespace {
+
+// One whole steady period; the counters and arrows of a longer one add nothing.
+void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
+  TraceOptions options;
+  const Timeline& timeline = policy.timeline;
+  for (const Span& span : timeline.spans) {
+    if (span.start >= timeline.steady_begin) {
+      options.first_iteration = span.iteration;
+      break;
+    }
+  }
+  options.last_iteration = options.first_iteration + timeline.periods - 1;
+  options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
+                      {"policy", policy.policy},
+                      {"timeline", "predicted"},
+                      {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+  write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
+}
+
+}  // namespace
+
+std::vector<std::string> write_plan_files(const PlanStudy& study, const std::filesystem::path& folder) {
+  make_folder(folder);
+  std::vector<std::string> written;
+  for (std::size_t i = 0; i < study.policies.size(); ++i) {
+    const PolicyStudy& policy = study.policies[i];
+    const std::string suffix = i == study.best ? "" : "-" + policy.policy;
+    const std::filesystem::path plan = folder / ("plan" + suffix + ".json");
+    const std::filesystem::path trace = folder / ("trace" + suffix + ".json");
+    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, policy.plan); });
+    write_trace(study, policy, trace);
+    written.push_back(plan.string());
+    written.push_back(trace.string());
+  }
+  return written;
+}
+
+std::string written_line(const std::vector<std::string>& files) {
+  if (files.empty()) return "";
+  std::string text = "\nWritten:";
+  for (const std::string& name : files) text += " " + name;
+  return text + "\n";
+}
+
+}  // namespace weft

@@ -1,0 +1,18 @@
+// The files that `weft plan --out` writes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/plan_study.hpp"
+
+namespace weft {
+
+// plan.json and trace.json of every policy: the best one's carry plain names, the others' their own. Returns the names.
+std::vector<std::string> write_plan_files(const PlanStudy& study, const std::filesystem::path& folder);
+
+// "Written: a b" and its line's end, or nothing.
+std::string written_line(const std::vector<std::string>& files);
+
+}  // namespace weft

@@ -1,0 +1,151 @@
+// A layer's share is measured on graphs of one and of two layers, built by the same builder that makes the real one:
+// the difference is one layer, whatever the architecture.
+#include "graph/memory_bound.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/build/class_builder.hpp"
+
+namespace weft {
+namespace {
+
+struct Held {
+  std::int64_t state = 0;  // bytes
+  std::int64_t saved = 0;  // bytes of one micro-batch
+};
+
+Held held_by(const StepGraph& graph) {
+  std::vector<bool> persists(graph.values.size(), false), of_forward(graph.values.size(), false),
+      read_later(graph.values.size(), false);
+  for (const Operation& op : graph.operations) {
+    for (const Read& read : op.reads) {
+      if (read.distance == 1) persists[read.value.index()] = true;
+      if (op.phase != Phase::forward) read_later[read.value.index()] = true;
+    }
+    if (op.phase != Phase::forward) continue;
+    for (const ValueId written : op.writes) of_forward[written.index()] = true;
+  }
+  Held held;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    const bool accumulates = value.kind == ValueKind::gradient && value.accumulated;
+    if (persists[v] || accumulates) held.state += value.bytes().value;
+    if (value.per_micro_batch && of_forward[v] && read_later[v]) held.saved += value.bytes().value;
+  }
+  return held;
+}
+
+// The only class of a job without pipeline; the builder reads no more of it than the sizes of its groups.
+RankClass lone_class(const Layout& layout) {
+  RankClass c;
+  c.ranks = layout.devices();
+  c.groups.resize(kGroupKinds);
+  const auto set = [&](GroupKind kind, std::int64_t size) {
+    c.groups[static_cast<std::size_t>(kind)].view.size = size;
+  };
+  set(GroupKind::tp, layout.tp);
+  set(GroupKind::cp, layout.cp);
+  set(GroupKind::dp, layout.dp * layout.cp);
+  set(GroupKind::ep, layout.ep);
+  set(GroupKind::etp, layout.etp);
+  set(GroupKind::edp, layout.edp());
+  set(GroupKind::norm, layout.devices());
+  return c;
+}
+
+Held probe(Transformer model, const Layout& layout, std::int64_t layers) {
+  model.layers = layers;
+  StepGraph graph;
+  graph.classes.push_back(lone_class(layout));
+  TransferTable transfers;
+  ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(0)).build();
+  return held_by(graph);
+}
+
+// One layer of a model all of whose layers are alike.
+Held layer_of(const Transformer& model, const Layout& layout) {
+  const Held one = probe(model, layout, 1), two = probe(model, layout, 2);
+  return {two.state - one.state, two.saved - one.saved};
+}
+
+// Weights, gradients and optimizer state of one tensor that data-parallel ranks share, as build/state.cpp lays them
+// out.
+std::int64_t state_of(std::int64_t elements, const Layout& layout) {
+  const std::int64_t shard = (elements + layout.shards() - 1) / layout.shards();
+  const std::int64_t width = bytes_of(layout.precision);
+  return (layout.zero == 3 ? shard : elements) * width +
+         (layout.zero >= 2 ? shard : elements) * bytes_of(layout.grad_dtype) +
+         (layout.zero >= 1 ? shard : elements) * (layout.precision == DType::fp32 ? 8 : 12);
+}
+
+std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::int64_t stage) {
+  const std::int64_t table = local_vocab(model, layout) * model.hidden;
+  std::int64_t state = 0;
+  if (stage == 0) {
+    state += state_of(table, layout);
+    if (model.positions == Positions::learned) state += state_of(model.max_seq * model.hidden, layout);
+  }
+  if (stage == layout.pp - 1) {
+    state += state_of(model.norm == NormKind::layer_norm ? 2 * model.hidden : model.hidden, layout);
+    if (!model.tied_embeddings || layout.pp > 1) state += state_of(table, layout);
+  }
+  return state;
+}
+
+// Chunk passes of a stage between their forward and their backward, at most (plan/schedule/pipeline.cpp).
+std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage) {
+  const std::int64_t all = layout.micro_batches() * layout.vpp;
+  if (layout.schedule == PipelineSchedule::gpipe) return all;
+  const std::int64_t later = layout.pp - 1 - stage;
+  const std::int64_t warm_up =
+      layout.schedule == PipelineSchedule::interleaved ? 2 * later + (layout.vpp - 1) * layout.pp : later;
+  return std::min(all, warm_up + 1);
+}
+
+}  // namespace
+
+MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
+  Layout flat = layout;  // the same shards and micro-batches on a single stage
+  flat.pp = flat.vpp = 1;
+  flat.schedule = PipelineSchedule::one_f_one_b;
+  flat.stage_layers.clear();
+  Transformer dense = model;
+  dense.experts.reset();
+  const Held dense_layer = layer_of(dense, flat);
+  Held moe_layer;
+  if (model.experts) {
+    Transformer moe = model;
+    moe.experts->dense_first = 0;
+    moe.experts->every = 1;
+    moe_layer = layer_of(moe, flat);
+  }
+
+  const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
+  std::vector<Held> chunks;
+  std::int64_t layer = 0;
+  for (const std::int64_t count : per_chunk) {
+    Held chunk;
+    for (const std::int64_t end = layer + count; layer < end; ++layer) {
+      const Held& held = model.is_moe_layer(layer) ? moe_layer : dense_layer;
+      chunk.state += held.state;
+      chunk.saved += held.saved;
+    }
+    chunks.push_back(chunk);
+  }
+  MemoryBound worst;
+  for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
+    MemoryBound here{stage, {state_of_ends(model, layout, stage)}, {}};
+    std::int64_t smallest = INT64_MAX;  // which chunks the passes in flight belong to is left open
+    for (std::int64_t chunk = 0; chunk < layout.vpp; ++chunk) {
+      const Held& held = chunks[static_cast<std::size_t>(chunk * layout.pp + stage)];
+      here.state.value += held.state;
+      smallest = std::min(smallest, held.saved);
+    }
+    here.activations.value = smallest * passes_in_flight(layout, stage);
+    if (stage == 0 || here.total() > worst.total()) worst = here;
+  }
+  return worst;
+}
+
+}  // namespace weft

@@ -1,0 +1,21 @@
+#include "graph/rank_class_cache.hpp"
+
+namespace weft {
+
+const RankClasses& RankClassCache::find(const Layout& layout, bool has_experts) {
+  // All that find_rank_classes reads of a layout. ZeRO only says whether data-parallel ranks take part in the norm.
+  std::vector<std::int64_t> key{layout.tp,       layout.cp, layout.dp,  layout.pp,
+                                layout.zero > 0, layout.ep, layout.etp, has_experts ? 1 : 0};
+  for (const Axis axis : layout.mesh_order) key.push_back(static_cast<std::int64_t>(axis));
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Entry>& slot = entries_[key];
+    if (!slot) slot = std::make_unique<Entry>();
+    entry = slot.get();
+  }
+  std::call_once(entry->once, [&] { entry->classes = find_rank_classes(cluster_, layout, has_experts); });
+  return entry->classes;
+}
+
+}  // namespace weft
