@@ -14,6 +14,7 @@
 #include "io/chrome_trace.hpp"
 #include "io/plan_json.hpp"
 #include "plan/policy/policy.hpp"
+#include "sim/memory_curve.hpp"
 
 namespace weft {
 namespace {
@@ -36,12 +37,7 @@ std::vector<std::string> read_policies(const Flags& flags) {
 void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   TraceOptions options;
   const Timeline& timeline = policy.timeline;
-  for (const Span& span : timeline.spans) {
-    if (span.start >= timeline.steady_begin) {
-      options.first_iteration = span.iteration;
-      break;
-    }
-  }
+  options.first_iteration = timeline.steady_first;
   options.last_iteration = options.first_iteration + timeline.periods - 1;
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
@@ -51,11 +47,12 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
 }
 
 // The best policy's files carry plain names, the others' their own.
-std::vector<std::string> write_files(const PlanStudy& study, const std::filesystem::path& folder) {
+std::vector<std::string> write_files(PlanStudy& study, const std::filesystem::path& folder) {
   make_folder(folder);
   std::vector<std::string> written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
-    const PolicyStudy& policy = study.policies[i];
+    PolicyStudy& policy = study.policies[i];
+    policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
     const std::string suffix = i == study.best ? "" : "-" + policy.policy;
     const std::filesystem::path plan = folder / ("plan" + suffix + ".json");
     const std::filesystem::path trace = folder / ("trace" + suffix + ".json");
@@ -81,7 +78,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.parse(arguments);
 
   const std::vector<std::string> policies = read_policies(flags);
-  const PlanStudy study = study_plan(read_inputs(flags), policies, default_profile());
+  PlanStudy study = study_plan(read_inputs(flags), policies, default_profile());
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_files(study, *folder);
   if (flags.on("json")) {
