@@ -40,27 +40,6 @@ void add_waits(const SimProblem& problem, std::vector<std::vector<SimTimes>>& it
 
 }  // namespace
 
-Nanos end_of(const Folding& folding, const FoldedIteration& iteration, std::int32_t operation) {
-  const auto after = std::partition_point(folding.nodes.begin(), folding.nodes.end(),
-                                          [&](const FoldedNode& node) { return node.first <= operation; });
-  const auto n = static_cast<std::size_t>(after - folding.nodes.begin()) - 1;
-  const FoldedNode& node = folding.nodes[n];
-  if (operation == node.first + node.count - 1) return iteration.end[n];
-  const auto alone = [&](std::int32_t from, std::int32_t to) {
-    return Nanos{folding.alone_before[static_cast<std::size_t>(to)] -
-                 folding.alone_before[static_cast<std::size_t>(from)]};
-  };
-  Nanos end = iteration.start[n] + alone(node.first, operation + 1);
-  auto slowed = std::lower_bound(iteration.slowed.begin(), iteration.slowed.end(),
-                                 SlowedOperation{static_cast<std::int32_t>(n), 0, Nanos{INT64_MIN}});
-  for (; slowed != iteration.slowed.end() && slowed->node == static_cast<std::int32_t>(n); ++slowed) {
-    const std::int32_t index = node.first + slowed->offset;
-    if (index > operation) break;
-    end += slowed->length - alone(index, index + 1);
-  }
-  return end;
-}
-
 SimResult simulate(const SimProblem& problem, const SimOptions& options) {
   const FoldedResult folded = simulate_folded(problem, options);
   SimResult result;

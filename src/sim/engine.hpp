@@ -37,7 +37,8 @@ struct SimOperation {
   std::int32_t cost = 0;    // index into SimProblem::costs
   std::int32_t joint = -1;  // transfers on several ranks with the same number are one; the first one's cost counts
   // Place in the rank's chain, counted from 0: compute and the transfers that compute waits for. Each member waits for
-  // the one before, the first for the last of the previous iteration, all by an edge of their own. -1: runs beside it.
+  // the one before, the first for the last of the previous iteration, by an edge of its own or through operations that
+  // run beside the chain. -1: runs beside it.
   std::int32_t chain = -1;
 };
 

@@ -69,7 +69,8 @@ class Folder {
           waits_outside_[i] = awaited_outside_[at(edge.from)] = true;
         }
       }
-      WEFT_CHECK(follows);  // the chain's own edges are there
+      // The chain's own edges are there, or lead through something beside it.
+      WEFT_CHECK(follows || waits_outside_[i]);
     }
   }
 

@@ -30,9 +30,6 @@ struct FoldedResult {
   SimWork work;
 };
 
-// When an operation ended in an iteration. O(log n).
-Nanos end_of(const Folding& folding, const FoldedIteration& iteration, std::int32_t operation);
-
 FoldedResult simulate_folded(const SimProblem& problem, const SimOptions& options = {});
 
 // Consecutive operations of a node, in their order: `count` of them from `first` on, back to back from `start`, each as

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "sim/simulate_folded.hpp"
+#include "timeline/folded_spans.hpp"
 
 namespace weft {
 namespace {
@@ -129,26 +130,18 @@ void describe_operations(const Plan& plan, const Unfolded& unfolded, const SimPr
 }
 
 // Single operations and slowed ones as spans, the rest folded.
-void add_spans(const SimProblem& problem, const FoldedResult& result, Timeline& timeline) {
+void add_spans(const FoldedResult& result, Timeline& timeline) {
   for (std::size_t k = 0; k < result.iterations.size(); ++k) {
     const auto iteration = static_cast<std::int32_t>(k);
     for_each_stretch(result.folding, result.iterations[k], [&](const Stretch& stretch) {
       if (!stretch.slowed && stretch.count > 1) {
         timeline.folded.push_back({stretch.first, stretch.count, iteration, stretch.start});
-        return;
+      } else {
+        timeline.spans.push_back({stretch.first, iteration, stretch.start, stretch.start, stretch.start, stretch.end});
       }
-      Span span{stretch.first, iteration, {}, {}, stretch.start, stretch.end};
-      const auto i = static_cast<std::size_t>(stretch.first);
-      for (std::int64_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
-        const SimEdge& edge = problem.edges[static_cast<std::size_t>(e)];
-        const auto distance = static_cast<std::size_t>(edge.distance);
-        if (distance > k) continue;
-        Nanos& moment = edge.queue_order ? span.issued : span.ready;
-        moment = std::max(moment, end_of(result.folding, result.iterations[k - distance], edge.from));
-      }
-      timeline.spans.push_back(span);
     });
   }
+  if (timeline.folded.empty()) add_waits(timeline);
 }
 
 }  // namespace
@@ -186,7 +179,10 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
 }
 
 Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options) {
-  const Unfolded unfolded(plan);
+  return simulate_plan(plan, Unfolded(plan), cost, options);
+}
+
+Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost, const SimOptions& options) {
   const SimProblem problem = sim_problem(plan, unfolded, cost);
   const FoldedResult result = simulate_folded(problem, options);
   Timeline timeline;
@@ -199,7 +195,7 @@ Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions
     timeline.ranks.push_back(std::move(rank));
   }
   describe_operations(plan, unfolded, problem, timeline);
-  add_spans(problem, result, timeline);
+  add_spans(result, timeline);
   timeline.steady_first = result.steady_first;
   timeline.steady_begin = result.steady_begin;
   timeline.period_ns = result.period_ns;

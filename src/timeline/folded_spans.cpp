@@ -47,6 +47,11 @@ void add_waits(const Timeline& timeline, const Ends& ends, Span& span) {
 
 }  // namespace
 
+void add_waits(Timeline& timeline) {
+  const Ends ends = find_ends(timeline);
+  for (Span& span : timeline.spans) add_waits(timeline, ends, span);
+}
+
 Timeline expanded(const Timeline& timeline, std::int32_t first_iteration, std::int32_t last_iteration) {
   Timeline plain = timeline;
   plain.folded.clear();
@@ -55,17 +60,17 @@ Timeline expanded(const Timeline& timeline, std::int32_t first_iteration, std::i
   };
   std::erase_if(plain.spans, [&](const Span& span) { return !wanted(span.iteration); });
   if (timeline.folded.empty()) return plain;
-  const Ends ends = find_ends(timeline);
   for (const FoldedSpan& folded : timeline.folded) {
     if (!wanted(folded.iteration)) continue;
     Nanos now = folded.start;
     for (std::int32_t i = folded.first; i < folded.first + folded.count; ++i) {
-      Span span{i, folded.iteration, now, now, now, now + timeline.operations[at(i)].alone};
-      add_waits(timeline, ends, span);
-      plain.spans.push_back(span);
-      now = span.end;
+      const Nanos end = now + timeline.operations[at(i)].alone;
+      plain.spans.push_back({i, folded.iteration, now, now, now, end});
+      now = end;
     }
   }
+  const Ends ends = find_ends(timeline);
+  for (Span& span : plain.spans) add_waits(timeline, ends, span);
   std::sort(plain.spans.begin(), plain.spans.end(), [](const Span& a, const Span& b) {
     return std::tuple(a.iteration, a.operation) < std::tuple(b.iteration, b.operation);
   });

@@ -64,8 +64,8 @@ struct Span {
 
 // Consecutive operations of one rank that ran back to back from `start`, each exactly `alone` long and longer than
 // nothing, none of them part of a transfer with other ranks. Each waited for the one before and for nothing that ended
-// later, and the rank computed nothing else meanwhile. What simulation found to repeat is kept this way
-// (folded_spans.hpp writes it out).
+// later, and the rank computed nothing else meanwhile. Simulation keeps this way what it did not have to look into;
+// folded_spans.hpp writes it out, and only then are `issued` and `ready` of the other spans known too.
 struct FoldedSpan {
   std::int32_t first = 0;  // operations first .. first + count - 1
   std::int32_t count = 1;
