@@ -51,7 +51,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::vector<std::string> policies = read_policies(flags);
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
-  const PlanStudy study = study_plan(read_inputs(flags), policies, read_profile(flags));
+  PlanStudy study = study_plan(read_inputs(flags), policies, read_profile(flags));
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
   if (flags.on("json")) {

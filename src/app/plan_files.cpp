@@ -3,6 +3,7 @@
 #include "app/files.hpp"
 #include "io/chrome_trace.hpp"
 #include "io/plan_json.hpp"
+#include "sim/memory_curve.hpp"
 
 namespace weft {
 namespace {
@@ -11,12 +12,7 @@ namespace {
 void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   TraceOptions options;
   const Timeline& timeline = policy.timeline;
-  for (const Span& span : timeline.spans) {
-    if (span.start >= timeline.steady_begin) {
-      options.first_iteration = span.iteration;
-      break;
-    }
-  }
+  options.first_iteration = timeline.steady_first;
   options.last_iteration = options.first_iteration + timeline.periods - 1;
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
@@ -27,11 +23,12 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
 
 }  // namespace
 
-std::vector<std::string> write_plan_files(const PlanStudy& study, const std::filesystem::path& folder) {
+std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
   make_folder(folder);
   std::vector<std::string> written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
-    const PolicyStudy& policy = study.policies[i];
+    PolicyStudy& policy = study.policies[i];
+    policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
     const std::string suffix = i == study.best ? "" : "-" + policy.policy;
     const std::filesystem::path plan = folder / ("plan" + suffix + ".json");
     const std::filesystem::path trace = folder / ("trace" + suffix + ".json");

@@ -10,7 +10,8 @@
 namespace weft {
 
 // plan.json and trace.json of every policy: the best one's carry plain names, the others' their own. Returns the names.
-std::vector<std::string> write_plan_files(const PlanStudy& study, const std::filesystem::path& folder);
+// Adds the curve of memory over time to the timelines, which the traces show.
+std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder);
 
 // "Written: a b" and its line's end, or nothing.
 std::string written_line(const std::vector<std::string>& files);

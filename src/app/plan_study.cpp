@@ -98,21 +98,30 @@ std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string&
   return fitting;
 }
 
-CriticalShare critical_share(const Timeline& timeline) {
+CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   CriticalShare share;
   const auto begin = static_cast<double>(timeline.steady_begin.value);
   const double length = timeline.period_ns * timeline.periods;
   double covered = 0;
-  for (const CriticalStep& step : critical_path(timeline)) {
-    const double from = std::max(begin, static_cast<double>(step.begin.value));
-    const double to = std::min(begin + length, static_cast<double>(step.end.value));
-    if (from >= to) continue;
-    const Span& span = timeline.spans[static_cast<std::size_t>(step.span)];
-    const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+  const auto cover = [&](const TimelineOperation& op, Nanos first, Nanos last) {
+    const double from = std::max(begin, static_cast<double>(first.value));
+    const double to = std::min(begin + length, static_cast<double>(last.value));
+    if (from >= to) return;
     double& term =
         op.activity == Activity::compute ? share.compute_s : share.transfer_s[static_cast<std::size_t>(op.traffic)];
     term += (to - from) * 1e-9 / timeline.periods;
     covered += to - from;
+  };
+  for (const CriticalStep& step : critical_path(timeline, index)) {
+    const bool outside =
+        static_cast<double>(step.end.value) <= begin || static_cast<double>(step.begin.value) >= begin + length;
+    Nanos now = step.begin;
+    for (std::int32_t i = step.operation; !outside && i < step.operation + step.count; ++i) {
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(i)];
+      const Nanos end = step.count == 1 ? step.end : std::min(step.end, now + op.alone);
+      cover(op, now, end);
+      now = end;
+    }
   }
   share.waiting_s = (length - covered) * 1e-9 / timeline.periods;
   return share;
@@ -127,8 +136,9 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
     fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
   }
   study.timeline = simulate_plan(study.plan, CostModel(study.plan.graph, cluster, profile));
-  study.accounting = account(study.timeline);
-  study.critical = critical_share(study.timeline);
+  SpanIndex index(study.timeline);
+  study.accounting = account(study.timeline, index);
+  study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
   const Throughput throughput = throughput_of(all.inputs, graph, study.step_s);
   study.tokens_per_s = throughput.tokens_per_s;

@@ -91,7 +91,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   const std::vector<std::size_t> ranking = sweep.ranking();
   if (ranking.empty()) return report_nothing_feasible(flags, sweep, out);
   const SweepRow& best = sweep.rows[ranking.front()];
-  const PlanStudy study = study_best(flags, sweep, best, profile);
+  PlanStudy study = study_best(flags, sweep, best, profile);
   if (const auto folder = flags.text("out")) {
     const std::vector<std::string> files = write_plan_files(study, *folder);
     written.insert(written.end(), files.begin(), files.end());

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "io/chrome_trace_events.hpp"
 #include "io/chrome_trace_lanes.hpp"
+#include "timeline/folded_spans.hpp"
 #include "timeline/span_index.hpp"
 
 namespace weft {
@@ -262,7 +263,13 @@ class TraceWriter {
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
                         const TraceOptions& options) {
   check_timeline(timeline);
-  TraceWriter(out, timeline, accounting, options).write();
+  if (timeline.folded.empty()) {
+    TraceWriter(out, timeline, accounting, options).write();
+    return;
+  }
+  // What a written span waited for may have run one iteration earlier.
+  const std::int32_t first = std::max(options.first_iteration, std::numeric_limits<std::int32_t>::min() + 1) - 1;
+  TraceWriter(out, expanded(timeline, first, options.last_iteration), accounting, options).write();
 }
 
 }  // namespace weft

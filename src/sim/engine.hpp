@@ -6,6 +6,9 @@
 // waits out its latency, then moves bytes over shared resources: concurrent transfers slow down alike until no resource
 // is above its capacity (max-min fairness in units of each transfer's own full speed). While a transfer is under way on
 // a rank, that rank's compute runs slower, and the other way round, as the rank's interference says.
+//
+// What runs one after the other with nobody else looking in is simulated as one event (folding.hpp) for as long as
+// nothing comes near it; the times are the same as without.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +36,10 @@ struct SimOperation {
   SimLane lane = SimLane::compute;
   std::int32_t cost = 0;    // index into SimProblem::costs
   std::int32_t joint = -1;  // transfers on several ranks with the same number are one; the first one's cost counts
+  // Place in the rank's chain, counted from 0: compute and the transfers that compute waits for. Each member waits for
+  // the one before, the first for the last of the previous iteration, by an edge of its own or through operations that
+  // run beside the chain. -1: runs beside it.
+  std::int32_t chain = -1;
 };
 
 struct SimEdge {
@@ -59,6 +66,12 @@ struct SimTimes {
   Nanos issued, ready, start, end;
 };
 
+// How much work a simulation was, over all its iterations, unfinished ones included.
+struct SimWork {
+  std::int64_t operations = 0;  // that ended
+  std::int64_t simulated = 0;   // with an event of their own, and one for each stretch of the others
+};
+
 struct SimResult {
   // Complete iterations, each with the times of every operation. The steady window starts with iteration
   // steady_first and spans `periods` iterations; at least one more complete iteration follows.
@@ -68,16 +81,19 @@ struct SimResult {
   Nanos steady_begin;
   double period_ns = 0;
   bool repeats = false;  // false: a mean over the last half of the iterations
+  SimWork work;
 };
 
 struct SimOptions {
   std::int32_t max_iterations = 8;  // at least 8 where nothing repeats
+  bool fold = true;                 // false: every operation is an event
 };
 
 // The edges must allow every operation to run (see find_run_order); an operation that never becomes ready is a broken
 // invariant. Each operation must follow its own previous execution, as the edges of a queue make it, and no two of a
 // rank's compute operations (or of its extra ones) may be ready at once. Throws Error where operations run ahead of
-// others without end.
+// others without end. Writes out every operation of every iteration: for small problems and tests
+// (simulate_folded.hpp).
 SimResult simulate(const SimProblem& problem, const SimOptions& options = {});
 
 }  // namespace weft

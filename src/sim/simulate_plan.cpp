@@ -4,8 +4,9 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "plan/memory/lifetimes.hpp"
 #include "sim/issue_time.hpp"
+#include "sim/simulate_folded.hpp"
+#include "timeline/folded_spans.hpp"
 
 namespace weft {
 namespace {
@@ -97,6 +98,9 @@ void describe_operations(const Plan& plan, const Unfolded& unfolded, const SimPr
     phase.push_back(names(std::string(name_of(op.phase))));
     group.push_back(op.communication ? names(std::string(name_of(op.communication->group))) : -1);
   }
+  timeline.operations.reserve(unfolded.instances().size());
+  timeline.dependencies.reserve(problem.edges.size());
+  timeline.dependency_begin.reserve(unfolded.instances().size() + 1);
   timeline.dependency_begin.push_back(0);
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
     const Instance& instance = unfolded.instances()[i];
@@ -118,50 +122,27 @@ void describe_operations(const Plan& plan, const Unfolded& unfolded, const SimPr
     const SimCost& cost = problem.costs[static_cast<std::size_t>(problem.operations[i].cost)];
     t.alone = cost.fixed + cost.moving;
     timeline.operations.push_back(t);
-    for (const Edge& edge : unfolded.waits_for(i)) timeline.dependencies.push_back({edge.from, edge.distance});
+    for (std::int64_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
+      const SimEdge& edge = problem.edges[static_cast<std::size_t>(e)];
+      timeline.dependencies.push_back({edge.from, edge.distance, edge.queue_order});
+    }
     timeline.dependency_begin.push_back(static_cast<std::int32_t>(timeline.dependencies.size()));
   }
 }
 
-// Bytes that hold something, from the start of the writer to the end of the last reader, over what persists.
-void add_memory(const Plan& plan, const Unfolded& unfolded, const SimResult& result, Timeline& timeline) {
-  const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
-  const std::vector<ValueId> storage = find_storage(plan);
-  timeline.memory.resize(plan.classes.size());
-  std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> change(plan.classes.size());  // (time, bytes)
-  std::vector<std::int64_t> base(plan.classes.size(), 0);
-  const auto micro_batches = static_cast<std::int32_t>(plan.graph.micro_batches);
-  for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
-    const Value& value = plan.graph.values[v];
-    const std::size_t c = value.rank_class.index();
-    const std::int64_t bytes = value.bytes().value;
-    if (!value.per_micro_batch) {
-      if (storage[v].index() == v) base[c] += bytes;
-      continue;
-    }
-    if (lifetimes[v].writers.empty()) continue;
-    for (std::int32_t k = result.steady_first; k <= result.steady_first + result.periods; ++k) {
-      const std::vector<SimTimes>& times = result.iterations[static_cast<std::size_t>(k)];
-      for (std::int32_t mb = 0; mb < micro_batches; ++mb) {
-        const auto writer = static_cast<std::size_t>(unfolded.instance_of(lifetimes[v].writers.front(), mb));
-        std::int64_t end = times[writer].end.value;
-        for (const OpId reader : lifetimes[v].readers) {
-          end = std::max(end, times[static_cast<std::size_t>(unfolded.instance_of(reader, mb))].end.value);
-        }
-        change[c].emplace_back(times[writer].start.value, bytes);
-        change[c].emplace_back(end, -bytes);
+// Single operations and slowed ones as spans, the rest folded.
+void add_spans(const FoldedResult& result, Timeline& timeline) {
+  for (std::size_t k = 0; k < result.iterations.size(); ++k) {
+    const auto iteration = static_cast<std::int32_t>(k);
+    for_each_stretch(result.folding, result.iterations[k], [&](const Stretch& stretch) {
+      if (!stretch.slowed && stretch.count > 1) {
+        timeline.folded.push_back({stretch.first, stretch.count, iteration, stretch.start});
+      } else {
+        timeline.spans.push_back({stretch.first, iteration, stretch.start, stretch.start, stretch.start, stretch.end});
       }
-    }
+    });
   }
-  for (std::size_t c = 0; c < change.size(); ++c) {
-    std::sort(change[c].begin(), change[c].end());
-    std::int64_t bytes = base[c];
-    for (std::size_t i = 0; i < change[c].size(); ++i) {
-      bytes += change[c][i].second;
-      const bool last_at_this_time = i + 1 == change[c].size() || change[c][i + 1].first != change[c][i].first;
-      if (last_at_this_time) timeline.memory[c].push_back({Nanos{change[c][i].first}, Bytes{bytes}});
-    }
-  }
+  if (timeline.folded.empty()) add_waits(timeline);
 }
 
 }  // namespace
@@ -174,6 +155,8 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
   }
   const std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);
+  problem.operations.reserve(unfolded.instances().size());
+  problem.edge_begin.reserve(unfolded.instances().size() + 1);
   problem.edge_begin.push_back(0);
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
     const Instance& instance = unfolded.instances()[i];
@@ -186,6 +169,7 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
                                                : SimLane::transfer;
     op.cost = cost_of[instance.operation.index()];
     op.joint = instance.joint;
+    op.chain = instance.chain_position;
     problem.operations.push_back(op);
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
@@ -196,10 +180,13 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
   return problem;
 }
 
-Timeline simulate_plan(const Plan& plan, const CostModel& cost) {
-  const Unfolded unfolded(plan);
+Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options) {
+  return simulate_plan(plan, Unfolded(plan), cost, options);
+}
+
+Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost, const SimOptions& options) {
   const SimProblem problem = sim_problem(plan, unfolded, cost);
-  const SimResult result = simulate(problem);
+  const FoldedResult result = simulate_folded(problem, options);
   Timeline timeline;
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     TimelineRank rank;
@@ -210,14 +197,8 @@ Timeline simulate_plan(const Plan& plan, const CostModel& cost) {
     timeline.ranks.push_back(std::move(rank));
   }
   describe_operations(plan, unfolded, problem, timeline);
-  for (std::size_t k = 0; k < result.iterations.size(); ++k) {
-    for (std::size_t i = 0; i < result.iterations[k].size(); ++i) {
-      const SimTimes& t = result.iterations[k][i];
-      timeline.spans.push_back(
-          {static_cast<std::int32_t>(i), static_cast<std::int32_t>(k), t.issued, t.ready, t.start, t.end});
-    }
-  }
-  add_memory(plan, unfolded, result, timeline);
+  add_spans(result, timeline);
+  timeline.steady_first = result.steady_first;
   timeline.steady_begin = result.steady_begin;
   timeline.period_ns = result.period_ns;
   timeline.periods = result.periods;

@@ -9,8 +9,12 @@
 
 namespace weft {
 
-// The plan must be free of deadlock (verify_plan). `cost` must be for plan.graph.
-Timeline simulate_plan(const Plan& plan, const CostModel& cost);
+// The plan must be free of deadlock (verify_plan). `cost` must be for plan.graph. What repeats stays folded
+// (timeline/folded_spans.hpp), and memory over time is left out: see memory_curve.hpp.
+Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options = {});
+// The same with the plan already unfolded.
+Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
+                       const SimOptions& options = {});
 
 // The simulator's input for a plan, for tests and benchmarks.
 SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost);

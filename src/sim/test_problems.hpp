@@ -1,5 +1,6 @@
 // Builds small simulation problems for tests: operations first, then what they wait for. Times are nanoseconds. The
-// order in which operations are added is the order of their queue, which repeats every iteration.
+// order in which operations are added is the order of their queue, which repeats every iteration. Compute and blocking
+// transfers of a rank are its chain.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@ struct Message {
   std::int64_t latency = 0;
   std::int32_t queue = -1;
   std::int32_t joint = -1;
+  bool blocking = false;
 };
 
 class TestProblem {
@@ -31,7 +33,9 @@ class TestProblem {
     return static_cast<std::int32_t>(problem_.ranks.size()) - 1;
   }
   std::int32_t compute(std::int32_t rank, std::int64_t duration) {
-    return add(rank, SimLane::compute, {Nanos{duration}, {}, {}}, kCompute);
+    const std::int32_t id = add(rank, SimLane::compute, {Nanos{duration}, {}, {}}, kCompute);
+    chains_[rank].push_back(id);
+    return id;
   }
   std::int32_t extra(std::int32_t rank, std::int64_t duration) {
     return add(rank, SimLane::extra, {Nanos{duration}, {}, {}}, kExtra);
@@ -43,6 +47,7 @@ class TestProblem {
         add(rank, SimLane::transfer, {Nanos{message.latency}, Nanos{message.moving}, std::move(message.use)},
             message.queue >= 0 ? message.queue : own);
     problem_.operations.back().joint = message.joint;
+    if (message.blocking) chains_[rank].push_back(id);
     return id;
   }
   void wait(std::int32_t operation, std::int32_t from, std::int8_t distance = 0) {
@@ -57,6 +62,13 @@ class TestProblem {
     for (const auto& [key, members] : queues_) {
       for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t before = i > 0 ? members[i - 1] : members.back();
+        edges[static_cast<std::size_t>(members[i])].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
+      }
+    }
+    for (const auto& [rank, members] : chains_) {
+      for (std::size_t i = 0; i < members.size(); ++i) {
+        const std::int32_t before = i > 0 ? members[i - 1] : members.back();
+        problem.operations[static_cast<std::size_t>(members[i])].chain = static_cast<std::int32_t>(i);
         edges[static_cast<std::size_t>(members[i])].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
       }
     }
@@ -85,6 +97,7 @@ class TestProblem {
   SimProblem problem_;
   std::vector<std::vector<SimEdge>> data_;  // by operation
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int32_t>> queues_;
+  std::map<std::int32_t, std::vector<std::int32_t>> chains_;  // by rank
 };
 
 inline SimTimes times_of(const SimResult& result, std::int32_t operation, std::size_t iteration = 0) {

@@ -8,12 +8,14 @@
 #include "plan/test_plans.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"
+#include "timeline/folded_spans.hpp"
 
 namespace weft::test {
 
+// Every execution as a span.
 inline Timeline simulated(const Plan& plan, const Profile& profile) {
   const Cluster cluster(plan.cluster);
-  return simulate_plan(plan, CostModel(plan.graph, cluster, profile));
+  return expanded(simulate_plan(plan, CostModel(plan.graph, cluster, profile)));
 }
 inline Timeline simulated(const PlanRequest& request) {
   return simulated(serial(request), request.profile);

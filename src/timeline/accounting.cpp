@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <tuple>
 
 #include "base/error.hpp"
@@ -38,40 +37,69 @@ Interval steady_window(const Timeline& timeline) {
   return {timeline.steady_begin, timeline.steady_begin + Nanos{std::llround(length)}};
 }
 
-// The spans of one rank that matter to the window, by start, operation and iteration.
+// What one rank did from the window's begin on.
 struct RankSpans {
-  std::vector<std::int32_t> compute;  // up to and with the first that starts after the window
-  std::vector<std::int32_t> transfers;
+  // Spans, and folded ones (counted from the number of spans on), by start, operation and iteration.
+  std::vector<std::int32_t> computing;
+  std::vector<Span> transfers;  // within the window, in the same order; those of folded spans too
 };
 
-std::vector<RankSpans> spans_by_rank(const Timeline& timeline, const Interval& window) {
-  const auto& spans = timeline.spans;
-  const auto before = [&](std::int32_t a, std::int32_t b) {
-    const auto key = [](const Span& s) { return std::tuple(s.start, s.operation, s.iteration); };
-    return key(spans[at(a)]) < key(spans[at(b)]);
-  };
-  std::vector<RankSpans> ranks(timeline.ranks.size());
-  std::vector<std::int32_t> next_after(timeline.ranks.size(), -1);
-  for (std::int32_t i = 0; at(i) < spans.size(); ++i) {
-    const TimelineOperation& operation = timeline.operations[at(spans[at(i)].operation)];
-    const std::size_t rank = at(operation.rank);
-    if (spans[at(i)].end <= window.begin) continue;
-    const bool after = spans[at(i)].start >= window.end;
-    if (operation.activity == Activity::transfer) {
-      if (!after) ranks[rank].transfers.push_back(i);
-    } else if (!after) {
-      ranks[rank].compute.push_back(i);
-    } else if (next_after[rank] < 0 || before(i, next_after[rank])) {
-      next_after[rank] = i;
+class SpanSorter {
+ public:
+  SpanSorter(const Timeline& timeline, const Interval& window)
+      : timeline_(timeline), window_(window), ranks_(timeline.ranks.size()) {}
+
+  std::vector<RankSpans> sort(const SpanIndex* index) {
+    const auto spans = static_cast<std::int32_t>(timeline_.spans.size());
+    std::vector<std::vector<Placed>> computing(ranks_.size());
+    for (std::int32_t i = 0; i < spans; ++i) {
+      const Span& span = timeline_.spans[at(i)];
+      if (span.end <= window_.begin) continue;
+      const TimelineOperation& operation = timeline_.operations[at(span.operation)];
+      if (operation.activity == Activity::transfer) {
+        add_transfer(span, operation.rank);
+      } else {
+        computing[at(operation.rank)].push_back({{span.start, span.operation, span.iteration}, i});
+      }
+    }
+    for (std::size_t i = 0; i < timeline_.folded.size(); ++i) {
+      if (index->folded_end(i) <= window_.begin) continue;
+      const FoldedSpan& folded = timeline_.folded[i];
+      const std::int32_t rank = timeline_.operations[at(folded.first)].rank;
+      computing[at(rank)].push_back(
+          {{folded.start, folded.first, folded.iteration}, spans + static_cast<std::int32_t>(i)});
+      if (folded.start < window_.end) add_transfers(folded, rank);
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::sort(computing[r].begin(), computing[r].end());
+      for (const Placed& placed : computing[r]) ranks_[r].computing.push_back(placed.second);
+      std::sort(ranks_[r].transfers.begin(), ranks_[r].transfers.end(), [](const Span& a, const Span& b) {
+        return std::tuple(a.start, a.operation, a.iteration) < std::tuple(b.start, b.operation, b.iteration);
+      });
+    }
+    return std::move(ranks_);
+  }
+
+ private:
+  using Placed = std::pair<std::tuple<Nanos, std::int32_t, std::int32_t>, std::int32_t>;
+
+  void add_transfer(const Span& span, std::int32_t rank) {
+    if (span.end > window_.begin && span.start < window_.end) ranks_[at(rank)].transfers.push_back(span);
+  }
+  void add_transfers(const FoldedSpan& folded, std::int32_t rank) {
+    Nanos now = folded.start;
+    for (std::int32_t i = folded.first; i < folded.first + folded.count; ++i) {
+      const TimelineOperation& operation = timeline_.operations[at(i)];
+      const Nanos end = now + operation.alone;
+      if (operation.activity == Activity::transfer) add_transfer({i, folded.iteration, now, now, now, end}, rank);
+      now = end;
     }
   }
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (next_after[r] >= 0) ranks[r].compute.push_back(next_after[r]);
-    std::sort(ranks[r].compute.begin(), ranks[r].compute.end(), before);
-    std::sort(ranks[r].transfers.begin(), ranks[r].transfers.end(), before);
-  }
-  return ranks;
-}
+
+  const Timeline& timeline_;
+  Interval window_;
+  std::vector<RankSpans> ranks_;
+};
 
 // One rank's time, sorted into its terms. Idle time is what no other term claims.
 class RankLedger {
@@ -81,42 +109,77 @@ class RankLedger {
 
   RankAccount settle(const RankSpans& spans) {
     lay_out_transfers(spans.transfers);
-    Nanos covered_to = window_.begin;
-    for (const std::int32_t next : spans.compute) {
-      const Span& span = timeline_.spans[at(next)];
-      const Interval inside = clip(span, window_);
-      if (inside.begin > covered_to) {
-        explain({covered_to, inside.begin}, next);
-        covered_to = inside.begin;
-      }
-      if (inside.end > covered_to) {
-        computing_ += inside.end - covered_to;
-        covered_to = inside.end;
-      }
-      add_slowdown(span, inside);
+    covered_to_ = window_.begin;
+    bool after = false;  // the first compute after the window explains its last gap
+    for (auto next = spans.computing.begin(); next != spans.computing.end() && !after; ++next) {
+      const auto span = at(*next), plain = timeline_.spans.size();
+      after = span < plain ? add_compute(timeline_.spans[span], *next) : add_folded(span - plain);
     }
-    if (covered_to < window_.end) expose_own_transfers({covered_to, window_.end});
+    if (covered_to_ < window_.end) expose_own_transfers({covered_to_, window_.end});
     return totals();
   }
 
   const std::vector<ExposedStretch>& exposed() const { return exposed_; }
 
  private:
+  // True where it starts after the window: nothing later matters.
+  bool add_compute(const Span& span, std::int32_t execution) {
+    const Interval inside = clip(span, window_);
+    if (inside.begin > covered_to_) {
+      explain({covered_to_, inside.begin}, execution);
+      covered_to_ = inside.begin;
+    }
+    if (inside.end > covered_to_) {
+      computing_ += inside.end - covered_to_;
+      covered_to_ = inside.end;
+    }
+    add_slowdown(span, inside);
+    return span.start >= window_.end;
+  }
+
+  // Between two compute operations of a folded span lies nothing but transfers that the second waited for.
+  bool add_folded(std::size_t id) {
+    const FoldedSpan& folded = timeline_.folded[id];
+    Nanos now = folded.start;
+    waited_for_.clear();
+    for (std::int32_t i = folded.first; i < folded.first + folded.count; ++i) {
+      const TimelineOperation& operation = timeline_.operations[at(i)];
+      const Span span{i, folded.iteration, now, now, now, now + operation.alone};
+      now = span.end;
+      if (now <= window_.begin) continue;
+      if (operation.activity == Activity::transfer) {
+        waited_for_.push_back({rank_, operation.traffic, span.start, span.end});
+        continue;
+      }
+      if (covered_to_ >= folded.start) {
+        const Nanos to = std::min(span.start, window_.end);
+        for (ExposedStretch stretch : waited_for_) {
+          stretch.begin = std::max(stretch.begin, covered_to_);
+          stretch.end = std::min(stretch.end, to);
+          if (stretch.begin < stretch.end) expose(stretch);
+        }
+        covered_to_ = std::max(covered_to_, to);
+      }
+      if (add_compute(span, index_->folded_begin(id) + (i - folded.first))) return true;
+      waited_for_.clear();
+    }
+    return false;
+  }
+
   // At each instant the rank's running transfer that ends last (ties: the lowest operation), as disjoint stretches.
-  void lay_out_transfers(const std::vector<std::int32_t>& transfers) {
-    std::int32_t lasting = -1;
-    for (const std::int32_t span : transfers) {
-      const Span& s = timeline_.spans[at(span)];
+  void lay_out_transfers(const std::vector<Span>& transfers) {
+    const Span* lasting = nullptr;
+    for (const Span& s : transfers) {
       const Interval inside = clip(s, window_);
       if (inside.begin == inside.end) continue;
-      if (lasting >= 0 && inside.begin < own_.back().end) {
-        const Span& l = timeline_.spans[at(lasting)];
+      if (lasting != nullptr && inside.begin < own_.back().end) {
+        const Span& l = *lasting;
         if (std::tuple(s.end, -s.operation) < std::tuple(l.end, -l.operation)) continue;
         own_.back().end = inside.begin;
         if (own_.back().begin == own_.back().end) own_.pop_back();
       }
       own_.push_back({rank_, timeline_.operations[at(s.operation)].traffic, inside.begin, inside.end});
-      lasting = span;
+      lasting = &s;
     }
     for (const ExposedStretch& stretch : own_) communicating_ += stretch.end - stretch.begin;
   }
@@ -135,11 +198,17 @@ class RankLedger {
     if (index_ == nullptr) return expose_own_transfers(gap);
     backwards_.clear();
     Nanos unexplained_to = gap.end;
-    for (std::int32_t span = index_->last_predecessor(next); span >= 0; span = index_->last_predecessor(span)) {
-      const Span& s = timeline_.spans[at(span)];
+    for (std::int32_t i = index_->last_predecessor(next); i >= 0; i = index_->last_predecessor(i)) {
+      const Span s = (*index_)[i];
       if (s.end <= gap.begin) break;
       unexplained_to = std::min(unexplained_to, s.end);
-      const Nanos from = std::max(s.start, gap.begin);
+      Nanos from = s.start;
+      // All of another rank's folded span is the same to this rank.
+      if (timeline_.operations[at(s.operation)].rank != rank_) {
+        i = index_->first_of_folded(i);
+        from = (*index_)[i].start;
+      }
+      from = std::max(from, gap.begin);
       if (from < unexplained_to) {
         charge(s.operation, {from, unexplained_to});
         unexplained_to = from;
@@ -211,8 +280,10 @@ class RankLedger {
   std::int32_t rank_;
   std::vector<ExposedStretch> own_;
   std::vector<ExposedStretch> backwards_;
+  std::vector<ExposedStretch> waited_for_;  // transfers of a folded span since its last compute operation
   std::vector<ExposedStretch> exposed_;
   std::array<Nanos, kTrafficKinds> exposed_by_{};
+  Nanos covered_to_;
   Nanos computing_, bubble_, communicating_;
   double slowdown_ = 0;
 };
@@ -234,17 +305,15 @@ double hidden_pct(const RankAccount& account) {
   return 100 * (1 - account.exposed_s / account.comm_s);
 }
 
-Accounting account(const Timeline& timeline) {
-  check_timeline(timeline);
-  const Interval window = steady_window(timeline);
-  std::optional<SpanIndex> index;
-  if (!timeline.dependency_begin.empty()) index.emplace(timeline);
-  const std::vector<RankSpans> spans = spans_by_rank(timeline, window);
+namespace {
 
+Accounting account_with(const Timeline& timeline, SpanIndex* index) {
+  const Interval window = steady_window(timeline);
+  const std::vector<RankSpans> spans = SpanSorter(timeline, window).sort(index);
   Accounting accounting;
   double weights = 0;
   for (std::int32_t r = 0; at(r) < timeline.ranks.size(); ++r) {
-    RankLedger ledger(timeline, index ? &*index : nullptr, window, r);
+    RankLedger ledger(timeline, index, window, r);
     accounting.ranks.push_back(ledger.settle(spans[at(r)]));
     accounting.exposed.insert(accounting.exposed.end(), ledger.exposed().begin(), ledger.exposed().end());
     const auto weight = static_cast<double>(timeline.ranks[at(r)].ranks);
@@ -256,6 +325,20 @@ Accounting account(const Timeline& timeline) {
     for_each_term(accounting.mean, accounting.mean, [&](double& mean, double sum) { mean = sum / weights; });
   }
   return accounting;
+}
+
+}  // namespace
+
+Accounting account(const Timeline& timeline, SpanIndex& index) {
+  return account_with(timeline, &index);
+}
+
+Accounting account(const Timeline& timeline) {
+  check_timeline(timeline);
+  if (timeline.dependency_begin.empty()) return account_with(timeline, nullptr);
+  steady_window(timeline);  // before the work of an index
+  SpanIndex index(timeline);
+  return account_with(timeline, &index);
 }
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include <array>
 #include <vector>
 
+#include "timeline/span_index.hpp"
 #include "timeline/timeline.hpp"
 
 namespace weft {
@@ -51,5 +52,8 @@ struct Accounting {
 // O(n log n) in the spans, plus the predecessors followed. Throws Error where check_timeline does, without a period,
 // and on dependencies that form a cycle.
 Accounting account(const Timeline& timeline);
+
+// The same with an index at hand (which check_timeline came before).
+Accounting account(const Timeline& timeline, SpanIndex& index);
 
 }  // namespace weft

@@ -12,11 +12,10 @@ using test::TestTimeline;
 
 void expect_path(const std::vector<CriticalStep>& path, const std::vector<CriticalStep>& expected) {
   ASSERT_EQ(path.size(), expected.size());
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    EXPECT_EQ(path[i].span, expected[i].span) << "step " << i;
-    EXPECT_EQ(path[i].begin, expected[i].begin) << "step " << i;
-    EXPECT_EQ(path[i].end, expected[i].end) << "step " << i;
-  }
+  for (std::size_t i = 0; i < path.size(); ++i) EXPECT_EQ(path[i], expected[i]) << "step " << i;
+}
+CriticalStep step(std::int32_t operation, std::int64_t begin, std::int64_t end, std::int32_t iteration = 0) {
+  return {operation, 1, iteration, Nanos{begin}, Nanos{end}};
 }
 
 //           0    10   20   30
@@ -39,7 +38,7 @@ TEST(CriticalPath, GoesThroughTheTransferThatTheLastOperationWaitedFor) {
   t.run(c, 0, 4);
   t.run(d, 20, 30);
   // recv's predecessor is send's: a. The wait [18, 20) is covered by no step.
-  expect_path(critical_path(t.build()), {{0, {0}, {10}}, {3, {10}, {18}}, {5, {20}, {30}}});
+  expect_path(critical_path(t.build()), {step(a, 0, 10), step(recv, 10, 18), step(d, 20, 30)});
 }
 
 TEST(CriticalPath, TiesGoToTheLowestOperationAndIterationsAreCrossed) {
@@ -55,7 +54,7 @@ TEST(CriticalPath, TiesGoToTheLowestOperationAndIterationsAreCrossed) {
   t.run(a, 15, 25, 1);  // span 3
   t.run(b, 15, 25, 1);  // span 4
   t.run(c, 25, 30, 1);  // span 5
-  expect_path(critical_path(t.build()), {{0, {0}, {10}}, {2, {10}, {15}}, {3, {15}, {25}}, {5, {25}, {30}}});
+  expect_path(critical_path(t.build()), {step(a, 0, 10), step(c, 10, 15), step(a, 15, 25, 1), step(c, 25, 30, 1)});
 }
 
 // Measured on two clocks: a seems to end at 12, after b began at 10.
@@ -66,7 +65,7 @@ TEST(CriticalPath, StepsNeverOverlap) {
   t.wait(b, {a});
   t.run(a, 2, 12);
   t.run(b, 10, 20);
-  expect_path(critical_path(t.build()), {{0, {2}, {10}}, {1, {10}, {20}}});
+  expect_path(critical_path(t.build()), {step(a, 2, 10), step(b, 10, 20)});
 }
 
 TEST(CriticalPath, IsTheLastSpanWhereDependenciesAreUnknownAndEmptyWithoutSpans) {
@@ -76,7 +75,7 @@ TEST(CriticalPath, IsTheLastSpanWhereDependenciesAreUnknownAndEmptyWithoutSpans)
   EXPECT_TRUE(critical_path(t.build()).empty());
   t.run(a, 0, 10);
   t.run(b, 10, 20);
-  expect_path(critical_path(t.build_without_dependencies()), {{1, {10}, {20}}});
+  expect_path(critical_path(t.build_without_dependencies()), {step(b, 10, 20)});
 }
 
 }  // namespace

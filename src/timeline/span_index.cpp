@@ -1,4 +1,5 @@
-// Spans are sorted once by iteration and operation; a complete iteration is then found without a search.
+// Spans are sorted once by iteration and operation; a complete iteration without folded spans is then found without a
+// search.
 #include "timeline/span_index.hpp"
 
 #include <algorithm>
@@ -19,22 +20,28 @@ std::size_t at(std::int32_t index) {
 
 }  // namespace
 
-SpanIndex::SpanIndex(const Timeline& timeline) : timeline_(timeline), remembered_(timeline.spans.size(), kUnknown) {
+SpanIndex::SpanIndex(const Timeline& timeline)
+    : timeline_(timeline), remembered_(timeline.spans.size() + timeline.folded.size(), kUnknown) {
   WEFT_CHECK(!timeline.dependency_begin.empty());
   group_transfers();
   check_acyclic();
-  sort_spans();
+  number_executions();
 }
 
 void SpanIndex::group_transfers() {
   const auto& operations = timeline_.operations;
-  members_.resize(operations.size());
-  std::iota(members_.begin(), members_.end(), 0);
   // Operations without a transfer number keep their own order at the front, each a group of its own.
-  std::stable_sort(members_.begin(), members_.end(), [&](std::int32_t a, std::int32_t b) {
+  std::vector<std::int32_t> shared;
+  members_.reserve(operations.size());
+  for (std::int32_t i = 0; at(i) < operations.size(); ++i) {
+    (operations[at(i)].transfer < 0 ? members_ : shared).push_back(i);
+  }
+  std::stable_sort(shared.begin(), shared.end(), [&](std::int32_t a, std::int32_t b) {
     return operations[at(a)].transfer < operations[at(b)].transfer;
   });
+  members_.insert(members_.end(), shared.begin(), shared.end());
   group_of_.resize(operations.size());
+  group_begin_.reserve(operations.size() + 1);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const std::int32_t transfer = operations[at(members_[i])].transfer;
     const bool joins = i > 0 && transfer >= 0 && operations[at(members_[i - 1])].transfer == transfer;
@@ -44,34 +51,76 @@ void SpanIndex::group_transfers() {
   group_begin_.push_back(static_cast<std::int32_t>(members_.size()));
 }
 
-void SpanIndex::sort_spans() {
+void SpanIndex::number_executions() {
   const auto& spans = timeline_.spans;
-  const auto key = [&](std::int32_t i) { return std::pair(spans[at(i)].iteration, spans[at(i)].operation); };
-  const auto less = [&](std::int32_t a, std::int32_t b) { return key(a) < key(b); };
-  order_.resize(spans.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  if (!std::is_sorted(order_.begin(), order_.end(), less)) std::sort(order_.begin(), order_.end(), less);
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    const auto [iteration, operation] = key(order_[i]);
-    if (i > 0 && key(order_[i - 1]) == key(order_[i])) {
-      fail("timeline: operation {} has two spans in iteration {}, one is allowed", operation, iteration);
-    }
-    if (iterations_.empty() || iterations_.back() != iteration) {
-      iterations_.push_back(iteration);
-      iteration_begin_.push_back(static_cast<std::int32_t>(i));
+  const auto& folded = timeline_.folded;
+  items_.reserve(spans.size() + folded.size());
+  for (const Span& span : spans) {
+    items_.push_back({span.iteration, span.operation, 1, static_cast<std::int32_t>(items_.size())});
+  }
+  folded_from_ = static_cast<std::int32_t>(spans.size());
+  std::int32_t next = folded_from_;
+  for (const FoldedSpan& span : folded) {
+    folded_begin_.push_back(next);
+    items_.push_back({span.iteration, span.first, span.count, next});
+    next += span.count;
+  }
+  folded_begin_.push_back(next);
+  if (!folded.empty()) {
+    alone_before_.reserve(timeline_.operations.size() + 1);
+    alone_before_.push_back(0);
+    for (const TimelineOperation& op : timeline_.operations) {
+      alone_before_.push_back(alone_before_.back() + op.alone.value);
     }
   }
-  iteration_begin_.push_back(static_cast<std::int32_t>(order_.size()));
+  const auto key = [](const Item& item) { return std::pair(item.iteration, item.first); };
+  const auto less = [&](const Item& a, const Item& b) { return key(a) < key(b); };
+  if (!std::is_sorted(items_.begin(), items_.end(), less)) std::sort(items_.begin(), items_.end(), less);
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const Item& item = items_[i];
+    if (iterations_.empty() || iterations_.back() != item.iteration) {
+      iterations_.push_back(item.iteration);
+      iteration_begin_.push_back(static_cast<std::int32_t>(i));
+    } else if (items_[i - 1].first + items_[i - 1].count > item.first) {
+      fail("timeline: operation {} has two spans in iteration {}, one is allowed", item.first, item.iteration);
+    }
+  }
+  iteration_begin_.push_back(static_cast<std::int32_t>(items_.size()));
+}
+
+// By operation: itself, or the first of those that every walk goes through from here: inside folded spans of all
+// iterations the way back is known.
+std::vector<std::int32_t> SpanIndex::find_walked_through() const {
+  std::vector<std::int32_t> first(timeline_.operations.size());
+  std::iota(first.begin(), first.end(), 0);
+  if (timeline_.folded.empty()) return first;
+  std::vector<bool> inside(timeline_.operations.size(), false), begins(timeline_.operations.size(), false);
+  std::int32_t least = timeline_.folded.front().iteration;
+  for (const FoldedSpan& span : timeline_.folded) least = std::min(least, span.iteration);
+  for (const FoldedSpan& span : timeline_.folded) {
+    begins[at(span.first)] = true;
+    if (span.iteration != least) continue;
+    std::fill_n(inside.begin() + span.first + 1, span.count - 1, true);
+  }
+  for (const Span& span : timeline_.spans) begins[at(span.operation)] = true;
+  for (std::size_t i = 1; i < first.size(); ++i) {
+    if (inside[i] && !begins[i]) first[i] = first[i - 1];
+  }
+  return first;
 }
 
 // Strips operations (a transfer's members together) that nothing left waits for; what remains is a cycle. Without one,
 // every walk ends: it descends in (iteration, position).
 void SpanIndex::check_acyclic() const {
+  const std::vector<std::int32_t> first = find_walked_through();
+  const std::vector<std::int32_t>& group_of = group_of_;
   std::vector<std::int32_t> waiting(group_begin_.size() - 1, 0);
   const auto for_each_predecessor = [&](std::int32_t group, auto&& visit) {
     for (std::int32_t i = group_begin_[at(group)]; i < group_begin_[at(group) + 1]; ++i) {
-      for (const Dependency& dependency : dependencies(members_[at(i)])) {
-        const std::int32_t predecessor = group_of_[at(dependency.operation)];
+      const std::int32_t member = members_[at(i)];
+      if (first[at(member)] != member) continue;
+      for (const Dependency& dependency : dependencies(member)) {
+        const std::int32_t predecessor = group_of[at(first[at(dependency.operation)])];
         if (dependency.distance == 0 && predecessor != group) visit(predecessor);
       }
     }
@@ -103,21 +152,56 @@ std::int32_t SpanIndex::find(std::int32_t operation, std::int64_t iteration) con
   const auto found = std::lower_bound(iterations_.begin(), iterations_.end(), iteration);
   if (found == iterations_.end() || *found != iteration) return kNone;
   const auto block = static_cast<std::size_t>(found - iterations_.begin());
-  const auto first = order_.begin() + iteration_begin_[block];
-  const auto last = order_.begin() + iteration_begin_[block + 1];
-  const auto operation_of = [&](std::int32_t span) { return timeline_.spans[at(span)].operation; };
-  // A complete iteration, the usual case, needs no search.
-  if (static_cast<std::size_t>(last - first) == timeline_.operations.size()) return first[operation];
-  const auto hit = std::lower_bound(
-      first, last, operation, [&](std::int32_t span, std::int32_t wanted) { return operation_of(span) < wanted; });
-  return hit != last && operation_of(*hit) == operation ? *hit : kNone;
+  const auto first = items_.begin() + iteration_begin_[block];
+  const auto last = items_.begin() + iteration_begin_[block + 1];
+  // A complete iteration in which nothing is folded needs no search.
+  if (static_cast<std::size_t>(last - first) == timeline_.operations.size()) return first[operation].execution;
+  const auto after = std::upper_bound(first, last, operation,
+                                      [](std::int32_t wanted, const Item& item) { return wanted < item.first; });
+  if (after == first) return kNone;
+  const Item& item = after[-1];
+  return operation < item.first + item.count ? item.execution + (operation - item.first) : kNone;
 }
 
-std::int32_t SpanIndex::last_predecessor(std::int32_t span) {
-  const std::int32_t iteration = timeline_.spans[at(span)].iteration;
-  const auto group = members(timeline_.spans[at(span)].operation);
+std::size_t SpanIndex::folded_of(std::int32_t execution) const {
+  return static_cast<std::size_t>(std::upper_bound(folded_begin_.begin(), folded_begin_.end(), execution) -
+                                  folded_begin_.begin()) -
+         1;
+}
+
+Span SpanIndex::operator[](std::int32_t execution) const {
+  if (!is_folded(execution)) return timeline_.spans[at(execution)];
+  const std::size_t i = folded_of(execution);
+  const FoldedSpan& folded = timeline_.folded[i];
+  const std::int32_t operation = folded.first + (execution - folded_begin_[i]);
+  const std::int64_t before = alone_before_[at(folded.first)];
+  const Nanos start = folded.start + Nanos{alone_before_[at(operation)] - before};
+  const Nanos end = folded.start + Nanos{alone_before_[at(operation) + 1] - before};
+  return {operation, folded.iteration, start, start, start, end};
+}
+
+std::int32_t SpanIndex::first_of_folded(std::int32_t execution) const {
+  return is_folded(execution) ? folded_begin_[folded_of(execution)] : execution;
+}
+
+Nanos SpanIndex::folded_end(std::size_t i) const {
+  const FoldedSpan& folded = timeline_.folded[i];
+  return folded.start + Nanos{alone_before_[at(folded.first + folded.count)] - alone_before_[at(folded.first)]};
+}
+
+std::int32_t SpanIndex::last_predecessor(std::int32_t execution) {
+  if (is_folded(execution)) {
+    const std::size_t i = folded_of(execution);
+    if (execution > folded_begin_[i]) return execution - 1;
+    const FoldedSpan& folded = timeline_.folded[i];
+    std::int32_t& remembered = remembered_[timeline_.spans.size() + i];
+    if (remembered == kUnknown) remembered = search_predecessors(members(folded.first), folded.iteration);
+    return remembered;
+  }
+  const std::int32_t iteration = timeline_.spans[at(execution)].iteration;
+  const auto group = members(timeline_.spans[at(execution)].operation);
   // All members share one answer, remembered at the first of them that ran.
-  std::int32_t keeper = span;
+  std::int32_t keeper = execution;
   if (group.size() > 1) {
     for (const std::int32_t member : group) {
       keeper = find(member, iteration);
@@ -132,8 +216,8 @@ std::int32_t SpanIndex::last_predecessor(std::int32_t span) {
 std::int32_t SpanIndex::search_predecessors(std::span<const std::int32_t> member_operations,
                                             std::int32_t iteration) const {
   const std::int32_t own_group = group_of_[at(member_operations.front())];
-  const auto rank_of = [&](std::int32_t span) {
-    const Span& s = timeline_.spans[at(span)];
+  const auto rank_of = [&](std::int32_t execution) {
+    const Span s = (*this)[execution];
     return std::tuple(s.end.value, -static_cast<std::int64_t>(s.operation), s.iteration);
   };
   std::int32_t best = kNone;

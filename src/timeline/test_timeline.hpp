@@ -43,7 +43,7 @@ class TestTimeline {
   }
   void wait(std::int32_t operation, std::initializer_list<std::int32_t> predecessors, std::int32_t distance = 0) {
     for (const std::int32_t predecessor : predecessors) {
-      waits_[static_cast<std::size_t>(operation)].push_back({predecessor, distance});
+      waits_[static_cast<std::size_t>(operation)].push_back({predecessor, static_cast<std::int16_t>(distance)});
     }
   }
   void run(std::int32_t operation, std::int64_t start, std::int64_t end, std::int32_t iteration = 0) {

@@ -57,6 +57,17 @@ void check_span(const Timeline& timeline, std::size_t id) {
   }
 }
 
+void check_folded(const Timeline& timeline, std::size_t id) {
+  const FoldedSpan& span = timeline.folded[id];
+  if (span.count < 1 || !in_range(span.first, timeline.operations.size()) ||
+      !in_range(std::int64_t{span.first} + span.count - 1, timeline.operations.size())) {
+    fail("timeline: folded span {}: {} operations from {} on are not in 0..{}", id, span.count, span.first,
+         static_cast<std::int64_t>(timeline.operations.size()) - 1);
+  }
+  if (!in_time(span.start))
+    fail("timeline: folded span {}: time {} ns is not within 2^61 of zero", id, span.start.value);
+}
+
 void check_dependencies(const Timeline& timeline) {
   const auto& begin = timeline.dependency_begin;
   if (begin.empty()) return;
@@ -95,8 +106,14 @@ void check_timeline(const Timeline& timeline) {
   }
   for (std::size_t i = 0; i < timeline.operations.size(); ++i) check_operation(timeline, i);
   check_dependencies(timeline);
-  if (timeline.spans.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    fail("timeline: {} spans, at most {} are allowed", timeline.spans.size(), std::numeric_limits<std::int32_t>::max());
+  if (!timeline.folded.empty() && timeline.dependency_begin.empty()) {
+    fail("timeline: {} folded spans, none are allowed where dependencies are unknown", timeline.folded.size());
+  }
+  for (std::size_t i = 0; i < timeline.folded.size(); ++i) check_folded(timeline, i);
+  auto executions = static_cast<std::int64_t>(timeline.spans.size());
+  for (const FoldedSpan& span : timeline.folded) executions += span.count;
+  if (executions > std::numeric_limits<std::int32_t>::max()) {
+    fail("timeline: {} spans, at most {} are allowed", executions, std::numeric_limits<std::int32_t>::max());
   }
   for (std::size_t i = 0; i < timeline.spans.size(); ++i) check_span(timeline, i);
   if (!in_time(timeline.steady_begin)) {

@@ -48,7 +48,8 @@ struct TimelineOperation {
 // `distance` iterations earlier: 0 or 1.
 struct Dependency {
   std::int32_t operation = 0;
-  std::int32_t distance = 0;
+  std::int16_t distance = 0;
+  bool order = false;  // decides when the operation is issued; all others, when it is ready
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 
@@ -59,6 +60,17 @@ struct Span {
   Nanos ready;   // its own dependencies were done
   Nanos start;   // of a transfer: when its last member had issued it and was ready
   Nanos end;
+};
+
+// Consecutive operations of one rank that ran back to back from `start`, each exactly `alone` long and longer than
+// nothing, none of them part of a transfer with other ranks. Each waited for the one before and for nothing that ended
+// later, and the rank computed nothing else meanwhile. Simulation keeps this way what it did not have to look into;
+// folded_spans.hpp writes it out, and only then are `issued` and `ready` of the other spans known too.
+struct FoldedSpan {
+  std::int32_t first = 0;  // operations first .. first + count - 1
+  std::int32_t count = 1;
+  std::int32_t iteration = 0;
+  Nanos start;
 };
 
 struct MemorySample {
@@ -75,8 +87,11 @@ struct Timeline {
   std::vector<std::int32_t> dependency_begin;
   std::vector<Dependency> dependencies;
   std::vector<Span> spans;                        // by iteration, then operation
+  std::vector<FoldedSpan> folded;                 // the executions that `spans` does not hold; in the same order
   std::vector<std::vector<MemorySample>> memory;  // by rank, ascending in time; may be empty
-  // The steady state: the accounting measures [steady_begin, steady_begin + periods * period).
+  // The steady state: the accounting measures [steady_begin, steady_begin + periods * period), which begins with
+  // iteration steady_first.
+  std::int32_t steady_first = 0;
   Nanos steady_begin;
   double period_ns = 0;  // step time; whole where the steady state repeats exactly
   std::int32_t periods = 1;

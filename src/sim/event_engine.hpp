@@ -1,0 +1,156 @@
+// The event loop behind simulate(): who is ready, what runs, what is closed. How fast things run is in
+// event_engine_speed.cpp.
+//
+// A run (folding.hpp) that nothing disturbs is *closed*: one event, at its end. A transfer that starts on its rank, or
+// begins to move over a resource of its transfers, *opens* it: its current operation is found, set up as if it had been
+// simulated all along, and its operations are simulated one by one until one ends and nothing is near any more; then
+// the rest closes again. So the times are those of simulating every operation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <vector>
+
+#include "sim/simulate_folded.hpp"
+#include "sim/steady_state.hpp"
+
+namespace weft {
+
+class EventEngine {
+ public:
+  EventEngine(const SimProblem& problem, const SimOptions& options);
+  FoldedResult run();
+
+ private:
+  // Kept small: the heap is the simulator's hot path.
+  struct Event {
+    std::int64_t time;
+    std::uint64_t sequence;  // ties are served in the order of scheduling
+    std::int32_t subject;    // rank of a compute end or of a closed run's end, or slot of a transfer
+    std::uint32_t version;   // stale events carry an old version
+    bool transfer;
+    bool operator>(const Event& other) const {
+      return time != other.time ? time > other.time : sequence > other.sequence;
+    }
+  };
+
+  struct Iteration {
+    std::vector<std::int32_t> pending;  // by node
+    std::vector<std::int32_t> joint_pending;
+    FoldedIteration times;
+    std::int64_t unfinished = 0;
+  };
+
+  // A node to start or running; of a run, the operation that Worker::run stands at.
+  struct Ready {
+    std::int32_t node = -1;
+    std::int32_t iteration = 0;
+    bool valid() const { return node >= 0; }
+  };
+
+  // A rank's run under way. The chain lets it have one at a time.
+  struct ActiveRun {
+    Ready what;
+    std::int32_t offset = 0;  // the operation that runs; closed: the first of the closed stretch
+    std::int64_t since = 0;   // when that started
+    bool closed = false;
+  };
+
+  struct Worker {
+    Ready compute, extra;  // at the head of their queue and ready
+    Ready running;
+    double remaining = 0;  // nanoseconds at full speed
+    double speed = 1;
+    std::int64_t since = 0;
+    std::uint32_t version = 0;
+    std::vector<std::int32_t> transfers;  // slots of transfers under way on this rank
+    ActiveRun run;
+  };
+
+  struct Transfer {
+    Ready what;                     // any member
+    std::int32_t operation = 0;     // its own, or that of its first member
+    const SimCost* cost = nullptr;  // that operation's
+    std::vector<std::int32_t> ranks;
+    bool moving = false;
+    double remaining = 0;
+    double fair = 1;   // share of its full speed that the resources allow
+    double speed = 1;  // fair, further slowed by compute beside it
+    std::int64_t since = 0;
+    std::uint32_t version = 0;
+    bool live = false;
+  };
+
+  const FoldedNode& node(Ready what) const { return folding_.nodes[static_cast<std::size_t>(what.node)]; }
+  std::int32_t first_operation(Ready what) const { return node(what).first; }
+  std::int32_t current_operation(Ready what) const;
+  const SimOperation& operation(std::int32_t index) const { return p_.operations[static_cast<std::size_t>(index)]; }
+  const SimCost& cost_of(std::int32_t index) const { return p_.costs[static_cast<std::size_t>(operation(index).cost)]; }
+  Worker& worker(std::int32_t rank) { return workers_[static_cast<std::size_t>(rank)]; }
+  const std::vector<std::int32_t>& resources_of(const ActiveRun& run) const;
+  std::int64_t alone_before(std::int32_t index) const { return folding_.alone_before[static_cast<std::size_t>(index)]; }
+
+  Iteration& iteration(std::int32_t k);
+  void begin_iteration(std::int32_t k);
+  void became_ready(Ready what);
+  void ended(Ready what);
+  void finish(Ready what);
+  void handle(const Event& event);
+  void settle();
+  void mark(std::int32_t rank);
+
+  void begin_run(std::int32_t rank, Ready what);
+  void continue_run(std::int32_t rank);
+  bool can_close(std::int32_t rank);
+  void open_run(std::int32_t rank);
+  void resume_transfer(std::int32_t rank, std::int64_t started);
+  void operation_of_run_ended(std::int32_t rank);
+  void end_run(std::int32_t rank);
+  void leave_resources(const ActiveRun& run);
+
+  void dispatch_marked(SimLane lane);
+  void dispatch(std::int32_t rank, SimLane lane);
+  double compute_speed(std::int32_t rank) const;
+  void follow_transfers(std::int32_t rank);
+  void schedule_worker(std::int32_t rank);
+  std::int32_t new_transfer(Ready what);
+  void start_transfer(Ready what);
+  void start_moving(std::int32_t slot);
+  void use_resources(std::int32_t slot);
+  void end_transfer(std::int32_t slot);
+  double interference(const Transfer& transfer) const;
+  void follow_compute(std::int32_t rank);
+  void reshare();
+  void change_speed(std::int32_t slot);
+  void schedule_transfer(std::int32_t slot);
+  std::int64_t time_left(double remaining, double speed) const;
+  void push(std::int64_t time, std::int32_t subject, std::uint32_t version, bool transfer) {
+    events_.push({time, sequence_++, subject, version, transfer});
+  }
+
+  const SimProblem& p_;
+  SimOptions options_;
+  Folding folding_;
+  SteadyState steady_;
+  SimWork work_;
+  std::vector<std::vector<std::int32_t>> joint_members_;  // nodes
+  std::vector<Iteration> iterations_;
+  std::size_t complete_ = 0;  // of them
+  std::vector<Worker> workers_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::int32_t> free_slots_, moving_, marked_;
+  std::vector<bool> is_marked_;
+  std::vector<Ready> starting_;           // transfers
+  std::vector<std::int32_t> continuing_;  // ranks whose run is to start its next operation
+  std::vector<double> load_;              // by resource
+  std::vector<std::int32_t> runs_on_;     // by resource: runs under way that use it, open and closed
+  std::vector<std::int32_t> closed_on_;   // by resource: the rank whose closed run uses it, or -1
+  bool shares_changed_ = false;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t sequence_ = 0;
+  std::int64_t now_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace weft

@@ -1,0 +1,232 @@
+// How fast compute and transfers run: fluids that change speed when something starts or ends beside them.
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <tuple>
+
+#include "sim/event_engine.hpp"
+#include "sim/fair_share.hpp"
+
+namespace weft {
+
+// Compute ---------------------------------------------------------------------------------------------------------
+void EventEngine::dispatch_marked(SimLane lane) {
+  for (const std::int32_t rank : marked_) {
+    dispatch(rank, lane);
+    follow_compute(rank);
+  }
+}
+
+void EventEngine::dispatch(std::int32_t rank, SimLane lane) {
+  Worker& w = worker(rank);
+  Ready& next = lane == SimLane::compute ? w.compute : w.extra;
+  if (w.running.valid() || !next.valid()) return;
+  w.running = next;
+  next = {};
+  w.remaining = static_cast<double>(cost_of(current_operation(w.running)).fixed.value);
+  w.since = now_;
+  if (!node(w.running).is_run()) {
+    iterations_[static_cast<std::size_t>(w.running.iteration)].times.start[static_cast<std::size_t>(w.running.node)] =
+        Nanos{now_};
+  }
+  w.speed = compute_speed(rank);
+  schedule_worker(rank);
+}
+
+double EventEngine::compute_speed(std::int32_t rank) const {
+  const bool beside = !workers_[static_cast<std::size_t>(rank)].transfers.empty();
+  return beside ? 1.0 / (1.0 + p_.ranks[static_cast<std::size_t>(rank)].compute_slowdown) : 1.0;
+}
+
+void EventEngine::follow_transfers(std::int32_t rank) {
+  Worker& w = worker(rank);
+  if (!w.running.valid()) return;
+  const double speed = compute_speed(rank);
+  if (speed == w.speed) return;
+  w.remaining -= static_cast<double>(now_ - w.since) * w.speed;
+  w.since = now_;
+  w.speed = speed;
+  schedule_worker(rank);
+}
+
+void EventEngine::schedule_worker(std::int32_t rank) {
+  Worker& w = worker(rank);
+  push(time_left(w.remaining, w.speed), rank, ++w.version, false);
+}
+
+// Transfers -------------------------------------------------------------------------------------------------------
+std::int32_t EventEngine::new_transfer(Ready what) {
+  std::int32_t slot;
+  if (free_slots_.empty()) {
+    slot = static_cast<std::int32_t>(transfers_.size());
+    transfers_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  transfer.what = what;
+  transfer.live = true;
+  transfer.moving = false;
+  transfer.fair = transfer.speed = 1;
+  transfer.ranks.clear();
+  return slot;
+}
+
+void EventEngine::start_transfer(Ready what) {
+  const std::int32_t index = current_operation(what);
+  const SimOperation& op = operation(index);
+  const std::int32_t slot = new_transfer(what);
+  std::vector<Nanos>& start = iterations_[static_cast<std::size_t>(what.iteration)].times.start;
+  std::int32_t leader = index;
+  if (op.joint < 0) {
+    transfers_[static_cast<std::size_t>(slot)].ranks.push_back(op.rank);
+    if (!node(what).is_run()) start[static_cast<std::size_t>(what.node)] = Nanos{now_};
+  } else {
+    const auto& members = joint_members_[static_cast<std::size_t>(op.joint)];
+    leader = first_operation({members.front(), what.iteration});
+    for (const std::int32_t member : members) {
+      transfers_[static_cast<std::size_t>(slot)].ranks.push_back(
+          operation(first_operation({member, what.iteration})).rank);
+      start[static_cast<std::size_t>(member)] = Nanos{now_};
+    }
+  }
+  transfers_[static_cast<std::size_t>(slot)].operation = leader;
+  transfers_[static_cast<std::size_t>(slot)].cost = &cost_of(leader);
+  for (std::size_t i = 0; i < transfers_[static_cast<std::size_t>(slot)].ranks.size(); ++i) {
+    const std::int32_t rank = transfers_[static_cast<std::size_t>(slot)].ranks[i];
+    if (worker(rank).run.closed) open_run(rank);  // may move transfers_
+    worker(rank).transfers.push_back(slot);
+    follow_transfers(rank);
+  }
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  if (transfer.cost->fixed.value > 0) {
+    push(now_ + transfer.cost->fixed.value, slot, ++transfer.version, true);
+  } else {
+    start_moving(slot);
+  }
+}
+
+// The transfer of an opened run, which started at `started`, alone so far.
+void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
+  const Ready what = worker(rank).run.what;
+  const std::int32_t slot = new_transfer(what);
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  transfer.ranks.push_back(rank);
+  transfer.operation = current_operation(what);
+  transfer.cost = &cost_of(transfer.operation);
+  worker(rank).transfers.push_back(slot);
+  const std::int64_t moves_at = started + transfer.cost->fixed.value;
+  if (now_ < moves_at) {
+    push(moves_at, slot, ++transfer.version, true);
+    return;
+  }
+  transfer.remaining = static_cast<double>(transfer.cost->moving.value);
+  transfer.since = moves_at;
+  use_resources(slot);
+  push(moves_at + transfer.cost->moving.value, slot, ++transfer.version, true);
+}
+
+void EventEngine::start_moving(std::int32_t slot) {
+  for (const ResourceUse& use : transfers_[static_cast<std::size_t>(slot)].cost->use) {
+    const std::int32_t rank = closed_on_[static_cast<std::size_t>(use.resource)];
+    if (rank >= 0) open_run(rank);  // may move transfers_
+  }
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  transfer.remaining = static_cast<double>(transfer.cost->moving.value);
+  transfer.since = now_;
+  use_resources(slot);
+  transfer.speed = transfer.fair / interference(transfer);
+  schedule_transfer(slot);
+}
+
+void EventEngine::use_resources(std::int32_t slot) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  transfer.moving = true;
+  for (const ResourceUse& use : transfer.cost->use) {
+    double& load = load_[static_cast<std::size_t>(use.resource)];
+    load += use.share;
+    if (load > 1 + 1e-9) shares_changed_ = true;
+  }
+  moving_.push_back(slot);
+}
+
+void EventEngine::end_transfer(std::int32_t slot) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  for (const ResourceUse& use : transfer.cost->use) {
+    double& load = load_[static_cast<std::size_t>(use.resource)];
+    if (load > 1 + 1e-9) shares_changed_ = true;
+    load -= use.share;
+    if (load < 1e-9) load = 0;
+  }
+  moving_.erase(std::find(moving_.begin(), moving_.end(), slot));
+  transfer.live = false;
+  ++transfer.version;
+  const Ready what = transfer.what;
+  for (const std::int32_t rank : transfer.ranks) {
+    std::erase(worker(rank).transfers, slot);
+    follow_transfers(rank);
+  }
+  free_slots_.push_back(slot);
+  const std::int32_t joint = operation(first_operation(what)).joint;
+  if (joint < 0) return ended(what);
+  for (const std::int32_t member : joint_members_[static_cast<std::size_t>(joint)]) ended({member, what.iteration});
+}
+
+double EventEngine::interference(const Transfer& transfer) const {
+  double factor = 1;
+  for (const std::int32_t rank : transfer.ranks) {
+    if (workers_[static_cast<std::size_t>(rank)].running.valid()) {
+      factor = std::max(factor, 1.0 + p_.ranks[static_cast<std::size_t>(rank)].transfer_slowdown);
+    }
+  }
+  return factor;
+}
+
+// Compute began or ended on this rank: its transfers change speed. A transfer that began at this instant, between the
+// end of one operation and the start of the next, has seen an idle rank and changes too.
+void EventEngine::follow_compute(std::int32_t rank) {
+  for (const std::int32_t slot : worker(rank).transfers) {
+    if (transfers_[static_cast<std::size_t>(slot)].moving) change_speed(slot);
+  }
+}
+
+void EventEngine::reshare() {
+  // In an order that does not depend on when a run was opened: sums of shares round alike.
+  std::sort(moving_.begin(), moving_.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto key = [&](std::int32_t slot) {
+      const Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+      return std::tuple(transfer.what.iteration, transfer.operation);
+    };
+    return key(a) < key(b);
+  });
+  std::vector<std::span<const ResourceUse>> uses;
+  for (const std::int32_t slot : moving_) uses.emplace_back(transfers_[static_cast<std::size_t>(slot)].cost->use);
+  const std::vector<double> speeds = fair_speeds(uses);
+  for (std::size_t i = 0; i < moving_.size(); ++i) {
+    transfers_[static_cast<std::size_t>(moving_[i])].fair = speeds[i];
+    change_speed(moving_[i]);
+  }
+}
+
+void EventEngine::change_speed(std::int32_t slot) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  const double speed = transfer.fair / interference(transfer);
+  if (speed == transfer.speed) return;
+  transfer.remaining -= static_cast<double>(now_ - transfer.since) * transfer.speed;
+  transfer.since = now_;
+  transfer.speed = speed;
+  schedule_transfer(slot);
+}
+
+void EventEngine::schedule_transfer(std::int32_t slot) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  push(time_left(transfer.remaining, transfer.speed), slot, ++transfer.version, true);
+}
+
+// Ends are rounded up to a nanosecond; work left over below a thousandth of one is rounding, not work.
+std::int64_t EventEngine::time_left(double remaining, double speed) const {
+  return now_ + std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil(remaining / speed - 1e-3)));
+}
+
+}  // namespace weft

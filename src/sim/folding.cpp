@@ -1,0 +1,181 @@
+#include "sim/folding.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+class Folder {
+ public:
+  Folder(const SimProblem& problem, bool runs) : p_(problem), chained_(p_.ranks.size(), runs) {
+    chain_length_.assign(p_.ranks.size(), 0);
+    for (const SimOperation& op : p_.operations) {
+      // An extra operation may slip in wherever the chain's next operation is a transfer.
+      if (op.lane == SimLane::extra) chained_[at(op.rank)] = false;
+      chain_length_[at(op.rank)] = std::max(chain_length_[at(op.rank)], op.chain + 1);
+    }
+  }
+
+  Folding fold() {
+    add_up_durations();
+    look_at_edges();
+    make_nodes();
+    for (const bool count_only : {true, false}) connect(count_only);
+    return std::move(f_);
+  }
+
+ private:
+  bool in_chain(const SimOperation& op) const { return op.chain >= 0 && chained_[at(op.rank)]; }
+
+  // The chain's order alone makes `op` wait for `from`.
+  bool implied(const SimOperation& op, const SimOperation& from, int distance) const {
+    return op.rank == from.rank && in_chain(op) && from.chain >= 0 && (distance > 0 || from.chain < op.chain);
+  }
+
+  // `from` is the operation before `op` in the chain.
+  bool next_in_chain(const SimOperation& op, const SimOperation& from, int distance) const {
+    return op.chain > 0 ? distance == 0 && from.chain == op.chain - 1
+                        : distance == 1 && from.chain == chain_length_[at(op.rank)] - 1;
+  }
+
+  void add_up_durations() {
+    f_.alone_before.reserve(p_.operations.size() + 1);
+    f_.alone_before.push_back(0);
+    for (const SimOperation& op : p_.operations) {
+      const SimCost& cost = p_.costs[at(op.cost)];
+      f_.alone_before.push_back(f_.alone_before.back() + cost.fixed.value + cost.moving.value);
+    }
+  }
+
+  void look_at_edges() {
+    waits_outside_.assign(p_.operations.size(), false);
+    awaited_outside_.assign(p_.operations.size(), false);
+    for (std::size_t i = 0; i < p_.operations.size(); ++i) {
+      const SimOperation& op = p_.operations[i];
+      bool follows = !in_chain(op);
+      for (std::int64_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
+        const SimEdge& edge = p_.edges[static_cast<std::size_t>(e)];
+        const SimOperation& from = p_.operations[at(edge.from)];
+        if (implied(op, from, edge.distance)) {
+          follows = follows || next_in_chain(op, from, edge.distance);
+        } else {
+          waits_outside_[i] = awaited_outside_[at(edge.from)] = true;
+        }
+      }
+      // The chain's own edges are there, or lead through something beside it.
+      WEFT_CHECK(follows || waits_outside_[i]);
+    }
+  }
+
+  bool can_be_in_a_run(std::size_t i) const {
+    const SimOperation& op = p_.operations[i];
+    return in_chain(op) && op.joint < 0 && f_.alone_before[i + 1] > f_.alone_before[i] && !slows_itself_[at(op.cost)];
+  }
+
+  // By cost: uses more than a whole resource.
+  std::vector<bool> find_costs_that_slow_themselves() const {
+    std::vector<bool> slow;
+    std::map<std::int32_t, double> shares;
+    for (const SimCost& cost : p_.costs) {
+      shares.clear();
+      for (const ResourceUse& use : cost.use) shares[use.resource] += use.share;
+      slow.push_back(std::any_of(shares.begin(), shares.end(), [](const auto& s) { return s.second > 1; }));
+    }
+    return slow;
+  }
+
+  void make_nodes() {
+    node_of_.reserve(p_.operations.size());
+    slows_itself_ = find_costs_that_slow_themselves();
+    std::map<std::vector<std::int32_t>, std::int32_t> sets;
+    last_seen_.assign(static_cast<std::size_t>(p_.resources), -1);
+    bool before = false;  // the operation before this one can be in a run
+    for (std::size_t i = 0; i < p_.operations.size(); ++i) {
+      const bool able = can_be_in_a_run(i);
+      const bool joins = able && before && p_.operations[i].rank == p_.operations[i - 1].rank &&
+                         p_.operations[i].chain == p_.operations[i - 1].chain + 1 && !waits_outside_[i] &&
+                         !awaited_outside_[i - 1];
+      before = able;
+      if (joins) {
+        ++f_.nodes.back().count;
+      } else {
+        f_.nodes.push_back({static_cast<std::int32_t>(i), 1, 0});
+      }
+      node_of_.push_back(static_cast<std::int32_t>(f_.nodes.size()) - 1);
+    }
+    for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
+      if (!f_.nodes[n].is_run()) continue;
+      const auto [found, added] = sets.try_emplace(resources_of(n), static_cast<std::int32_t>(f_.resource_sets.size()));
+      if (added) f_.resource_sets.push_back(found->first);
+      f_.nodes[n].resources = found->second;
+    }
+  }
+
+  std::vector<std::int32_t> resources_of(std::size_t node) {
+    std::vector<std::int32_t> resources;
+    for (std::int32_t i = f_.nodes[node].first; i < f_.nodes[node].first + f_.nodes[node].count; ++i) {
+      for (const ResourceUse& use : p_.costs[at(p_.operations[at(i)].cost)].use) {
+        if (last_seen_[at(use.resource)] == static_cast<std::int32_t>(node)) continue;
+        last_seen_[at(use.resource)] = static_cast<std::int32_t>(node);
+        resources.push_back(use.resource);
+      }
+    }
+    std::sort(resources.begin(), resources.end());
+    return resources;
+  }
+
+  // Only a node's first operation waits for anything but its own run; only its last is waited for from outside.
+  void connect(bool count_only) {
+    if (count_only) {
+      f_.waits.assign(f_.nodes.size(), 0);
+      f_.waits_at_first.assign(f_.nodes.size(), 0);
+      f_.successor_begin.assign(f_.nodes.size() + 1, 0);
+    } else {
+      for (std::size_t n = 0; n < f_.nodes.size(); ++n) f_.successor_begin[n + 1] += f_.successor_begin[n];
+      f_.successors.resize(static_cast<std::size_t>(f_.successor_begin.back()));
+      filled_.assign(f_.successor_begin.begin(), f_.successor_begin.end() - 1);
+    }
+    for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
+      const auto i = at(f_.nodes[n].first);
+      const SimOperation& op = p_.operations[i];
+      for (std::int64_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
+        const SimEdge& edge = p_.edges[static_cast<std::size_t>(e)];
+        const SimOperation& source = p_.operations[at(edge.from)];
+        if (implied(op, source, edge.distance) && !next_in_chain(op, source, edge.distance)) continue;
+        const std::size_t from = at(node_of_[at(edge.from)]);
+        if (count_only) {
+          ++f_.successor_begin[from + 1];
+          ++f_.waits[n];
+          if (edge.distance == 0) ++f_.waits_at_first[n];
+        } else {
+          f_.successors[static_cast<std::size_t>(filled_[from]++)] = {static_cast<std::int32_t>(n), edge.distance};
+        }
+      }
+    }
+  }
+
+  const SimProblem& p_;
+  Folding f_;
+  std::vector<bool> chained_;               // by rank
+  std::vector<std::int32_t> chain_length_;  // by rank
+  std::vector<bool> waits_outside_, awaited_outside_;
+  std::vector<bool> slows_itself_;  // by cost
+  std::vector<std::int32_t> node_of_;
+  std::vector<std::int32_t> last_seen_;  // by resource: the node that was found to use it last
+  std::vector<std::int64_t> filled_;
+};
+
+}  // namespace
+
+Folding fold(const SimProblem& problem, bool runs) {
+  return Folder(problem, runs).fold();
+}
+
+}  // namespace weft

@@ -1,0 +1,14 @@
+// Memory over time, for traces and pages: it follows every value of every micro-batch, so only who shows it asks.
+#pragma once
+
+#include "plan/plan.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+// By rank, for Timeline::memory: bytes that hold something, each from the start of its writer to the end of its last
+// reader, over what persists. Covers the steady window and the iteration after it. `timeline` must be the plan's, as
+// simulate_plan made it.
+std::vector<std::vector<MemorySample>> memory_curve(const Plan& plan, const Timeline& timeline);
+
+}  // namespace weft
