@@ -44,7 +44,7 @@ TEST(Sweep, TheBestRowIsReportedTheWholeWay) {
   const nlohmann::json json = sweep_of(kSmall + "--global-batch 16 --sweep tp=1,2,4");
   const nlohmann::json& best = json.at("sweep").at("rows").at(0);
   EXPECT_EQ(json.at("best"), best.at("keys").at("policy"));
-  EXPECT_EQ(std::to_string(json.at("layout").at("tp").get<int>()), best.at("keys").at("tp"));
+  EXPECT_EQ(std::to_string(json.at("layout").at("tp").get<int>()), best.at("keys").at("tp").get<std::string>());
   EXPECT_EQ(json.at("policies").at("serial").at("step_s"), best.at("step_s"));
   const CliResult text = weft_cli("plan " + kSmall + "--global-batch 16 --sweep tp=1,2,4 --top 1");
   EXPECT_TRUE(contains(text.out, "verified safe")) << text.out;
