@@ -27,12 +27,12 @@ void add_waits(const SimProblem& problem, std::vector<std::vector<SimTimes>>& it
   for (std::size_t k = 0; k < iterations.size(); ++k) {
     for (std::size_t i = 0; i < problem.operations.size(); ++i) {
       SimTimes& times = iterations[k][i];
-      for (std::int64_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
-        const SimEdge& edge = problem.edges[static_cast<std::size_t>(e)];
+      for (std::int32_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
+        const Dependency& edge = problem.edges[static_cast<std::size_t>(e)];
         const auto distance = static_cast<std::size_t>(edge.distance);
         if (distance > k) continue;
-        Nanos& moment = edge.queue_order ? times.issued : times.ready;
-        moment = std::max(moment, iterations[k - distance][static_cast<std::size_t>(edge.from)].end);
+        Nanos& moment = edge.order ? times.issued : times.ready;
+        moment = std::max(moment, iterations[k - distance][static_cast<std::size_t>(edge.operation)].end);
       }
     }
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "timeline/timeline.hpp"
 
 namespace weft {
 
@@ -42,12 +43,6 @@ struct SimOperation {
   std::int32_t chain = -1;
 };
 
-struct SimEdge {
-  std::int32_t from = 0;
-  std::int8_t distance = 0;
-  bool queue_order = false;  // counts for `issued`, all others for `ready`
-};
-
 struct SimRank {
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
@@ -58,8 +53,8 @@ struct SimProblem {
   std::vector<SimRank> ranks;
   std::vector<SimCost> costs;
   std::vector<SimOperation> operations;
-  std::vector<std::int64_t> edge_begin;  // operation i waits for edges[edge_begin[i] .. edge_begin[i+1])
-  std::vector<SimEdge> edges;
+  std::vector<std::int32_t> edge_begin;  // operation i waits for edges[edge_begin[i] .. edge_begin[i+1])
+  std::vector<Dependency> edges;
 };
 
 struct SimTimes {

@@ -83,10 +83,10 @@ std::vector<std::vector<std::int64_t>> longest_paths(const SimProblem& p, std::s
           const bool member = i == j || (p.operations[i].joint >= 0 && p.operations[i].joint == p.operations[j].joint);
           if (!member) continue;
           for (auto e = p.edge_begin[j]; e < p.edge_begin[j + 1]; ++e) {
-            const SimEdge& edge = p.edges[static_cast<std::size_t>(e)];
+            const Dependency& edge = p.edges[static_cast<std::size_t>(e)];
             if (static_cast<std::size_t>(edge.distance) > k) continue;
-            start =
-                std::max(start, ends[k - static_cast<std::size_t>(edge.distance)][static_cast<std::size_t>(edge.from)]);
+            start = std::max(
+                start, ends[k - static_cast<std::size_t>(edge.distance)][static_cast<std::size_t>(edge.operation)]);
           }
         }
         const SimCost& cost = p.costs[static_cast<std::size_t>(p.operations[i].cost)];

@@ -60,13 +60,13 @@ class Folder {
     for (std::size_t i = 0; i < p_.operations.size(); ++i) {
       const SimOperation& op = p_.operations[i];
       bool follows = !in_chain(op);
-      for (std::int64_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
-        const SimEdge& edge = p_.edges[static_cast<std::size_t>(e)];
-        const SimOperation& from = p_.operations[at(edge.from)];
+      for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
+        const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
+        const SimOperation& from = p_.operations[at(edge.operation)];
         if (implied(op, from, edge.distance)) {
           follows = follows || next_in_chain(op, from, edge.distance);
         } else {
-          waits_outside_[i] = awaited_outside_[at(edge.from)] = true;
+          waits_outside_[i] = awaited_outside_[at(edge.operation)] = true;
         }
       }
       // The chain's own edges are there, or lead through something beside it.
@@ -145,11 +145,11 @@ class Folder {
     for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
       const auto i = at(f_.nodes[n].first);
       const SimOperation& op = p_.operations[i];
-      for (std::int64_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
-        const SimEdge& edge = p_.edges[static_cast<std::size_t>(e)];
-        const SimOperation& source = p_.operations[at(edge.from)];
+      for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
+        const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
+        const SimOperation& source = p_.operations[at(edge.operation)];
         if (implied(op, source, edge.distance) && !next_in_chain(op, source, edge.distance)) continue;
-        const std::size_t from = at(node_of_[at(edge.from)]);
+        const std::size_t from = at(node_of_[at(edge.operation)]);
         if (count_only) {
           ++f_.successor_begin[from + 1];
           ++f_.waits[n];

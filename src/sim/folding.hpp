@@ -23,7 +23,7 @@ struct FoldedNode {
 
 struct NodeEdge {
   std::int32_t to = 0;
-  std::int8_t distance = 0;
+  std::int16_t distance = 0;
 };
 
 struct Folding {

@@ -76,58 +76,41 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
-class Names {
- public:
-  explicit Names(Timeline& timeline) : timeline_(timeline) {}
-  std::int32_t operator()(std::string name) {
-    const auto [it, added] = index_.try_emplace(std::move(name), static_cast<std::int32_t>(timeline_.names.size()));
-    if (added) timeline_.names.push_back(it->first);
-    return it->second;
-  }
-
- private:
-  Timeline& timeline_;
-  std::map<std::string, std::int32_t> index_;
-};
-
-void describe_operations(const Plan& plan, const Unfolded& unfolded, const SimProblem& problem, Timeline& timeline) {
-  Names names(timeline);
-  std::vector<std::int32_t> name, phase, group;
-  for (const Operation& op : plan.graph.operations) {
-    name.push_back(names(describe(op)));
-    phase.push_back(names(std::string(name_of(op.phase))));
-    group.push_back(op.communication ? names(std::string(name_of(op.communication->group))) : -1);
-  }
-  timeline.operations.reserve(unfolded.instances().size());
-  timeline.dependencies.reserve(problem.edges.size());
-  timeline.dependency_begin.reserve(unfolded.instances().size() + 1);
-  timeline.dependency_begin.push_back(0);
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    const Instance& instance = unfolded.instances()[i];
-    const Operation& op = plan.graph.op(instance.operation);
+// What an operation is in all its micro-batches.
+std::vector<TimelineOperation> describe_templates(const Plan& plan, const std::vector<SimCost>& costs,
+                                                  const std::vector<std::int32_t>& cost_of, Timeline& timeline) {
+  const auto add_name = [&](std::string name) {
+    timeline.names.push_back(std::move(name));
+    return static_cast<std::int32_t>(timeline.names.size()) - 1;
+  };
+  std::map<Phase, std::int32_t> phases;
+  std::map<GroupKind, std::int32_t> groups;
+  const auto once = [&](auto& known, auto what) {
+    const auto [found, added] = known.try_emplace(what, 0);
+    if (added) found->second = add_name(std::string(name_of(what)));
+    return found->second;
+  };
+  std::vector<TimelineOperation> templates;
+  templates.reserve(plan.graph.operations.size());
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
     TimelineOperation t;
-    t.name = name[instance.operation.index()];
-    t.phase = phase[instance.operation.index()];
-    t.group = group[instance.operation.index()];
-    t.micro_batch = instance.micro_batch;
-    t.rank = instance.rank_class;
-    t.queue = instance.queue;
-    t.transfer = instance.joint;
+    t.name = add_name(describe(op));
+    t.phase = once(phases, op.phase);
+    t.rank = op.rank_class.value;
+    t.queue = plan.issues[i].queue;
     if (op.communication) {
+      t.group = once(groups, op.communication->group);
       t.activity = Activity::transfer;
       t.traffic = traffic_kind(op);
       t.bytes = op.communication->bytes;
       t.receives = op.communication->collective == Collective::send_recv && !op.communication->sends;
     }
-    const SimCost& cost = problem.costs[static_cast<std::size_t>(problem.operations[i].cost)];
+    const SimCost& cost = costs[static_cast<std::size_t>(cost_of[i])];
     t.alone = cost.fixed + cost.moving;
-    timeline.operations.push_back(t);
-    for (std::int64_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
-      const SimEdge& edge = problem.edges[static_cast<std::size_t>(e)];
-      timeline.dependencies.push_back({edge.from, edge.distance, edge.queue_order});
-    }
-    timeline.dependency_begin.push_back(static_cast<std::int32_t>(timeline.dependencies.size()));
+    templates.push_back(t);
   }
+  return templates;
 }
 
 // Single operations and slowed ones as spans, the rest folded.
@@ -145,39 +128,55 @@ void add_spans(const FoldedResult& result, Timeline& timeline) {
   if (timeline.folded.empty()) add_waits(timeline);
 }
 
-}  // namespace
+SimLane lane_of(QueueKind kind) {
+  switch (kind) {
+    case QueueKind::compute:
+      return SimLane::compute;
+    case QueueKind::extra:
+      return SimLane::extra;
+    case QueueKind::communication:
+      break;
+  }
+  return SimLane::transfer;
+}
 
-SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost) {
+// The problem, and the cost of each plan operation.
+std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, const Unfolded& unfolded,
+                                                            const CostModel& cost) {
   SimProblem problem;
   problem.resources = static_cast<std::int32_t>(cost.link_resources());
   for (const RankClass& c : plan.graph.classes) {
     problem.ranks.push_back({c.device.compute_slowdown, c.device.transfer_slowdown});
   }
-  const std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
+  std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);
-  problem.operations.reserve(unfolded.instances().size());
-  problem.edge_begin.reserve(unfolded.instances().size() + 1);
+  const std::vector<Instance>& instances = unfolded.instances();
+  std::size_t edges = 0;
+  for (std::size_t i = 0; i < instances.size(); ++i) edges += unfolded.waits_for(i).size();
+  if (edges > INT32_MAX) fail("the plan has {} dependencies a step, at most {} can be simulated", edges, INT32_MAX);
+  problem.edges.reserve(edges);
+  problem.operations.reserve(instances.size());
+  problem.edge_begin.reserve(instances.size() + 1);
   problem.edge_begin.push_back(0);
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    const Instance& instance = unfolded.instances()[i];
-    const Queue& queue =
-        plan.classes[static_cast<std::size_t>(instance.rank_class)].queues[static_cast<std::size_t>(instance.queue)];
-    SimOperation op;
-    op.rank = instance.rank_class;
-    op.lane = queue.kind == QueueKind::compute ? SimLane::compute
-              : queue.kind == QueueKind::extra ? SimLane::extra
-                                               : SimLane::transfer;
-    op.cost = cost_of[instance.operation.index()];
-    op.joint = instance.joint;
-    op.chain = instance.chain_position;
-    problem.operations.push_back(op);
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    const Instance& instance = instances[i];
+    const ClassPlan& class_plan = plan.classes[static_cast<std::size_t>(instance.rank_class)];
+    problem.operations.push_back({instance.rank_class,
+                                  lane_of(class_plan.queues[static_cast<std::size_t>(instance.queue)].kind),
+                                  cost_of[instance.operation.index()], instance.joint, instance.chain_position});
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
       problem.edges.push_back({edge.from, edge.distance, order});
     }
-    problem.edge_begin.push_back(static_cast<std::int64_t>(problem.edges.size()));
+    problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
   }
-  return problem;
+  return {std::move(problem), std::move(cost_of)};
+}
+
+}  // namespace
+
+SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost) {
+  return problem_of(plan, unfolded, cost).first;
 }
 
 Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options) {
@@ -185,7 +184,7 @@ Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions
 }
 
 Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost, const SimOptions& options) {
-  const SimProblem problem = sim_problem(plan, unfolded, cost);
+  auto [problem, cost_of] = problem_of(plan, unfolded, cost);
   const FoldedResult result = simulate_folded(problem, options);
   Timeline timeline;
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
@@ -196,7 +195,15 @@ Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostMod
     for (const Queue& queue : plan.classes[c].queues) rank.queues.push_back(queue.name);
     timeline.ranks.push_back(std::move(rank));
   }
-  describe_operations(plan, unfolded, problem, timeline);
+  const std::vector<TimelineOperation> templates = describe_templates(plan, problem.costs, cost_of, timeline);
+  timeline.operations.reserve(unfolded.instances().size());
+  for (const Instance& instance : unfolded.instances()) {
+    TimelineOperation& op = timeline.operations.emplace_back(templates[instance.operation.index()]);
+    op.micro_batch = instance.micro_batch;
+    op.transfer = instance.joint;
+  }
+  timeline.dependency_begin = std::move(problem.edge_begin);
+  timeline.dependencies = std::move(problem.edges);
   add_spans(result, timeline);
   timeline.steady_first = result.steady_first;
   timeline.steady_begin = result.steady_begin;

@@ -58,7 +58,7 @@ class TestProblem {
   // edges of every operation.
   SimProblem build(std::uint32_t shuffle = 0) const {
     SimProblem problem = problem_;
-    std::vector<std::vector<SimEdge>> edges = data_;
+    std::vector<std::vector<Dependency>> edges = data_;
     for (const auto& [key, members] : queues_) {
       for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t before = i > 0 ? members[i - 1] : members.back();
@@ -77,7 +77,7 @@ class TestProblem {
     for (auto& list : edges) {
       if (shuffle != 0) std::shuffle(list.begin(), list.end(), random);
       problem.edges.insert(problem.edges.end(), list.begin(), list.end());
-      problem.edge_begin.push_back(static_cast<std::int64_t>(problem.edges.size()));
+      problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
     }
     return problem;
   }
@@ -95,7 +95,7 @@ class TestProblem {
   }
 
   SimProblem problem_;
-  std::vector<std::vector<SimEdge>> data_;  // by operation
+  std::vector<std::vector<Dependency>> data_;  // by operation
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int32_t>> queues_;
   std::map<std::int32_t, std::vector<std::int32_t>> chains_;  // by rank
 };

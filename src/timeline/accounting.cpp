@@ -199,16 +199,14 @@ class RankLedger {
     backwards_.clear();
     Nanos unexplained_to = gap.end;
     for (std::int32_t i = index_->last_predecessor(next); i >= 0; i = index_->last_predecessor(i)) {
-      const Span s = (*index_)[i];
+      const SpanIndex::Place place = index_->place(i);
+      const Span& s = place.span;
       if (s.end <= gap.begin) break;
       unexplained_to = std::min(unexplained_to, s.end);
-      Nanos from = s.start;
       // All of another rank's folded span is the same to this rank.
-      if (timeline_.operations[at(s.operation)].rank != rank_) {
-        i = index_->first_of_folded(i);
-        from = (*index_)[i].start;
-      }
-      from = std::max(from, gap.begin);
+      const bool own = timeline_.operations[at(s.operation)].rank == rank_;
+      if (!own) i = place.first;
+      const Nanos from = std::max(own ? s.start : place.first_start, gap.begin);
       if (from < unexplained_to) {
         charge(s.operation, {from, unexplained_to});
         unexplained_to = from;

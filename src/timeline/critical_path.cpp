@@ -36,13 +36,13 @@ std::vector<CriticalStep> critical_path(const Timeline& timeline, SpanIndex& ind
   if (execution < 0) return path;
   Nanos covered_from = index[execution].end;
   while (execution >= 0) {
-    const std::int32_t from = index.first_of_folded(execution);
-    const Span first = index[from], last = index[execution];
+    const SpanIndex::Place place = index.place(execution);
+    const std::int32_t before = execution - place.first;  // operations of the same folded span
     // Measured clocks differ: a predecessor may seem to end after its successor began, and covers only what is left.
-    const Nanos end = std::min(last.end, covered_from);
-    covered_from = std::min(first.start, end);
-    path.push_back({first.operation, execution - from + 1, first.iteration, covered_from, end});
-    execution = index.last_predecessor(from);
+    const Nanos end = std::min(place.span.end, covered_from);
+    covered_from = std::min(place.first_start, end);
+    path.push_back({place.span.operation - before, before + 1, place.span.iteration, covered_from, end});
+    execution = index.last_predecessor(place.first);
   }
   std::reverse(path.begin(), path.end());
   return path;

@@ -169,19 +169,18 @@ std::size_t SpanIndex::folded_of(std::int32_t execution) const {
          1;
 }
 
-Span SpanIndex::operator[](std::int32_t execution) const {
-  if (!is_folded(execution)) return timeline_.spans[at(execution)];
+SpanIndex::Place SpanIndex::place(std::int32_t execution) const {
+  if (!is_folded(execution)) {
+    const Span& span = timeline_.spans[at(execution)];
+    return {span, execution, span.start};
+  }
   const std::size_t i = folded_of(execution);
   const FoldedSpan& folded = timeline_.folded[i];
   const std::int32_t operation = folded.first + (execution - folded_begin_[i]);
   const std::int64_t before = alone_before_[at(folded.first)];
   const Nanos start = folded.start + Nanos{alone_before_[at(operation)] - before};
   const Nanos end = folded.start + Nanos{alone_before_[at(operation) + 1] - before};
-  return {operation, folded.iteration, start, start, start, end};
-}
-
-std::int32_t SpanIndex::first_of_folded(std::int32_t execution) const {
-  return is_folded(execution) ? folded_begin_[folded_of(execution)] : execution;
+  return {{operation, folded.iteration, start, start, start, end}, folded_begin_[i], folded.start};
 }
 
 Nanos SpanIndex::folded_end(std::size_t i) const {
@@ -216,16 +215,20 @@ std::int32_t SpanIndex::last_predecessor(std::int32_t execution) {
 std::int32_t SpanIndex::search_predecessors(std::span<const std::int32_t> member_operations,
                                             std::int32_t iteration) const {
   const std::int32_t own_group = group_of_[at(member_operations.front())];
-  const auto rank_of = [&](std::int32_t execution) {
-    const Span s = (*this)[execution];
-    return std::tuple(s.end.value, -static_cast<std::int64_t>(s.operation), s.iteration);
-  };
+  using Lateness = std::tuple<std::int64_t, std::int64_t, std::int32_t>;
   std::int32_t best = kNone;
+  Lateness latest;
   for (const std::int32_t member : member_operations) {
     for (const Dependency& dependency : dependencies(member)) {
       if (dependency.distance == 0 && group_of_[at(dependency.operation)] == own_group) continue;
       const std::int32_t found = find(dependency.operation, std::int64_t{iteration} - dependency.distance);
-      if (found != kNone && (best == kNone || rank_of(found) > rank_of(best))) best = found;
+      if (found == kNone) continue;
+      const Span s = (*this)[found];
+      const Lateness lateness(s.end.value, -static_cast<std::int64_t>(s.operation), s.iteration);
+      if (best == kNone || lateness > latest) {
+        best = found;
+        latest = lateness;
+      }
     }
   }
   return best;

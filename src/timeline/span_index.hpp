@@ -27,11 +27,16 @@ class SpanIndex {
   std::int32_t last_predecessor(std::int32_t execution);
 
   // When and what; a folded execution counts as issued and ready when it starts.
-  Span operator[](std::int32_t execution) const;
+  Span operator[](std::int32_t execution) const { return place(execution).span; }
 
-  // The first execution of the folded span that this one is part of; itself where it is not folded. Walking back from
+  // An execution, and the first of the folded span that it is part of; itself where it is not folded. Walking back from
   // one leads to the other through all between.
-  std::int32_t first_of_folded(std::int32_t execution) const;
+  struct Place {
+    Span span;
+    std::int32_t first = 0;
+    Nanos first_start;
+  };
+  Place place(std::int32_t execution) const;
   // The number of the first execution of Timeline::folded[i].
   std::int32_t folded_begin(std::size_t i) const { return folded_begin_[i]; }
   Nanos folded_end(std::size_t i) const;
