@@ -11,6 +11,7 @@ void add_issue_time(const Plan& plan, const CostModel& cost, const std::vector<s
       Nanos host, device;
       for (const OpId id : block.operations) {
         const Operation& op = plan.graph.op(id);
+        if (!op.per_micro_batch) continue;
         const Issue& issue = plan.issues[id.index()];
         if (issue.blocking && op.communication->transfer >= 0) {
           host = cost.resync(op.rank_class);
