@@ -38,7 +38,7 @@ class WaitBounds {
   }
 
   void apply(Lifetime& life) const {
-    if (life.writers.size() != 1 || life.readers.empty() || !life.leaves_block) return;
+    if (life.writers.size() != 1 || life.readers.empty() || !life.leaves_block || life.block < 0) return;
     const OpId writer = life.writers.front();
     const auto elsewhere = [&](OpId reader) { return spots_[reader.index()].block != life.block; };
     if (std::any_of(life.readers.begin(), life.readers.end(), elsewhere)) return;
