@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "io/chrome_trace_events.hpp"
+#include "timeline/folded_spans.hpp"
 #include "timeline/test_timeline.hpp"
 
 namespace weft {
@@ -297,6 +298,29 @@ TEST(ChromeTrace, BadNamesAndFailingStreamsAreErrors) {
   std::ostringstream broken;
   broken.setstate(std::ios::badbit);
   EXPECT_THROW(write_chrome_trace(broken, two_stages(), {}, {}), Error);
+}
+
+TEST(ChromeTrace, FoldedSpansAreWrittenOut) {
+  // Two iterations of a 10, a transfer of 5, b 20; the second follows the first.
+  test::TestTimeline t;
+  const auto rank = t.rank();
+  const auto a = t.compute(rank, 10), tp = t.transfer(rank, TrafficKind::tp), b = t.compute(rank, 20);
+  t.wait(tp, {a});
+  t.wait(b, {tp});
+  t.wait(a, {b}, 1);
+  t.window(35, 35);
+  Timeline folded = t.build();
+  folded.operations[static_cast<std::size_t>(tp)].alone = Nanos{5};
+  for (const std::int32_t iteration : {0, 1}) folded.folded.push_back({a, 3, iteration, Nanos{35 * iteration}});
+  const Timeline plain = expanded(folded);
+  ASSERT_EQ(plain.spans.size(), 6u);
+  for (const std::int32_t first : {0, 1}) {
+    std::ostringstream of_folded, of_plain;
+    write_chrome_trace(of_folded, folded, account(folded), {.first_iteration = first, .metadata = {}});
+    write_chrome_trace(of_plain, plain, account(plain), {.first_iteration = first, .metadata = {}});
+    EXPECT_EQ(of_folded.str(), of_plain.str());
+    EXPECT_NE(of_folded.str().find("\"ts\":0.045,\"dur\":0.005"), std::string::npos) << of_folded.str();
+  }
 }
 
 TEST(ChromeTrace, AnEmptyTimelineIsAnEmptyTrace) {

@@ -166,7 +166,6 @@ void EventEngine::mark(std::int32_t rank) {
   marked_.push_back(rank);
 }
 
-// Runs ------------------------------------------------------------------------------------------------------------
 std::int32_t EventEngine::current_operation(Ready what) const {
   const FoldedNode& n = node(what);
   if (!n.is_run()) return n.first;

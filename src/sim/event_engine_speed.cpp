@@ -9,7 +9,6 @@
 
 namespace weft {
 
-// Compute ---------------------------------------------------------------------------------------------------------
 void EventEngine::dispatch_marked(SimLane lane) {
   for (const std::int32_t rank : marked_) {
     dispatch(rank, lane);
@@ -54,7 +53,6 @@ void EventEngine::schedule_worker(std::int32_t rank) {
   push(time_left(w.remaining, w.speed), rank, ++w.version, false);
 }
 
-// Transfers -------------------------------------------------------------------------------------------------------
 std::int32_t EventEngine::new_transfer(Ready what) {
   std::int32_t slot;
   if (free_slots_.empty()) {

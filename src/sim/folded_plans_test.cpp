@@ -122,6 +122,26 @@ TEST(FoldedPlans, OfEveryLayoutAreThePlainOnes) {
   EXPECT_GT(folded, 1000);
 }
 
+PlanRequest some_request(const NamedLayout& named, std::mt19937& random) {
+  Layout layout = named.layout;
+  layout.zero = static_cast<int>(random() % 4);
+  return request(layout.ep > 1 ? small_moe() : models()[random() % 4], slow_nodes(), layout, 8);
+}
+
+TEST(FoldedPlans, OfEveryPolicyAreThePlainOnes) {
+  std::mt19937 random(3);
+  std::int64_t folded = 0;
+  for (const std::string& policy : policy_names()) {
+    for (const NamedLayout& named : layouts()) {
+      SCOPED_TRACE(policy + ", " + named.name);
+      const PlanRequest r = some_request(named, random);
+      expect_same(make_plan(r, build(r), policy), r.profile, random, folded);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(folded, 1000);
+}
+
 // Only data orders them then: they run beside compute, slow it and share links with what is left in the chain.
 void let_transfers_loose(Plan& plan, std::mt19937& random, unsigned one_in) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
@@ -134,18 +154,13 @@ TEST(FoldedPlans, WithTransfersBesideComputeAreThePlainOnes) {
   std::int64_t folded = 0, slowed = 0;
   for (const unsigned one_in : {2U, 6U, 20U}) {
     for (const NamedLayout& named : layouts()) {
-      for (const std::int64_t zero : {0, 3}) {
-        SCOPED_TRACE(named.name);
-        Layout layout = named.layout;
-        layout.zero = static_cast<int>(zero);
-        const Transformer model = layout.ep > 1 ? small_moe() : models()[random() % 4];
-        const PlanRequest r = request(model, slow_nodes(), layout, 8);
-        Plan plan = serial(r);
-        let_transfers_loose(plan, random, one_in);
-        expect_same(plan, r.profile, random, folded);
-        if (HasFailure()) return;
-        for (const RankAccount& a : account(simulated(plan, r.profile)).ranks) slowed += a.slowdown_s > 0;
-      }
+      SCOPED_TRACE(named.name);
+      const PlanRequest r = some_request(named, random);
+      Plan plan = serial(r);
+      let_transfers_loose(plan, random, one_in);
+      expect_same(plan, r.profile, random, folded);
+      if (HasFailure()) return;
+      for (const RankAccount& a : account(simulated(plan, r.profile)).ranks) slowed += a.slowdown_s > 0;
     }
   }
   EXPECT_GT(folded, 1000);

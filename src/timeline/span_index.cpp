@@ -75,7 +75,12 @@ void SpanIndex::number_executions() {
   }
   const auto key = [](const Item& item) { return std::pair(item.iteration, item.first); };
   const auto less = [&](const Item& a, const Item& b) { return key(a) < key(b); };
-  if (!std::is_sorted(items_.begin(), items_.end(), less)) std::sort(items_.begin(), items_.end(), less);
+  // Both lists are sorted as a rule.
+  const auto folded_items = items_.begin() + folded_from_;
+  for (const auto& [first, last] : {std::pair(items_.begin(), folded_items), std::pair(folded_items, items_.end())}) {
+    if (!std::is_sorted(first, last, less)) std::sort(first, last, less);
+  }
+  std::inplace_merge(items_.begin(), folded_items, items_.end(), less);
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Item& item = items_[i];
     if (iterations_.empty() || iterations_.back() != item.iteration) {

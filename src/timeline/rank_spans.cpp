@@ -1,0 +1,77 @@
+#include "timeline/rank_spans.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace weft {
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+class SpanSorter {
+ public:
+  SpanSorter(const Timeline& timeline, const Interval& window)
+      : timeline_(timeline), window_(window), ranks_(timeline.ranks.size()) {}
+
+  std::vector<RankSpans> sort(const SpanIndex* index) {
+    const auto spans = static_cast<std::int32_t>(timeline_.spans.size());
+    std::vector<std::vector<Placed>> computing(ranks_.size());
+    for (std::int32_t i = 0; i < spans; ++i) {
+      const Span& span = timeline_.spans[at(i)];
+      if (span.end <= window_.begin) continue;
+      const TimelineOperation& operation = timeline_.operations[at(span.operation)];
+      if (operation.activity == Activity::transfer) {
+        add_transfer(span, operation.rank);
+      } else {
+        computing[at(operation.rank)].push_back({{span.start, span.operation, span.iteration}, i});
+      }
+    }
+    for (std::size_t i = 0; i < timeline_.folded.size(); ++i) {
+      if (index->folded_end(i) <= window_.begin) continue;
+      const FoldedSpan& folded = timeline_.folded[i];
+      const std::int32_t rank = timeline_.operations[at(folded.first)].rank;
+      computing[at(rank)].push_back(
+          {{folded.start, folded.first, folded.iteration}, spans + static_cast<std::int32_t>(i)});
+      if (folded.start < window_.end) add_transfers(folded, rank);
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      std::sort(computing[r].begin(), computing[r].end());
+      for (const Placed& placed : computing[r]) ranks_[r].computing.push_back(placed.second);
+      std::sort(ranks_[r].transfers.begin(), ranks_[r].transfers.end(), [](const Span& a, const Span& b) {
+        return std::tuple(a.start, a.operation, a.iteration) < std::tuple(b.start, b.operation, b.iteration);
+      });
+    }
+    return std::move(ranks_);
+  }
+
+ private:
+  using Placed = std::pair<std::tuple<Nanos, std::int32_t, std::int32_t>, std::int32_t>;
+
+  void add_transfer(const Span& span, std::int32_t rank) {
+    if (span.end > window_.begin && span.start < window_.end) ranks_[at(rank)].transfers.push_back(span);
+  }
+  void add_transfers(const FoldedSpan& folded, std::int32_t rank) {
+    Nanos now = folded.start;
+    for (std::int32_t i = folded.first; i < folded.first + folded.count; ++i) {
+      const TimelineOperation& operation = timeline_.operations[at(i)];
+      const Nanos end = now + operation.alone;
+      if (operation.activity == Activity::transfer) add_transfer({i, folded.iteration, now, now, now, end}, rank);
+      now = end;
+    }
+  }
+
+  const Timeline& timeline_;
+  Interval window_;
+  std::vector<RankSpans> ranks_;
+};
+
+}  // namespace
+
+std::vector<RankSpans> spans_by_rank(const Timeline& timeline, const Interval& window, const SpanIndex* index) {
+  return SpanSorter(timeline, window).sort(index);
+}
+
+}  // namespace weft
