@@ -182,10 +182,10 @@ Flags flags_of(const Flags& given, const SweepSpec& spec, const std::vector<std:
   for (std::size_t k = 0; k < spec.keys.size(); ++k) {
     const SweepKey& key = spec.keys[k];
     const std::string& value = key.values[choice[k]];
-    if (is_cluster_key(key.name)) {
-      flags.set("cluster", with_cluster_key(flags.text("cluster").value_or(""), key.name, value));
-    } else {
+    if (!is_cluster_key(key.name)) {
       flags.set(key.name, value);
+    } else if (const auto cluster = flags.text("cluster")) {  // where it is missing, its reader says so
+      flags.set("cluster", with_cluster_key(*cluster, key.name, value));
     }
   }
   return flags;

@@ -139,6 +139,7 @@ TEST(Sweep, MistakesInFlagsAreErrors) {
   EXPECT_TRUE(contains(weft_cli("plan " + kSmall + "--sweep tpp=3").err, "did you mean 'tp'?"));
   EXPECT_TRUE(contains(weft_cli("plan " + kModel + "--cluster some.json --sweep nic=1Gb/s").err,
                        "key 'nic' needs a preset such as dgx-a100:8"));
+  EXPECT_TRUE(contains(weft_cli("plan " + kModel + "--sweep nic=1Gb/s").err, "--cluster: is missing"));
   EXPECT_EQ(weft_cli("plan " + kSmall + "--sweep tpp=3").code, kBadInput);
 }
 

@@ -14,8 +14,9 @@ const RankClasses& RankClassCache::find(const Layout& layout, bool has_experts) 
     if (!slot) slot = std::make_unique<Entry>();
     entry = slot.get();
   }
-  std::call_once(entry->once, [&] { entry->classes = find_rank_classes(cluster_, layout, has_experts); });
-  return entry->classes;
+  const std::lock_guard lock(entry->mutex);
+  if (!entry->classes) entry->classes = find_rank_classes(cluster_, layout, has_experts);
+  return *entry->classes;
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "graph/rank_classes.hpp"
@@ -21,8 +22,8 @@ class RankClassCache {
 
  private:
   struct Entry {
-    std::once_flag once;
-    RankClasses classes;
+    std::mutex mutex;  // held while they are searched for; others who want the same wait
+    std::optional<RankClasses> classes;
   };
   const Cluster& cluster_;
   std::mutex mutex_;
