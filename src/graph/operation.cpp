@@ -152,7 +152,8 @@ double memory_traffic(const OpKey& key) {
     case OpKind::gather_rows:
       return 2 * size * dim(key, 0) * dim(key, 1);
     case OpKind::cross_entropy:
-      return size * dim(key, 0) * dim(key, 1) * 3;
+      // In fp32: copied, its maximum found, shifted, exponentiated and summed.
+      return (size + 4 + 4 + 4 + 4) * dim(key, 0) * dim(key, 1);
     case OpKind::adam:
       return dim(key, 0) * dim(key, 1);
     case OpKind::square_sum:

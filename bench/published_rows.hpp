@@ -1,0 +1,27 @@
+// Published measurements as questions to `weft plan`: the flags that describe a run, and what was measured.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+enum class Measure { step_seconds, peak_memory_gib };
+
+struct PublishedRow {
+  std::string name;
+  std::string flags;  // of weft plan
+  Measure measure = Measure::step_seconds;
+  double measured = 0;
+};
+
+struct PublishedSet {
+  std::string name;
+  std::vector<PublishedRow> rows;
+};
+
+// From vtrain_multi_node.csv, vtrain_single_node.csv and training.csv in the folder; empty where it is not there.
+std::vector<PublishedSet> published_sets(const std::filesystem::path& folder);
+
+}  // namespace weft
