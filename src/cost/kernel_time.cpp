@@ -32,6 +32,12 @@ double ceil_div(double a, double b) {
   return std::ceil(a / b);
 }
 
+// Megatron's kernel for scale, mask and softmax works on four score matrices at a time (its fused_softmax.py); with any
+// other number PyTorch does it in fp32, one step after the other.
+bool softmax_in_one_kernel(const OpKey& key) {
+  return key.dims[0] * key.dims[1] % 4 == 0;
+}
+
 double unfused_attention_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
   const bool backward = key.phase == Phase::input_grad;
   const auto size = static_cast<double>(bytes_of(key.dtype));
@@ -43,7 +49,8 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
   const double traffic = streamed(products * (scores + 1.5 * operands), device, reached);
   // Besides the products: scale, mask and softmax in one kernel read and write the scores, dropout too and writes its
   // mask; backward reads gradient, mask and softmax on the way back.
-  const double passes = backward ? 6 : 4.5;
+  double passes = backward ? 6 : 4.5;
+  if (!softmax_in_one_kernel(key)) passes += 10;  // to fp32, scaled, masked, soft-maxed, back
   return std::max(arithmetic, traffic) + streamed(passes * scores, device, reached);
 }
 
@@ -76,7 +83,8 @@ std::int64_t kernel_count(const OpKey& key) {
   const bool backward = key.phase == Phase::input_grad;
   if (key.causal_half) return backward ? 3 : 1;
   // Two products, softmax, dropout, two transpositions; backward four products and as much again.
-  return backward ? 10 : 6;
+  const std::int64_t apart = softmax_in_one_kernel(key) ? 0 : backward ? 12 : 7;
+  return (backward ? 10 : 6) + apart;
 }
 
 double kernel_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
