@@ -37,7 +37,12 @@ Json memory_json(const std::vector<StageMemory>& memory) {
     stages.push_back({{"stage", stage.name},
                       {"bytes", stage.needed.value},
                       {"device_bytes", stage.available.value},
-                      {"terms", terms}});
+                      {"terms", terms},
+                      {"peak",
+                       {{"live_bytes", stage.peak.live.value},
+                        {"block", stage.peak.block},
+                        {"micro_batch", stage.peak.micro_batch},
+                        {"in_flight", stage.peak.in_flight}}}});
   }
   return stages;
 }

@@ -31,10 +31,11 @@ double peak_flops(const StepGraph& graph, DType precision) {
 }
 
 void add_memory(PolicyStudy& study) {
+  const std::vector<MemoryUse> use = memory_use(study.plan);
   for (std::size_t c = 0; c < study.plan.classes.size(); ++c) {
     const RankClass& rank_class = study.plan.graph.classes[c];
-    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory,
-                      memory_terms(study.plan, make_id<ClassId>(c))};
+    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory, use[c].terms,
+                      use[c].peak};
     study.memory_peak = std::max(study.memory_peak, stage.needed);
     study.fits = study.fits && stage.needed <= stage.available;
     study.memory.push_back(std::move(stage));

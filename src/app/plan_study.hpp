@@ -7,7 +7,7 @@
 
 #include "app/inputs.hpp"
 #include "cost/profile.hpp"
-#include "plan/memory/place.hpp"
+#include "plan/memory/use.hpp"
 #include "plan/plan.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "timeline/accounting.hpp"
@@ -19,6 +19,7 @@ struct StageMemory {
   std::string name;
   Bytes needed, available;
   std::vector<MemoryTerm> terms;  // largest first
+  MemoryPeak peak;
 };
 
 // What the chain of operations that decides the step consists of, per step.

@@ -83,8 +83,14 @@ std::string critical_line(const PolicyStudy& study) {
   return text + "\n";
 }
 
+std::string moment(const MemoryPeak& peak) {
+  if (peak.micro_batch < 0) return peak.block;
+  return fmt::format("{}, micro-batch {} ({} in flight)", peak.block, peak.micro_batch, peak.in_flight);
+}
+
 std::string memory_table(const PolicyStudy& study) {
-  TextTable table({"memory of a device", "needs", "of", "weights", "gradients", "optimizer", "activations", "scratch"});
+  TextTable table({"memory of a device", "needs", "of", "weights", "gradients", "optimizer", "activations", "scratch",
+                   "fullest in"});
   // Neighbouring stages with the same needs share a row.
   for (std::size_t i = 0; i < study.memory.size();) {
     std::size_t end = i + 1;
@@ -98,7 +104,7 @@ std::string memory_table(const PolicyStudy& study) {
     };
     table.add_row({end - i > 1 ? fmt::format("{} .. {}", stage.name, study.memory[end - 1].name) : stage.name,
                    format_bytes(stage.needed), format_bytes(stage.available), term("weights"), term("gradients"),
-                   term("optimizer state"), term("activations"), term("scratch")});
+                   term("optimizer state"), term("activations"), term("scratch"), moment(stage.peak)});
     i = end;
   }
   return table.to_string();

@@ -213,31 +213,4 @@ void place_values(Plan& plan) {
   if (!find_run_order(Unfolded(plan)).cycle.empty()) Placer(plan, false).run();
 }
 
-std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class) {
-  std::map<std::string, Bytes> terms;
-  const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
-  const std::vector<ValueId> storage = find_storage(plan);
-  Bytes named;
-  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
-    const Value& value = plan.graph.values[i];
-    if (value.rank_class != rank_class || storage[i].index() != i) continue;
-    if (value.per_micro_batch && (!lifetimes[i].leaves_block || lifetimes[i].pooled)) continue;
-    const char* name = value.per_micro_batch                      ? "activations"
-                       : value.kind == ValueKind::parameter       ? "weights"
-                       : value.kind == ValueKind::gradient        ? "gradients"
-                       : value.kind == ValueKind::optimizer_state ? "optimizer state"
-                                                                  : "other";
-    const Bytes bytes = aligned(value.bytes()) * plan.placements[i].copies;
-    terms[name] += bytes;
-    named += bytes;
-  }
-  terms["scratch"] = plan.classes[rank_class.index()].memory - named;
-  std::vector<MemoryTerm> result;
-  for (const auto& [name, bytes] : terms) {
-    if (bytes.value > 0) result.push_back({name, bytes});
-  }
-  std::stable_sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-  return result;
-}
-
 }  // namespace weft

@@ -3,21 +3,11 @@
 // and scratch that blocks share.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "plan/plan.hpp"
 
 namespace weft {
 
 // Sets plan.placements and every ClassPlan::memory. The plan's order must be complete.
 void place_values(Plan& plan);
-
-// Memory of one class by what it is for, largest first.
-struct MemoryTerm {
-  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch" (with the pools)
-  Bytes bytes;
-};
-std::vector<MemoryTerm> memory_terms(const Plan& plan, ClassId rank_class);
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 
 #include "model/counts.hpp"
 #include "plan/memory/lifetimes.hpp"
+#include "plan/memory/use.hpp"
 #include "plan/test_plans.hpp"
 #include "plan/unfold.hpp"
 
@@ -158,7 +159,8 @@ Transformer aligned_gpt(std::int64_t layers) {
 
 std::map<std::string, std::int64_t> terms_of(const Plan& plan, std::size_t rank_class) {
   std::map<std::string, std::int64_t> terms;
-  for (const MemoryTerm& term : memory_terms(plan, make_id<ClassId>(rank_class))) terms[term.name] = term.bytes.value;
+  const std::vector<MemoryUse> use = memory_use(plan);
+  for (const MemoryTerm& term : use[rank_class].terms) terms[term.name] = term.bytes.value;
   return terms;
 }
 
@@ -226,7 +228,7 @@ TEST(MemoryTerms, SumToTheMemoryOfTheirClassLargestFirst) {
     l.clip_grad = 1;
     const Plan plan = test::serial(test::request(test::small_mla(), parse_cluster("dgx-a100:2"), l));
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      const std::vector<MemoryTerm> terms = memory_terms(plan, make_id<ClassId>(c));
+      const std::vector<MemoryTerm> terms = memory_use(plan)[c].terms;
       Bytes sum;
       for (std::size_t i = 0; i < terms.size(); ++i) {
         sum += terms[i].bytes;

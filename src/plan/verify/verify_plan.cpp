@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "plan/memory/place.hpp"
+#include "plan/memory/use.hpp"
 #include "plan/unfold.hpp"
 #include "plan/verify/hazards.hpp"
 #include "plan/verify/order.hpp"
@@ -65,7 +65,8 @@ std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& opt
     const Bytes limit = options.memory_limit.value > 0 ? options.memory_limit : rank_class.device.memory;
     if (plan.classes[c].memory <= limit) continue;
     std::string terms;
-    for (const MemoryTerm& term : memory_terms(plan, make_id<ClassId>(c))) {
+    const std::vector<MemoryUse> use = memory_use(plan);
+    for (const MemoryTerm& term : use[c].terms) {
       if (!terms.empty()) terms += ", ";
       terms += fmt::format("{} {}", term.name, format_bytes(term.bytes));
     }

@@ -1,0 +1,31 @@
+// What a placed plan's memory is for, and when most of it is in use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace weft {
+
+struct MemoryTerm {
+  std::string name;  // "weights", "gradients", "optimizer state", "activations", "scratch"
+  Bytes bytes;
+};
+
+// The block in which most bytes are live.
+struct MemoryPeak {
+  std::string block;              // "backward 0"
+  std::int32_t micro_batch = -1;  // -1: once a step
+  std::int64_t in_flight = 0;     // forwards whose backward has not ended, over all model chunks
+  Bytes live;                     // at most what the placement needs
+};
+
+struct MemoryUse {
+  std::vector<MemoryTerm> terms;  // largest first; their sum is the class's memory
+  MemoryPeak peak;                // the first, where several are equal
+};
+
+std::vector<MemoryUse> memory_use(const Plan& plan);  // by class
+
+}  // namespace weft
