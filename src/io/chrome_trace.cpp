@@ -18,6 +18,10 @@ std::size_t at(std::int32_t index) {
   return static_cast<std::size_t>(index);
 }
 
+[[noreturn]] void fail_without_spans(const TraceOptions& options) {
+  fail("chrome trace: no span lies in iterations {}..{}", options.first_iteration, options.last_iteration);
+}
+
 class TraceWriter {
  public:
   TraceWriter(std::ostream& out, const Timeline& timeline, const Accounting& accounting, const TraceOptions& options)
@@ -27,9 +31,7 @@ class TraceWriter {
         events_(out),
         lanes_(assign_lanes(timeline, options.first_iteration, options.last_iteration)) {
     for (const std::string& name : timeline.names) names_.push_back(json_quoted(name));
-    if (lanes_.order.empty() && !timeline.spans.empty()) {
-      fail("chrome trace: no span lies in iterations {}..{}", options.first_iteration, options.last_iteration);
-    }
+    if (lanes_.order.empty() && !timeline.spans.empty()) fail_without_spans(options);
     if (lanes_.order.empty()) return;
     begin_ = timeline.spans[at(lanes_.order.front())].start;
     end_ = begin_;
@@ -269,7 +271,9 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accou
   }
   // What a written span waited for may have run one iteration earlier.
   const std::int32_t first = std::max(options.first_iteration, std::numeric_limits<std::int32_t>::min() + 1) - 1;
-  TraceWriter(out, expanded(timeline, first, options.last_iteration), accounting, options).write();
+  const Timeline plain = expanded(timeline, first, options.last_iteration);
+  if (plain.spans.empty()) fail_without_spans(options);
+  TraceWriter(out, plain, accounting, options).write();
 }
 
 }  // namespace weft

@@ -321,6 +321,10 @@ TEST(ChromeTrace, FoldedSpansAreWrittenOut) {
     EXPECT_EQ(of_folded.str(), of_plain.str());
     EXPECT_NE(of_folded.str().find("\"ts\":0.045,\"dur\":0.005"), std::string::npos) << of_folded.str();
   }
+  std::ostringstream none;
+  for (const std::int32_t first : {2, 3}) {  // of 2, the iteration before is there
+    EXPECT_THROW(write_chrome_trace(none, folded, {}, {.first_iteration = first, .metadata = {}}), Error);
+  }
 }
 
 TEST(ChromeTrace, AnEmptyTimelineIsAnEmptyTrace) {

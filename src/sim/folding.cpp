@@ -25,6 +25,7 @@ class Folder {
 
   Folding fold() {
     add_up_durations();
+    find_places();
     look_at_edges();
     make_nodes();
     for (const bool count_only : {true, false}) connect(count_only);
@@ -32,17 +33,29 @@ class Folder {
   }
 
  private:
-  bool in_chain(const SimOperation& op) const { return op.chain >= 0 && chained_[at(op.rank)]; }
+  // An operation's place in a chain that is folded, small for the many looks at it.
+  struct Place {
+    std::int32_t rank = -1;  // -1: none
+    std::int32_t chain = -1;
+  };
 
-  // The chain's order alone makes `op` wait for `from`.
-  bool implied(const SimOperation& op, const SimOperation& from, int distance) const {
-    return op.rank == from.rank && in_chain(op) && from.chain >= 0 && (distance > 0 || from.chain < op.chain);
+  // The chain's order alone makes one wait for the other.
+  static bool implied(Place waits, Place from, int distance) {
+    return waits.rank >= 0 && waits.rank == from.rank && (distance > 0 || from.chain < waits.chain);
   }
 
-  // `from` is the operation before `op` in the chain.
-  bool next_in_chain(const SimOperation& op, const SimOperation& from, int distance) const {
-    return op.chain > 0 ? distance == 0 && from.chain == op.chain - 1
-                        : distance == 1 && from.chain == chain_length_[at(op.rank)] - 1;
+  // `from` comes before `waits` in the chain, with none between.
+  bool next_in_chain(Place waits, Place from, int distance) const {
+    return waits.chain > 0 ? distance == 0 && from.chain == waits.chain - 1
+                           : distance == 1 && from.chain == chain_length_[at(waits.rank)] - 1;
+  }
+
+  void find_places() {
+    places_.resize(p_.operations.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const SimOperation& op = p_.operations[i];
+      if (op.chain >= 0 && chained_[at(op.rank)]) places_[i] = {op.rank, op.chain};
+    }
   }
 
   void add_up_durations() {
@@ -58,13 +71,13 @@ class Folder {
     waits_outside_.assign(p_.operations.size(), false);
     awaited_outside_.assign(p_.operations.size(), false);
     for (std::size_t i = 0; i < p_.operations.size(); ++i) {
-      const SimOperation& op = p_.operations[i];
-      bool follows = !in_chain(op);
+      const Place place = places_[i];
+      bool follows = place.rank < 0;
       for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
         const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
-        const SimOperation& from = p_.operations[at(edge.operation)];
-        if (implied(op, from, edge.distance)) {
-          follows = follows || next_in_chain(op, from, edge.distance);
+        const Place from = places_[at(edge.operation)];
+        if (implied(place, from, edge.distance)) {
+          follows = follows || next_in_chain(place, from, edge.distance);
         } else {
           waits_outside_[i] = awaited_outside_[at(edge.operation)] = true;
         }
@@ -76,7 +89,8 @@ class Folder {
 
   bool can_be_in_a_run(std::size_t i) const {
     const SimOperation& op = p_.operations[i];
-    return in_chain(op) && op.joint < 0 && f_.alone_before[i + 1] > f_.alone_before[i] && !slows_itself_[at(op.cost)];
+    return places_[i].rank >= 0 && op.joint < 0 && f_.alone_before[i + 1] > f_.alone_before[i] &&
+           !slows_itself_[at(op.cost)];
   }
 
   // By cost: uses more than a whole resource.
@@ -121,7 +135,9 @@ class Folder {
   std::vector<std::int32_t> resources_of(std::size_t node) {
     std::vector<std::int32_t> resources;
     for (std::int32_t i = f_.nodes[node].first; i < f_.nodes[node].first + f_.nodes[node].count; ++i) {
-      for (const ResourceUse& use : p_.costs[at(p_.operations[at(i)].cost)].use) {
+      const SimOperation& op = p_.operations[at(i)];
+      if (op.lane != SimLane::transfer) continue;
+      for (const ResourceUse& use : p_.costs[at(op.cost)].use) {
         if (last_seen_[at(use.resource)] == static_cast<std::int32_t>(node)) continue;
         last_seen_[at(use.resource)] = static_cast<std::int32_t>(node);
         resources.push_back(use.resource);
@@ -144,11 +160,10 @@ class Folder {
     }
     for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
       const auto i = at(f_.nodes[n].first);
-      const SimOperation& op = p_.operations[i];
       for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
         const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
-        const SimOperation& source = p_.operations[at(edge.operation)];
-        if (implied(op, source, edge.distance) && !next_in_chain(op, source, edge.distance)) continue;
+        const Place source = places_[at(edge.operation)];
+        if (implied(places_[i], source, edge.distance) && !next_in_chain(places_[i], source, edge.distance)) continue;
         const std::size_t from = at(node_of_[at(edge.operation)]);
         if (count_only) {
           ++f_.successor_begin[from + 1];
@@ -165,6 +180,7 @@ class Folder {
   Folding f_;
   std::vector<bool> chained_;               // by rank
   std::vector<std::int32_t> chain_length_;  // by rank
+  std::vector<Place> places_;               // by operation
   std::vector<bool> waits_outside_, awaited_outside_;
   std::vector<bool> slows_itself_;  // by cost
   std::vector<std::int32_t> node_of_;

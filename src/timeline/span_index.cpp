@@ -118,27 +118,32 @@ std::vector<std::int32_t> SpanIndex::find_walked_through() const {
 // every walk ends: it descends in (iteration, position).
 void SpanIndex::check_acyclic() const {
   const std::vector<std::int32_t> first = find_walked_through();
-  const std::vector<std::int32_t>& group_of = group_of_;
   std::vector<std::int32_t> waiting(group_begin_.size() - 1, 0);
   const auto for_each_predecessor = [&](std::int32_t group, auto&& visit) {
     for (std::int32_t i = group_begin_[at(group)]; i < group_begin_[at(group) + 1]; ++i) {
       const std::int32_t member = members_[at(i)];
       if (first[at(member)] != member) continue;
       for (const Dependency& dependency : dependencies(member)) {
-        const std::int32_t predecessor = group_of[at(first[at(dependency.operation)])];
+        const std::int32_t predecessor = group_of_[at(first[at(dependency.operation)])];
         if (dependency.distance == 0 && predecessor != group) visit(predecessor);
       }
     }
   };
-  const auto groups = static_cast<std::int32_t>(waiting.size());
-  for (std::int32_t g = 0; g < groups; ++g) {
+  std::vector<std::int32_t> groups;  // those that a walk looks at
+  std::vector<bool> seen(waiting.size(), false);
+  for (std::int32_t i = 0; at(i) < first.size(); ++i) {
+    if (first[at(i)] != i || seen[at(group_of_[at(i)])]) continue;
+    seen[at(group_of_[at(i)])] = true;
+    groups.push_back(group_of_[at(i)]);
+  }
+  for (const std::int32_t g : groups) {
     for_each_predecessor(g, [&](std::int32_t predecessor) { ++waiting[at(predecessor)]; });
   }
   std::vector<std::int32_t> free;
-  for (std::int32_t g = 0; g < groups; ++g) {
+  for (const std::int32_t g : groups) {
     if (waiting[at(g)] == 0) free.push_back(g);
   }
-  std::int32_t stripped = 0;
+  std::size_t stripped = 0;
   while (!free.empty()) {
     const std::int32_t group = free.back();
     free.pop_back();
@@ -147,7 +152,7 @@ void SpanIndex::check_acyclic() const {
       if (--waiting[at(predecessor)] == 0) free.push_back(predecessor);
     });
   }
-  if (stripped == groups) return;
+  if (stripped == groups.size()) return;
   const auto stuck = std::find_if(waiting.begin(), waiting.end(), [](std::int32_t count) { return count > 0; });
   fail("timeline: operation {} is on, or before, a cycle of dependencies within one iteration",
        members_[at(group_begin_[static_cast<std::size_t>(stuck - waiting.begin())])]);
