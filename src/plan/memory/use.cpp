@@ -57,8 +57,9 @@ std::vector<Holdings> find_holdings(const Plan& plan) {
     }
     own.terms[term_of(value)] += size * plan.placements[i].copies;
     own.named += size * plan.placements[i].copies;
-    if (!value.per_micro_batch) {
-      own.persistent += size;
+    if (!value.per_micro_batch || plan.placements[i].waits) {
+      // What only transfers hold on to has as many places as it waits for, whatever is in flight.
+      own.persistent += size * plan.placements[i].copies;
     } else if (life.block >= 0) {
       own.kept[static_cast<std::size_t>(life.block)] += size;
     }
