@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
+#include "plan/memory/use.hpp"
 #include "plan/policy/policy.hpp"
 #include "published_rows.hpp"
 #include "sim/simulate_plan.hpp"
@@ -31,6 +32,13 @@ double predicted(const PublishedRow& row) {
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
   const Plan plan =
       make_plan({inputs.model, inputs.cluster, inputs.layout, profile, inputs.options}, graph, *flags.text("policy"));
+  if (row.measure == Measure::activations_gib) {
+    const MemoryUse first = memory_use(plan).front();
+    for (const MemoryTerm& term : first.terms) {
+      if (term.name == "activations") return static_cast<double>(term.bytes.value) / (1 << 30);
+    }
+    return 0;
+  }
   if (row.measure == Measure::peak_memory_gib) {
     Bytes peak;
     for (const ClassPlan& c : plan.classes) peak = std::max(peak, c.memory);

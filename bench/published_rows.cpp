@@ -119,6 +119,20 @@ PublishedSet narayanan(const std::vector<Row>& rows) {
   return set;
 }
 
+// What the first stage keeps for backward, as the paper draws it (its figure 1; the numbers are calculon's). The batch
+// is not given: enough micro-batches to fill the pipeline.
+PublishedSet activations(const std::vector<Row>& rows) {
+  PublishedSet set{"Korthikanti et al. 2022, activations of the first stage", {}};
+  for (Row r : rows) {
+    if (r.at("metric") != "mem_activations_GiB") continue;
+    const std::int64_t stages = integer(r, "pp");
+    r["global_batch"] = std::to_string(integer(r, "micro_batch") * (stages == 1 ? 1 : 8 * stages));
+    set.rows.push_back(
+        {row_name(r), dgx_a100_flags(r, r.at("recompute"), ""), Measure::activations_gib, number(r, "value")});
+  }
+  return set;
+}
+
 // Runs of 1F1B in the zero-bubble paper: first and last stage hold a layer less.
 void zero_bubble(const std::vector<Row>& rows, PublishedSet& speed, PublishedSet& memory) {
   for (const Row& r : rows) {
@@ -152,7 +166,8 @@ std::vector<PublishedSet> published_sets(const std::filesystem::path& folder) {
           korthikanti(training),
           narayanan(training),
           speed,
-          memory};
+          memory,
+          activations(training)};
 }
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-enum class Measure { step_seconds, peak_memory_gib };
+enum class Measure { step_seconds, peak_memory_gib, activations_gib };
 
 struct PublishedRow {
   std::string name;

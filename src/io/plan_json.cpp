@@ -139,7 +139,7 @@ class PlanReader {
 
   void read_class(const JsonObject& line, std::size_t index) {
     line.allow_only(std::vector<std::string>{"name", "ranks", "representative", "stage", "device", "memory_bytes",
-                                             "queues", "blocks", "order"});
+                                             "queues", "blocks", "order", "frames"});
     check_rank_class(line, plan_.graph.classes[index]);
     ClassPlan result;
     result.memory = {line.integer("memory_bytes", 0, kMaxPlanBytes)};
@@ -157,7 +157,25 @@ class PlanReader {
          json_rows<2>(line, "order", {block, {"micro-batch", -1, counts_.micro_batches - 1}})) {
       result.order.push_back({static_cast<std::int32_t>(id), static_cast<std::int32_t>(micro_batch)});
     }
+    if (line.has("frames")) result.frames = read_frames(line);
     plan_.classes.push_back(std::move(result));
+  }
+
+  std::vector<Frame> read_frames(const JsonObject& line) const {
+    std::vector<Frame> frames;
+    for_each_line(line, "frames", [&](const JsonObject& frame, std::size_t) {
+      frame.allow_only(std::vector<std::string>{"base"});
+      const std::vector<std::int64_t> bases = frame.integers("base", 0, kMaxPlanBytes);
+      if (static_cast<std::int64_t>(bases.size()) != counts_.micro_batches) {
+        frame.reject("base", fmt::format("a list of {} integers, one for every micro-batch", counts_.micro_batches));
+      }
+      frames.emplace_back();
+      for (const std::int64_t base : bases) frames.back().base.push_back({base});
+    });
+    if (frames.size() > static_cast<std::size_t>(kMaxPlanFrames)) {
+      line.reject("frames", fmt::format("an array of at most {} frames", kMaxPlanFrames));
+    }
+    return frames;
   }
 
   // Compute is one chain: with a second queue of that kind its order would not be what the plan says.
@@ -181,10 +199,23 @@ class PlanReader {
   void read_values() {
     const ValueReader reader(counts_);
     std::vector<std::int64_t> bytes(plan_.classes.size(), 0);
+    std::int64_t framed = 0;
     for_each_line(file_, "values", [&](const JsonObject& line, std::size_t i) {
       check_line_id(line, i);
       const Value value = reader.value(line);
       const Placement place = reader.placement(line, value);
+      if (place.frame >= 0) {
+        const auto frames = static_cast<std::int32_t>(plan_.classes[value.rank_class.index()].frames.size());
+        if (place.frame >= frames || !value.per_micro_batch) {
+          line.reject("frame",
+                      fmt::format("one of the {} frames of its class, for a value of every micro-batch", frames));
+        }
+        framed += counts_.micro_batches;
+        if (framed > kMaxPlanInstances) {
+          fail("{}: with it frames hold more than {} values, counted once per micro-batch", line.where(),
+               kMaxPlanInstances);
+        }
+      }
       std::int64_t& sum = bytes[value.rank_class.index()];
       sum += aligned(value.bytes()).value * place.copies;
       if (sum > kMaxPlanBytes)

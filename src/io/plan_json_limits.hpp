@@ -17,7 +17,8 @@ inline constexpr std::int64_t kMaxPlanDevices = 1'048'576;
 inline constexpr std::int64_t kMaxPlanLayers = 10'000;
 // Operations of all classes, each counted once per micro-batch where it repeats.
 inline constexpr std::int64_t kMaxPlanInstances = 20'000'000;
-inline constexpr std::int64_t kMaxPlanQueues = 256;  // of a class
+inline constexpr std::int64_t kMaxPlanQueues = 256;   // of a class
+inline constexpr std::int64_t kMaxPlanFrames = 4096;  // of a class
 // Sizes, offsets and their sums: two bits below overflow, so that nobody who adds two of them need look.
 inline constexpr std::int64_t kMaxPlanBytes = std::int64_t{1} << 61;
 

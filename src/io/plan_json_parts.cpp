@@ -57,13 +57,9 @@ void check_line_id(const JsonObject& object, std::size_t index) {
 
 ValueReader::ValueReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",          "name",
-            "class",       "kind",
-            "dtype",       "shape",
-            "splits",      "per_micro_batch",
-            "accumulated", "bytes_per_element",
-            "offset",      "copies",
-            "waits"},
+      keys_{"id",     "name",   "class",           "kind",        "dtype",
+            "shape",  "splits", "per_micro_batch", "accumulated", "bytes_per_element",
+            "offset", "copies", "waits",           "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
       dtypes_(names_up_to(DType::fp8)),
       axes_(names_up_to(Axis::edp)) {}
@@ -91,6 +87,7 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
   place.offset = {object.integer("offset", 0, kMaxPlanBytes)};
   place.copies = small_integer_or(object, "copies", 1, 1, counts_.micro_batches);
   place.waits = object.boolean_or("waits", false);
+  place.frame = small_integer_or(object, "frame", -1, -1, kMaxPlanFrames - 1);
   const std::string what = object.where() + ": key 'shape'";
   Value sized = value;
   sized.name = what;  // what Value::bytes() names where it overflows

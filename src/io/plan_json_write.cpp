@@ -48,6 +48,7 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
   line["offset"] = place.offset.value;
   if (place.copies != 1) line["copies"] = place.copies;
   if (place.waits) line["waits"] = true;
+  if (place.frame >= 0) line["frame"] = place.frame;
   return line;
 }
 
@@ -105,6 +106,12 @@ ordered_json block_line(const Block& block) {
   return line;
 }
 
+ordered_json frame_line(const Frame& frame) {
+  ordered_json line{{"base", ordered_json::array()}};
+  for (const Bytes base : frame.base) line["base"].push_back(base.value);
+  return line;
+}
+
 // A slot or a wait is too short for a line of its own.
 constexpr std::size_t kRowsPerLine = 16;
 
@@ -141,6 +148,10 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
   out << ",\n \"order\":";
   const std::size_t lines = (plan.order.size() + kRowsPerLine - 1) / kRowsPerLine;
   write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, i); });
+  if (!plan.frames.empty()) {
+    out << ",\n \"frames\":";
+    write_lines(out, plan.frames.size(), "  ", [&](std::size_t i) { return line_of(frame_line(plan.frames[i])); });
+  }
   out << '}';
 }
 

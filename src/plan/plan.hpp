@@ -40,11 +40,19 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
+// Memory that what one forward of a model chunk leaves for its backward lies in. Chunks take turns: a forward takes
+// what the backward of any chunk has freed. Where it begins, by micro-batch.
+struct Frame {
+  std::vector<Bytes> base;
+  friend bool operator==(const Frame&, const Frame&) = default;
+};
+
 struct ClassPlan {
   std::vector<Queue> queues;  // queue 0 is `compute`
   std::vector<Block> blocks;
   std::vector<Slot> order;  // issue order of one iteration; a queue's order is its share of it
-  Bytes memory;             // what the placements need
+  std::vector<Frame> frames;
+  Bytes memory;  // what the placements need
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
 };
 
@@ -68,9 +76,11 @@ constexpr Bytes aligned(Bytes bytes) {
 struct Placement {
   Bytes offset;
   std::int32_t copies = 1;
-  // Whoever writes micro-batch i first waits for the readers of micro-batch i - copies, where one of the two runs beside
-  // compute. Without it the order alone must see to that.
+  // Whoever writes micro-batch i first waits for the readers of micro-batch i - copies, where one of the two runs
+  // beside compute. Without it the order alone must see to that.
   bool waits = false;
+  // Index into ClassPlan::frames, or -1. In a frame the offset counts from its base, and micro-batch i lies in base i.
+  std::int32_t frame = -1;
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
@@ -96,5 +106,8 @@ struct Plan {
   std::vector<Placement> placements;  // by ValueId
   std::vector<Wait> waits;
 };
+
+// Where micro-batch i of a value begins (any i for one that a step has once).
+Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch);
 
 }  // namespace weft

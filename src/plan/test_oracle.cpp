@@ -201,7 +201,12 @@ class Execution {
         const std::int32_t m = value.per_micro_batch ? static_cast<std::int32_t>(plan_.graph.micro_batches) : 1;
         for (std::int32_t mb = 0; mb < m; ++mb) {
           if (place.copies < 1) throw Damage{"a value has no copy"};
-          const std::int64_t begin = place.offset.value + mb % place.copies * aligned(value.bytes()).value;
+          std::int64_t begin = place.offset.value + mb % place.copies * aligned(value.bytes()).value;
+          if (place.frame >= 0) {
+            const auto& frames = plan_.classes[value.rank_class.index()].frames;
+            begin = place.offset.value +
+                    frames.at(static_cast<std::size_t>(place.frame)).base.at(static_cast<std::size_t>(mb)).value;
+          }
           visit(v, mb, value.rank_class.index(), begin, begin + value.bytes().value);
         }
       }

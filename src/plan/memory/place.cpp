@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "plan/memory/frames.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/pool.hpp"
 #include "plan/unfold.hpp"
@@ -50,8 +51,10 @@ class Placer {
     for (const ValueId id : values) {
       if (storage_[id.index()] == id && !plan_.graph.value(id).per_micro_batch) put(id, 1);
     }
+    const std::vector<std::vector<ValueId>> framed = framed_values(plan_, c, values, lifetimes_);
+    top = place_frames(plan_, c, framed, top);
     for (const ValueId id : values) {
-      if (!plan_.graph.value(id).per_micro_batch) continue;
+      if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id.index()].frame >= 0) continue;
       const Lifetime& life = lifetimes_[id.index()];
       if (life.pooled) {
         pools[life.block].push_back(id);

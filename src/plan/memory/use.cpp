@@ -42,6 +42,8 @@ std::vector<Holdings> find_holdings(const Plan& plan) {
     classes[c].scratch.resize(plan.classes[c].blocks.size());
     extents[c].assign(plan.classes[c].blocks.size(), {Bytes{INT64_MAX}, Bytes{0}});
   }
+  std::vector<std::vector<Bytes>> frame_end(plan.classes.size());  // by frame: its size
+  for (std::size_t c = 0; c < classes.size(); ++c) frame_end[c].resize(plan.classes[c].frames.size());
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const Value& value = plan.graph.values[i];
     if (storage[i].index() != i) continue;
@@ -53,6 +55,13 @@ std::vector<Holdings> find_holdings(const Plan& plan) {
       auto& [lowest, highest] = extents[value.rank_class.index()][static_cast<std::size_t>(life.block)];
       lowest = std::min(lowest, plan.placements[i].offset);
       highest = std::max(highest, plan.placements[i].offset + size);
+      continue;
+    }
+    const Placement& place = plan.placements[i];
+    if (place.frame >= 0) {
+      Bytes& end = frame_end[value.rank_class.index()][static_cast<std::size_t>(place.frame)];
+      end = std::max(end, place.offset + size);
+      own.kept[static_cast<std::size_t>(life.block)] += size;
       continue;
     }
     own.terms[term_of(value)] += size * plan.placements[i].copies;
@@ -68,6 +77,16 @@ std::vector<Holdings> find_holdings(const Plan& plan) {
     for (std::size_t b = 0; b < extents[c].size(); ++b) {
       classes[c].scratch[b] = std::max(Bytes{0}, extents[c][b].second - extents[c][b].first);
     }
+    Bytes lowest{INT64_MAX}, highest;
+    for (std::size_t f = 0; f < frame_end[c].size(); ++f) {
+      for (const Bytes base : plan.classes[c].frames[f].base) {
+        lowest = std::min(lowest, base);
+        highest = std::max(highest, base + frame_end[c][f]);
+      }
+    }
+    if (highest.value == 0) continue;
+    classes[c].terms["activations"] += highest - lowest;
+    classes[c].named += highest - lowest;
   }
   return classes;
 }

@@ -89,11 +89,13 @@ class Memory {
                                                  "copies at least 1",
                                                  where, value.name, place.offset.value, place.copies, kAlignment)};
     }
-    const std::int64_t size = value.bytes().value, distance = aligned(value.bytes()).value;
-    const std::int64_t copies =
-        value.per_micro_batch ? std::min<std::int64_t>(place.copies, plan_.graph.micro_batches) : 1;
+    if (auto found = check_frame(id)) return found;
+    const std::int64_t size = value.bytes().value;
+    const std::int64_t copies = !value.per_micro_batch ? 1
+                                : place.frame >= 0     ? plan_.graph.micro_batches
+                                                   : std::min<std::int64_t>(place.copies, plan_.graph.micro_batches);
     for (std::int64_t i = 0; i < copies; ++i) {
-      const std::int64_t begin = place.offset.value + i * distance;
+      const std::int64_t begin = address(plan_, id, static_cast<std::int32_t>(i)).value;
       if (begin < 0 || begin > memory.value || size > memory.value - begin) {
         return Violation{Rule::hazard,
                          fmt::format("'{}' lies at byte {} and is {} long, outside the {} that {} has", value.name,
@@ -104,8 +106,27 @@ class Memory {
     return std::nullopt;
   }
 
+  // A frame that is there, with a place for every micro-batch.
+  std::optional<Violation> check_frame(ValueId id) const {
+    const Placement& place = plan_.placements[id.index()];
+    if (place.frame < 0) return std::nullopt;
+    const std::vector<Frame>& frames = plan_.classes[rank_class_].frames;
+    const auto frame = static_cast<std::size_t>(place.frame);
+    const bool ok = frame < frames.size() && plan_.graph.value(id).per_micro_batch &&
+                    frames[frame].base.size() == static_cast<std::size_t>(plan_.graph.micro_batches) &&
+                    std::all_of(
+                        frames[frame].base.begin(), frames[frame].base.end(),
+                        [](Bytes base) { return base.value % kAlignment == 0; });
+    if (ok) return std::nullopt;
+    return Violation{
+        Rule::hazard,
+        fmt::format("{}: '{}' lies in frame {}; a frame has a base for every micro-batch, a multiple of {}",
+                    plan_.graph.classes[rank_class_].name, name(id), place.frame, kAlignment)};
+  }
+
   std::span<Stretch> stretches(ValueId id, std::int32_t mb) {
-    const std::size_t copy = static_cast<std::size_t>(std::max(0, mb) % plan_.placements[id.index()].copies);
+    const Placement& place = plan_.placements[id.index()];
+    const std::size_t copy = static_cast<std::size_t>(place.frame >= 0 ? mb : std::max(0, mb) % place.copies);
     const Extent& extent = extents_[first_copy_[id.index()] + (mb < 0 ? 0 : copy)];
     return std::span(stretches_)
         .subspan(static_cast<std::size_t>(extent.begin), static_cast<std::size_t>(extent.end - extent.begin));
