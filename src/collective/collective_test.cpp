@@ -57,6 +57,37 @@ TEST(RingTraffic, OneEdgePerNodeCrossesTheNic) {
   EXPECT_DOUBLE_EQ(traffic.fabrics[1].bytes, sent / 8);
 }
 
+// A piece that goes once around the ring crosses a nic for every node it enters; every other step stays inside a node.
+TEST(Steps, OfARingCrossEachFabricAsOftenAsAPieceDoes) {
+  for (const int nodes : {2, 3, 4}) {
+    const Cluster cluster(parse_cluster("dgx-a100:" + std::to_string(nodes)));
+    const int n = 8 * nodes;
+    const auto view = group_views(cluster, first_ranks(n))[0];
+    const auto gather = collective_traffic(cluster, Collective::all_gather, Algorithm::ring, Bytes{1600}, view);
+    EXPECT_EQ(gather.fabrics[1].steps, nodes);
+    EXPECT_EQ(gather.fabrics[0].steps, n - 1 - nodes);
+    const auto reduce = collective_traffic(cluster, Collective::all_reduce, Algorithm::ring, Bytes{1600}, view);
+    EXPECT_EQ(reduce.fabrics[0].steps + reduce.fabrics[1].steps, reduce.steps);
+    EXPECT_EQ(reduce.fabrics[1].steps, 2 * nodes);
+  }
+}
+
+TEST(Steps, OfATreeAreItsLevels) {
+  const Cluster cluster(parse_cluster("dgx-a100:4"));
+  const auto view = group_views(cluster, first_ranks(32))[0];
+  const auto traffic = collective_traffic(cluster, Collective::all_reduce, Algorithm::tree, Bytes{1600}, view);
+  EXPECT_EQ(traffic.fabrics[1].steps, 2 * 2);  // four nodes: two levels up, two down
+  EXPECT_EQ(traffic.fabrics[0].steps, 2 * 3);  // eight ranks: three
+}
+
+TEST(Steps, OfOneFabricAreAll) {
+  const Cluster cluster(parse_cluster("dgx-a100:4"));
+  const auto view = group_views(cluster, ranks({0, 8, 16, 24}))[0];
+  const auto traffic = collective_traffic(cluster, Collective::all_reduce, Algorithm::ring, Bytes{1600}, view);
+  ASSERT_EQ(traffic.fabrics.size(), 1U);
+  EXPECT_EQ(traffic.fabrics[0].steps, 6);
+}
+
 TEST(RingTraffic, OneRankPerNodeUsesOnlyTheNic) {
   const Cluster cluster(parse_cluster("dgx-a100:4"));
   const auto view = group_views(cluster, ranks({0, 8, 16, 24}))[2];

@@ -86,6 +86,26 @@ TEST(TransferCost, BoundsUseNoMoreThanTheRingMoves) {
   }
 }
 
+// vTrain's table: 64 MiB over 8 A100 at a bus bandwidth of 202.6 GB/s, latency included.
+TEST(TransferCost, WithinANodeIsWhatNcclTook) {
+  Layout l = layout(8, 1);
+  l.micro_batch = 8;
+  l.global_batch = 8;
+  l.seq = 2048;
+  const Case c("dgx-a100:1", l, default_profile());
+  const Operation& op = find(c.graph, Role::attention_reduce, Phase::forward);
+  const double bytes = 8 * 2048.0 * 2304 * 2;  // 72 MiB
+  const double took = 2.0 * 7 / 8 * bytes / 202.6e9;
+  EXPECT_NEAR(seconds(c.cost.transfer(op).alone()) / took, 1.0, 0.01);
+}
+
+TEST(TransferCost, SmallOnesDoNotGetFasterThanTheSmallestMeasured) {
+  const Case c("dgx-a100:1", layout(8, 1), default_profile());
+  const Operation& op = find(c.graph, Role::loss_reduce, Phase::forward);
+  ASSERT_LT(op.communication->bytes.value, 1 << 20);
+  EXPECT_NEAR(seconds(c.cost.transfer(op).alone()), 2.0 * 7 / 8 * (1 << 20) / 19.9e9, 1e-6);
+}
+
 TEST(ComputeCost, LargeProductsRunAtTheProfilesShareOfThePeak) {
   const Case c("dgx-a100:1", layout(8, 1));
   const Operation& op = find(c.graph, Role::ffn_in, Phase::forward);
