@@ -3,159 +3,170 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <set>
+#include <optional>
 #include <tuple>
 
-#include "base/error.hpp"
 #include "base/text.hpp"
+#include "plan/bound/chains.hpp"
 #include "plan/bound/one_machine.hpp"
 
 namespace weft {
 namespace {
 
-constexpr double kNever = -1;           // not reached
-constexpr double kVisitBudget = 150e6;  // edge visits before v is sampled
+constexpr double kVisitBudget = 600e6;  // visits of edges and nodes before v is sampled
+constexpr double kRounding = 1e-9;      // of a sum of chains and work, relative and more than enough
 
 class Search {
  public:
   explicit Search(const BoundProblem& problem)
       : p_(problem),
-        out_(problem.nodes.size()),
-        in_(problem.nodes.size()),
-        jobs_(static_cast<std::size_t>(problem.resources)) {
-    for (const BoundEdge& edge : p_.edges) {
-      WEFT_CHECK(edge.distance == 0 || edge.distance == 1);
-      out_[static_cast<std::size_t>(edge.from)].push_back({edge.to, edge.distance});
-      in_[static_cast<std::size_t>(edge.to)].push_back({edge.from, edge.distance});
+        chains_(problem),
+        longest_(chains_.longest_from_each()),
+        users_(at(problem.resources)),
+        most_(users_.size()) {
+    for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
+      for (const BoundUse& use : p_.nodes[i].uses) {
+        users_[at(use.resource)].push_back({static_cast<std::int32_t>(i), use.work_ns});
+      }
     }
-    sort_nodes();
   }
 
   Bound run() {
     work_alone();
+    const double most = *std::max_element(work_.begin(), work_.end());
     std::vector<std::int32_t> candidates;
     for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
-      if (p_.nodes[i].once) candidates.push_back(static_cast<std::int32_t>(i));
+      const auto v = static_cast<std::int32_t>(i);
+      if (p_.nodes[i].once && may_exceed(most, longest_[i])) candidates.push_back(v);
     }
     const double visits = 4.0 * static_cast<double>(p_.edges.size() + p_.nodes.size());
     const auto affordable = static_cast<std::size_t>(std::max(1.0, kVisitBudget / visits));
     const std::size_t stride = std::max<std::size_t>(1, (candidates.size() + affordable - 1) / affordable);
-    for (std::size_t i = 0; i < candidates.size(); i += stride) around(candidates[i]);
+    std::vector<std::int32_t> together;
+    for (std::size_t i = 0; i < candidates.size(); i += stride) {
+      if (may_exceed(most, longest_[at(candidates[i])])) together.push_back(candidates[i]);
+      const bool last = i + stride >= candidates.size();
+      if (together.empty() || (together.size() < Chains::kLanes && !last)) continue;
+      around(together);
+      together.clear();
+    }
     return best_;
   }
 
  private:
-  struct Step {
-    std::int32_t node, distance;
+  struct User {
+    std::int32_t node;
+    double work_ns;
   };
+  // From the first part of v to the first part of the next v, or from the last to the last.
+  static constexpr std::size_t kFirstParts = 0, kWindows = 2;
 
-  void sort_nodes() {
-    std::vector<std::int32_t> pending(p_.nodes.size(), 0);
-    for (const BoundEdge& edge : p_.edges) pending[static_cast<std::size_t>(edge.to)] += edge.distance == 0 ? 1 : 0;
-    for (std::size_t i = 0; i < pending.size(); ++i) {
-      if (pending[i] == 0) order_.push_back(static_cast<std::int32_t>(i));
-    }
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      for (const Step& step : out_[static_cast<std::size_t>(order_[i])]) {
-        if (step.distance == 0 && --pending[static_cast<std::size_t>(step.node)] == 0) order_.push_back(step.node);
-      }
-    }
-    WEFT_CHECK(order_.size() == p_.nodes.size());  // the graph verifier excludes cycles of distance 0
-  }
+  static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
   void work_alone() {
-    std::vector<double> work(static_cast<std::size_t>(p_.resources), 0);
-    for (const BoundNode& node : p_.nodes) {
-      for (const BoundUse& use : node.uses) work[static_cast<std::size_t>(use.resource)] += use.work_ns;
-    }
-    for (std::size_t r = 0; r < work.size(); ++r) {
-      if (work[r] > best_.period_ns) best_ = {work[r], static_cast<std::int32_t>(r), -1, 0, work[r], 0};
+    work_.assign(users_.size(), 0);
+    for (std::size_t r = 0; r < work_.size(); ++r) {
+      for (const User& user : users_[r]) work_[r] += user.work_ns;
+      if (work_[r] > best_.period_ns) best_ = {work_[r], static_cast<std::int32_t>(r), -1, 0, work_[r], 0};
     }
   }
 
-  // Longest chains of smallest parts between v and every node, by total distance 0 or 1. `reach[d][s]` counts the
-  // nodes from v on but not s (forward), or after s but not v (backward).
-  void chains(std::int32_t v, bool forward, std::vector<double> (&reach)[2]) const {
-    for (auto& r : reach) r.assign(p_.nodes.size(), kNever);
-    reach[0][static_cast<std::size_t>(v)] = 0;
-    const auto& steps = forward ? out_ : in_;
-    for (int d = 0; d < 2; ++d) {
-      for (std::size_t k = 0; k < order_.size(); ++k) {
-        const auto at = static_cast<std::size_t>(forward ? order_[k] : order_[order_.size() - 1 - k]);
-        if (reach[d][at] < 0) continue;
-        const bool is_end = !forward && at == static_cast<std::size_t>(v) && d == 0;
-        const double through = reach[d][at] + (is_end ? 0 : p_.nodes[at].part_ns);
-        for (const Step& step : steps[at]) {
-          if (d + step.distance > 1) continue;
-          double& there = reach[d + step.distance][static_cast<std::size_t>(step.node)];
-          there = std::max(there, through);
+  // Could a resource with that much work in all give more than is known, where no head and tail together have more than
+  // `chain`?
+  bool may_exceed(double work, double chain) const { return (work + chain) * (1 + kRounding) > best_.period_ns; }
+
+  // What no subset of the jobs can exceed, for all of a resource's jobs and all lanes in one pass.
+  void add_up(const std::vector<std::int32_t>& together, std::size_t resource) {
+    struct Sum {
+      double work = 0, around_one = 0;
+    };
+    std::array<std::array<Sum, Chains::kLanes>, kWindows> sums{};
+    for (const User& user : users_[resource]) {
+      for (std::size_t lane = 0; lane < together.size(); ++lane) {
+        for (std::size_t window = 0; window < kWindows; ++window) {
+          const std::optional<Job> job = job_of(user, window, together[lane], lane);
+          if (!job) continue;
+          sums[window][lane].work += job->work;
+          sums[window][lane].around_one = std::max(sums[window][lane].around_one, job->head + job->tail);
+        }
+      }
+    }
+    for (std::size_t window = 0; window < kWindows; ++window) {
+      for (std::size_t lane = 0; lane < together.size(); ++lane) {
+        most_[resource][window][lane] = sums[window][lane].work + sums[window][lane].around_one;
+      }
+    }
+  }
+
+  void around(const std::vector<std::int32_t>& together) {
+    chains_.find(together);
+    // Every head and tail are parts of a way from v to the next v.
+    double longest = -1;
+    for (std::size_t lane = 0; lane < together.size(); ++lane) {
+      longest = std::max(longest, chains_.head(1, together[lane], lane));
+    }
+    if (longest < 0) return;  // there is none
+    for (std::size_t r = 0; r < users_.size(); ++r) {
+      most_[r] = {};
+      if (may_exceed(work_[r], longest)) add_up(together, r);
+    }
+    for (std::size_t lane = 0; lane < together.size(); ++lane) {
+      for (std::size_t window = 0; window < kWindows; ++window) {
+        for (std::size_t r = 0; r < users_.size(); ++r) {
+          if (most_[r][window][lane] > best_.period_ns) try_subsets(together[lane], lane, window, r);
         }
       }
     }
   }
 
-  void around(std::int32_t v) {
-    chains(v, true, head_);
-    chains(v, false, tail_);
-    const auto self = static_cast<std::size_t>(v);
-    if (tail_[1][self] < 0) return;  // no way back to v
-    const double own = p_.nodes[self].part_ns;
-    // From first part to first part: v, and what it reaches within its iteration.
-    for (std::size_t s = 0; s < p_.nodes.size(); ++s) {
-      if (head_[0][s] >= 0 && tail_[1][s] >= 0) add_job(s, head_[0][s], tail_[1][s]);
+  // What runs in the window around v, a lane of chains_.
+  std::optional<Job> job_of(const User& user, std::size_t window, std::int32_t v, std::size_t lane) const {
+    const std::int32_t s = user.node;
+    if (window == kFirstParts) {
+      // v, and what it reaches within its iteration.
+      const double head = chains_.head(0, s, lane), tail = chains_.tail(1, s, lane);
+      if (head >= 0 && tail >= 0) return Job{head, user.work_ns, tail};
+      return std::nullopt;
     }
-    finish_window(v);
-    // From last part to last part: what v reaches in the next iteration, and the next v; behind a barrier also the rest
-    // of v's own iteration.
-    for (std::size_t s = 0; s < p_.nodes.size(); ++s) {
-      if (head_[1][s] >= 0 && tail_[0][s] >= 0) {
-        add_job(s, head_[1][s] - own, s == self ? 0 : tail_[0][s] + own);
-      } else if (p_.nodes[self].barrier && s != self && head_[0][s] >= 0 && tail_[1][s] >= 0) {
-        add_job(s, head_[0][s] - own, tail_[1][s] + own);
-      }
+    // What v reaches in the next iteration, and the next v; behind a barrier also the rest of v's own iteration.
+    const double own = p_.nodes[at(v)].part_ns;
+    if (chains_.head(1, s, lane) >= 0 && chains_.tail(0, s, lane) >= 0) {
+      return Job{chains_.head(1, s, lane) - own, user.work_ns, s == v ? 0 : chains_.tail(0, s, lane) + own};
     }
-    finish_window(v);
+    if (p_.nodes[at(v)].barrier && s != v && chains_.head(0, s, lane) >= 0 && chains_.tail(1, s, lane) >= 0) {
+      return Job{chains_.head(0, s, lane) - own, user.work_ns, chains_.tail(1, s, lane) + own};
+    }
+    return std::nullopt;
   }
 
-  void add_job(std::size_t node, double head, double tail) {
-    for (const BoundUse& use : p_.nodes[node].uses) {
-      std::vector<Job>& jobs = jobs_[static_cast<std::size_t>(use.resource)];
-      if (jobs.empty()) used_.push_back(use.resource);
-      jobs.push_back({head, use.work_ns, tail});
+  void try_subsets(std::int32_t v, std::size_t lane, std::size_t window, std::size_t resource) {
+    jobs_.clear();
+    for (const User& user : users_[resource]) {
+      if (const auto job = job_of(user, window, v, lane)) jobs_.push_back(*job);
     }
-  }
-
-  void finish_window(std::int32_t v) {
-    for (const std::int32_t resource : used_) {
-      std::vector<Job>& jobs = jobs_[static_cast<std::size_t>(resource)];
-      double work = 0, around_one = 0;
-      for (const Job& job : jobs) {
-        work += job.work;
-        around_one = std::max(around_one, job.head + job.tail);
-      }
-      if (work + around_one > best_.period_ns) {  // no subset can exceed it
-        const Job bound = one_machine_bound(jobs);
-        const double period = bound.head + bound.work + bound.tail;
-        if (period > best_.period_ns) best_ = {period, resource, v, bound.head, bound.work, bound.tail};
-      }
-      jobs.clear();
-    }
-    used_.clear();
+    const Job bound = one_machine_bound(jobs_);
+    const double period = bound.head + bound.work + bound.tail;
+    if (period <= best_.period_ns) return;
+    best_ = {period, static_cast<std::int32_t>(resource), v, bound.head, bound.work, bound.tail};
   }
 
   const BoundProblem& p_;
-  std::vector<std::vector<Step>> out_, in_;
-  std::vector<std::int32_t> order_;
-  std::vector<double> head_[2], tail_[2];
-  std::vector<std::vector<Job>> jobs_;  // by resource, of one window
-  std::vector<std::int32_t> used_;      // resources with jobs
+  Chains chains_;
+  std::vector<double> longest_;           // by node: Chains::longest_from_each
+  std::vector<std::vector<User>> users_;  // by resource
+  std::vector<double> work_;              // by resource
+  // By resource, window and lane: what no subset of the jobs exceeds.
+  std::vector<std::array<std::array<double, Chains::kLanes>, kWindows>> most_;
+  std::vector<Job> jobs_;  // of one window and resource
   Bound best_;
 };
 
 }  // namespace
 
 Bound lower_bound(const BoundProblem& problem) {
+  if (problem.resources == 0) return {};
   return Search(problem).run();
 }
 
@@ -209,14 +220,16 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
     }
   }
   const std::vector<std::vector<OpId>> writers = writers_of(graph);
-  std::set<std::tuple<std::int32_t, std::int32_t, std::int32_t>> edges;
+  std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t>> edges;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     for (const Read& read : graph.operations[i].reads) {
       for (const OpId writer : writers[read.value.index()]) {
-        edges.insert({node_of[writer.index()], node_of[i], read.distance});
+        edges.emplace_back(node_of[writer.index()], node_of[i], read.distance);
       }
     }
   }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   for (const auto& [from, to, distance] : edges) problem.edges.push_back({from, to, distance});
   return problem;
 }
