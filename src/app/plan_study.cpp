@@ -9,7 +9,7 @@
 #include "cost/cost_model.hpp"
 #include "model/counts.hpp"
 #include "plan/bound/bound.hpp"
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/critical_path.hpp"
 
@@ -132,16 +132,18 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
                          const Cluster& cluster, const Profile& profile) {
   PolicyStudy study;
   study.policy = policy;
-  study.plan = make_plan(request_of(all.inputs, profile), graph, policy);
-  if (const auto violation = verify_plan(study.plan, {.check_memory = false})) {
+  const PlanRequest request = request_of(all.inputs, profile);
+  UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
+  study.plan = std::move(made.plan);
+  if (const auto violation = verify_plan(study.plan, graph, made.unfolded, {.check_memory = false})) {
     fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
   }
-  study.timeline = simulate_plan(study.plan, CostModel(study.plan.graph, cluster, profile));
+  study.timeline = simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, cluster, profile));
   SpanIndex index(study.timeline);
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
-  const Throughput throughput = throughput_of(all.inputs, graph, study.step_s);
+  const Throughput throughput = throughput_of(all.inputs.model, all.inputs.layout, graph, study.step_s);
   study.tokens_per_s = throughput.tokens_per_s;
   study.tflops_per_gpu = throughput.tflops_per_gpu;
   study.mfu = throughput.mfu;
@@ -154,10 +156,9 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
 
 }  // namespace
 
-Throughput throughput_of(const Inputs& inputs, const StepGraph& graph, double step_s) {
-  const Layout& l = inputs.layout;
-  const Flops useful = model_flops(inputs.model, l.seq, l.global_batch);
-  const Flops executed = hardware_flops(inputs.model, l.seq, l.global_batch, l.recompute);
+Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
+  const Flops useful = model_flops(model, l.seq, l.global_batch);
+  const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
   const double peak = peak_flops(graph, l.precision);
   return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
           .tflops_per_gpu = useful.value / step_s / static_cast<double>(l.devices()) * 1e-12,

@@ -62,7 +62,7 @@ struct Throughput {
   double tflops_per_gpu = 0;
   double mfu = 0, hfu = 0;
 };
-Throughput throughput_of(const Inputs& inputs, const StepGraph& graph, double step_s);
+Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
 
 // Changes to the layout that would fit are planned for real, cheapest in speed first.
 // Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).

@@ -15,7 +15,7 @@
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
 #include "graph/rank_class_cache.hpp"
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 #include "sim/simulate_plan.hpp"
 
 namespace weft {
@@ -102,9 +102,8 @@ class Evaluator {
       } else {
         const RankClasses& classes = machine.classes.find(layout, model.experts.has_value());
         const StepGraph graph = build_step_graph(model, machine.cluster, layout, classes);
-        for (const std::size_t row : unit.rows) {
-          evaluate_policy({model, machine.cluster.spec(), layout, options_}, graph, machine.cluster, sweep_.rows[row]);
-        }
+        evaluate_policies({model, machine.cluster.spec(), layout, profile_, options_}, graph, machine.cluster,
+                          unit.rows);
       }
     } catch (const Error& error) {
       settle(error.what());
@@ -130,28 +129,56 @@ class Evaluator {
     return unit;
   }
 
-  void evaluate_policy(const Inputs& inputs, const StepGraph& graph, const Cluster& cluster, SweepRow& row) const {
-    try {
-      const std::size_t key = sweep_.spec.find("policy");
+  // Policies that decide the same for a layout (at ZeRO 3 many do) have one plan: it is made and simulated once.
+  void evaluate_policies(const PlanRequest& request, const StepGraph& graph, const Cluster& cluster,
+                         const std::vector<std::size_t>& rows) const {
+    struct Done {
+      Overlap overlap;
+      std::size_t row;
+    };
+    std::vector<Done> all_done;
+    const std::size_t key = sweep_.spec.find("policy");
+    for (const std::size_t index : rows) {
+      SweepRow& row = sweep_.rows[index];
       const std::string& policy = sweep_.spec.keys[key].values[row.choice[key]];
-      const Plan plan =
-          make_plan({inputs.model, inputs.cluster, inputs.layout, profile_, inputs.options}, graph, policy);
-      if (!note_memory(plan, row)) return;
-      const Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, profile_));
-      const RankAccount mean = account(timeline).mean;
-      SweepFigures figures;
-      figures.step_s = timeline.period_ns * 1e-9;
-      const Throughput throughput = throughput_of(inputs, graph, figures.step_s);
-      figures.tokens_per_s = throughput.tokens_per_s;
-      figures.tflops_per_gpu = throughput.tflops_per_gpu;
-      figures.mfu = throughput.mfu;
-      figures.exposed_comm_s = mean.exposed_s;
-      figures.hidden_pct = hidden_pct(mean);
-      figures.bubble_s = mean.bubble_s;
-      row.figures = figures;
-    } catch (const Error& error) {
-      row.reason = error.what();
+      try {
+        Overlap overlap = decide_overlap(request, graph, policy);
+        const auto same =
+            std::find_if(all_done.begin(), all_done.end(), [&](const Done& done) { return done.overlap == overlap; });
+        if (same != all_done.end()) {
+          copy_results(sweep_.rows[same->row], row);
+          continue;
+        }
+        evaluate_plan(make_unfolded_plan(request, graph, policy, overlap), request, graph, cluster, row);
+        all_done.push_back({std::move(overlap), index});
+      } catch (const Error& error) {
+        row.reason = error.what();
+      }
     }
+  }
+
+  static void copy_results(const SweepRow& from, SweepRow& to) {
+    to.figures = from.figures;
+    to.memory_peak = from.memory_peak;
+    to.fits = from.fits;
+    to.reason = from.reason;
+  }
+
+  void evaluate_plan(const UnfoldedPlan& made, const PlanRequest& request, const StepGraph& graph,
+                     const Cluster& cluster, SweepRow& row) const {
+    if (!note_memory(made.plan, row)) return;
+    const Timeline timeline = simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile_));
+    const RankAccount mean = account(timeline).mean;
+    SweepFigures figures;
+    figures.step_s = timeline.period_ns * 1e-9;
+    const Throughput throughput = throughput_of(request.model, request.layout, graph, figures.step_s);
+    figures.tokens_per_s = throughput.tokens_per_s;
+    figures.tflops_per_gpu = throughput.tflops_per_gpu;
+    figures.mfu = throughput.mfu;
+    figures.exposed_comm_s = mean.exposed_s;
+    figures.hidden_pct = hidden_pct(mean);
+    figures.bubble_s = mean.bubble_s;
+    row.figures = figures;
   }
 
   // Whether it fits; the reason, where not, is the stage that is furthest above its device.

@@ -40,6 +40,21 @@ TEST(Sweep, EveryRowIsThePlanMadeAlone) {
   }
 }
 
+TEST(Sweep, PoliciesThatShareAPlanHaveTheRowsOfPlansMadeAlone) {
+  // ZeRO 3 reduces and gathers layer by layer, whatever the buckets of the policies are, so some plans are shared.
+  const std::string job = kModel + "--cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 16 ";
+  const nlohmann::json sweep = sweep_of(job + "--sweep zero=1,3").at("sweep");
+  ASSERT_EQ(sweep.at("rows").size(), 12U);
+  for (const nlohmann::json& row : sweep.at("rows")) {
+    const std::string policy = row.at("keys").at("policy"), zero = row.at("keys").at("zero");
+    const nlohmann::json alone = sweep_of(job + "--zero " + zero + " --policy " + policy).at("policies").at(policy);
+    for (const char* figure : {"step_s", "tokens_per_s", "tflops_per_gpu", "mfu", "exposed_comm_s", "hidden_pct",
+                               "bubble_s", "memory_peak_bytes", "fits"}) {
+      EXPECT_EQ(row.at(figure), alone.at(figure)) << figure << " of " << policy << " at ZeRO " << zero;
+    }
+  }
+}
+
 TEST(Sweep, TheBestRowIsReportedTheWholeWay) {
   const nlohmann::json json = sweep_of(kSmall + "--global-batch 16 --sweep tp=1,2,4");
   const nlohmann::json& best = json.at("sweep").at("rows").at(0);

@@ -18,10 +18,10 @@ namespace {
 class Placer {
  public:
   // `may_wait`: what only transfers hold on to gets two copies, and its writer waits for them.
-  Placer(Plan& plan, bool may_wait)
-      : plan_(unplaced(plan)),
+  Placer(Plan& plan, const Unfolded& unfolded, bool may_wait)
+      : plan_(plan),
         may_wait_(may_wait),
-        unfolded_(plan),
+        unfolded_(unfolded),
         lifetimes_(find_lifetimes(plan)),
         storage_(find_storage(plan)),
         landmarks_(unfolded_, find_run_order(unfolded_).order) {
@@ -194,26 +194,36 @@ class Placer {
     return highest;
   }
 
-  static Plan& unplaced(Plan& plan) {
-    plan.placements.clear();
-    return plan;
-  }
-
   Plan& plan_;
   bool may_wait_;
-  Unfolded unfolded_;
+  const Unfolded& unfolded_;
   std::vector<Lifetime> lifetimes_;
   std::vector<ValueId> storage_;
   Landmarks landmarks_;
   std::optional<HappensBefore> before_;
 };
 
+// Returns the plan unfolded as its order alone has it: no writer waits for memory yet.
+Unfolded place_by_order(Plan& plan, bool may_wait) {
+  plan.placements.clear();
+  Unfolded unfolded(plan);
+  Placer(plan, unfolded, may_wait).run();
+  return unfolded;
+}
+
+bool any_waits(const Plan& plan) {
+  return std::any_of(plan.placements.begin(), plan.placements.end(), [](const Placement& p) { return p.waits; });
+}
+
 }  // namespace
 
-void place_values(Plan& plan) {
-  Placer(plan, true).run();
+Unfolded place_values(Plan& plan) {
+  Unfolded bare = place_by_order(plan, true);
+  if (!any_waits(plan)) return bare;
+  Unfolded with_waits(plan);
+  if (find_run_order(with_waits).cycle.empty()) return with_waits;
   // Waiting for a buffer can close a cycle that the bare order does not have; then every copy is kept.
-  if (!find_run_order(Unfolded(plan)).cycle.empty()) Placer(plan, false).run();
+  return place_by_order(plan, false);
 }
 
 }  // namespace weft

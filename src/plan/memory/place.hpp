@@ -3,11 +3,12 @@
 // and scratch that blocks share.
 #pragma once
 
-#include "plan/plan.hpp"
+#include "plan/unfold.hpp"
 
 namespace weft {
 
-// Sets plan.placements and every ClassPlan::memory. The plan's order must be complete.
-void place_values(Plan& plan);
+// Sets plan.placements and every ClassPlan::memory, and returns the placed plan unfolded. The plan's order must be
+// complete.
+Unfolded place_values(Plan& plan);
 
 }  // namespace weft

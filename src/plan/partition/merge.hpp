@@ -14,6 +14,7 @@ namespace weft {
 struct MergeSet {
   std::vector<OpId> members;
   bool at_last = false;
+  friend bool operator==(const MergeSet&, const MergeSet&) = default;
 };
 StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets);
 

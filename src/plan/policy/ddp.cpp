@@ -1,13 +1,11 @@
 #include "plan/policy/ddp.hpp"
 
 #include "plan/partition/buckets.hpp"
-#include "plan/policy/overlap.hpp"
 
 namespace weft {
 
-Plan ddp_plan(const PlanRequest& request, const StepGraph& graph) {
-  return overlapped_plan(request, graph, "ddp",
-                         {.buckets = bucket_sets(graph, ddp_buckets(request.options.bucket_mib)), .reductions = true});
+Overlap ddp_overlap(const PlanRequest& request, const StepGraph& graph) {
+  return {.buckets = bucket_sets(graph, ddp_buckets(request.options.bucket_mib)), .reductions = true};
 }
 
 }  // namespace weft

@@ -2,10 +2,10 @@
 // update waits for all of them; parameters (ZeRO-1 and 2) are gathered after it.
 #pragma once
 
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 
 namespace weft {
 
-Plan ddp_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap ddp_overlap(const PlanRequest& request, const StepGraph& graph);
 
 }  // namespace weft

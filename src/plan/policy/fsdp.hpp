@@ -2,10 +2,10 @@
 // of their use and gradients reduced behind backward (Zhao et al. 2023, section 3.3); below ZeRO-3 what there is of it.
 #pragma once
 
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 
 namespace weft {
 
-Plan fsdp_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap fsdp_overlap(const PlanRequest& request, const StepGraph& graph);
 
 }  // namespace weft

@@ -1,7 +1,6 @@
 #include "plan/policy/megatron.hpp"
 
 #include "plan/partition/buckets.hpp"
-#include "plan/policy/overlap.hpp"
 
 namespace weft {
 namespace {
@@ -21,25 +20,23 @@ bool overlaps_messages(const PlanRequest& request) {
 
 }  // namespace
 
-Plan megatron_dist_plan(const PlanRequest& request, const StepGraph& graph) {
+Overlap megatron_dist_overlap(const PlanRequest& request, const StepGraph& graph) {
   const BucketRule whole = megatron_whole_chunks(distributed_optimizer(request));
-  return overlapped_plan(request, graph, "megatron-dist", {.buckets = bucket_sets(graph, whole)});
+  return {.buckets = bucket_sets(graph, whole)};
 }
 
-Plan megatron_grad_plan(const PlanRequest& request, const StepGraph& graph) {
-  return overlapped_plan(request, graph, "megatron-grad",
-                         {.buckets = bucket_sets(graph, buckets(request, graph)),
-                          .reductions = true,
-                          .receives = overlaps_messages(request)});
+Overlap megatron_grad_overlap(const PlanRequest& request, const StepGraph& graph) {
+  return {.buckets = bucket_sets(graph, buckets(request, graph)),
+          .reductions = true,
+          .receives = overlaps_messages(request)};
 }
 
 // Forward reads the weights that the last iteration left, so it waits for each bucket where it first needs it.
-Plan megatron_param_plan(const PlanRequest& request, const StepGraph& graph) {
-  return overlapped_plan(request, graph, "megatron-param",
-                         {.buckets = bucket_sets(graph, buckets(request, graph), true),
-                          .reductions = true,
-                          .gathers = true,
-                          .receives = overlaps_messages(request)});
+Overlap megatron_param_overlap(const PlanRequest& request, const StepGraph& graph) {
+  return {.buckets = bucket_sets(graph, buckets(request, graph), true),
+          .reductions = true,
+          .gathers = true,
+          .receives = overlaps_messages(request)};
 }
 
 }  // namespace weft

@@ -2,15 +2,15 @@
 // distributed optimizer (--zero) alone; with --overlap-grad-reduce; with --overlap-param-gather too.
 #pragma once
 
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 
 namespace weft {
 
 // One bucket for each model chunk, after backward; nothing overlaps.
-Plan megatron_dist_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap megatron_dist_overlap(const PlanRequest& request, const StepGraph& graph);
 // Buckets are reduced while backward goes on.
-Plan megatron_grad_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap megatron_grad_overlap(const PlanRequest& request, const StepGraph& graph);
 // And parameters are gathered (ZeRO-1 and 2), in the same buckets, while the next iteration's forward goes on.
-Plan megatron_param_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap megatron_param_overlap(const PlanRequest& request, const StepGraph& graph);
 
 }  // namespace weft

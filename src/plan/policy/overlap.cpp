@@ -45,7 +45,8 @@ void overlap_once_a_step(Plan& plan, const Overlap& overlap) {
 
 }  // namespace
 
-Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name, const Overlap& overlap) {
+UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
+                             const Overlap& overlap) {
   Plan plan;
   plan.policy = std::move(name);
   plan.model = request.model;
@@ -62,8 +63,8 @@ Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::st
   overlap_sharded_traffic(plan,
                           {.gathers = overlap.gathers, .reductions = overlap.reductions, .prefetch = overlap.prefetch});
   if (overlap.receives) overlap_receives(plan);
-  place_values(plan);
-  return plan;
+  Unfolded unfolded = place_values(plan);
+  return {std::move(plan), std::move(unfolded)};
 }
 
 }  // namespace weft

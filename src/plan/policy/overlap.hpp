@@ -11,7 +11,7 @@
 namespace weft {
 
 struct Overlap {
-  std::vector<MergeSet> buckets;
+  std::vector<MergeSet> buckets;  // their order does not matter
   // Gradient reductions start as soon as backward has finished their gradients: the once-a-step ones of ZeRO 0 and 1,
   // the per-layer ones that ZeRO 2 and 3 make in every micro-batch.
   bool reductions = false;
@@ -19,7 +19,9 @@ struct Overlap {
   bool gathers = false;
   int prefetch = 1;       // layers that ZeRO 3 gathers ahead
   bool receives = false;  // pipeline messages arrive under computation
+  friend bool operator==(const Overlap&, const Overlap&) = default;
 };
-Plan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name, const Overlap& overlap);
+UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
+                             const Overlap& overlap);
 
 }  // namespace weft

@@ -96,6 +96,21 @@ TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
   }
 }
 
+TEST(Overlap, PoliciesDecideTheSameWhereTheyHaveNothingToDecide) {
+  const auto decide = [](int zero, std::string_view policy) {
+    const PlanRequest r = small_buckets(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"),
+                                                      {.tp = 2, .pp = 2, .zero = zero, .sequence_parallel = true}));
+    return decide_overlap(r, test::build(r), policy);
+  };
+  // ZeRO 3 leaves nothing to bucket but the replicas' reductions, which all but fsdp put together.
+  EXPECT_EQ(decide(3, "serial"), decide(3, "megatron-dist"));
+  EXPECT_EQ(decide(3, "ddp"), decide(3, "megatron-grad"));
+  EXPECT_NE(decide(3, "serial"), decide(3, "ddp"));
+  EXPECT_NE(decide(3, "megatron-grad"), decide(3, "megatron-param"));
+  // Buckets of 100 KiB are not those of 30,000 parameters.
+  EXPECT_NE(decide(1, "ddp"), decide(1, "megatron-grad"));
+}
+
 // The operations of a class's queue in one iteration.
 std::vector<Operation> on_queue(const Plan& plan, std::size_t rank_class, std::string_view queue) {
   std::vector<Operation> result;

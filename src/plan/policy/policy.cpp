@@ -14,28 +14,31 @@ namespace {
 
 struct Policy {
   std::string_view name;
-  Plan (*make)(const PlanRequest&, const StepGraph&);
+  Overlap (*decide)(const PlanRequest&, const StepGraph&);
 };
 constexpr Policy kPolicies[] = {
-    {"serial", serial_plan},
-    {"ddp", ddp_plan},
-    {"megatron-dist", megatron_dist_plan},
-    {"megatron-grad", megatron_grad_plan},
-    {"megatron-param", megatron_param_plan},
-    {"fsdp", fsdp_plan},
+    {"serial", serial_overlap},
+    {"ddp", ddp_overlap},
+    {"megatron-dist", megatron_dist_overlap},
+    {"megatron-grad", megatron_grad_overlap},
+    {"megatron-param", megatron_param_overlap},
+    {"fsdp", fsdp_overlap},
 };
 // Other names that are understood and not listed.
-constexpr Policy kAliases[] = {{"megatron", megatron_param_plan}};
+struct Alias {
+  std::string_view name, meaning;
+};
+constexpr Alias kAliases[] = {{"megatron", "megatron-param"}};
 
 const Policy& find_policy(std::string_view name) {
   for (const Policy& policy : kPolicies) {
     if (policy.name == name) return policy;
   }
-  for (const Policy& policy : kAliases) {
-    if (policy.name == name) return policy;
+  for (const Alias& alias : kAliases) {
+    if (alias.name == name) return find_policy(alias.meaning);
   }
   std::vector<std::string> names = policy_names();
-  for (const Policy& policy : kAliases) names.emplace_back(policy.name);
+  for (const Alias& alias : kAliases) names.emplace_back(alias.name);
   fail("--policy '{}': there is no such policy{}", name, suggestion(name, names));
 }
 
@@ -51,8 +54,20 @@ void require_policy(std::string_view name) {
   find_policy(name);
 }
 
+Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
+  Overlap overlap = find_policy(policy).decide(request, graph);
+  std::sort(overlap.buckets.begin(), overlap.buckets.end(),
+            [](const MergeSet& a, const MergeSet& b) { return a.members.front() < b.members.front(); });
+  return overlap;
+}
+
+UnfoldedPlan make_unfolded_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy,
+                                const Overlap& overlap) {
+  return overlapped_plan(request, graph, std::string(find_policy(policy).name), overlap);
+}
+
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
-  return find_policy(policy).make(request, graph);
+  return make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy)).plan;
 }
 
 }  // namespace weft

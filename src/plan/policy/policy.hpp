@@ -9,6 +9,7 @@
 
 #include "cost/profile.hpp"
 #include "plan/plan.hpp"
+#include "plan/unfold.hpp"
 
 namespace weft {
 
@@ -31,5 +32,16 @@ std::vector<std::string> policy_names();  // those with a name of their own; `me
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
+
+// The same in two steps, for callers that compare policies or go on to verify and simulate: what a policy decides
+// (policy/overlap.hpp), and the plan that follows. Policies that decide the same give the same plan but for its name.
+struct Overlap;
+struct UnfoldedPlan {
+  Plan plan;
+  Unfolded unfolded;  // of `plan`
+};
+Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
+UnfoldedPlan make_unfolded_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy,
+                                const Overlap& overlap);
 
 }  // namespace weft

@@ -2,10 +2,10 @@
 // reduced in one bucket after the last backward, parameters gathered after the update.
 #pragma once
 
-#include "plan/policy/policy.hpp"
+#include "plan/policy/overlap.hpp"
 
 namespace weft {
 
-Plan serial_plan(const PlanRequest& request, const StepGraph& graph);
+Overlap serial_overlap(const PlanRequest& request, const StepGraph& graph);
 
 }  // namespace weft

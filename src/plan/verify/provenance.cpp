@@ -137,8 +137,7 @@ std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph
 
 }  // namespace
 
-std::optional<Violation> check_provenance(const Plan& plan) {
-  const StepGraph whole = build_step_graph(plan.model, Cluster(plan.cluster), plan.layout);
+std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole) {
   if (auto found = check_frame(whole, plan.graph)) return found;
   std::vector<std::int32_t> covered(whole.operations.size(), 0);
   for (const Operation& op : plan.graph.operations) {

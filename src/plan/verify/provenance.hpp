@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// Rebuilds the graph from model, cluster and layout; every operation of it must be covered exactly once by the
+// `whole`: the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once by the
 // origins of the plan's operations, with the same reads, writes and bytes.
-std::optional<Violation> check_provenance(const Plan& plan);
+std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole);
 
 // Members of one transfer carry it out by the same algorithm.
 std::optional<Violation> check_algorithms(const Plan& plan);

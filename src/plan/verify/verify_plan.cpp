@@ -77,6 +77,15 @@ std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& opt
   return std::nullopt;
 }
 
+std::optional<Violation> check_unfolded(const Plan& plan, const Unfolded& unfolded, const VerifyOptions& options) {
+  if (auto violation = check_algorithms(plan)) return violation;
+  if (auto violation = check_collective_order(plan, unfolded)) return violation;
+  const RunOrder order = find_run_order(unfolded);
+  if (auto violation = check_deadlock(plan, unfolded, order)) return violation;
+  if (auto violation = check_hazards(plan, unfolded, order.order)) return violation;
+  return options.check_memory ? check_memory(plan, options) : std::nullopt;
+}
+
 }  // namespace
 
 std::string_view name_of(Rule rule) {
@@ -96,19 +105,22 @@ std::string_view name_of(Rule rule) {
 }
 
 std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options) {
-  if (auto violation = check_provenance(plan)) return violation;
+  if (auto violation = check_provenance(plan, build_step_graph(plan.model, Cluster(plan.cluster), plan.layout))) {
+    return violation;
+  }
   std::optional<Unfolded> unfolded;
   try {
     unfolded.emplace(plan);
   } catch (const Error& error) {  // an operation issued twice or never, or to a queue that is not there
     return Violation{Rule::provenance, error.what()};
   }
-  if (auto violation = check_algorithms(plan)) return violation;
-  if (auto violation = check_collective_order(plan, *unfolded)) return violation;
-  const RunOrder order = find_run_order(*unfolded);
-  if (auto violation = check_deadlock(plan, *unfolded, order)) return violation;
-  if (auto violation = check_hazards(plan, *unfolded, order.order)) return violation;
-  return options.check_memory ? check_memory(plan, options) : std::nullopt;
+  return check_unfolded(plan, *unfolded, options);
+}
+
+std::optional<Violation> verify_plan(const Plan& plan, const StepGraph& whole, const Unfolded& unfolded,
+                                     const VerifyOptions& options) {
+  if (auto violation = check_provenance(plan, whole)) return violation;
+  return check_unfolded(plan, unfolded, options);
 }
 
 }  // namespace weft

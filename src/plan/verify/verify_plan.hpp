@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/plan.hpp"
+#include "plan/unfold.hpp"
 
 namespace weft {
 
@@ -29,5 +29,9 @@ struct VerifyOptions {
 //                     while it may still be read
 //   memory            every class fits its device
 std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options = {});
+// For a plan just made in memory: `whole` is the graph that it was made from, as build_step_graph gave it, and
+// `unfolded` is of this plan. All that a policy decides is checked as above.
+std::optional<Violation> verify_plan(const Plan& plan, const StepGraph& whole, const Unfolded& unfolded,
+                                     const VerifyOptions& options = {});
 
 }  // namespace weft
