@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/error.hpp"
+#include "base/parallel.hpp"
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
 #include "model/counts.hpp"
@@ -128,11 +130,11 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   return share;
 }
 
-PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std::string& policy,
+PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
                          const Cluster& cluster, const Profile& profile) {
   PolicyStudy study;
   study.policy = policy;
-  const PlanRequest request = request_of(all.inputs, profile);
+  const PlanRequest request = request_of(inputs, profile);
   UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
   study.plan = std::move(made.plan);
   if (const auto violation = verify_plan(study.plan, graph, made.unfolded, {.check_memory = false})) {
@@ -143,14 +145,13 @@ PolicyStudy study_policy(const PlanStudy& all, const StepGraph& graph, const std
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
-  const Throughput throughput = throughput_of(all.inputs.model, all.inputs.layout, graph, study.step_s);
+  const Throughput throughput = throughput_of(inputs.model, inputs.layout, graph, study.step_s);
   study.tokens_per_s = throughput.tokens_per_s;
   study.tflops_per_gpu = throughput.tflops_per_gpu;
   study.mfu = throughput.mfu;
   study.hfu = throughput.hfu;
-  study.gap_to_bound_pct = 100 * (study.step_s / all.bound_s - 1);
   add_memory(study);
-  if (!study.fits) study.would_fit = what_would_fit(all.inputs, policy, profile);
+  if (!study.fits) study.would_fit = what_would_fit(inputs, policy, profile);
   return study;
 }
 
@@ -173,12 +174,18 @@ PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& polic
   study.devices = cluster.device_count();
   study.parameters = total_parameters(inputs.model);
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
-  const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
-  study.bound_s = bound.seconds;
-  study.bound_explanation = bound.explanation;
-  for (const std::string& policy : policies) {
-    study.policies.push_back(study_policy(study, graph, policy, cluster, profile));
-  }
+  // The bound and the policies do not need each other.
+  study.policies.resize(policies.size());
+  parallel_for(policies.size() + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
+    if (i < policies.size()) {
+      study.policies[i] = study_policy(inputs, graph, policies[i], cluster, profile);
+      return;
+    }
+    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
+    study.bound_s = bound.seconds;
+    study.bound_explanation = bound.explanation;
+  });
+  for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
   const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
     return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
   };
