@@ -82,6 +82,11 @@ std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string&
       l.zero = 3;
     });
   }
+  for (std::int64_t smaller = now.micro_batch / 2; smaller >= 1; smaller /= 2) {
+    if (now.micro_batch % smaller == 0) {
+      add(fmt::format("--micro-batch {}", smaller), [&](Layout& l) { l.micro_batch = smaller; });
+    }
+  }
   const Cluster cluster(inputs.cluster);
   std::vector<std::string> fitting;
   for (const Change& change : changes) {

@@ -120,7 +120,9 @@ std::string fit_advice(const PolicyStudy& study) {
                   format_bytes(worst->available), worst->terms[0].name, format_bytes(worst->terms[0].bytes),
                   worst->terms[1].name, format_bytes(worst->terms[1].bytes));
   if (study.would_fit.empty()) {
-    return text + "Neither ZeRO, sequence parallelism nor recomputation makes it fit: use more tp, pp or devices.\n";
+    return text +
+           "Neither ZeRO, sequence parallelism, recomputation nor smaller micro-batches make it fit: use more tp, pp "
+           "or devices.\n";
   }
   return text + fmt::format("It would fit with {}.\n", fmt::join(study.would_fit, ", or "));
 }

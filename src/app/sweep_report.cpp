@@ -49,20 +49,23 @@ std::string reasons(const Sweep& sweep) {
   struct Kind {
     std::size_t count = 0;
     const SweepRow* example = nullptr;
+    bool alike = false;  // other numbers in other rows
   };
   std::map<std::string, Kind> kinds;
   for (const SweepRow& row : sweep.rows) {
     if (row.figures) continue;
     Kind& kind = kinds[kind_of_reason(row.reason)];
     if (kind.count++ == 0) kind.example = &row;
+    kind.alike = kind.alike || row.reason != kind.example->reason;
   }
   std::vector<Kind> ordered;
   for (const auto& [text, kind] : kinds) ordered.push_back(kind);
   std::stable_sort(ordered.begin(), ordered.end(), [](const Kind& a, const Kind& b) { return a.count > b.count; });
   std::string text;
   for (const Kind& kind : ordered) {
-    text += fmt::format("{:>7} x  {}\n           e.g. {}\n", format_count(static_cast<std::int64_t>(kind.count)),
-                        kind.example->reason, sweep.describe(*kind.example));
+    text +=
+        fmt::format("{:>7} x  {}{}\n           e.g. {}\n", format_count(static_cast<std::int64_t>(kind.count)),
+                    kind.example->reason, kind.alike ? ", or another such number" : "", sweep.describe(*kind.example));
   }
   return text;
 }

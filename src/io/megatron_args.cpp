@@ -165,6 +165,10 @@ class LayoutReader {
 
   void read_policy() {
     const bool grad = flags_.on("--overlap-grad-reduce"), param = flags_.on("--overlap-param-gather");
+    if (flags_.on("--use-torch-fsdp2")) {
+      set("policy", "fsdp", "--use-torch-fsdp2");
+      return;
+    }
     set("policy",
         param  ? "megatron-param"
         : grad ? "megatron-grad"

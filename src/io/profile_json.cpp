@@ -54,16 +54,15 @@ ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>
   return result;
 }
 
-// A share of a peak: above 0, at most 1.
+// A share of a peak. Below a thousandth it is no measurement, and times would outgrow the simulator's clock.
+constexpr double kLeastShare = 0.001;
 double share(const JsonObject& object, const std::string& key, double fallback) {
-  const double value = object.number_or(key, fallback, 0, 1);
-  if (value == 0) object.reject(key, "a number above 0, at most 1");
-  return value;
+  return object.number_or(key, fallback, kLeastShare, 1);
 }
 
 std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
   const std::vector<std::int64_t> bytes = object.integers("bytes", 1);
-  const std::vector<double> reached = object.numbers("efficiency", 0, 1);
+  const std::vector<double> reached = object.numbers("efficiency", kLeastShare, 1);
   if (bytes.size() != reached.size() || bytes.empty()) {
     fail("{}: 'bytes' has {} entries and 'efficiency' {}; both need the same number, at least one", object.where(),
          bytes.size(), reached.size());
@@ -71,7 +70,6 @@ std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
   std::vector<MeasuredEfficiency> points;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (i > 0 && bytes[i] <= bytes[i - 1]) object.reject("bytes", "a list in ascending order");
-    if (reached[i] <= 0) object.reject("efficiency", "a list of numbers above 0, at most 1");
     points.push_back({Bytes{bytes[i]}, reached[i]});
   }
   return points;
@@ -79,6 +77,8 @@ std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
 
 LinkProfile read_link(const JsonObject& object, LinkProfile link) {
   object.allow_only(std::array<std::string, 3>{"efficiency", "measured", "origin"});
+  // One figure for everything replaces a table that the base may have.
+  if (object.has("efficiency")) link.measured.clear();
   link.efficiency = share(object, "efficiency", link.efficiency);
   if (!object.has("measured")) return link;
   link.measured.clear();
@@ -135,16 +135,20 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const JsonObject object(value, file_name);
   object.allow_only(std::array<std::string, 4>{"weft_profile", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
+  if (object.has("links")) {
+    object.object("links");
+    read_links(value.at("links"), file_name, base.links);
+    // What the user says of a level holds for every device that the file does not except.
+    for (auto& [name, device] : base.devices) {
+      for (const auto& [level, entry] : value.at("links").items()) device.links.erase(level);
+    }
+  }
   if (object.has("devices")) {
     object.object("devices");
     for (const auto& [name, entry] : value.at("devices").items()) {
       const std::string where = fmt::format("{}: devices.{}", file_name, name);
       base.devices[name] = read_device(entry, where, base.device(name));
     }
-  }
-  if (object.has("links")) {
-    object.object("links");
-    read_links(value.at("links"), file_name, base.links);
   }
   return base;
 }

@@ -49,6 +49,23 @@ TEST(ProfileJson, MeasuredPointsReplaceThoseOfTheLevel) {
   EXPECT_EQ(nic.measured.at(2), (std::vector<MeasuredEfficiency>{{Bytes{1024}, 0.1}, {Bytes{1048576}, 0.9}}));
 }
 
+TEST(ProfileJson, OneEfficiencyReplacesATable) {
+  const Profile own =
+      read_profile(R"({"weft_profile": 1, "devices": {"h100": {"links": {"nvlink": {"efficiency": 0.1}}}}})",
+                   "profile.json", default_profile());
+  EXPECT_EQ(own.link("h100", "nvlink", false).at(8, Bytes{1 << 30}), 0.1);
+  EXPECT_EQ(own.link("h200", "nvlink", false), default_profile().link("h200", "nvlink", false));
+}
+
+TEST(ProfileJson, WhatItSaysOfALevelHoldsForEveryDeviceItDoesNotExcept) {
+  const Profile all = read_profile(
+      R"({"weft_profile": 1, "links": {"nvlink": {"efficiency": 0.2}},
+          "devices": {"h100": {"links": {"nvlink": {"efficiency": 0.1}}}}})",
+      "profile.json", default_profile());
+  EXPECT_EQ(all.link("h100", "nvlink", false).best(), 0.1);
+  EXPECT_EQ(all.link("a100-80", "nvlink", false).best(), 0.2);
+}
+
 TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
   EXPECT_NE(message("[]").find("profile.json: a profile is a JSON object"), std::string::npos) << message("[]");
   for (
@@ -59,8 +76,7 @@ TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
           {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_eficiency": 1}}})",
            {"devices.a100-80", "matrix_eficiency", "matrix_efficiency"}},
           {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 1.5}}})", {"matrix_efficiency", "1.5"}},
-          {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 0}}})",
-           {"matrix_efficiency", "above 0"}},
+          {R"({"weft_profile": 1, "devices": {"a100-80": {"matrix_efficiency": 0}}})", {"matrix_efficiency", "0.001"}},
           {R"({"weft_profile": 1, "devices": {"a100-80": {"launch_us": -1}}})", {"launch_us", "-1"}},
           {R"({"weft_profile": 1, "devices": {"a100-80": 3}})", {"devices.a100-80"}},
           {R"({"weft_profile": 1, "devices": 3})", {"devices"}},

@@ -81,7 +81,7 @@ class Reader {
   void read_command() {
     std::vector<ShellWord> words;
     for (skip_blanks(); at_ < text_.size() && (!ends_command(peek()) || at_redirection()); skip_blanks()) {
-      const bool first = words.empty() || words.back().text == "export";
+      const bool first = words.empty() || words.back().text == "export" || words.back().text == "then";
       if (at_redirection()) {
         skip_redirection(words);
       } else if (peek() == '(' || peek() == ')') {  // a subshell: its words count like any other's
@@ -91,7 +91,27 @@ class Reader {
       }
     }
     if (at_ < text_.size()) advance();
-    if (!words.empty()) commands_.push_back(std::move(words));
+    if (words.empty()) return;
+    const bool other_branch = words.front().text == "else" || words.front().text == "elif";
+    if (other_branch) {
+      skip_branches();
+    } else {
+      commands_.push_back(std::move(words));
+    }
+  }
+
+  // What an `if` whose condition held leaves out: everything up to its `fi`.
+  void skip_branches() {
+    int inner = 0;
+    while (at_ < text_.size()) {
+      while (at_ < text_.size() && (is_blank(peek()) || ends_command(peek()))) advance();
+      const std::size_t begin = at_;
+      while (at_ < text_.size() && !is_blank(peek()) && !ends_command(peek())) advance();
+      const std::string_view word = std::string_view(text_).substr(begin, at_ - begin);
+      if (word == "if") ++inner;
+      if (word == "fi" && inner-- == 0) return;
+      while (at_ < text_.size() && peek() != '\n' && peek() != ';') advance();
+    }
   }
 
   // "2>&1", "&> log", "< input": neither the descriptor nor the target is a word.

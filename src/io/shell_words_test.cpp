@@ -55,6 +55,15 @@ TEST(Shell, VariablesAreSplitUnlessQuoted) {
   EXPECT_EQ(words("A=x\nA+=y\nrun $A"), (Texts{"run", "xy"}));
 }
 
+TEST(Shell, OnlyTheFirstBranchOfAnIfIsRead) {
+  EXPECT_EQ(words("if [ $X ]; then\nTP=2\nelse\nTP=4\nfi\nrun $TP"), (Texts{"if", "[", "$X", "]", "then", "run", "2"}));
+  const auto last = [](const std::string& text) { return words(text).back(); };
+  EXPECT_EQ(last("if a; then N=1; elif b; then N=2; else N=3; fi; run $N"), "1");
+  EXPECT_EQ(last("if a; then\nN=1\nelse\nif b; then N=2; else N=3; fi\nN=4\nfi\nrun $N"), "1");
+  EXPECT_EQ(last("if a; then if b; then N=1; else N=2; fi; else N=3; fi; run $N"), "1");
+  EXPECT_EQ(last("N=5; if a; then N=1; else N=2"), "then");  // no fi: nothing after it is read
+}
+
 TEST(Shell, WhatIsNotSetStays) {
   EXPECT_EQ(words("run $NO ${NO} $1 $@ $(hostname -s) `date` ${A%b} $"),
             (Texts{"run", "$NO", "${NO}", "$1", "$@", "$(hostname -s)", "`date`", "${A%b}", "$"}));

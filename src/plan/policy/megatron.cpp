@@ -13,22 +13,16 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
   return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
 }
 
-// Megatron's --overlap-p2p-communication: the default of the interleaved schedule, and of no other.
-bool overlaps_messages(const PlanRequest& request) {
-  return request.layout.schedule == PipelineSchedule::interleaved;
-}
-
 }  // namespace
 
 Overlap megatron_dist_overlap(const PlanRequest& request, const StepGraph& graph) {
   const BucketRule whole = megatron_whole_chunks(distributed_optimizer(request));
-  return {.buckets = bucket_sets(graph, whole)};
+  return {.buckets = bucket_sets(graph, whole), .receives = receives_early(request)};
 }
 
 Overlap megatron_grad_overlap(const PlanRequest& request, const StepGraph& graph) {
-  return {.buckets = bucket_sets(graph, buckets(request, graph)),
-          .reductions = true,
-          .receives = overlaps_messages(request)};
+  return {
+      .buckets = bucket_sets(graph, buckets(request, graph)), .reductions = true, .receives = receives_early(request)};
 }
 
 // Forward reads the weights that the last iteration left, so it waits for each bucket where it first needs it.
@@ -36,7 +30,7 @@ Overlap megatron_param_overlap(const PlanRequest& request, const StepGraph& grap
   return {.buckets = bucket_sets(graph, buckets(request, graph), true),
           .reductions = true,
           .gathers = true,
-          .receives = overlaps_messages(request)};
+          .receives = receives_early(request)};
 }
 
 }  // namespace weft

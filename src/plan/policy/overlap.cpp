@@ -45,6 +45,10 @@ void overlap_once_a_step(Plan& plan, const Overlap& overlap) {
 
 }  // namespace
 
+bool receives_early(const PlanRequest& request) {
+  return request.layout.schedule == PipelineSchedule::interleaved;
+}
+
 UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
                              const Overlap& overlap) {
   Plan plan;

@@ -21,6 +21,10 @@ struct Overlap {
   bool receives = false;  // pipeline messages arrive under computation
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
+// Messages of the interleaved schedule are posted ahead by default (Megatron's --overlap-p2p-communication); 1F1B's and
+// GPipe's are waited for.
+bool receives_early(const PlanRequest& request);
+
 UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
                              const Overlap& overlap);
 
