@@ -137,7 +137,7 @@ class Evaluator {
       const Plan plan =
           make_plan({inputs.model, inputs.cluster, inputs.layout, profile_, inputs.options}, graph, policy);
       if (!note_memory(plan, row)) return;
-      const Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, profile_));
+      const Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, profile_), {.names = false});
       const RankAccount mean = account(timeline).mean;
       SweepFigures figures;
       figures.step_s = timeline.period_ns * 1e-9;
