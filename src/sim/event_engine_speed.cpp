@@ -11,15 +11,17 @@ namespace weft {
 
 void EventEngine::dispatch_marked(SimLane lane) {
   for (const std::int32_t rank : marked_) {
-    dispatch(rank, lane);
-    follow_compute(rank);
+    const bool began = dispatch(rank, lane);
+    // Before extra's turn, transfers have followed what ended and began already.
+    if (began || lane == SimLane::compute) follow_compute(rank);
   }
 }
 
-void EventEngine::dispatch(std::int32_t rank, SimLane lane) {
+// True where an operation began.
+bool EventEngine::dispatch(std::int32_t rank, SimLane lane) {
   Worker& w = worker(rank);
   Ready& next = lane == SimLane::compute ? w.compute : w.extra;
-  if (w.running.valid() || !next.valid()) return;
+  if (w.running.valid() || !next.valid()) return false;
   w.running = next;
   next = {};
   w.remaining = static_cast<double>(cost_of(current_operation(w.running)).fixed.value);
@@ -30,6 +32,7 @@ void EventEngine::dispatch(std::int32_t rank, SimLane lane) {
   }
   w.speed = compute_speed(rank);
   schedule_worker(rank);
+  return true;
 }
 
 double EventEngine::compute_speed(std::int32_t rank) const {
