@@ -16,6 +16,16 @@ namespace {
 // memory: not measured here).
 constexpr double kTreeBandwidth = 0.92;
 
+// Keeps `work` ascending by resource.
+void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) {
+  const auto place = std::find_if(work.begin(), work.end(), [&](const LinkWork& w) { return w.resource >= resource; });
+  if (place != work.end() && place->resource == resource) {
+    place->seconds += seconds;
+  } else {
+    work.insert(place, {resource, seconds});
+  }
+}
+
 }  // namespace
 
 double TransferCost::bandwidth_seconds() const {
@@ -71,19 +81,17 @@ double CostModel::inefficiency(LevelId fabric, std::int64_t members, Bytes bytes
 
 TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
                                      bool receives) const {
-  std::map<std::int32_t, double> seconds;
+  TransferCost cost;
   for (const FabricTraffic& t : traffic) {
     for (const LinkId link : cluster_.path(t.fabric, rank_class.representative)) {
       const LinkUse& use = rank_class.links[cluster_.links()[link.index()].level.index()];
       const auto index = static_cast<std::size_t>(use.link_class);
       const double busy = t.bytes * static_cast<double>(use.ranks_on_link) * link_seconds_per_byte_[index];
       const std::int32_t out = 2 * use.link_class;
-      if (sends) seconds[out] += busy;
-      if (receives) seconds[half_duplex_[index] ? out : out + 1] += busy;
+      if (sends) add_work(cost.work, ResourceId{out}, busy);
+      if (receives) add_work(cost.work, ResourceId{half_duplex_[index] ? out : out + 1}, busy);
     }
   }
-  TransferCost cost;
-  for (const auto& [resource, busy] : seconds) cost.work.push_back({ResourceId{resource}, busy});
   return cost;
 }
 
@@ -136,13 +144,9 @@ std::string CostModel::resource_name(ResourceId resource) const {
 }
 
 TransferCost joined(const TransferCost& a, const TransferCost& b) {
-  std::map<ResourceId, double> seconds;
-  for (const TransferCost* part : {&a, &b}) {
-    for (const LinkWork& w : part->work) seconds[w.resource] += w.seconds;
-  }
-  TransferCost cost;
+  TransferCost cost = a;
   cost.latency = std::max(a.latency, b.latency);
-  for (const auto& [resource, busy] : seconds) cost.work.push_back({resource, busy});
+  for (const LinkWork& w : b.work) add_work(cost.work, w.resource, w.seconds);
   return cost;
 }
 

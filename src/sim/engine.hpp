@@ -82,6 +82,7 @@ struct SimResult {
 struct SimOptions {
   std::int32_t max_iterations = 8;  // at least 8 where nothing repeats
   bool fold = true;                 // false: every operation is an event
+  bool names = true;  // false: simulate_plan leaves Timeline::names empty; for those who read figures only
 };
 
 // The edges must allow every operation to run (see find_run_order); an operation that never becomes ready is a broken

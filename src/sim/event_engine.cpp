@@ -22,10 +22,10 @@ EventEngine::EventEngine(const SimProblem& problem, const SimOptions& options)
   runs_on_.assign(resources, 0);
   closed_on_.assign(resources, -1);
   std::int32_t joints = 0;
-  for (const FoldedNode& n : folding_.nodes) joints = std::max(joints, operation(n.first).joint + 1);
+  for (const FoldedNode& n : folding_.nodes) joints = std::max(joints, n.joint + 1);
   joint_members_.resize(static_cast<std::size_t>(joints));
   for (std::size_t n = 0; n < folding_.nodes.size(); ++n) {
-    const std::int32_t joint = operation(folding_.nodes[n].first).joint;
+    const std::int32_t joint = folding_.nodes[n].joint;
     if (joint >= 0) joint_members_[static_cast<std::size_t>(joint)].push_back(static_cast<std::int32_t>(n));
   }
 }
@@ -81,24 +81,24 @@ void EventEngine::begin_iteration(std::int32_t k) {
 }
 
 void EventEngine::became_ready(Ready what) {
-  const SimOperation& op = operation(first_operation(what));
-  if (node(what).is_run()) return begin_run(op.rank, what);
-  if (op.lane == SimLane::transfer) {
-    if (op.joint >= 0) {
+  const FoldedNode& n = node(what);
+  if (n.is_run()) return begin_run(n.rank, what);
+  if (n.lane == SimLane::transfer) {
+    if (n.joint >= 0) {
       Iteration& it = iterations_[static_cast<std::size_t>(what.iteration)];
-      if (--it.joint_pending[static_cast<std::size_t>(op.joint)] > 0) return;
+      if (--it.joint_pending[static_cast<std::size_t>(n.joint)] > 0) return;
     }
     starting_.push_back(what);
     return;
   }
-  Ready& slot = op.lane == SimLane::compute ? worker(op.rank).compute : worker(op.rank).extra;
+  Ready& slot = n.lane == SimLane::compute ? worker(n.rank).compute : worker(n.rank).extra;
   WEFT_CHECK(!slot.valid());  // queue order lets one operation of a queue be ready at a time
   slot = what;
-  mark(op.rank);
+  mark(n.rank);
 }
 
 void EventEngine::ended(Ready what) {
-  if (node(what).is_run()) return operation_of_run_ended(operation(first_operation(what)).rank);
+  if (node(what).is_run()) return operation_of_run_ended(node(what).rank);
   ++work_.simulated;
   finish(what);
 }
@@ -169,7 +169,7 @@ void EventEngine::mark(std::int32_t rank) {
 std::int32_t EventEngine::current_operation(Ready what) const {
   const FoldedNode& n = node(what);
   if (!n.is_run()) return n.first;
-  return n.first + workers_[static_cast<std::size_t>(operation(n.first).rank)].run.offset;
+  return n.first + workers_[static_cast<std::size_t>(n.rank)].run.offset;
 }
 
 const std::vector<std::int32_t>& EventEngine::resources_of(const ActiveRun& run) const {

@@ -110,7 +110,7 @@ class EventEngine {
   void leave_resources(const ActiveRun& run);
 
   void dispatch_marked(SimLane lane);
-  void dispatch(std::int32_t rank, SimLane lane);
+  bool dispatch(std::int32_t rank, SimLane lane);
   double compute_speed(std::int32_t rank) const;
   void follow_transfers(std::int32_t rank);
   void schedule_worker(std::int32_t rank);

@@ -11,15 +11,17 @@ namespace weft {
 
 void EventEngine::dispatch_marked(SimLane lane) {
   for (const std::int32_t rank : marked_) {
-    dispatch(rank, lane);
-    follow_compute(rank);
+    const bool began = dispatch(rank, lane);
+    // Before extra's turn, transfers have followed what ended and began already.
+    if (began || lane == SimLane::compute) follow_compute(rank);
   }
 }
 
-void EventEngine::dispatch(std::int32_t rank, SimLane lane) {
+// True where an operation began.
+bool EventEngine::dispatch(std::int32_t rank, SimLane lane) {
   Worker& w = worker(rank);
   Ready& next = lane == SimLane::compute ? w.compute : w.extra;
-  if (w.running.valid() || !next.valid()) return;
+  if (w.running.valid() || !next.valid()) return false;
   w.running = next;
   next = {};
   w.remaining = static_cast<double>(cost_of(current_operation(w.running)).fixed.value);
@@ -30,6 +32,7 @@ void EventEngine::dispatch(std::int32_t rank, SimLane lane) {
   }
   w.speed = compute_speed(rank);
   schedule_worker(rank);
+  return true;
 }
 
 double EventEngine::compute_speed(std::int32_t rank) const {
@@ -73,19 +76,18 @@ std::int32_t EventEngine::new_transfer(Ready what) {
 
 void EventEngine::start_transfer(Ready what) {
   const std::int32_t index = current_operation(what);
-  const SimOperation& op = operation(index);
+  const FoldedNode& n = node(what);
   const std::int32_t slot = new_transfer(what);
   std::vector<Nanos>& start = iterations_[static_cast<std::size_t>(what.iteration)].times.start;
   std::int32_t leader = index;
-  if (op.joint < 0) {
-    transfers_[static_cast<std::size_t>(slot)].ranks.push_back(op.rank);
-    if (!node(what).is_run()) start[static_cast<std::size_t>(what.node)] = Nanos{now_};
+  if (n.joint < 0) {
+    transfers_[static_cast<std::size_t>(slot)].ranks.push_back(n.rank);
+    if (!n.is_run()) start[static_cast<std::size_t>(what.node)] = Nanos{now_};
   } else {
-    const auto& members = joint_members_[static_cast<std::size_t>(op.joint)];
+    const auto& members = joint_members_[static_cast<std::size_t>(n.joint)];
     leader = first_operation({members.front(), what.iteration});
     for (const std::int32_t member : members) {
-      transfers_[static_cast<std::size_t>(slot)].ranks.push_back(
-          operation(first_operation({member, what.iteration})).rank);
+      transfers_[static_cast<std::size_t>(slot)].ranks.push_back(node({member, what.iteration}).rank);
       start[static_cast<std::size_t>(member)] = Nanos{now_};
     }
   }
@@ -166,7 +168,7 @@ void EventEngine::end_transfer(std::int32_t slot) {
     follow_transfers(rank);
   }
   free_slots_.push_back(slot);
-  const std::int32_t joint = operation(first_operation(what)).joint;
+  const std::int32_t joint = node(what).joint;
   if (joint < 0) return ended(what);
   for (const std::int32_t member : joint_members_[static_cast<std::size_t>(joint)]) ended({member, what.iteration});
 }

@@ -120,20 +120,23 @@ class Folder {
       if (joins) {
         ++f_.nodes.back().count;
       } else {
-        f_.nodes.push_back({static_cast<std::int32_t>(i), 1, 0});
+        const SimOperation& op = p_.operations[i];
+        f_.nodes.push_back({static_cast<std::int32_t>(i), 1, 0, op.rank, op.joint, op.lane});
       }
       node_of_.push_back(static_cast<std::int32_t>(f_.nodes.size()) - 1);
     }
+    std::vector<std::int32_t> resources;
     for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
       if (!f_.nodes[n].is_run()) continue;
-      const auto [found, added] = sets.try_emplace(resources_of(n), static_cast<std::int32_t>(f_.resource_sets.size()));
-      if (added) f_.resource_sets.push_back(found->first);
+      find_resources(n, resources);
+      const auto [found, added] = sets.try_emplace(resources, static_cast<std::int32_t>(f_.resource_sets.size()));
+      if (added) f_.resource_sets.push_back(resources);
       f_.nodes[n].resources = found->second;
     }
   }
 
-  std::vector<std::int32_t> resources_of(std::size_t node) {
-    std::vector<std::int32_t> resources;
+  void find_resources(std::size_t node, std::vector<std::int32_t>& resources) {
+    resources.clear();
     for (std::int32_t i = f_.nodes[node].first; i < f_.nodes[node].first + f_.nodes[node].count; ++i) {
       const SimOperation& op = p_.operations[at(i)];
       if (op.lane != SimLane::transfer) continue;
@@ -144,7 +147,6 @@ class Folder {
       }
     }
     std::sort(resources.begin(), resources.end());
-    return resources;
   }
 
   // Only a node's first operation waits for anything but its own run; only its last is waited for from outside.

@@ -18,6 +18,10 @@ namespace weft {
 struct FoldedNode {
   std::int32_t first = 0, count = 1;  // operations first .. first + count - 1
   std::int32_t resources = 0;         // of a run's transfers: index into Folding::resource_sets
+  // Of its first operation, at hand where events are handled: the table of all operations is too large for caches.
+  std::int32_t rank = 0;
+  std::int32_t joint = -1;
+  SimLane lane = SimLane::compute;
   bool is_run() const { return count > 1; }
 };
 

@@ -78,7 +78,8 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
 
 // What an operation is in all its micro-batches.
 std::vector<TimelineOperation> describe_templates(const Plan& plan, const std::vector<SimCost>& costs,
-                                                  const std::vector<std::int32_t>& cost_of, Timeline& timeline) {
+                                                  const std::vector<std::int32_t>& cost_of, bool names,
+                                                  Timeline& timeline) {
   const auto add_name = [&](std::string name) {
     timeline.names.push_back(std::move(name));
     return static_cast<std::int32_t>(timeline.names.size()) - 1;
@@ -86,6 +87,7 @@ std::vector<TimelineOperation> describe_templates(const Plan& plan, const std::v
   std::map<Phase, std::int32_t> phases;
   std::map<GroupKind, std::int32_t> groups;
   const auto once = [&](auto& known, auto what) {
+    if (!names) return 0;
     const auto [found, added] = known.try_emplace(what, 0);
     if (added) found->second = add_name(std::string(name_of(what)));
     return found->second;
@@ -95,7 +97,7 @@ std::vector<TimelineOperation> describe_templates(const Plan& plan, const std::v
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     TimelineOperation t;
-    t.name = add_name(describe(op));
+    if (names) t.name = add_name(describe(op));
     t.phase = once(phases, op.phase);
     t.rank = op.rank_class.value;
     t.queue = plan.issues[i].queue;
@@ -195,7 +197,8 @@ Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostMod
     for (const Queue& queue : plan.classes[c].queues) rank.queues.push_back(queue.name);
     timeline.ranks.push_back(std::move(rank));
   }
-  const std::vector<TimelineOperation> templates = describe_templates(plan, problem.costs, cost_of, timeline);
+  const std::vector<TimelineOperation> templates =
+      describe_templates(plan, problem.costs, cost_of, options.names, timeline);
   timeline.operations.reserve(unfolded.instances().size());
   for (const Instance& instance : unfolded.instances()) {
     TimelineOperation& op = timeline.operations.emplace_back(templates[instance.operation.index()]);

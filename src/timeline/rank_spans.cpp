@@ -1,6 +1,7 @@
 #include "timeline/rank_spans.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -18,7 +19,7 @@ class SpanSorter {
 
   std::vector<RankSpans> sort(const SpanIndex* index) {
     const auto spans = static_cast<std::int32_t>(timeline_.spans.size());
-    std::vector<std::vector<Placed>> computing(ranks_.size());
+    std::vector<std::vector<Placed>> computing(ranks_.size()), folded_ones(ranks_.size());
     for (std::int32_t i = 0; i < spans; ++i) {
       const Span& span = timeline_.spans[at(i)];
       if (span.end <= window_.begin) continue;
@@ -33,16 +34,28 @@ class SpanSorter {
       if (index->folded_end(i) <= window_.begin) continue;
       const FoldedSpan& folded = timeline_.folded[i];
       const std::int32_t rank = timeline_.operations[at(folded.first)].rank;
-      computing[at(rank)].push_back(
+      folded_ones[at(rank)].push_back(
           {{folded.start, folded.first, folded.iteration}, spans + static_cast<std::int32_t>(i)});
       if (folded.start < window_.end) add_transfers(folded, rank);
     }
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      std::sort(computing[r].begin(), computing[r].end());
-      for (const Placed& placed : computing[r]) ranks_[r].computing.push_back(placed.second);
-      std::sort(ranks_[r].transfers.begin(), ranks_[r].transfers.end(), [](const Span& a, const Span& b) {
+      // Both are in order as a rule: an iteration's operations are numbered in the order of issue.
+      for (auto* list : {&computing[r], &folded_ones[r]}) {
+        if (!std::is_sorted(list->begin(), list->end())) std::sort(list->begin(), list->end());
+      }
+      std::vector<Placed> all;
+      all.reserve(computing[r].size() + folded_ones[r].size());
+      std::merge(computing[r].begin(), computing[r].end(), folded_ones[r].begin(), folded_ones[r].end(),
+                 std::back_inserter(all));
+      ranks_[r].computing.reserve(all.size());
+      for (const Placed& placed : all) ranks_[r].computing.push_back(placed.second);
+      const auto earlier = [](const Span& a, const Span& b) {
         return std::tuple(a.start, a.operation, a.iteration) < std::tuple(b.start, b.operation, b.iteration);
-      });
+      };
+      auto& transfers = ranks_[r].transfers;
+      if (!std::is_sorted(transfers.begin(), transfers.end(), earlier)) {
+        std::sort(transfers.begin(), transfers.end(), earlier);
+      }
     }
     return std::move(ranks_);
   }

@@ -91,6 +91,23 @@ void SpanIndex::number_executions() {
     }
   }
   iteration_begin_.push_back(static_cast<std::int32_t>(items_.size()));
+  remember_places();
+}
+
+void SpanIndex::remember_places() {
+  const auto operations = static_cast<std::int32_t>(timeline_.operations.size());
+  for (std::size_t block = 0; block < iterations_.size(); ++block) {
+    std::int32_t item = iteration_begin_[block];
+    for (std::int32_t operation = 0; operation < operations; operation += kStep) {
+      while (item + 1 < iteration_begin_[block + 1] && items_[at(item + 1)].first <= operation) ++item;
+      item_near_.push_back(item);
+    }
+  }
+  std::int32_t folded = 0;
+  for (std::int32_t execution = folded_from_; execution < folded_begin_.back(); execution += kStep) {
+    while (folded_begin_[at(folded + 1)] <= execution) ++folded;
+    folded_near_.push_back(folded);
+  }
 }
 
 // By operation: itself, or the first of those that every walk goes through from here: inside folded spans of all
@@ -162,21 +179,22 @@ std::int32_t SpanIndex::find(std::int32_t operation, std::int64_t iteration) con
   const auto found = std::lower_bound(iterations_.begin(), iterations_.end(), iteration);
   if (found == iterations_.end() || *found != iteration) return kNone;
   const auto block = static_cast<std::size_t>(found - iterations_.begin());
-  const auto first = items_.begin() + iteration_begin_[block];
-  const auto last = items_.begin() + iteration_begin_[block + 1];
+  const std::int32_t first = iteration_begin_[block], last = iteration_begin_[block + 1];
+  const std::size_t operations = timeline_.operations.size();
   // A complete iteration in which nothing is folded needs no search.
-  if (static_cast<std::size_t>(last - first) == timeline_.operations.size()) return first[operation].execution;
-  const auto after = std::upper_bound(first, last, operation,
-                                      [](std::int32_t wanted, const Item& item) { return wanted < item.first; });
-  if (after == first) return kNone;
-  const Item& item = after[-1];
-  return operation < item.first + item.count ? item.execution + (operation - item.first) : kNone;
+  if (at(last - first) == operations) return items_[at(first + operation)].execution;
+  const std::size_t steps = (operations + at(kStep) - 1) / at(kStep);
+  std::int32_t i = item_near_[block * steps + at(operation / kStep)];
+  while (i + 1 < last && items_[at(i + 1)].first <= operation) ++i;
+  const Item& item = items_[at(i)];
+  const bool holds = item.first <= operation && operation < item.first + item.count;
+  return holds ? item.execution + (operation - item.first) : kNone;
 }
 
 std::size_t SpanIndex::folded_of(std::int32_t execution) const {
-  return static_cast<std::size_t>(std::upper_bound(folded_begin_.begin(), folded_begin_.end(), execution) -
-                                  folded_begin_.begin()) -
-         1;
+  std::int32_t folded = folded_near_[at((execution - folded_from_) / kStep)];
+  while (folded_begin_[at(folded + 1)] <= execution) ++folded;
+  return at(folded);
 }
 
 SpanIndex::Place SpanIndex::place(std::int32_t execution) const {

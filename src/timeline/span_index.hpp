@@ -54,6 +54,7 @@ class SpanIndex {
   };
   void group_transfers();
   void number_executions();
+  void remember_places();
   void check_acyclic() const;
   std::vector<std::int32_t> find_walked_through() const;
   bool is_folded(std::int32_t execution) const { return execution >= folded_from_; }
@@ -69,6 +70,10 @@ class SpanIndex {
   std::vector<std::int32_t> iteration_begin_;  // by iterations_, into items_
   std::int32_t folded_from_ = 0;               // the first execution that is folded
   std::vector<std::int32_t> folded_begin_;     // by Timeline::folded, and the end
+  // Where to begin to look: for every kStep operations of each iteration an item that begins no later (the iteration's
+  // first where none does), and for every kStep folded executions the folded span of the first.
+  static constexpr std::int32_t kStep = 32;
+  std::vector<std::int32_t> item_near_, folded_near_;
   std::vector<std::int64_t> alone_before_;  // [i]: sum of `alone` of operations 0 .. i - 1; where something is folded
   std::vector<std::int32_t> remembered_;    // last_predecessor by span, then by folded span
 };

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr double kVisitBudget = 600e6;  // visits of edges and nodes before v is sampled
+constexpr double kVisitBudget = 300e6;  // visits of edges and nodes before v is sampled
 constexpr double kRounding = 1e-9;      // of a sum of chains and work, relative and more than enough
 
 class Search {
