@@ -1,6 +1,9 @@
-// How fast is a search over layouts? A GPT of 530 billion parameters on 5,128 A100: about 8,112 combinations of layout
+// How fast is a search over layouts? A GPT of 530 billion parameters on 5,128 A100: about 8,100 combinations of layout
 // and policy, each feasible one planned and simulated to a timeline. The answer is checked: the best row, planned alone
 // and verified, has the figures that the sweep gave it.
+//
+// To compare with: calculon's search has 8,112 configurations of which 1,080 are feasible, and takes 24 s on two cores
+// without a timeline. Here six policies share a layout's graph, and those that decide the same for it share a plan.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/utsname.h>
@@ -28,8 +31,8 @@ constexpr std::string_view kJob =
     "--precision fp16 --attention unfused --zero 3 --global-batch 2564 --round-batch";
 // Everything but policies and micro-batches.
 constexpr std::string_view kKeys =
-    "tp=1,2,4,8;pp=1,2,4,8;vpp=1,3;recompute=none,selective,full;sequence-parallel=false,true;clip-grad=0,1";
-constexpr double kOfThem = 4 * 4 * 2 * 3 * 2 * 2;
+    "tp=1,2,4,8;pp=1,2,4,8;recompute=none,selective,full;sequence-parallel=false,true;clip-grad=0,1";
+constexpr double kOfThem = 4 * 4 * 3 * 2 * 2;
 constexpr double kCombinations = 8112;
 
 }  // namespace

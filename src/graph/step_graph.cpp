@@ -41,11 +41,13 @@ Bytes Value::bytes() const {
 }
 
 std::string describe(const Operation& op) {
+  // Every operation of a timeline has a name: appending is several times as fast as formatting.
   std::string text;
-  if (op.layer >= 0) text = fmt::format("layer {} ", op.layer);
-  if (op.subject != op.role) text += fmt::format("{} ", name_of(op.subject));
-  text += fmt::format("{} {}", name_of(op.role), name_of(op.phase));
-  if (op.part > 0) text += fmt::format(" part {}", op.part);
+  text.reserve(64);
+  if (op.layer >= 0) text.append("layer ").append(fmt::format_int(op.layer).c_str()).append(" ");
+  if (op.subject != op.role) text.append(name_of(op.subject)).append(" ");
+  text.append(name_of(op.role)).append(" ").append(name_of(op.phase));
+  if (op.part > 0) text.append(" part ").append(fmt::format_int(op.part).c_str());
   return text;
 }
 

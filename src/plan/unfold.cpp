@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.hpp"
+#include "graph/op_lists.hpp"
 #include "plan/waits.hpp"
 
 namespace weft {
@@ -85,6 +85,37 @@ std::vector<std::vector<OpId>> readers_of_waiting_values(const Plan& plan) {
 
 }  // namespace
 
+// By operation: who writes what it reads.
+class Unfolded::DataSources {
+ public:
+  struct Source {
+    OpId writer;
+    std::int8_t distance = 0;
+  };
+
+  explicit DataSources(const StepGraph& graph) {
+    const OpLists writers = writers_by_value(graph);
+    begin_.reserve(graph.operations.size() + 1);
+    begin_.push_back(0);
+    for (const Operation& op : graph.operations) {
+      for (const Read& read : op.reads) {
+        for (const OpId writer : writers[read.value.index()]) {
+          sources_.push_back({writer, static_cast<std::int8_t>(read.distance)});
+        }
+      }
+      begin_.push_back(sources_.size());
+    }
+  }
+  std::span<const Source> of(OpId operation) const {
+    const std::size_t begin = begin_[operation.index()];
+    return std::span(sources_).subspan(begin, begin_[operation.index() + 1] - begin);
+  }
+
+ private:
+  std::vector<Source> sources_;
+  std::vector<std::size_t> begin_;
+};
+
 Unfolded::Unfolded(const Plan& plan) {
   check_names(plan);
   check_waits(plan);
@@ -148,26 +179,32 @@ void Unfolded::lay_out(const Plan& plan) {
 }
 
 void Unfolded::join(const Plan& plan) {
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int32_t>> groups;
+  struct Member {
+    std::int32_t transfer, micro_batch, instance;
+    auto operator<=>(const Member&) const = default;
+  };
+  std::vector<Member> members;
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Operation& op = plan.graph.op(instances_[i].operation);
     if (op.communication && op.communication->transfer >= 0) {
-      groups[{op.communication->transfer, instances_[i].micro_batch}].push_back(static_cast<std::int32_t>(i));
+      members.push_back({op.communication->transfer, instances_[i].micro_batch, static_cast<std::int32_t>(i)});
     }
   }
-  joint_begin_.push_back(0);
-  for (const auto& [key, members] : groups) {
-    for (const std::int32_t member : members) {
-      instances_[static_cast<std::size_t>(member)].joint = static_cast<std::int32_t>(joint_begin_.size() - 1);
-      joint_members_.push_back(member);
-    }
-    joint_begin_.push_back(static_cast<std::int32_t>(joint_members_.size()));
+  std::sort(members.begin(), members.end());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const bool first = i == 0 || members[i].transfer != members[i - 1].transfer ||
+                       members[i].micro_batch != members[i - 1].micro_batch;
+    if (first) joint_begin_.push_back(static_cast<std::int32_t>(i));
+    instances_[static_cast<std::size_t>(members[i].instance)].joint =
+        static_cast<std::int32_t>(joint_begin_.size() - 1);
+    joint_members_.push_back(members[i].instance);
   }
+  joint_begin_.push_back(static_cast<std::int32_t>(members.size()));
 }
 
 void Unfolded::connect(const Plan& plan) {
   const auto micro_batches = static_cast<std::int32_t>(plan.graph.micro_batches);
-  const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
+  const DataSources sources(plan.graph);
   const std::vector<std::vector<OpId>> readers = readers_of_waiting_values(plan);
   WaitsInIssueOrder waits(plan, instances_);
 
@@ -189,21 +226,18 @@ void Unfolded::connect(const Plan& plan) {
     tail.chain = -1;
   }
 
+  reserve_edges(plan, sources);
   edge_begin_.push_back(0);
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Instance& instance = instances_[i];
     const auto c = static_cast<std::size_t>(instance.rank_class);
     const auto q = static_cast<std::size_t>(instance.queue);
-    const Operation& op = plan.graph.op(instance.operation);
-    for (const Read& read : op.reads) {
-      const auto distance = static_cast<std::int8_t>(read.distance);
-      for (const OpId writer : writers[read.value.index()]) {
-        const bool each = per_micro_batch_[writer.index()] && instance.micro_batch < 0;
-        const std::int32_t first = each ? 0 : std::max(0, instance.micro_batch);
-        const std::int32_t end = each ? micro_batches : first + 1;
-        for (std::int32_t mb = first; mb < end; ++mb)
-          edges_.push_back({instance_of(writer, mb), distance, EdgeKind::data});
-      }
+    for (const DataSources::Source& source : sources.of(instance.operation)) {
+      const bool each = per_micro_batch_[source.writer.index()] && instance.micro_batch < 0;
+      const std::int32_t first = each ? 0 : std::max(0, instance.micro_batch);
+      const std::int32_t end = each ? micro_batches : first + 1;
+      for (std::int32_t mb = first; mb < end; ++mb)
+        edges_.push_back({instance_of(source.writer, mb), source.distance, EdgeKind::data});
     }
     wait_for_memory(plan, instance, readers);
     for (const WaitsInIssueOrder::For& wait : waits.next(instance)) {
@@ -230,6 +264,18 @@ void Unfolded::connect(const Plan& plan) {
     }
     edge_begin_.push_back(static_cast<std::int64_t>(edges_.size()));
   }
+}
+
+// Room for all data edges and the order's; memory and explicit waits add few.
+void Unfolded::reserve_edges(const Plan& plan, const DataSources& sources) {
+  const auto micro_batches = static_cast<std::size_t>(plan.graph.micro_batches);
+  std::size_t edges = 2 * instances_.size() + plan.waits.size() * micro_batches;
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    // Either the reader repeats, or it waits for every repetition of its writers.
+    edges += sources.of(make_id<OpId>(i)).size() * micro_batches;
+  }
+  edges_.reserve(edges);
+  edge_begin_.reserve(instances_.size() + 1);
 }
 
 // The copy that this instance writes was used `copies` micro-batches ago, or last in the previous iteration.

@@ -49,6 +49,8 @@ class Unfolded {
   void lay_out(const Plan& plan);
   void join(const Plan& plan);
   void connect(const Plan& plan);
+  class DataSources;
+  void reserve_edges(const Plan& plan, const DataSources& sources);
   void wait_for_memory(const Plan& plan, const Instance& writer, const std::vector<std::vector<OpId>>& readers);
 
   std::vector<Instance> instances_;

@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "graph/op_lists.hpp"
+
 namespace weft {
 namespace {
 
@@ -162,7 +164,7 @@ std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule
 
 std::vector<std::int32_t> last_gradient_writers(const StepGraph& graph) {
   std::vector<std::int32_t> last(graph.operations.size(), -1);
-  const std::vector<std::vector<OpId>> writers = writers_of(graph);
+  const OpLists writers = writers_by_value(graph);
   // Replicas' reductions come before data parallelism's, which read them: one pass.
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];

@@ -1,6 +1,7 @@
 #include "plan/partition/merge.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -68,9 +69,15 @@ void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
   const auto identity = [](const Operation& op) {
     return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part};
   };
-  for (const std::size_t i : merged_at) graph.operations[i].part = -1;
-  std::set<Identity> taken;
-  for (const Operation& op : graph.operations) taken.insert(identity(op));
+  std::array<bool, kRoles> has_merged{};
+  for (const std::size_t i : merged_at) {
+    graph.operations[i].part = -1;
+    has_merged[static_cast<std::size_t>(graph.operations[i].role)] = true;
+  }
+  std::set<Identity> taken;  // only what has the role of a merged one could have its identity
+  for (const Operation& op : graph.operations) {
+    if (has_merged[static_cast<std::size_t>(op.role)]) taken.insert(identity(op));
+  }
   for (const std::size_t i : merged_at) {
     Operation& op = graph.operations[i];
     do ++op.part;
@@ -102,8 +109,11 @@ void check_transfers(const StepGraph& graph, const std::vector<std::int32_t>& se
 
 StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets) {
   std::vector<std::int32_t> set_of(graph.operations.size(), -1);
+  std::vector<OpId> place_of_set;
   for (std::size_t s = 0; s < sets.size(); ++s) {
     WEFT_CHECK(!sets[s].members.empty());
+    const auto [first, last] = std::minmax_element(sets[s].members.begin(), sets[s].members.end());
+    place_of_set.push_back(sets[s].at_last ? *last : *first);
     for (const OpId id : sets[s].members) {
       WEFT_CHECK(set_of[id.index()] < 0);
       set_of[id.index()] = static_cast<std::int32_t>(s);
@@ -115,6 +125,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
   result.classes = graph.classes;
   result.links = graph.links;
   result.values = graph.values;
+  result.operations.reserve(graph.operations.size());
   std::vector<std::size_t> merged_at;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const OpId id = make_id<OpId>(i);
@@ -123,11 +134,10 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
       if (result.operations.back().origins.empty()) result.operations.back().origins.push_back({id, 0, 0, 1, 1});
       continue;
     }
-    const MergeSet& set = sets[static_cast<std::size_t>(set_of[i])];
-    const auto [first, last] = std::minmax_element(set.members.begin(), set.members.end());
-    if (id != (set.at_last ? *last : *first)) continue;
+    const auto set = static_cast<std::size_t>(set_of[i]);
+    if (id != place_of_set[set]) continue;
     merged_at.push_back(result.operations.size());
-    result.operations.push_back(merged(graph, set.members));
+    result.operations.push_back(merged(graph, sets[set].members));
   }
   number_parts(result, merged_at);
   return result;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/op_lists.hpp"
 #include "plan/schedule/blocks.hpp"
 
 namespace weft {
@@ -17,10 +18,11 @@ struct Unit {
 // One block of one class.
 class BlockOverlap {
  public:
-  BlockOverlap(Plan& plan, Block& block, const std::vector<std::vector<OpId>>& writers,
-               const std::vector<std::vector<OpId>>& readers)
-      : plan_(plan), block_(block), writers_(writers), readers_(readers) {
-    for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i]] = i;
+  // `position`: by operation; those of the block are set.
+  BlockOverlap(Plan& plan, Block& block, const OpLists& writers, const OpLists& readers,
+               std::vector<std::size_t>& position)
+      : plan_(plan), block_(block), writers_(writers), readers_(readers), position_(position) {
+    for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i].index()] = i;
   }
 
   void prefetch(std::size_t depth) {
@@ -33,7 +35,7 @@ class BlockOverlap {
       for (const OpId gather : units[u].transfers) {
         plan_.issues[gather.index()].blocking = false;
         plan_.waits.push_back({gather, until, 0});
-        issued_after[position_.at(until)].push_back(gather);
+        issued_after[position_[until.index()]].push_back(gather);
       }
     }
     move(issued_after);
@@ -72,7 +74,7 @@ class BlockOverlap {
     for (const OpId gather : unit.transfers) {
       for (const ValueId value : plan_.graph.op(gather).writes) {
         for (const OpId reader : readers_[value.index()]) {
-          if (position_.at(reader) > position_.at(last)) last = reader;
+          if (position_[reader.index()] > position_[last.index()]) last = reader;
         }
       }
     }
@@ -84,7 +86,7 @@ class BlockOverlap {
     for (const OpId reduction : unit.transfers) {
       for (const Read& read : plan_.graph.op(reduction).reads) {
         for (const OpId writer : writers_[read.value.index()]) {
-          if (position_.at(writer) < position_.at(first)) first = writer;
+          if (position_[writer.index()] < position_[first.index()]) first = writer;
         }
       }
     }
@@ -107,9 +109,9 @@ class BlockOverlap {
 
   Plan& plan_;
   Block& block_;
-  const std::vector<std::vector<OpId>>& writers_;
-  const std::vector<std::vector<OpId>>& readers_;
-  std::map<OpId, std::size_t> position_;
+  const OpLists& writers_;
+  const OpLists& readers_;
+  std::vector<std::size_t>& position_;
 };
 
 // Gathers that repeat leave the queue of their group.
@@ -127,17 +129,15 @@ void separate_gathers(Plan& plan) {
 
 void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
   separate_gathers(plan);
-  const std::vector<std::vector<OpId>> writers = writers_of(plan.graph);
-  std::vector<std::vector<OpId>> readers(plan.graph.values.size());
-  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
-    for (const Read& read : plan.graph.operations[i].reads) readers[read.value.index()].push_back(make_id<OpId>(i));
-  }
+  if (!overlap.gathers && !overlap.reductions) return;
+  const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
+  std::vector<std::size_t> position(plan.graph.operations.size(), 0);
   for (ClassPlan& c : plan.classes) {
     for (Block& block : c.blocks) {
       if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
       if (overlap.gathers)
-        BlockOverlap(plan, block, writers, readers).prefetch(static_cast<std::size_t>(overlap.prefetch));
-      if (overlap.reductions) BlockOverlap(plan, block, writers, readers).reduce_behind();
+        BlockOverlap(plan, block, writers, readers, position).prefetch(static_cast<std::size_t>(overlap.prefetch));
+      if (overlap.reductions) BlockOverlap(plan, block, writers, readers, position).reduce_behind();
     }
   }
   for (std::size_t i = 0; i < plan.issues.size() && overlap.gathers; ++i) {

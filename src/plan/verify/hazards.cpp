@@ -14,6 +14,7 @@ namespace {
 struct Access {
   std::int32_t instance = -1;
   int iteration = 0;
+  std::int32_t lane = -1;  // the queue; -1: in the chain
 };
 
 // A stretch of memory inside which no value begins or ends: what it holds, and the accesses that may not have ended.
@@ -35,11 +36,12 @@ class Memory {
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (const std::int32_t i : instances) {
         const Operation& op = plan_.graph.op(instance(i).operation);
+        const Access who{i, iteration, instance(i).chain_position >= 0 ? -1 : instance(i).queue};
         for (const Read& read : op.reads) {
-          if (auto found = check_read(read.value, iteration - read.distance, {i, iteration})) return found;
+          if (auto found = check_read(read.value, iteration - read.distance, who)) return found;
         }
         for (const ValueId value : op.writes) {
-          if (auto found = check_write(value, {i, iteration})) return found;
+          if (auto found = check_write(value, who)) return found;
         }
       }
     }
@@ -163,6 +165,7 @@ class Memory {
       for (const Access& earlier : stretch.accesses) {
         const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
         if (itself && in_place(stretch.value, id)) continue;
+        if (!itself && earlier.lane == who.lane) continue;  // a lane runs in the order in which we go through it
         if (before_.ended_before(earlier.instance, earlier.iteration, who.instance, who.iteration)) continue;
         return Violation{
             Rule::hazard,
@@ -184,13 +187,9 @@ class Memory {
   }
 
   // Later accesses on the same queue end later: one per queue is enough.
-  void note(Stretch& stretch, Access who) const {
-    const auto lane = [&](const Access& a) {
-      const Instance& i = instance(a.instance);
-      return i.chain_position >= 0 ? -1 : i.queue;
-    };
+  static void note(Stretch& stretch, Access who) {
     for (Access& access : stretch.accesses) {
-      if (lane(access) == lane(who)) {
+      if (access.lane == who.lane) {
         access = who;
         return;
       }

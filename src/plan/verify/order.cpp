@@ -29,9 +29,48 @@ class Nodes {
   const Unfolded& unfolded_;
 };
 
+// Instances that run one after the other, in issue order: the chain of a class, or a queue beside it.
+class Lanes {
+ public:
+  explicit Lanes(const std::vector<Instance>& instances) : lane_of_(instances.size()) {
+    std::int32_t classes = 0, queues = 0;
+    for (const Instance& instance : instances) {
+      classes = std::max(classes, instance.rank_class + 1);
+      queues = std::max(queues, instance.queue + 1);
+    }
+    lanes_.resize(static_cast<std::size_t>(classes * (queues + 1)));
+    for (std::size_t i = 0; i < instances.size(); ++i) {
+      const Instance& instance = instances[i];
+      const std::int32_t in_class = instance.chain_position >= 0 ? 0 : instance.queue + 1;
+      lane_of_[i] = instance.rank_class * (queues + 1) + in_class;
+      lanes_[static_cast<std::size_t>(lane_of_[i])].instances.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+
+  std::size_t count() const { return lanes_.size(); }
+  // -1 at its end.
+  std::int32_t next(std::size_t lane) const {
+    const Lane& l = lanes_[lane];
+    return l.at < l.instances.size() ? l.instances[l.at] : -1;
+  }
+  bool is_next(std::int32_t instance) const { return next(lane_of(instance)) == instance; }
+  void advance(std::int32_t instance) { ++lanes_[lane_of(instance)].at; }
+
+ private:
+  struct Lane {
+    std::vector<std::int32_t> instances;
+    std::size_t at = 0;
+  };
+  std::size_t lane_of(std::int32_t instance) const {
+    return static_cast<std::size_t>(lane_of_[static_cast<std::size_t>(instance)]);
+  }
+
+  std::vector<Lane> lanes_;
+  std::vector<std::int32_t> lane_of_;  // by instance
+};
+
 // From any instance that never ran, following one unfinished predecessor after the other must run into a cycle.
-std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vector<std::int32_t>& pending,
-                                      std::int32_t start) {
+std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vector<char>& ended, std::int32_t start) {
   const Nodes nodes(unfolded);
   std::vector<std::int32_t> seen_at(unfolded.instances().size(), -1), path;
   std::int32_t at = start;
@@ -40,7 +79,7 @@ std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vecto
     std::int32_t waits_for = -1, waiting_member = at;
     nodes.for_each_member(at, [&](std::int32_t member) {
       for (const Edge& edge : unfolded.waits_for(static_cast<std::size_t>(member))) {
-        if (waits_for < 0 && edge.distance == 0 && pending[static_cast<std::size_t>(nodes.leader(edge.from))] > 0) {
+        if (waits_for < 0 && edge.distance == 0 && !ended[static_cast<std::size_t>(edge.from)]) {
           waits_for = edge.from;
           waiting_member = member;
         }
@@ -56,58 +95,74 @@ std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vecto
 
 }  // namespace
 
+// Every instance stands in one lane, the chain of its class or a queue beside it, and a lane runs in order. So each
+// lane goes on as far as what it waits for has run, again and again, until all lanes are at their ends or stuck.
 RunOrder find_run_order(const Unfolded& unfolded) {
   const Nodes nodes(unfolded);
   const std::size_t n = unfolded.instances().size();
-  std::vector<std::int32_t> pending(n, 0), count(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (const Edge& edge : unfolded.waits_for(i)) {
-      if (edge.distance != 0) continue;
-      ++pending[static_cast<std::size_t>(nodes.leader(static_cast<std::int32_t>(i)))];
-      ++count[static_cast<std::size_t>(nodes.leader(edge.from))];
-    }
-  }
-  // Successor lists, as one array.
-  std::vector<std::int64_t> begin(n + 1, 0);
-  for (std::size_t i = 0; i < n; ++i) begin[i + 1] = begin[i] + count[i];
-  std::vector<std::int32_t> successors(static_cast<std::size_t>(begin[n]));
-  std::vector<std::int64_t> fill(begin.begin(), begin.end() - 1);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (const Edge& edge : unfolded.waits_for(i)) {
-      if (edge.distance != 0) continue;
-      const auto from = static_cast<std::size_t>(nodes.leader(edge.from));
-      successors[static_cast<std::size_t>(fill[from]++)] = nodes.leader(static_cast<std::int32_t>(i));
-    }
-  }
+  Lanes lanes(unfolded.instances());
+  std::vector<char> ended(n, 0);
+  const auto can_run = [&](std::int32_t member) {
+    const std::span<const Edge> edges = unfolded.waits_for(static_cast<std::size_t>(member));
+    return lanes.is_next(member) && std::all_of(edges.begin(), edges.end(), [&](const Edge& edge) {
+             return edge.distance != 0 || ended[static_cast<std::size_t>(edge.from)];
+           });
+  };
   RunOrder result;
-  std::vector<std::int32_t> ready;
-  std::size_t done = 0;
-  for (std::size_t i = n; i-- > 0;) {
-    const auto id = static_cast<std::int32_t>(i);
-    if (pending[i] == 0 && nodes.leader(id) == id) ready.push_back(id);
-  }
-  while (!ready.empty()) {
-    const std::int32_t at = ready.back();
-    ready.pop_back();
-    nodes.for_each_member(at, [&](std::int32_t member) {
-      result.order.push_back(member);
-      ++done;
-    });
-    for (std::int64_t e = begin[static_cast<std::size_t>(at)]; e < begin[static_cast<std::size_t>(at) + 1]; ++e) {
-      const std::int32_t next = successors[static_cast<std::size_t>(e)];
-      if (--pending[static_cast<std::size_t>(next)] == 0) ready.push_back(next);
+  result.order.reserve(n);
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
+      for (std::int32_t next = lanes.next(lane); next >= 0; next = lanes.next(lane)) {
+        bool ready = true;
+        nodes.for_each_member(next, [&](std::int32_t member) { ready = ready && can_run(member); });
+        if (!ready) break;
+        nodes.for_each_member(next, [&](std::int32_t member) {
+          result.order.push_back(member);
+          ended[static_cast<std::size_t>(member)] = 1;
+          lanes.advance(member);
+        });
+        progress = true;
+      }
     }
   }
-  if (done == n) return result;
+  if (result.order.size() == n) return result;
   result.order.clear();
-  for (std::size_t i = 0; i < n; ++i) {
-    if (pending[i] > 0) {
-      result.cycle = trace_cycle(unfolded, pending, static_cast<std::int32_t>(i));
-      return result;
-    }
-  }
+  const auto stuck = static_cast<std::int32_t>(std::find(ended.begin(), ended.end(), 0) - ended.begin());
+  result.cycle = trace_cycle(unfolded, ended, stuck);
   return result;
 }
+
+namespace {
+
+// The last of each lane: whoever waits for it knows all that the earlier ones know. An update that reads the gradients
+// of every micro-batch waits for many.
+void find_latest(const std::vector<Instance>& instances, std::span<const Edge> edges, std::vector<Edge>& latest) {
+  const auto instance = [&](const Edge& edge) -> const Instance& {
+    return instances[static_cast<std::size_t>(edge.from)];
+  };
+  const auto same_lane = [&](const Edge& a, const Edge& b) {
+    const Instance &ia = instance(a), &ib = instance(b);
+    if (ia.rank_class != ib.rank_class || (ia.chain_position >= 0) != (ib.chain_position >= 0)) return false;
+    return ia.chain_position >= 0 || ia.queue == ib.queue;
+  };
+  const auto later = [&](const Edge& a, const Edge& b) {
+    // Of one class, so in issue order.
+    return a.distance != b.distance ? a.distance < b.distance : a.from > b.from;
+  };
+  latest.clear();
+  for (const Edge& edge : edges) {
+    const auto known =
+        std::find_if(latest.begin(), latest.end(), [&](const Edge& other) { return same_lane(edge, other); });
+    if (known == latest.end()) {
+      latest.push_back(edge);
+    } else if (later(edge, *known)) {
+      *known = edge;
+    }
+  }
+}
+
+}  // namespace
 
 Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& order) {
   const Nodes nodes(unfolded);
@@ -130,10 +185,12 @@ Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& 
   }
   spread_along_chains(instances);
 
+  std::vector<Edge> latest;
   for (const std::int32_t landmark : found) {
     nodes.for_each_member(landmark, [&](std::int32_t member) {
       const std::int32_t rank_class = instances[static_cast<std::size_t>(member)].rank_class;
-      for (const Edge& edge : unfolded.waits_for(static_cast<std::size_t>(member))) {
+      find_latest(instances, unfolded.waits_for(static_cast<std::size_t>(member)), latest);
+      for (const Edge& edge : latest) {
         const Known& from = known(edge.from);
         sources_.push_back({{from.row, from.ago + edge.distance}, edge.from, rank_class, edge.distance});
       }
