@@ -167,7 +167,8 @@ class Evaluator {
   void evaluate_plan(const UnfoldedPlan& made, const PlanRequest& request, const StepGraph& graph,
                      const Cluster& cluster, SweepRow& row) const {
     if (!note_memory(made.plan, row)) return;
-    const Timeline timeline = simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile_), {.names = false});
+    const Timeline timeline =
+        simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile_), {.names = false});
     const RankAccount mean = account(timeline).mean;
     SweepFigures figures;
     figures.step_s = timeline.period_ns * 1e-9;
