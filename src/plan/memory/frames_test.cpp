@@ -44,7 +44,8 @@ TEST(Frames, KeepTheActivationsThatThePaperCounts) {
   model.vocab = 1;
   const auto activations = [&](const Layout& layout) {
     const Plan plan = test::serial(model, "local:4", layout, 16);
-    for (const MemoryUse& use = memory_use(plan)[1]; const MemoryTerm& term : use.terms) {
+    const MemoryUse use = memory_use(plan)[1];
+    for (const MemoryTerm& term : use.terms) {
       if (term.name == "activations") return static_cast<double>(term.bytes.value);
     }
     return 0.0;
