@@ -4,16 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 
 #include "base/error.hpp"
 #include "io/megatron_flag_names.hpp"
-#include "io/test_megatron_scripts.hpp"
 #include "model/counts.hpp"
 #include "model/presets.hpp"
 
 namespace weft {
 namespace {
+
+// Launch scripts in the manner of Megatron-LM's examples; the fuzzer starts from them too.
+std::string script(const std::string& name) {
+  std::ifstream file(std::filesystem::path(WEFT_SOURCE_DIR "/fuzz/corpus/megatron_args") / name);
+  EXPECT_TRUE(file) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 MegatronJob read(const std::string& text) {
   return read_megatron_args(text, "train.sh");
@@ -43,7 +52,7 @@ std::string error_of(const std::string& text) {
 const std::string kTiny = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 --bf16 ";
 
 TEST(MegatronArgs, Gpt175b) {
-  const MegatronJob job = read(test::kGpt175b);
+  const MegatronJob job = read(script("gpt175b.sh"));
   Transformer expected = model_preset("gpt3-175b");
   expected.name = job.model->name;
   expected.vocab = 51200;  // the script leaves it to the tokenizer
@@ -70,7 +79,7 @@ TEST(MegatronArgs, Gpt175b) {
 }
 
 TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
-  const MegatronJob job = read(test::kLlama70b);
+  const MegatronJob job = read(script("llama70b.sh"));
   Transformer expected = model_preset("llama2-70b");
   expected.name = job.model->name;
   EXPECT_EQ(*job.model, expected);
@@ -90,7 +99,7 @@ TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
 }
 
 TEST(MegatronArgs, MixtralFromArraysAlone) {
-  const MegatronJob job = read(test::kMixtral);
+  const MegatronJob job = read(script("mixtral.sh"));
   Transformer expected = model_preset("mixtral-8x7b");
   expected.name = job.model->name;
   EXPECT_EQ(*job.model, expected);
