@@ -67,6 +67,9 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   } catch (const Error& error) {
     err << "weft: " << error.what() << "\n";
     return kBadInput;
+  } catch (const RunFailed& failure) {
+    err << "weft: " << failure.what() << "\n";
+    return kRunFailed;
   } catch (const std::bad_alloc&) {
     err << "weft: out of memory: the model, cluster or layout is too large for this machine\n";
     return kRunFailed;

@@ -15,6 +15,12 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
+// A run that began and could not end: a rank was lost, a peer did not answer. Exit code 3; bad input is 2.
+class RunFailed : public std::runtime_error {
+ public:
+  explicit RunFailed(const std::string& message) : std::runtime_error(message) {}
+};
+
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...));

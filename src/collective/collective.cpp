@@ -37,10 +37,9 @@ std::int64_t step_count(Collective kind, Algorithm algorithm, std::int64_t size)
       return rounds * (size - 1);
     case Algorithm::tree:
       return rounds * ceil_log2(size);
-    case Algorithm::direct:
+    default:
       return rounds;
   }
-  return 0;
 }
 
 // The fraction of the buffer that one rank sends, over all fabrics together.
@@ -135,6 +134,26 @@ std::string_view name_of(Algorithm algorithm) {
       return "tree";
     case Algorithm::direct:
       return "direct";
+    case Algorithm::bidirectional_ring:
+      return "bidirectional_ring";
+    case Algorithm::binomial_tree:
+      return "binomial_tree";
+    case Algorithm::recursive_doubling:
+      return "recursive_doubling";
+    case Algorithm::recursive_halving:
+      return "recursive_halving";
+    case Algorithm::bruck:
+      return "bruck";
+    case Algorithm::pairwise:
+      return "pairwise";
+    case Algorithm::reduce_broadcast:
+      return "reduce_broadcast";
+    case Algorithm::parameter_server:
+      return "parameter_server";
+    case Algorithm::hierarchical:
+      return "hierarchical";
+    case Algorithm::native:
+      return "native";
   }
   return "?";
 }

@@ -26,8 +26,23 @@ enum class Collective : std::uint8_t {
 };
 std::string_view name_of(Collective kind);
 
-// How a collective is carried out. Chosen when the plan is made.
-enum class Algorithm : std::uint8_t { ring, tree, direct };
+// How a collective is carried out (docs/algorithms.md). Chosen when the plan is made. `tree` is the double binary tree,
+// `native` the transport library's own call.
+enum class Algorithm : std::uint8_t {
+  ring,
+  tree,
+  direct,
+  bidirectional_ring,
+  binomial_tree,
+  recursive_doubling,
+  recursive_halving,
+  bruck,
+  pairwise,
+  reduce_broadcast,
+  parameter_server,
+  hierarchical,
+  native
+};
 std::string_view name_of(Algorithm algorithm);
 
 // One rank's view of a group: how many members (itself included) lie in its domain of each fabric of the cluster,

@@ -1,0 +1,70 @@
+// Collectives of one rank: prepared once, started often, waited for.
+//
+// A communication thread of our own runs them while the caller computes; it never relies on the transport library's
+// progress. A queue runs its collectives one after the other, queues run side by side. All ranks of a group must start
+// the same collectives on a queue in the same order; with `check` they compare notes first and name what differs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/piece_sizes.hpp"
+#include "collective/program.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+// What a rank prepares. The program's rank i is members[i]; helpers of the program follow the members.
+struct PreparedCall {
+  std::shared_ptr<const Program> program;  // null: the transport's own (`native`) collective, described by `spec`
+  CollectiveSpec spec;
+  PieceSizes sizes;
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  std::vector<std::int64_t> members;
+  std::int64_t queue = 0;  // 0 .. 1023, the same on all members
+  std::string label;       // for messages: "dp gradients, bucket 3"
+};
+
+struct CommunicatorOptions {
+  std::int64_t credit = std::int64_t{1} << 62;  // bytes of a queue in flight; a larger message passes alone
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // without progress
+  bool check = false;                                           // compare calls before they run
+  // Called once, on whatever thread notices first, with the words that wait() will throw.
+  std::function<void(const std::string&)> on_failure;
+};
+
+class Communicator {
+ public:
+  struct Prepared;  // owned by the communicator
+  struct Handle {
+    Prepared* call = nullptr;
+    std::uint64_t turn = 0;
+  };
+
+  Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  std::int64_t rank() const;
+  std::int64_t size() const;
+
+  // Allocates everything that running it needs. The program must have been proven (collective/verify).
+  Prepared& prepare(PreparedCall call);
+  // Returns at once. One start of a prepared collective may be under way at a time. `input` may be null where the rank
+  // has none; in place, `output` is the one buffer and `input` is ignored.
+  Handle start(Prepared& prepared, const void* input, void* output);
+  bool done(Handle handle);
+  // Throws RunFailed where it cannot end.
+  void wait(Handle handle);
+
+ private:
+  class Thread;
+  std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace weft

@@ -1,0 +1,92 @@
+// What carries bytes between ranks. One object per rank; ranks are threads (comm/local) or processes (comm/mpi,
+// comm/tcp).
+//
+// All calls but `lost` and `wake` come from the rank's one communication thread (comm/communicator.hpp). Nothing
+// blocks: messages are started, then asked for until they are done; asking is what makes progress. In the steady state
+// a transport allocates nothing: what a ticket needs is kept for the next one.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/semantics.hpp"
+
+namespace weft {
+
+struct Segment {
+  std::byte* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
+// What becomes of bytes that arrive: stored in dst, or dst = operand (+) arrived, element by element.
+struct Landing {
+  std::span<const Segment> dst;
+  std::span<const Segment> operand;  // empty: stored as they are
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  double scale = 1;  // applied to the result of the reduction; below 1 to average
+};
+
+struct Ticket {
+  std::int64_t value = -1;
+};
+
+// A peer that is gone, and how that was noticed.
+struct LostRank {
+  std::int64_t rank = -1;
+  std::string reason;  // "its connection closed", "no answer for 10 s"
+};
+
+// The transport library's own collective, ready to be called again and again on the communication thread.
+class NativeCollective {
+ public:
+  virtual ~NativeCollective() = default;
+  virtual void run(const std::byte* input, std::byte* output) = 0;  // blocks; in place where input == output
+};
+
+struct NativeRequest {
+  CollectiveSpec spec;
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  std::vector<std::int64_t> members;  // ranks of the transport, in the order of the collective
+  std::vector<std::int64_t> sizes;    // elements by piece (collective/piece_sizes.hpp)
+};
+
+class Transport {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~Transport() = default;
+  virtual std::int64_t rank() const = 0;
+  virtual std::int64_t size() const = 0;
+
+  // Messages of one (peer, channel) and direction are received in the order in which they were sent; a receive names
+  // exactly as many bytes as its send. The segment lists and the memory they name must stay until the ticket is done.
+  // Channels are 0 .. 2^20 - 1.
+  virtual Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) = 0;
+  virtual Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) = 0;
+  // Whether the bytes have left (and the memory may be written) or have landed. A ticket that was reported done is
+  // forgotten. Throws RunFailed where the message cannot arrive any more.
+  virtual bool done(Ticket ticket) = 0;
+  // Sleeps until something may have changed or `until` has come. May return early.
+  virtual void pause(Clock::time_point until) = 0;
+  // Ends a pause from another thread.
+  virtual void wake() = 0;
+
+  // Whether a Landing may have an operand. Otherwise the caller receives first and reduces then.
+  virtual bool reduces_on_arrival() const { return false; }
+  // Null where the library has no such call. All members must ask in the same order.
+  virtual std::unique_ptr<NativeCollective> native(const NativeRequest&) { return nullptr; }
+  // From any thread: a rank that is known to be gone.
+  virtual std::optional<LostRank> lost() { return std::nullopt; }
+  // From any thread: how long a rank has given no sign of life; zero where it is not watched.
+  virtual std::chrono::nanoseconds silence(std::int64_t /*rank*/) { return {}; }
+};
+
+}  // namespace weft
