@@ -36,6 +36,10 @@ const FlowNetwork::Way& FlowNetwork::way(Rank src, Rank dst) {
     // Two devices behind one half-duplex link cross it once.
     if (std::find(way.links.begin(), way.links.end(), entering) == way.links.end()) way.links.push_back(entering);
   }
+  way.best_rate = std::numeric_limits<double>::infinity();
+  for (const std::int32_t link : way.links) {
+    way.best_rate = std::min(way.best_rate, capacity_[static_cast<std::size_t>(link)]);
+  }
   return way;
 }
 
@@ -65,6 +69,12 @@ std::optional<Nanos> FlowNetwork::ended(std::int32_t id, Nanos now) {
   flow.state = State::unused;
   unused_.push_back(id);
   return flow.event;
+}
+
+Nanos FlowNetwork::expected_end(std::int32_t id) const {
+  const Flow& flow = flows_[static_cast<std::size_t>(id)];
+  if (flow.state != State::latent) return flow.event;
+  return flow.event + Nanos{static_cast<std::int64_t>(std::ceil(flow.left / flow.way->best_rate))};
 }
 
 std::optional<Nanos> FlowNetwork::next_event() const {
@@ -132,8 +142,11 @@ void FlowNetwork::set_rates() {
     const auto still_rising = std::stable_partition(rising_.begin(), rising_.end(), is_full);
     for (auto it = rising_.begin(); it != still_rising; ++it) {
       Flow& flow = flows_[static_cast<std::size_t>(*it)];
+      const bool moved_before = flow.rate > 0;
+      const Nanos end = now_ + Nanos{static_cast<std::int64_t>(std::ceil(std::max(0.0, flow.left) / level))};
+      if (moved_before && end < flow.event) sooner_.push_back(*it);
       flow.rate = level;
-      flow.event = now_ + Nanos{static_cast<std::int64_t>(std::ceil(std::max(0.0, flow.left) / level))};
+      flow.event = end;
       for (const std::int32_t link : flow.way->links) {
         room_[static_cast<std::size_t>(link)] -= level;
         --users_[static_cast<std::size_t>(link)];

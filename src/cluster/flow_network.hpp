@@ -22,6 +22,11 @@ class FlowNetwork {
   std::int32_t start(Rank src, Rank dst, Bytes bytes, Nanos now, Nanos spent = {0});
   // When the last byte arrived, if it has by `now`; the flow is forgotten then.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
+  // When the flow will end, unless others come or go; one that has not set out yet is thought to be alone.
+  Nanos expected_end(std::int32_t flow) const;
+  // Flows whose end has come closer because others ended, since the last call. Who sleeps until then must be woken.
+  const std::vector<std::int32_t>& sooner() const { return sooner_; }
+  void clear_sooner() { sooner_.clear(); }
   // The next time at which something ends or begins to move, if anything is under way.
   std::optional<Nanos> next_event() const;
 
@@ -30,6 +35,7 @@ class FlowNetwork {
   struct Way {
     std::vector<std::int32_t> links;  // directed
     Nanos latency;
+    double best_rate = 0;  // of a flow alone
   };
   struct Flow {
     State state = State::unused;
@@ -49,6 +55,7 @@ class FlowNetwork {
   std::vector<Flow> flows_;
   std::vector<std::int32_t> active_;  // latent and moving, by age
   std::vector<std::int32_t> unused_;
+  std::vector<std::int32_t> sooner_;
   Nanos now_;
   // Kept between calls so that the steady state allocates nothing.
   std::vector<double> room_;
