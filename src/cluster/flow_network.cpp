@@ -7,6 +7,13 @@
 #include "base/error.hpp"
 
 namespace weft {
+namespace {
+
+Nanos time_to_move(double bytes, double rate) {
+  return {static_cast<std::int64_t>(std::ceil(std::max(0.0, bytes) / rate))};
+}
+
+}  // namespace
 
 FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown) : cluster_(cluster), slowdown_(slowdown) {
   WEFT_CHECK(slowdown > 0);
@@ -19,31 +26,30 @@ FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown) : cluster_(clu
   users_.resize(capacity_.size());
 }
 
-const FlowNetwork::Way& FlowNetwork::way(Rank src, Rank dst) {
-  const auto [entry, is_new] = ways_.try_emplace({src, dst});
-  Way& way = entry->second;
-  if (!is_new) return way;
+std::int32_t FlowNetwork::open_lane(Rank src, Rank dst) {
+  Lane lane;
   const LevelId fabric = cluster_.common_fabric(src, dst);
   Nanos latency;
   for (const LinkId link : cluster_.path(fabric, src)) {
-    way.links.push_back(2 * link.value);
+    lane.links.push_back(2 * link.value);
     latency += cluster_.links()[link.index()].latency;
   }
-  way.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(latency.value) * slowdown_))};
+  lane.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(latency.value) * slowdown_))};
   for (const LinkId link : cluster_.path(fabric, dst)) {
     const bool half = cluster_.links()[link.index()].duplex == Duplex::half;
     const std::int32_t entering = 2 * link.value + (half ? 0 : 1);
     // Two devices behind one half-duplex link cross it once.
-    if (std::find(way.links.begin(), way.links.end(), entering) == way.links.end()) way.links.push_back(entering);
+    if (std::find(lane.links.begin(), lane.links.end(), entering) == lane.links.end()) lane.links.push_back(entering);
   }
-  way.best_rate = std::numeric_limits<double>::infinity();
-  for (const std::int32_t link : way.links) {
-    way.best_rate = std::min(way.best_rate, capacity_[static_cast<std::size_t>(link)]);
+  lane.best_rate = std::numeric_limits<double>::infinity();
+  for (const std::int32_t link : lane.links) {
+    lane.best_rate = std::min(lane.best_rate, capacity_[static_cast<std::size_t>(link)]);
   }
-  return way;
+  lanes_.push_back(std::move(lane));
+  return static_cast<std::int32_t>(lanes_.size() - 1);
 }
 
-std::int32_t FlowNetwork::start(Rank src, Rank dst, Bytes bytes, Nanos now, Nanos spent) {
+std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now, Nanos spent) {
   advance(now);
   if (unused_.empty()) {
     unused_.push_back(static_cast<std::int32_t>(flows_.size()));
@@ -51,37 +57,46 @@ std::int32_t FlowNetwork::start(Rank src, Rank dst, Bytes bytes, Nanos now, Nano
   }
   const std::int32_t id = unused_.back();
   unused_.pop_back();
-  Flow& flow = flows_[static_cast<std::size_t>(id)];
-  flow.way = &way(src, dst);
-  flow.state = State::latent;
-  flow.left = static_cast<double>(bytes.value);
-  flow.rate = 0;
-  flow.event = now_ + std::max(Nanos{0}, flow.way->latency - spent);
+  Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
+  flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0,
+              now_ + std::max(Nanos{0}, lane.latency - spent)};
+  lane.flows.push_back(id);
   active_.push_back(id);
   return id;
 }
 
 std::optional<Nanos> FlowNetwork::ended(std::int32_t id, Nanos now) {
-  Flow& flow = flows_[static_cast<std::size_t>(id)];
-  WEFT_CHECK(flow.state != State::unused);
-  if (flow.state != State::done) advance(now);
-  if (flow.state != State::done) return std::nullopt;
-  flow.state = State::unused;
+  WEFT_CHECK(flow(id).state != State::unused);
+  if (flow(id).state != State::done) advance(now);
+  if (flow(id).state != State::done) return std::nullopt;
+  flow(id).state = State::unused;
   unused_.push_back(id);
-  return flow.event;
+  return flow(id).event;
 }
 
 Nanos FlowNetwork::expected_end(std::int32_t id) const {
-  const Flow& flow = flows_[static_cast<std::size_t>(id)];
-  if (flow.state != State::latent) return flow.event;
-  return flow.event + Nanos{static_cast<std::int64_t>(std::ceil(flow.left / flow.way->best_rate))};
+  const Flow& wanted = flow(id);
+  Nanos end = wanted.event;
+  if (wanted.state == State::moving || wanted.state == State::done) return end;
+  end = now_;
+  for (const std::int32_t before : lane(wanted).flows) {
+    const Flow& other = flow(before);
+    if (other.state == State::moving) {
+      end = other.event;
+    } else {
+      const Nanos ready = other.state == State::latent ? other.event : now_;
+      end = std::max(end, ready) + time_to_move(other.left, lane(wanted).best_rate);
+    }
+    if (before == id) break;
+  }
+  return end;
 }
 
 std::optional<Nanos> FlowNetwork::next_event() const {
   std::optional<Nanos> next;
   for (const std::int32_t id : active_) {
-    const Nanos event = flows_[static_cast<std::size_t>(id)].event;
-    if (!next || event < *next) next = event;
+    if (flow(id).state == State::queued) continue;
+    if (!next || flow(id).event < *next) next = flow(id).event;
   }
   return next;
 }
@@ -92,19 +107,46 @@ void FlowNetwork::advance(Nanos now) {
     const std::optional<Nanos> next = next_event();
     const Nanos until = next && *next <= now ? *next : std::max(now_, now);
     const auto passed = static_cast<double>((until - now_).value);
-    bool changed = false;
     for (const std::int32_t id : active_) {
-      Flow& flow = flows_[static_cast<std::size_t>(id)];
-      if (flow.state == State::moving) flow.left -= flow.rate * passed;
-      if (flow.event > until) continue;
-      const bool moves = flow.state == State::latent && flow.left > 0;
-      flow.state = moves ? State::moving : State::done;
-      changed = true;
+      if (flow(id).state == State::moving) flow(id).left -= flow(id).rate * passed;
     }
     now_ = until;
+    bool changed = false;
+    for (const std::int32_t id : active_) changed = happen(flow(id), until) || changed;
     if (!changed) return;
-    std::erase_if(active_, [&](std::int32_t id) { return flows_[static_cast<std::size_t>(id)].state == State::done; });
+    std::erase_if(active_, [&](std::int32_t id) { return flow(id).state == State::done; });
     set_rates();
+  }
+}
+
+// What is due for a flow at `time`. True if anything was.
+bool FlowNetwork::happen(Flow& due, Nanos time) {
+  const bool ends = due.state == State::moving, arrives = due.state == State::latent;
+  if (!(ends || arrives) || due.event > time) return false;
+  Lane& its_lane = lane(due);
+  if (ends) {
+    due.state = State::done;
+    its_lane.flows.erase(its_lane.flows.begin());
+  } else {
+    due.state = State::queued;
+  }
+  begin_next(its_lane, time);
+  return true;
+}
+
+// The first flow of the lane moves if its latency is over; empty ones end at once.
+void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
+  while (!its_lane.flows.empty()) {
+    Flow& first = flow(its_lane.flows.front());
+    if (first.state != State::queued) return;
+    if (first.left > 0) {
+      first.state = State::moving;
+      first.event = {std::numeric_limits<std::int64_t>::max()};  // until set_rates knows
+      return;
+    }
+    first.state = State::done;
+    first.event = time;
+    its_lane.flows.erase(its_lane.flows.begin());
   }
 }
 
@@ -112,48 +154,47 @@ void FlowNetwork::advance(Nanos now) {
 void FlowNetwork::set_rates() {
   rising_.clear();
   for (const std::int32_t id : active_) {
-    Flow& flow = flows_[static_cast<std::size_t>(id)];
-    if (flow.state != State::moving) continue;
+    if (flow(id).state != State::moving) continue;
     rising_.push_back(id);
-    for (const std::int32_t link : flow.way->links) {
+    for (const std::int32_t link : lane(flow(id)).links) {
       room_[static_cast<std::size_t>(link)] = capacity_[static_cast<std::size_t>(link)];
       users_[static_cast<std::size_t>(link)] = 0;
     }
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : flows_[static_cast<std::size_t>(id)].way->links)
-      ++users_[static_cast<std::size_t>(link)];
+    for (const std::int32_t link : lane(flow(id)).links) ++users_[static_cast<std::size_t>(link)];
   }
   while (!rising_.empty()) {
     double level = std::numeric_limits<double>::infinity();
     for (const std::int32_t id : rising_) {
-      for (const std::int32_t link : flows_[static_cast<std::size_t>(id)].way->links) {
+      for (const std::int32_t link : lane(flow(id)).links) {
         const auto l = static_cast<std::size_t>(link);
         level = std::min(level, room_[l] / users_[l]);
       }
     }
-    const auto is_full = [&](std::int32_t id) {
-      const auto& links = flows_[static_cast<std::size_t>(id)].way->links;
-      return std::any_of(links.begin(), links.end(), [&](std::int32_t link) {
-        const auto l = static_cast<std::size_t>(link);
-        return room_[l] / users_[l] <= level * (1 + 1e-12);
-      });
-    };
-    const auto still_rising = std::stable_partition(rising_.begin(), rising_.end(), is_full);
+    const auto still_rising = std::stable_partition(rising_.begin(), rising_.end(),
+                                                    [&](std::int32_t id) { return meets_full_link(flow(id), level); });
     for (auto it = rising_.begin(); it != still_rising; ++it) {
-      Flow& flow = flows_[static_cast<std::size_t>(*it)];
-      const bool moved_before = flow.rate > 0;
-      const Nanos end = now_ + Nanos{static_cast<std::int64_t>(std::ceil(std::max(0.0, flow.left) / level))};
-      if (moved_before && end < flow.event) sooner_.push_back(*it);
-      flow.rate = level;
-      flow.event = end;
-      for (const std::int32_t link : flow.way->links) {
+      Flow& fixed = flow(*it);
+      const Nanos end = now_ + time_to_move(fixed.left, level);
+      if (fixed.rate > 0 && end < fixed.event) sooner_.push_back(*it);
+      fixed.rate = level;
+      fixed.event = end;
+      for (const std::int32_t link : lane(fixed).links) {
         room_[static_cast<std::size_t>(link)] -= level;
         --users_[static_cast<std::size_t>(link)];
       }
     }
     rising_.erase(rising_.begin(), still_rising);
   }
+}
+
+bool FlowNetwork::meets_full_link(const Flow& rising, double level) const {
+  const auto& links = lane(rising).links;
+  return std::any_of(links.begin(), links.end(), [&](std::int32_t link) {
+    const auto l = static_cast<std::size_t>(link);
+    return room_[l] / users_[l] <= level * (1 + 1e-12);
+  });
 }
 
 }  // namespace weft

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "cluster/cluster.hpp"
@@ -18,11 +16,13 @@ class FlowNetwork {
   // All links slower by `slowdown`, all latencies longer.
   explicit FlowNetwork(const Cluster& cluster, double slowdown = 1);
 
+  // A way from one device to another on which messages keep their order.
+  std::int32_t open_lane(Rank src, Rank dst);
   // A message sets out at `now`, which never goes back. `spent` of its latency has passed already.
-  std::int32_t start(Rank src, Rank dst, Bytes bytes, Nanos now, Nanos spent = {0});
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos spent = {0});
   // When the last byte arrived, if it has by `now`; the flow is forgotten then.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
-  // When the flow will end, unless others come or go; one that has not set out yet is thought to be alone.
+  // When the flow will end, unless others come or go; one that does not move yet is thought to be alone on its links.
   Nanos expected_end(std::int32_t flow) const;
   // Flows whose end has come closer because others ended, since the last call. Who sleeps until then must be woken.
   const std::vector<std::int32_t>& sooner() const { return sooner_; }
@@ -31,29 +31,36 @@ class FlowNetwork {
   std::optional<Nanos> next_event() const;
 
  private:
-  enum class State : std::uint8_t { unused, latent, moving, done };
-  struct Way {
+  enum class State : std::uint8_t { unused, latent, queued, moving, done };
+  struct Lane {
     std::vector<std::int32_t> links;  // directed
     Nanos latency;
-    double best_rate = 0;  // of a flow alone
+    double best_rate = 0;             // of a flow alone
+    std::vector<std::int32_t> flows;  // that have not ended, in their order
   };
   struct Flow {
     State state = State::unused;
-    const Way* way = nullptr;
+    std::int32_t lane = 0;
     double left = 0;  // bytes
     double rate = 0;  // bytes per nanosecond
-    Nanos event;      // latent: begins to move; moving: ends at this rate; done: ended
+    Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
   };
+  Flow& flow(std::int32_t id) { return flows_[static_cast<std::size_t>(id)]; }
+  const Flow& flow(std::int32_t id) const { return flows_[static_cast<std::size_t>(id)]; }
+  Lane& lane(const Flow& flow) { return lanes_[static_cast<std::size_t>(flow.lane)]; }
+  const Lane& lane(const Flow& flow) const { return lanes_[static_cast<std::size_t>(flow.lane)]; }
   void advance(Nanos now);
+  bool happen(Flow& flow, Nanos time);
+  void begin_next(Lane& lane, Nanos time);
   void set_rates();
-  const Way& way(Rank src, Rank dst);
+  bool meets_full_link(const Flow& flow, double level) const;
 
   const Cluster& cluster_;
   double slowdown_;
-  std::map<std::pair<Rank, Rank>, Way> ways_;  // those that were used
-  std::vector<double> capacity_;               // by directed link, bytes per nanosecond
+  std::vector<Lane> lanes_;
+  std::vector<double> capacity_;  // by directed link, bytes per nanosecond
   std::vector<Flow> flows_;
-  std::vector<std::int32_t> active_;  // latent and moving, by age
+  std::vector<std::int32_t> active_;  // latent, queued and moving, by age
   std::vector<std::int32_t> unused_;
   std::vector<std::int32_t> sooner_;
   Nanos now_;

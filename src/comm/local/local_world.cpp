@@ -69,7 +69,8 @@ struct LocalWorld::Shared {
   // What arrives at a rank. Senders push under the lock; the rank itself matches.
   struct Connection {
     Fifo<Message*> sent;      // under Inbox::mutex
-    Fifo<Receive*> expected;  // the rank's own thread only
+    Fifo<Receive*> expected;  // the rank's own thread only, like the rest
+    std::int32_t lane = -1;   // of the network; opened when first used
   };
   struct Inbox {
     std::mutex mutex;
@@ -165,6 +166,7 @@ class LocalTransport : public Transport {
   struct Match {
     Message* message;
     Receive* receive;
+    std::int32_t* lane;
   };
 
   template <class Pool>
@@ -198,7 +200,7 @@ class LocalTransport : public Transport {
     const std::lock_guard lock(inbox_.mutex);
     for (auto& [key, connection] : inbox_.connections) {
       while (!connection.sent.empty() && !connection.expected.empty()) {
-        matches_.push_back({connection.sent.pop(), connection.expected.pop()});
+        matches_.push_back({connection.sent.pop(), connection.expected.pop(), &connection.lane});
       }
     }
     matchable_ = false;
@@ -228,9 +230,11 @@ class LocalTransport : public Transport {
       for (const Match& pair : matches_) {
         check(pair);
         const Nanos began = std::min(now, std::max(pair.message->posted, pair.receive->posted));
-        const std::int32_t flow = world_.network->start(make_id<Rank>(static_cast<std::size_t>(pair.message->sender)),
-                                                        make_id<Rank>(static_cast<std::size_t>(rank_)),
-                                                        Bytes{pair.message->bytes}, now, now - began);
+        if (*pair.lane < 0) {
+          *pair.lane = world_.network->open_lane(make_id<Rank>(static_cast<std::size_t>(pair.message->sender)),
+                                                 make_id<Rank>(static_cast<std::size_t>(rank_)));
+        }
+        const std::int32_t flow = world_.network->start(*pair.lane, Bytes{pair.message->bytes}, now, now - began);
         const auto index = static_cast<std::size_t>(flow);
         if (world_.receiver_of.size() <= index) world_.receiver_of.resize(index + 1);
         world_.receiver_of[index] = rank_;

@@ -1,0 +1,23 @@
+// How long a program takes on a cluster: its steps run as comm/program_run.hpp runs them, its messages flow as
+// cluster/flow_network.hpp lets them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "collective/lowered.hpp"
+
+namespace weft {
+
+struct ProgramTimeOptions {
+  double slowdown = 1;  // of all links
+  Bandwidth copy{};     // local copies and reductions of a rank, one after the other; 0: they take no time
+  Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
+};
+
+// `members[i]` is the device of the program's rank i. All ranks start at 0; the time is that of the last step.
+Nanos program_time(const std::vector<LoweredRank>& program, const Cluster& cluster, std::span<const Rank> members,
+                   const ProgramTimeOptions& options = {});
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+#include "cost/program_time.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cluster/presets.hpp"
+#include "collective/algorithms.hpp"
+
+namespace weft {
+namespace {
+
+// Links of 100 MB/s = 0.1 bytes a nanosecond, latency 50 us.
+constexpr double kRate = 0.1;
+constexpr double kLatency = 50'000;
+
+double time_of(const ProgramRequest& request, std::int64_t bytes, const char* cluster_text = nullptr,
+               const ProgramTimeOptions& options = {}) {
+  const std::string text = fmt::format("local:{},nic=100MB/s", request.ranks);
+  const Cluster cluster(parse_cluster(cluster_text == nullptr ? text : std::string(cluster_text)));
+  const Program program = make_program(request);
+  const SymbolicRun run = run_symbolically(program);
+  EXPECT_FALSE(run.violation);
+  std::vector<Rank> members;
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) members.push_back(make_id<Rank>(rank));
+  const auto lowered = lower(program, run, even_sizes(program.spec, bytes / 4), Bytes{4});
+  return static_cast<double>(program_time(lowered, cluster, members, options).value);
+}
+
+TEST(ProgramTime, RingAllReduceIsTheClosedForm) {
+  // 2 (N-1) hops one after the other, each latency + K/N over the link.
+  for (const std::int64_t ranks : {2, 3, 4, 8}) {
+    const auto n = static_cast<double>(ranks);
+    const double bytes = 24 * 100'000;
+    const double expected = 2 * (n - 1) * (kLatency + bytes / n / kRate);
+    EXPECT_NEAR(time_of({.ranks = ranks, .in_place = true}, 24 * 100'000), expected, 100) << ranks;
+  }
+}
+
+TEST(ProgramTime, PartsOfARingHideTheLatency) {
+  // With p parts the link of every rank is busy from one message to the next: 2 (N-1) p messages of K/(N p), and only
+  // what the first part waits for shows. A hop of one part takes latency + its bytes; the next part of the previous hop
+  // is already there if p parts take longer than that: one latency in all, plus none in between.
+  const double bytes = 24 * 100'000;
+  const double expected = kLatency + 2 * 3 * (bytes / 4 / kRate);
+  const double measured = time_of({.ranks = 4, .parts = 4, .in_place = true}, 24 * 100'000);
+  EXPECT_GE(measured, expected - 100);
+  EXPECT_LE(measured, expected + 6 * kLatency);
+  EXPECT_LT(measured, time_of({.ranks = 4, .in_place = true}, 24 * 100'000));
+}
+
+TEST(ProgramTime, DirectAllToAllSharesTheLinkOfEveryRank) {
+  // N-1 messages of K/N at once out of every rank and into every rank: (N-1) K/N over the link, one latency.
+  const double bytes = 4 * 100'000;
+  EXPECT_NEAR(time_of({.algorithm = Algorithm::direct, .kind = Collective::all_to_all, .ranks = 4}, 4 * 100'000),
+              kLatency + 3 * bytes / 4 / kRate, 100);
+}
+
+TEST(ProgramTime, SlowdownStretchesEverything) {
+  const ProgramRequest request{.ranks = 4, .in_place = true};
+  EXPECT_NEAR(time_of(request, 40'000, nullptr, {.slowdown = 5, .copy = {}, .per_message = {}}),
+              5 * time_of(request, 40'000), 100);
+}
+
+TEST(ProgramTime, LocalCopiesTakeTimeWhereTheyAreCounted) {
+  // One rank: a copy of 4000 bytes at 1 byte a nanosecond.
+  EXPECT_NEAR(time_of({.ranks = 1}, 4000, nullptr, {.slowdown = 1, .copy = {1e9}, .per_message = {}}), 4000, 1);
+}
+
+TEST(ProgramTime, FastLinksInsideANodeCarryTheInnerPart) {
+  // 2 nodes of 4: the hierarchical all_reduce sends 1/4 of the buffer from each rank over the NIC, a flat ring's hops
+  // all wait for the NIC.
+  const ProgramRequest ring{.ranks = 8, .in_place = true};
+  const ProgramRequest two_levels{.algorithm = Algorithm::hierarchical, .ranks = 8, .in_place = true, .inner = 4};
+  const char* cluster = "dgx-a100:2,gpus=4,nic=10GB/s";
+  EXPECT_LT(time_of(two_levels, 64 << 20, cluster), time_of(ring, 64 << 20, cluster));
+}
+
+}  // namespace
+}  // namespace weft
