@@ -171,7 +171,7 @@ TEST(Algorithms, NameWhatIsWrongAndWhatIsAllowed) {
   EXPECT_EQ(error_of({.algorithm = Algorithm::native}),
             "algorithm native: it is the transport library's own call and has no program");
   EXPECT_EQ(error_of({.algorithm = Algorithm::bruck, .kind = gather, .ranks = 4}),
-            "algorithm bruck: there is no such gather; allowed are direct, binomial_tree");
+            "algorithm bruck: there is no such gather; allowed are direct, binomial_tree, hierarchical");
   EXPECT_EQ(error_of({.algorithm = Algorithm::hierarchical, .ranks = 8, .inner = 3}),
             "algorithm hierarchical: inner 3 does not divide 8 ranks");
   EXPECT_EQ(error_of({.algorithm = Algorithm::hierarchical, .ranks = 8}),

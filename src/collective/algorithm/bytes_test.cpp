@@ -390,5 +390,26 @@ TEST(HierarchicalBytes, OfBroadcastAndReduceCrossOncePerGroup) {
   }
 }
 
+// Inside, the I-1 ranks of a group beside the one that collects move their slices, K/N each; across, a group's I slices
+// travel as one message (and part).
+TEST(HierarchicalBytes, OfGatherAndScatterCrossOnceWithTheWholeGroup) {
+  for (const Collective kind : {gather, scatter}) {
+    check_all(Algorithm::hierarchical, kind, [](const ProgramTraffic& traffic, const ProgramRequest& request) {
+      const std::int64_t inner = request.inner;
+      const std::int64_t outer = request.ranks / inner;
+      Levels all;
+      for (std::int64_t rank = 0; rank < request.ranks; ++rank) {
+        const Levels levels = levels_of(traffic, request, rank);
+        all.inside.bytes.value += levels.inside.bytes.value;
+        all.across.bytes.value += levels.across.bytes.value;
+        all.across.messages += levels.across.messages;
+      }
+      ASSERT_EQ(all.inside.bytes.value * inner, (inner - 1) * K);
+      ASSERT_EQ(all.across.bytes.value * outer, (outer - 1) * K);
+      ASSERT_EQ(all.across.messages, (outer - 1) * request.parts);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace weft

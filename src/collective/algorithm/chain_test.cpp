@@ -115,11 +115,14 @@ TEST(Chains, OfPairsAreOneAtOnceOrAllInTurn) {
 }
 
 // One message inside, a ring across, one message inside.
-TEST(Chains, OfHierarchicalAllReduceAreARingOfGroups) {
+TEST(Chains, OfHierarchicalProgramsAddUpOverTheLevels) {
   expect_chain(Algorithm::hierarchical, all_reduce, 1, [](const ProgramRequest& r) {
     const std::int64_t outer = r.ranks / r.inner;
     return 2 * (outer - 1) + (r.inner > 1 ? 2 : 0);
   });
+  // To place 0, to rank 0, and back.
+  expect_chain(Algorithm::hierarchical, barrier, 1,
+               [](const ProgramRequest& r) { return (r.inner > 1 ? 2 : 0) + (r.inner < r.ranks ? 2 : 0); });
 }
 
 }  // namespace
