@@ -21,17 +21,20 @@ struct Levels {
   Pieces slice(std::int64_t o, std::int64_t i) const {
     return consecutive((by_place ? i * outer + o : rank(o, i)) * parts, parts);
   }
-  // What place i works on for all groups: one run where slices are ordered by place.
-  std::vector<Pieces> slices_of_place(std::int64_t i) const {
+  // What place i works on for all groups: one run where slices are ordered by place, otherwise one for each group, from
+  // `first` downwards.
+  std::vector<Pieces> slices_of_place(std::int64_t i, std::int64_t first) const {
     if (by_place) return {consecutive(i * outer * parts, outer * parts)};
     std::vector<Pieces> runs;
-    for (std::int64_t o = 0; o < outer; ++o) runs.push_back(slice(o, i));
+    for (std::int64_t o = 0; o < outer; ++o) runs.push_back(slice(wrapped(first - o, outer), i));
     return runs;
   }
-  std::vector<Group> inner_groups() const {
+  // Group o begins with the slices of group o + offset.
+  std::vector<Group> inner_groups(std::int64_t offset) const {
     std::vector<Group> groups;
     for (std::int64_t o = 0; o < outer; ++o) {
-      groups.push_back({consecutive(o * inner, inner), [*this](std::int64_t i) { return slices_of_place(i); }, parts});
+      const auto slices = [*this, first = o + offset](std::int64_t i) { return slices_of_place(i, first); };
+      groups.push_back({consecutive(o * inner, inner), slices, parts});
     }
     return groups;
   }
@@ -51,14 +54,15 @@ struct Levels {
   }
 };
 
+// Inside, slices travel in the order in which the ring needs them (it starts with the one before its own) or has them.
 void reduce_scatter(Holdings& holdings, const Levels& levels) {
-  for (const Group& group : levels.inner_groups()) direct_reduce_scatter(holdings, group);
+  for (const Group& group : levels.inner_groups(-1)) direct_reduce_scatter(holdings, group);
   for (const Group& group : levels.outer_groups()) ring_reduce_scatter(holdings, group);
 }
 
 void all_gather(Holdings& holdings, const Levels& levels) {
   for (const Group& group : levels.outer_groups()) ring_all_gather(holdings, group);
-  for (const Group& group : levels.inner_groups()) direct_all_gather(holdings, group);
+  for (const Group& group : levels.inner_groups(0)) direct_all_gather(holdings, group);
 }
 
 // Here a slice is one inner-th of the buffer: the root shares them out inside its group, every place sends its own
@@ -86,7 +90,7 @@ void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
 void reduce(Holdings& holdings, const Levels& levels, std::int64_t root) {
   const std::int64_t top = root / levels.inner;
   const auto slice = [&](std::int64_t i) { return consecutive(i * levels.parts, levels.parts); };
-  for (Group& group : levels.inner_groups()) {
+  for (Group& group : levels.inner_groups(0)) {
     group.slice = [&](std::int64_t i) { return std::vector<Pieces>{slice(i)}; };
     direct_reduce_scatter(holdings, group);
   }
@@ -167,7 +171,8 @@ void exchange(ProgramBuilder& builder, const Levels& levels) {
         const std::int64_t from = levels.rank(o, i);
         const std::int64_t place = (i + distance) % levels.inner;
         const std::int64_t to = levels.rank(o, place);
-        for (std::int64_t target = 0; target < levels.outer; ++target) {
+        for (std::int64_t behind = 1; behind <= levels.outer; ++behind) {
+          const std::int64_t target = (o + behind) % levels.outer;  // the own group last: it goes no further
           // In place the output still holds what has to leave.
           const bool arrived = target == o && !builder.in_place();
           copy_in_parts(builder, input_of(from, levels.rank(target, place) * parts),
