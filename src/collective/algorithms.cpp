@@ -32,7 +32,7 @@ const std::vector<Generator>& generators() {
       {Algorithm::reduce_broadcast, {all_reduce}, reduce_broadcast_program},
       {Algorithm::parameter_server, {all_reduce}, parameter_server_program},
       {Algorithm::hierarchical,
-       {broadcast, reduce, all_gather, reduce_scatter, all_reduce, all_to_all},
+       {broadcast, reduce, gather, scatter, all_gather, reduce_scatter, all_reduce, all_to_all, barrier},
        hierarchical_program},
   };
   return kGenerators;

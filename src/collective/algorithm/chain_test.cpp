@@ -114,12 +114,38 @@ TEST(Chains, OfPairsAreOneAtOnceOrAllInTurn) {
   expect_chain(Algorithm::parameter_server, all_reduce, 1, [](const ProgramRequest&) { return 2; });
 }
 
-// One message inside, a ring across, one message inside.
-TEST(Chains, OfHierarchicalAllReduceAreARingOfGroups) {
-  expect_chain(Algorithm::hierarchical, all_reduce, 1, [](const ProgramRequest& r) {
-    const std::int64_t outer = r.ranks / r.inner;
-    return 2 * (outer - 1) + (r.inner > 1 ? 2 : 0);
-  });
+TEST(Chains, OfRecursiveDoublingAllGatherAreLogarithmicForPowersOfTwo) {
+  for (const std::int64_t ranks : {2, 4, 8, 16}) {
+    const Program program =
+        make_program({.algorithm = Algorithm::recursive_doubling, .kind = all_gather, .ranks = ranks});
+    EXPECT_EQ(program_traffic(program, even_sizes(program.spec, 1), Bytes{4}).longest_chain, floor_log2(ranks));
+  }
+}
+
+TEST(Chains, OfHierarchicalProgramsAddUpOverTheLevels) {
+  const auto groups = [](const ProgramRequest& r) { return r.ranks / r.inner; };
+  // One message inside, a ring across, one message inside.
+  expect_chain(Algorithm::hierarchical, all_reduce, 1,
+               [&](const ProgramRequest& r) { return 2 * (groups(r) - 1) + (r.inner > 1 ? 2 : 0); });
+  // Inside, one message per group on each connection, the k-th of which is needed (or there) at the k-th hop of O-1.
+  for (const Collective kind : {reduce_scatter, all_gather}) {
+    expect_chain(Algorithm::hierarchical, kind, 1,
+                 [&](const ProgramRequest& r) { return groups(r) - 1 + (r.inner > 1 ? 1 : 0); });
+  }
+  // Inside, O messages, of which the first O-1 are followed by one across.
+  expect_chain(Algorithm::hierarchical, all_to_all, 1,
+               [&](const ProgramRequest& r) { return r.inner > 1 ? groups(r) : 1; });
+  for (const Collective kind : {broadcast, reduce}) {
+    expect_chain(Algorithm::hierarchical, kind, 1,
+                 [&](const ProgramRequest& r) { return groups(r) - 1 + (r.inner > 1 ? 2 : 0); });
+  }
+  for (const Collective kind : {gather, scatter}) {
+    expect_chain(Algorithm::hierarchical, kind, 1,
+                 [&](const ProgramRequest& r) { return (r.inner > 1 ? 1 : 0) + (groups(r) > 1 ? 1 : 0); });
+  }
+  // To place 0, to rank 0, and back.
+  expect_chain(Algorithm::hierarchical, barrier, 1,
+               [&](const ProgramRequest& r) { return (r.inner > 1 ? 2 : 0) + (groups(r) > 1 ? 2 : 0); });
 }
 
 }  // namespace

@@ -21,17 +21,20 @@ struct Levels {
   Pieces slice(std::int64_t o, std::int64_t i) const {
     return consecutive((by_place ? i * outer + o : rank(o, i)) * parts, parts);
   }
-  // What place i works on for all groups: one run where slices are ordered by place.
-  std::vector<Pieces> slices_of_place(std::int64_t i) const {
+  // What place i works on for all groups: one run where slices are ordered by place, otherwise one for each group, from
+  // `first` downwards.
+  std::vector<Pieces> slices_of_place(std::int64_t i, std::int64_t first) const {
     if (by_place) return {consecutive(i * outer * parts, outer * parts)};
     std::vector<Pieces> runs;
-    for (std::int64_t o = 0; o < outer; ++o) runs.push_back(slice(o, i));
+    for (std::int64_t o = 0; o < outer; ++o) runs.push_back(slice(wrapped(first - o, outer), i));
     return runs;
   }
-  std::vector<Group> inner_groups() const {
+  // Group o begins with the slices of group o + offset.
+  std::vector<Group> inner_groups(std::int64_t offset) const {
     std::vector<Group> groups;
     for (std::int64_t o = 0; o < outer; ++o) {
-      groups.push_back({consecutive(o * inner, inner), [*this](std::int64_t i) { return slices_of_place(i); }, parts});
+      const auto slices = [*this, first = o + offset](std::int64_t i) { return slices_of_place(i, first); };
+      groups.push_back({consecutive(o * inner, inner), slices, parts});
     }
     return groups;
   }
@@ -51,18 +54,19 @@ struct Levels {
   }
 };
 
+// Inside, slices travel in the order in which the ring needs them (it starts with the one before its own) or has them.
 void reduce_scatter(Holdings& holdings, const Levels& levels) {
-  for (const Group& group : levels.inner_groups()) direct_reduce_scatter(holdings, group);
+  for (const Group& group : levels.inner_groups(-1)) direct_reduce_scatter(holdings, group);
   for (const Group& group : levels.outer_groups()) ring_reduce_scatter(holdings, group);
 }
 
 void all_gather(Holdings& holdings, const Levels& levels) {
   for (const Group& group : levels.outer_groups()) ring_all_gather(holdings, group);
-  for (const Group& group : levels.inner_groups()) direct_all_gather(holdings, group);
+  for (const Group& group : levels.inner_groups(0)) direct_all_gather(holdings, group);
 }
 
-// The root shares the buffer out inside its group, every place sends its slice along the groups, each group collects.
-// (Slices are here those of places: levels.outer is not counted in them.)
+// Here a slice is one inner-th of the buffer: the root shares them out inside its group, every place sends its own
+// along the groups, and each group collects.
 void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
   const std::int64_t top = root / levels.inner;
   const auto slice = [&](std::int64_t i) { return consecutive(i * levels.parts, levels.parts); };
@@ -86,7 +90,7 @@ void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
 void reduce(Holdings& holdings, const Levels& levels, std::int64_t root) {
   const std::int64_t top = root / levels.inner;
   const auto slice = [&](std::int64_t i) { return consecutive(i * levels.parts, levels.parts); };
-  for (Group& group : levels.inner_groups()) {
+  for (Group& group : levels.inner_groups(0)) {
     group.slice = [&](std::int64_t i) { return std::vector<Pieces>{slice(i)}; };
     direct_reduce_scatter(holdings, group);
   }
@@ -95,6 +99,63 @@ void reduce(Holdings& holdings, const Levels& levels, std::int64_t root) {
     if (levels.rank(top, i) == root) continue;
     holdings.copy({.from = levels.rank(top, i), .to = root, .pieces = slice(i), .messages = levels.parts});
   }
+}
+
+// In every group the rank at the root's place collects the group's slices and sends them to the root as one message.
+void gather(Holdings& holdings, const Levels& levels, std::int64_t root) {
+  for (std::int64_t o = 0; o < levels.outer; ++o) {
+    const std::int64_t collector = levels.rank(o, root % levels.inner);
+    for (std::int64_t i = 0; i < levels.inner; ++i) {
+      const std::int64_t from = levels.rank(o, i);
+      if (from == root) continue;
+      Move move{.from = from, .to = collector, .pieces = levels.slice(o, i)};
+      move.messages = from == collector ? 1 : levels.parts;
+      if (collector != root && levels.inner > 1) move.dst = SlotRef{BufferKind::scratch, i * levels.parts};
+      if (from != collector || move.dst) holdings.copy(move);
+    }
+    if (collector == root) continue;
+    const Pieces group = consecutive(levels.rank(o, 0) * levels.parts, levels.inner * levels.parts);
+    holdings.copy({.from = collector, .to = root, .pieces = group, .messages = levels.parts});
+  }
+}
+
+void scatter(Holdings& holdings, const Levels& levels, std::int64_t root) {
+  for (std::int64_t o = 0; o < levels.outer; ++o) {
+    const std::int64_t collector = levels.rank(o, root % levels.inner);
+    if (collector != root) {
+      const Pieces group = consecutive(levels.rank(o, 0) * levels.parts, levels.inner * levels.parts);
+      Move move{.from = root, .to = collector, .pieces = group, .messages = levels.parts};
+      if (levels.inner > 1) move.dst = SlotRef{BufferKind::scratch, 0};
+      holdings.copy(move);
+    }
+    for (std::int64_t i = 0; i < levels.inner; ++i) {
+      const std::int64_t to = levels.rank(o, i);
+      if (to == collector) continue;
+      holdings.copy({.from = collector, .to = to, .pieces = levels.slice(o, i), .messages = levels.parts});
+    }
+  }
+}
+
+// Everybody reports to place 0 of its group, these report to rank 0, and back.
+void barrier(Holdings& holdings, const Levels& levels) {
+  const auto inside = [&](const auto& visit) {
+    for (std::int64_t o = 0; o < levels.outer; ++o) {
+      for (std::int64_t i = 1; i < levels.inner; ++i) visit(levels.rank(o, i), levels.rank(o, 0));
+    }
+  };
+  const auto across = [&](const auto& visit) {
+    for (std::int64_t o = 1; o < levels.outer; ++o) visit(levels.rank(o, 0), std::int64_t{0});
+  };
+  const auto report = [&](std::int64_t from, std::int64_t to) {
+    holdings.reduce({.from = from, .to = to, .pieces = {0}});
+  };
+  const auto release = [&](std::int64_t to, std::int64_t from) {
+    holdings.copy({.from = from, .to = to, .pieces = {0}});
+  };
+  inside(report);
+  across(report);
+  across(release);
+  inside(release);
 }
 
 // First everybody gives place i of its own group all that goes to place i of any group; then each rank has one message
@@ -110,7 +171,8 @@ void exchange(ProgramBuilder& builder, const Levels& levels) {
         const std::int64_t from = levels.rank(o, i);
         const std::int64_t place = (i + distance) % levels.inner;
         const std::int64_t to = levels.rank(o, place);
-        for (std::int64_t target = 0; target < levels.outer; ++target) {
+        for (std::int64_t behind = 1; behind <= levels.outer; ++behind) {
+          const std::int64_t target = (o + behind) % levels.outer;  // the own group last: it goes no further
           // In place the output still holds what has to leave.
           const bool arrived = target == o && !builder.in_place();
           copy_in_parts(builder, input_of(from, levels.rank(target, place) * parts),
@@ -134,20 +196,42 @@ void exchange(ProgramBuilder& builder, const Levels& levels) {
 
 Program hierarchical_program(const ProgramRequest& request) {
   const std::int64_t inner = request.inner;
-  const bool has_places_only = request.kind == Collective::broadcast || request.kind == Collective::reduce;
   const Levels levels{inner, request.ranks / inner, request.parts, request.kind == Collective::all_reduce};
-  ProgramBuilder builder = builder_for(request, (has_places_only ? inner : request.ranks) * request.parts);
+  const bool by_place_only = request.kind == Collective::broadcast || request.kind == Collective::reduce;
+  std::int64_t slices = by_place_only ? inner : request.ranks;
+  if (request.kind == Collective::barrier) slices = 1;
+  ProgramBuilder builder = builder_for(request, slices * request.parts);
   if (request.kind == Collective::all_to_all) {
     exchange(builder, levels);
     return std::move(builder).finish();
   }
   Holdings holdings(builder);
-  if (request.kind == Collective::broadcast) broadcast(holdings, levels, request.root);
-  if (request.kind == Collective::reduce) reduce(holdings, levels, request.root);
-  if (request.kind == Collective::reduce_scatter || request.kind == Collective::all_reduce) {
-    reduce_scatter(holdings, levels);
+  switch (request.kind) {
+    case Collective::broadcast:
+      broadcast(holdings, levels, request.root);
+      break;
+    case Collective::reduce:
+      reduce(holdings, levels, request.root);
+      break;
+    case Collective::gather:
+      gather(holdings, levels, request.root);
+      break;
+    case Collective::scatter:
+      scatter(holdings, levels, request.root);
+      break;
+    case Collective::reduce_scatter:
+      reduce_scatter(holdings, levels);
+      break;
+    case Collective::all_gather:
+      all_gather(holdings, levels);
+      break;
+    case Collective::barrier:
+      barrier(holdings, levels);
+      break;
+    default:
+      reduce_scatter(holdings, levels);
+      all_gather(holdings, levels);
   }
-  if (request.kind == Collective::all_gather || request.kind == Collective::all_reduce) all_gather(holdings, levels);
   holdings.settle();
   return std::move(builder).finish();
 }
