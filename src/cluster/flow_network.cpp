@@ -61,7 +61,8 @@ std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now, Na
   flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0,
               now_ + std::max(Nanos{0}, lane.latency - spent)};
   lane.flows.push_back(id);
-  active_.push_back(id);
+  latent_.push_back(id);
+  std::push_heap(latent_.begin(), latent_.end(), Later{flows_});
   return id;
 }
 
@@ -94,67 +95,69 @@ Nanos FlowNetwork::expected_end(std::int32_t id) const {
 
 std::optional<Nanos> FlowNetwork::next_event() const {
   std::optional<Nanos> next;
-  for (const std::int32_t id : active_) {
-    if (flow(id).state == State::queued) continue;
+  if (!latent_.empty()) next = flow(latent_.front()).event;
+  for (const std::int32_t id : moving_) {
     if (!next || flow(id).event < *next) next = flow(id).event;
   }
   return next;
 }
 
-// Through all events up to `now`, each at its own time.
 void FlowNetwork::advance(Nanos now) {
   for (;;) {
     const std::optional<Nanos> next = next_event();
-    const Nanos until = next && *next <= now ? *next : std::max(now_, now);
+    const bool due = next && *next <= now;
+    const Nanos until = due ? *next : std::max(now_, now);
     const auto passed = static_cast<double>((until - now_).value);
-    for (const std::int32_t id : active_) {
-      if (flow(id).state == State::moving) flow(id).left -= flow(id).rate * passed;
-    }
+    for (const std::int32_t id : moving_) flow(id).left -= flow(id).rate * passed;
     now_ = until;
-    bool changed = false;
-    for (const std::int32_t id : active_) changed = happen(flow(id), until) || changed;
-    if (!changed) return;
-    std::erase_if(active_, [&](std::int32_t id) { return flow(id).state == State::done; });
+    if (!due) return;
+    for (const std::int32_t id : moving_) {
+      if (flow(id).event <= until) ending_.push_back(id);
+    }
+    std::erase_if(moving_, [&](std::int32_t id) { return flow(id).event <= until; });
+    for (const std::int32_t id : ending_) {
+      end(id, flow(id).event);
+      begin_next(lane(flow(id)), until);
+    }
+    ending_.clear();
+    while (!latent_.empty() && flow(latent_.front()).event <= until) {
+      std::pop_heap(latent_.begin(), latent_.end(), Later{flows_});
+      Flow& waited = flow(latent_.back());
+      latent_.pop_back();
+      waited.state = State::queued;
+      begin_next(lane(waited), until);
+    }
     set_rates();
   }
 }
 
-// What is due for a flow at `time`. True if anything was.
-bool FlowNetwork::happen(Flow& due, Nanos time) {
-  const bool ends = due.state == State::moving, arrives = due.state == State::latent;
-  if (!(ends || arrives) || due.event > time) return false;
-  Lane& its_lane = lane(due);
-  if (ends) {
-    due.state = State::done;
-    its_lane.flows.erase(its_lane.flows.begin());
-  } else {
-    due.state = State::queued;
-  }
-  begin_next(its_lane, time);
-  return true;
+// The first of its lane.
+void FlowNetwork::end(std::int32_t id, Nanos time) {
+  flow(id).state = State::done;
+  flow(id).event = time;
+  auto& line = lane(flow(id)).flows;
+  line.erase(line.begin());
+  arrived_.push_back(id);
 }
 
 // The first flow of the lane moves if its latency is over; empty ones end at once.
 void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
   while (!its_lane.flows.empty()) {
-    Flow& first = flow(its_lane.flows.front());
-    if (first.state != State::queued) return;
-    if (first.left > 0) {
-      first.state = State::moving;
-      first.event = {std::numeric_limits<std::int64_t>::max()};  // until set_rates knows
+    const std::int32_t id = its_lane.flows.front();
+    if (flow(id).state != State::queued) return;
+    if (flow(id).left > 0) {
+      flow(id).state = State::moving;
+      moving_.push_back(id);
       return;
     }
-    first.state = State::done;
-    first.event = time;
-    its_lane.flows.erase(its_lane.flows.begin());
+    end(id, time);
   }
 }
 
 // All rates rise together; a flow stops rising where it meets a full link.
 void FlowNetwork::set_rates() {
   rising_.clear();
-  for (const std::int32_t id : active_) {
-    if (flow(id).state != State::moving) continue;
+  for (const std::int32_t id : moving_) {
     rising_.push_back(id);
     for (const std::int32_t link : lane(flow(id)).links) {
       room_[static_cast<std::size_t>(link)] = capacity_[static_cast<std::size_t>(link)];

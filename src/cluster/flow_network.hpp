@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cluster/cluster.hpp"
@@ -22,6 +23,11 @@ class FlowNetwork {
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos spent = {0});
   // When the last byte arrived, if it has by `now`; the flow is forgotten then.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
+  // Moves time on, through all events up to `now`.
+  void advance(Nanos now);
+  // Flows that ended since the last call of clear_arrived, in the order of their ends.
+  const std::vector<std::int32_t>& arrived() const { return arrived_; }
+  void clear_arrived() { arrived_.clear(); }
   // When the flow will end, unless others come or go; one that does not move yet is thought to be alone on its links.
   Nanos expected_end(std::int32_t flow) const;
   // Flows whose end has come closer because others ended, since the last call. Who sleeps until then must be woken.
@@ -45,12 +51,19 @@ class FlowNetwork {
     double rate = 0;  // bytes per nanosecond
     Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
   };
+  // Orders a heap of latent flows; ties by number, so that the order is that of a run before.
+  struct Later {
+    const std::vector<Flow>& flows;
+    bool operator()(std::int32_t a, std::int32_t b) const {
+      return std::pair(flows[static_cast<std::size_t>(a)].event, a) >
+             std::pair(flows[static_cast<std::size_t>(b)].event, b);
+    }
+  };
   Flow& flow(std::int32_t id) { return flows_[static_cast<std::size_t>(id)]; }
   const Flow& flow(std::int32_t id) const { return flows_[static_cast<std::size_t>(id)]; }
   Lane& lane(const Flow& flow) { return lanes_[static_cast<std::size_t>(flow.lane)]; }
   const Lane& lane(const Flow& flow) const { return lanes_[static_cast<std::size_t>(flow.lane)]; }
-  void advance(Nanos now);
-  bool happen(Flow& flow, Nanos time);
+  void end(std::int32_t flow, Nanos time);
   void begin_next(Lane& lane, Nanos time);
   void set_rates();
   bool meets_full_link(const Flow& flow, double level) const;
@@ -60,14 +73,16 @@ class FlowNetwork {
   std::vector<Lane> lanes_;
   std::vector<double> capacity_;  // by directed link, bytes per nanosecond
   std::vector<Flow> flows_;
-  std::vector<std::int32_t> active_;  // latent, queued and moving, by age
+  std::vector<std::int32_t> latent_;  // a heap, the next to begin on top
+  std::vector<std::int32_t> moving_;  // in the order in which they began
+  std::vector<std::int32_t> arrived_;
   std::vector<std::int32_t> unused_;
   std::vector<std::int32_t> sooner_;
   Nanos now_;
   // Kept between calls so that the steady state allocates nothing.
   std::vector<double> room_;
   std::vector<std::int32_t> users_;
-  std::vector<std::int32_t> rising_;
+  std::vector<std::int32_t> rising_, ending_;
 };
 
 }  // namespace weft

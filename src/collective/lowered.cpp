@@ -1,7 +1,9 @@
 #include "collective/lowered.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -45,7 +47,20 @@ class RankLowering {
 
   void add(const StepTrace& trace) {
     const Instruction& instruction = at(trace.step);
-    if (instruction.kind == StepKind::nop) return;
+    // A nop hands what it waits for to the next instruction of its block, and to whoever names it.
+    std::vector<std::int32_t>& named = named_[trace.step.block];
+    for (const StepId& other : instruction.after) {
+      const auto& steps = lowered_[other];
+      named.insert(named.end(), steps.begin(), steps.end());
+    }
+    if (instruction.kind == StepKind::nop) {
+      lowered_[trace.step] = named;
+      if (trace.step.step > 0) {
+        const auto& before = lowered_[{trace.step.block, trace.step.step - 1}];
+        lowered_[trace.step].insert(lowered_[trace.step].end(), before.begin(), before.end());
+      }
+      return;
+    }
     const Block& block =
         program_.ranks[static_cast<std::size_t>(rank_)].blocks[static_cast<std::size_t>(trace.step.block)];
     const std::vector<Place*> src =
@@ -161,6 +176,8 @@ class RankLowering {
     for (const Content& content : trace.moved) step.bytes += bytes_of(content);
     step.completes = reduces(kind) && completes(trace);
     const auto id = static_cast<std::int32_t>(out_.steps.size());
+    step.waits = std::exchange(named_[trace.step.block], {});
+    lowered_[trace.step] = {id};  // of a fused instruction, the send
     for (const Place* place : src) wait_for(step, place->writer);
     for (const Place* place : dst) {
       wait_for(step, place->writer);
@@ -188,6 +205,8 @@ class RankLowering {
   std::int64_t element_;
   std::vector<Place> input_, output_, scratch_;
   std::vector<std::unique_ptr<Place>> hidden_;
+  std::map<StepId, std::vector<std::int32_t>> lowered_;      // what an instruction became
+  std::map<std::int32_t, std::vector<std::int32_t>> named_;  // by block: to be waited for by its next instruction
   LoweredRank out_;
 };
 

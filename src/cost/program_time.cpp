@@ -77,8 +77,8 @@ class ProgramSimulation {
 
  private:
   struct Moving {
-    std::int32_t flow, connection;
-    std::size_t match;
+    std::int32_t connection = 0;
+    std::size_t match = 0;
   };
 
   const LoweredStep& code(std::int32_t rank, std::int32_t step) const {
@@ -130,14 +130,14 @@ class ProgramSimulation {
       return true;
     }
     now_ = *network;
-    std::erase_if(moving_, [&](const Moving& moving) {
-      const std::optional<Nanos> end = network_.ended(moving.flow, now_);
-      if (end) {
-        events_.push({*end + options_.per_message, sequence_++, EventKind::message_end, moving.connection,
-                      static_cast<std::int32_t>(moving.match)});
-      }
-      return end.has_value();
-    });
+    network_.advance(now_);
+    for (const std::int32_t flow : network_.arrived()) {
+      const Moving moving = moving_[static_cast<std::size_t>(flow)];
+      events_.push({*network_.ended(flow, now_) + options_.per_message, sequence_++, EventKind::message_end,
+                    moving.connection, static_cast<std::int32_t>(moving.match)});
+    }
+    network_.clear_arrived();
+    network_.clear_sooner();
     // A latent flow that began to move left no trace but in the network.
     return true;
   }
@@ -161,7 +161,8 @@ class ProgramSimulation {
     while (connection.next_match < std::min(connection.next_send, connection.next_receive)) {
       const std::int32_t send = connection.sends[connection.next_match];
       const std::int32_t flow = network_.start(connection.lane, Bytes{code(connection.sender, send).bytes}, now_);
-      moving_.push_back({flow, id, connection.next_match++});
+      if (moving_.size() <= static_cast<std::size_t>(flow)) moving_.resize(static_cast<std::size_t>(flow) + 1);
+      moving_[static_cast<std::size_t>(flow)] = {id, connection.next_match++};
     }
   }
 
@@ -216,7 +217,7 @@ class ProgramSimulation {
   FlowNetwork network_;
   std::vector<RankState> ranks_;
   std::vector<Connection> connections_;
-  std::vector<Moving> moving_;
+  std::vector<Moving> moving_;         // by flow
   std::vector<std::int32_t> touched_;  // connections that may post more
   std::priority_queue<Event> events_;
   std::int64_t sequence_ = 0;

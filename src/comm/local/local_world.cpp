@@ -263,6 +263,7 @@ class LocalTransport : public Transport {
       if (receiver != rank_) world_.inboxes[static_cast<std::size_t>(receiver)].signal.raise();
     }
     world_.network->clear_sooner();
+    world_.network->clear_arrived();
     next_arrival_.reset();
     for (const UnderWay& moving : under_way_) {
       const Nanos end = world_.network->expected_end(moving.flow);

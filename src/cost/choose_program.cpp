@@ -1,0 +1,105 @@
+#include "cost/choose_program.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "collective/verify/symbolic_run.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kParts[] = {1, 2, 4, 8, 16};
+// Finer parts than this cost more per message than they can hide.
+constexpr std::int64_t kSmallestPart = 16 << 10;
+// Where a program would have more steps than this, only its coarser forms are tried.
+constexpr std::int64_t kMostMessages = 200'000;
+
+// Candidates that must take so many times the best one's time are left out.
+constexpr std::int64_t kHopeless = 4;
+constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 8};
+
+bool is_worth_trying(const ProgramRequest& request, const ProgramQuestion& question) {
+  if (request.parts == 1) return true;
+  const std::int64_t bytes = question.elements * question.element_size.value;
+  if (bytes / (request.ranks * request.parts) < kSmallestPart) return false;
+  return request.ranks * request.ranks * request.parts <= kMostMessages;
+}
+
+// Nothing where the fastest link alone would need longer than `limit` for what the busiest rank sends: most candidates
+// for large buffers are dismissed here, without a simulation.
+std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, const ProgramQuestion& question,
+                                const Cluster& cluster, const ProgramTimeOptions& options) {
+  const Program program = make_program(request);
+  const auto lowered =
+      lower(program, run_symbolically(program), even_sizes(program.spec, question.elements), question.element_size);
+  double fastest = 0;
+  for (const Link& link : cluster.links()) fastest = std::max(fastest, link.bandwidth.bytes_per_second);
+  for (const LoweredRank& rank : lowered) {
+    std::int64_t sent = 0;
+    for (const LoweredStep& step : rank.steps) sent += step.kind == StepKind::send ? step.bytes : 0;
+    if (nanos_from_seconds(static_cast<double>(sent) * options.slowdown / fastest) >= limit) return std::nullopt;
+  }
+  return program_time(lowered, cluster, question.members, options);
+}
+
+std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const ProgramQuestion& question,
+                                        const Cluster& cluster, const ProgramTimeOptions& options) {
+  if (!supports(algorithm, question.kind)) return std::nullopt;
+  ProgramRequest request{.algorithm = algorithm,
+                         .kind = question.kind,
+                         .ranks = std::ssize(question.members),
+                         .root = question.root,
+                         .in_place = question.in_place};
+  if (algorithm == Algorithm::hierarchical) {
+    request.inner = members_per_node(cluster, question.members);
+    if (request.inner == 0) return std::nullopt;
+  }
+  std::optional<ProgramChoice> best;
+  for (const std::int64_t parts : kParts) {
+    request.parts = parts;
+    if (!is_worth_trying(request, question)) continue;
+    const std::optional<Nanos> time = time_below(best ? best->time : limit, request, question, cluster, options);
+    if (!time || (best && *time >= best->time)) break;  // finer parts only add latencies from here on
+    best = {request, *time};
+  }
+  return best;
+}
+
+}  // namespace
+
+std::int64_t members_per_node(const Cluster& cluster, const std::vector<Rank>& members) {
+  std::int64_t run = 0, common = 0;
+  const auto count = std::ssize(members);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    ++run;
+    const bool last = i + 1 == count || cluster.node_of(members[at]) != cluster.node_of(members[at + 1]);
+    if (!last) continue;
+    if (common != 0 && run != common) return 0;
+    common = run;
+    run = 0;
+  }
+  return common == 1 || common == count ? 0 : common;
+}
+
+std::optional<ProgramChoice> best_parts(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster,
+                                        const ProgramTimeOptions& options) {
+  return best_below(kNever, algorithm, question, cluster, options);
+}
+
+std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const Cluster& cluster,
+                                         const ProgramTimeOptions& options) {
+  std::vector<ProgramChoice> choices;
+  Nanos limit = kNever;
+  for (const Algorithm algorithm : algorithms_for(question.kind)) {
+    const auto choice = best_below(limit, algorithm, question, cluster, options);
+    if (!choice) continue;
+    choices.push_back(*choice);
+    limit = std::min(limit, kHopeless * choice->time);
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const ProgramChoice& a, const ProgramChoice& b) { return a.time < b.time; });
+  return choices;
+}
+
+}  // namespace weft

@@ -1,0 +1,37 @@
+// Which algorithm, in how many parts, carries out a collective fastest here: every candidate is timed by simulation.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "collective/algorithms.hpp"
+#include "cost/program_time.hpp"
+
+namespace weft {
+
+struct ProgramQuestion {
+  Collective kind = Collective::all_reduce;
+  std::int64_t elements = 0;  // of the whole buffer (collective/piece_sizes.hpp)
+  Bytes element_size{4};
+  std::int64_t root = 0;
+  bool in_place = true;
+  std::vector<Rank> members;  // devices of the cluster
+};
+
+struct ProgramChoice {
+  ProgramRequest request;
+  Nanos time;
+};
+
+// All candidates but the hopeless, fastest first; ties keep the order of the algorithms, fewer parts first. Inner
+// groups of hierarchical programs are the members of one node, where all nodes have equally many.
+std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const Cluster& cluster,
+                                         const ProgramTimeOptions& options = {});
+// The best part count of one algorithm; nothing where it has no such program.
+std::optional<ProgramChoice> best_parts(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster,
+                                        const ProgramTimeOptions& options = {});
+
+// How many consecutive members share a node, where that is the same for all; 0 otherwise or where it is 1 or all.
+std::int64_t members_per_node(const Cluster& cluster, const std::vector<Rank>& members);
+
+}  // namespace weft
