@@ -1,0 +1,217 @@
+// Changed programs: what brute force under random timings shows to go wrong, the verifier must refuse; what provably
+// gives the same result, it must accept. The rest is counted and printed (docs/program-verifier.md).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "base/error.hpp"
+#include "collective/algorithms.hpp"
+#include "collective/verify/testing/brute_force.hpp"
+#include "collective/verify/testing/hand_built.hpp"
+#include "collective/verify/testing/mutations.hpp"
+#include "collective/verify/testing/same_order.hpp"
+#include "collective/verify/verify_program.hpp"
+
+namespace weft {
+namespace {
+
+using testing::BruteForce;
+using testing::kMutations;
+using testing::Mutant;
+using testing::Mutation;
+using testing::Outcome;
+using testing::Random;
+using testing::SameOrder;
+using testing::Timing;
+
+// Raise for a longer search; the tests then take longer in proportion.
+constexpr int kMutantsOfAKind = 3;  // for each program
+constexpr int kTimings = 9;
+constexpr std::uint64_t kSeed = 20240601;
+
+constexpr std::int64_t kManySlots = 1 << 20;
+
+struct Tally {
+  int mutants = 0;
+  std::map<Outcome, int> changed;      // by brute force; all refused
+  int accepted = 0;                    // never seen to change
+  int provably_same = 0;               // of the accepted
+  std::map<std::string, int> refused;  // never seen to change, by reason
+};
+
+std::map<Mutation, Tally>& tallies() {
+  static std::map<Mutation, Tally> all;
+  return all;
+}
+
+// The worst that any of the timings shows.
+Outcome brute_force(const Program& program, std::uint64_t seed) {
+  BruteForce machine(program);
+  for (int i = 0; i < kTimings; ++i) {
+    const std::int64_t slots = std::array<std::int64_t, 3>{2, 3, 8}[static_cast<std::size_t>(i) % 3];
+    const Outcome outcome = machine.run({testing::mixed(seed + static_cast<std::uint64_t>(i)), slots, {}});
+    if (outcome != Outcome::right) return outcome;
+  }
+  return Outcome::right;
+}
+
+// Two steps that nothing orders: lets each in turn be the last of all.
+Outcome provoke(const Program& program, const std::vector<RankStep>& steps, std::uint64_t seed) {
+  BruteForce machine(program);
+  for (const RankStep& late : steps) {
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const Outcome outcome = machine.run({testing::mixed(~seed + i), kManySlots, late});
+      if (outcome != Outcome::right) return outcome;
+    }
+  }
+  return Outcome::right;
+}
+
+std::string reason_of(const Finding& finding) {
+  if (finding.rule != ProgramRule::value) return std::string(name_of(finding.rule));
+  for (const char* words : {"count twice", "different pieces", "does not reduce", "before anything is there"}) {
+    if (finding.words.find(words) != std::string::npos) return std::string("value: ") + words;
+  }
+  return "value: postcondition";
+}
+
+void judge(const Mutant& mutant, const SameOrder& original, Tally& tally, std::uint64_t seed) {
+  const ProgramVerdict verdict = verify_program(mutant.program);
+  Outcome outcome = brute_force(mutant.program, seed);
+  if (outcome == Outcome::right && !verdict.accepted() && verdict.violation->rule == ProgramRule::hazard) {
+    outcome = provoke(mutant.program, verdict.violation->steps, seed);
+  }
+  ++tally.mutants;
+  const bool same = original.provably_same(mutant);
+  if (outcome != Outcome::right) {
+    ++tally.changed[outcome];
+    EXPECT_FALSE(verdict.accepted()) << "brute force shows outcome " << static_cast<int>(outcome);
+    EXPECT_FALSE(same) << "brute force shows outcome " << static_cast<int>(outcome);
+  } else if (verdict.accepted()) {
+    ++tally.accepted;
+    tally.provably_same += same;
+  } else {
+    ++tally.refused[reason_of(*verdict.violation)];
+    EXPECT_FALSE(same) << verdict.words();
+  }
+}
+
+void judge_mutants(const Program& program, std::uint64_t seed) {
+  ASSERT_EQ(verify_program(program).words(), "");
+  ASSERT_EQ(brute_force(program, seed), Outcome::right);
+  const SameOrder original(program);
+  ASSERT_TRUE(original.provably_same(testing::unchanged(program)));
+  Random random(seed);
+  for (const Mutation mutation : kMutations) {
+    for (int i = 0, tries = 0; i < kMutantsOfAKind && tries < 20; ++tries) {
+      const auto mutant = testing::mutate(program, mutation, random);
+      if (!mutant) continue;
+      SCOPED_TRACE(fmt::format("{}, mutant {}", name_of(mutation), i));
+      judge(*mutant, original, tallies()[mutation], random.next());
+      ++i;
+    }
+  }
+}
+
+void print_tallies() {
+  std::cout
+      << "mutation | mutants | changed: wrong, stuck, left over, broken | unchanged: accepted (provably the same) | "
+         "unchanged: refused\n";
+  Tally sum;
+  const auto print = [](std::string_view name, const Tally& tally) {
+    const auto changed = [&](Outcome outcome) {
+      const auto found = tally.changed.find(outcome);
+      return found == tally.changed.end() ? 0 : found->second;
+    };
+    std::string refused;
+    for (const auto& [reason, count] : tally.refused) refused += fmt::format(" {} {};", count, reason);
+    std::cout << fmt::format("{} | {} | {}, {}, {}, {} | {} ({}) |{}\n", name, tally.mutants, changed(Outcome::wrong),
+                             changed(Outcome::stuck), changed(Outcome::left_over), changed(Outcome::broken),
+                             tally.accepted, tally.provably_same, refused);
+  };
+  for (const auto& [mutation, tally] : tallies()) {
+    print(name_of(mutation), tally);
+    sum.mutants += tally.mutants;
+    sum.accepted += tally.accepted;
+    sum.provably_same += tally.provably_same;
+    for (const auto& [outcome, count] : tally.changed) sum.changed[outcome] += count;
+    for (const auto& [reason, count] : tally.refused) sum.refused[reason] += count;
+  }
+  print("all", sum);
+}
+
+class ProgramMutations : public ::testing::TestWithParam<Collective> {
+ protected:
+  static void TearDownTestSuite() { print_tallies(); }
+};
+
+// The largest inner group that is not all of them; 1 for a prime.
+std::int64_t inner_group(std::int64_t ranks) {
+  for (std::int64_t inner = ranks / 2; inner > 1; --inner) {
+    if (ranks % inner == 0) return inner;
+  }
+  return 1;
+}
+
+TEST_P(ProgramMutations, OfGeneratedProgramsAreJudgedAsBruteForceShows) {
+  const std::vector<Algorithm> algorithms = algorithms_for(GetParam());
+  if (algorithms.empty()) GTEST_SKIP() << "no algorithm for " << name_of(GetParam());
+  std::uint64_t seed = kSeed;
+  for (const Algorithm algorithm : algorithms) {
+    for (const std::int64_t ranks : {2, 3, 4, 5, 7, 8, 16}) {
+      ProgramRequest request{.algorithm = algorithm, .kind = GetParam(), .ranks = ranks};
+      request.root = ranks / 2;
+      request.parts = ranks <= 5 ? 2 : 1;
+      request.in_place = ranks % 2 == 0 ? ranks % 4 == 0 : ranks % 4 == 1;
+      if (algorithm == Algorithm::hierarchical) request.inner = inner_group(ranks);
+      if (algorithm == Algorithm::parameter_server) request.servers = ranks % 3;
+      Program program;
+      try {
+        program = make_program(request);
+      } catch (const Error&) {
+        continue;  // send_recv has two ranks, hierarchical wants two groups
+      }
+      SCOPED_TRACE(fmt::format("{} {} of {} ranks", name_of(algorithm), name_of(GetParam()), ranks));
+      judge_mutants(program, ++seed);
+    }
+  }
+  EXPECT_GT(seed, kSeed);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProgramMutations,
+                         ::testing::Values(Collective::broadcast, Collective::reduce, Collective::gather,
+                                           Collective::scatter, Collective::all_gather, Collective::reduce_scatter,
+                                           Collective::all_reduce, Collective::all_to_all, Collective::send_recv,
+                                           Collective::barrier),
+                         [](const auto& each) { return std::string(name_of(each.param)); });
+
+TEST(HandBuiltProgramMutations, AreJudgedAsBruteForceShows) {
+  std::uint64_t seed = 2 * kSeed;
+  for (const std::int64_t ranks : {2, 3, 4, 5, 7, 8, 16}) {
+    std::vector<Program> programs{testing::fused_ring_all_reduce(ranks, 2), testing::direct_all_to_all(ranks),
+                                  testing::all_reduce_by_helper(ranks)};
+    if ((ranks & (ranks - 1)) == 0) programs.push_back(testing::recursive_doubling_all_gather(ranks));
+    for (const Program& program : programs) {
+      SCOPED_TRACE(fmt::format("{} of {} ranks", program.name, ranks));
+      for (int round = 0; round < 4; ++round) judge_mutants(program, ++seed);
+    }
+  }
+}
+
+// The executor itself: it must see a race that only some timings show.
+TEST(BruteForce, SeesARaceAndADeadlock) {
+  Program race = testing::all_reduce_by_helper(3);
+  ASSERT_EQ(brute_force(race, 1), Outcome::right);
+  race.ranks[3].blocks[1].steps[0].after.clear();
+  EXPECT_EQ(brute_force(race, 1), Outcome::wrong);
+  Program circle = testing::direct_all_to_all(2);
+  for (RankProgram& rank : circle.ranks) std::swap(rank.blocks[1].steps[0], rank.blocks[1].steps[1]);
+  EXPECT_EQ(brute_force(circle, 1), Outcome::stuck);
+}
+
+}  // namespace
+}  // namespace weft
