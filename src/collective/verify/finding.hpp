@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ struct Finding {
   ProgramRule rule = ProgramRule::structure;
   std::string words;
   std::vector<RankStep> steps;  // those it names, in that order
+  std::optional<SlotRef> slot;  // of a hazard, as `located` gives it
 };
 
 }  // namespace weft

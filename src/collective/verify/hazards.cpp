@@ -151,7 +151,8 @@ class RankHazards {
             fmt::format("{} {} {} slot {} and {} {} it: nothing orders the two", where(program_, rank_, earlier.step),
                         found.earlier_writes ? "writes" : "reads", name_of(found.slot.buffer), found.slot.slot,
                         where(program_, rank_, later.step), found.later_writes ? "writes" : "reads"),
-            {earlier, later}};
+            {earlier, later},
+            found.slot};
   }
 
   const Program& program_;

@@ -93,7 +93,8 @@ std::optional<Finding> ProgramOrder::find_mismatch() const {
       return Finding{ProgramRule::matching,
                      fmt::format("{}: message {} has {} slots from {}, but {} expects {}", connection, k, sent,
                                  name(each.sends[k]), name(each.receives[k]), expected),
-                     {step(each.sends[k]), step(each.receives[k])}};
+                     {step(each.sends[k]), step(each.receives[k])},
+                     {}};
     }
     if (each.sends.size() == each.receives.size()) continue;
     const bool more_sent = each.sends.size() > met;
@@ -101,7 +102,8 @@ std::optional<Finding> ProgramOrder::find_mismatch() const {
     return Finding{ProgramRule::matching,
                    fmt::format("{}: {} sends, {} receives; {} {}", connection, each.sends.size(), each.receives.size(),
                                name(alone), more_sent ? "is never received" : "waits for a message that nobody sends"),
-                   {step(alone)}};
+                   {step(alone)},
+                   {}};
   }
   return std::nullopt;
 }
@@ -168,7 +170,7 @@ Finding ProgramOrder::describe_cycle(const std::vector<std::int32_t>& waiting_fo
 
   constexpr std::size_t kMostNamed = 8;
   const auto name = [&](Node each) { return where(program_, step(each).rank, step(each).step); };
-  Finding finding{ProgramRule::deadlock, {}, {step(node)}};
+  Finding finding{ProgramRule::deadlock, {}, {step(node)}, {}};
   finding.words = fmt::format("deadlock with {} message slots a connection: {}", kFewestMessageSlots, name(node));
   for (std::size_t i = 0; i + 1 < cycle.size() && i + 1 < kMostNamed; ++i) {
     finding.steps.push_back(step(cycle[i + 1]));

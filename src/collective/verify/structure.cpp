@@ -17,7 +17,7 @@ struct Refused {
 
 template <class... Args>
 [[noreturn]] void refuse(std::vector<RankStep> steps, fmt::format_string<Args...> format, Args&&... args) {
-  throw Refused{{ProgramRule::structure, fmt::format(format, std::forward<Args>(args)...), std::move(steps)}};
+  throw Refused{{ProgramRule::structure, fmt::format(format, std::forward<Args>(args)...), std::move(steps), {}}};
 }
 
 class StructureCheck {

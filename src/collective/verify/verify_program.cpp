@@ -37,7 +37,7 @@ ProgramVerdict verify_program(const Program& program) {
   if (verdict.violation) {
     verdict.violation->words += moved_by(verdict.run, verdict.violation->steps.front());
   } else if (verdict.run.violation) {
-    verdict.violation = Finding{ProgramRule::value, *verdict.run.violation, {}};
+    verdict.violation = Finding{ProgramRule::value, *verdict.run.violation, {}, {}};
   }
   return verdict;
 }

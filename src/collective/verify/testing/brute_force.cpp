@@ -113,6 +113,11 @@ Outcome BruteForce::run(const Timing& timing) {
 
 void BruteForce::reset(const Timing& timing) {
   timing_ = timing;
+  garbled_at_ = -1;
+  if (timing.garbled) {
+    const auto& begin = buffer_begin_[static_cast<std::size_t>(timing.garbled->rank)];
+    garbled_at_ = begin[static_cast<std::size_t>(timing.garbled_slot.buffer)] + timing.garbled_slot.slot;
+  }
   memory_ = initial_;
   for (std::size_t i = 0; i < memory_.size(); ++i) {
     if (!is_set_[i]) memory_[i] = mixed(timing.seed ^ mixed(i));
@@ -216,9 +221,16 @@ void BruteForce::move_slot(Lane& lane) {
     if (receives(step.kind)) value = lane.message[static_cast<std::size_t>(i)];
     if (reads_src(step.kind)) value += memory_[static_cast<std::size_t>(step.src + i)];
     if (step.kind == StepKind::reduce) value += memory_[static_cast<std::size_t>(step.dst + i)];
+    if (reads_src(step.kind) && is_garbled(lane, step.src + i)) value = mixed(value);
   } else if (writes_dst(step.kind)) {
-    memory_[static_cast<std::size_t>(step.dst + i)] = value;
+    memory_[static_cast<std::size_t>(step.dst + i)] = is_garbled(lane, step.dst + i) ? mixed(value) : value;
   }
+}
+
+bool BruteForce::is_garbled(const Lane& lane, std::int64_t at) const {
+  return at == garbled_at_ && lane.first.rank == timing_.garbled->rank &&
+         lane.first.step.block == timing_.garbled->step.block &&
+         static_cast<std::int32_t>(lane.next) == timing_.garbled->step.step;
 }
 
 bool BruteForce::end(Lane& lane) {

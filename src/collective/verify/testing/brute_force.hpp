@@ -27,6 +27,9 @@ struct Timing {
   std::uint64_t seed = 0;
   std::int64_t message_slots = 2;
   std::optional<RankStep> late;  // begins only when nothing else can go on
+  // A step that reads or writes noise instead of this slot: shows whether the value matters.
+  std::optional<RankStep> garbled;
+  SlotRef garbled_slot;
 };
 
 class BruteForce {
@@ -70,6 +73,7 @@ class BruteForce {
   bool can_begin(const Lane& lane) const;
   void begin(Lane& lane, Random& random);
   void move_slot(Lane& lane);
+  bool is_garbled(const Lane& lane, std::int64_t at) const;
   bool end(Lane& lane);
   bool has_room(std::int64_t connection) const;
   Outcome outcome() const;
@@ -88,6 +92,7 @@ class BruteForce {
   std::vector<Connection> connections_;
 
   Timing timing_;
+  std::int64_t garbled_at_ = -1;
   bool wait_for_room_first_ = false;  // a step that receives and sends: whether it begins only when it can send
   std::int64_t burst_ = 1;
   std::vector<std::size_t> live_;

@@ -10,7 +10,11 @@ std::size_t draw(const std::vector<T>& from, Random& random) {
   return static_cast<std::size_t>(random.below(static_cast<std::int64_t>(from.size())));
 }
 
-// Works at one place that was drawn: a step of a block of a rank.
+struct Place {
+  std::size_t rank = 0, block = 0, step = 0;
+};
+
+// Works at one place that was drawn.
 class Mutator {
  public:
   Mutator(const Program& program, Random& random) : mutant_(unchanged(program)), random_(random) {}
@@ -22,11 +26,11 @@ class Mutator {
 
  private:
   bool draw_place() {
-    rank_ = draw(mutant_.program.ranks, random_);
+    place_.rank = draw(mutant_.program.ranks, random_);
     if (code().blocks.empty()) return false;
-    block_ = draw(code().blocks, random_);
+    place_.block = draw(code().blocks, random_);
     if (block().steps.empty()) return false;
-    step_ = draw(block().steps, random_);
+    place_.step = draw(block().steps, random_);
     return true;
   }
 
@@ -38,6 +42,11 @@ class Mutator {
       case Mutation::duplicate:
         insert(Instruction(step()));
         return true;
+      case Mutation::drop_message:
+      case Mutation::duplicate_message:
+      case Mutation::count_of_message:
+      case Mutation::rename_channel:
+        return change_both_ends(mutation);
       case Mutation::swap_neighbours:
         return swap_neighbours();
       case Mutation::swap_any:
@@ -67,9 +76,9 @@ class Mutator {
 
   void erase() {
     auto& steps = block().steps;
-    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(step_));
-    auto& origin = mutant_.origin[rank_][block_];
-    origin.erase(origin.begin() + static_cast<std::ptrdiff_t>(step_));
+    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(place_.step));
+    auto& origin = mutant_.origin[place_.rank][place_.block];
+    origin.erase(origin.begin() + static_cast<std::ptrdiff_t>(place_.step));
     const StepId erased = here();
     // Who waited for it waits for the step before it.
     for (Block& each : code().blocks) {
@@ -90,16 +99,55 @@ class Mutator {
       }
     }
     auto& steps = block().steps;
-    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(step_) + 1, std::move(instruction));
-    auto& origin = mutant_.origin[rank_][block_];
-    origin.insert(origin.begin() + static_cast<std::ptrdiff_t>(step_) + 1, -1);
+    steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(place_.step) + 1, std::move(instruction));
+    auto& origin = mutant_.origin[place_.rank][place_.block];
+    origin.insert(origin.begin() + static_cast<std::ptrdiff_t>(place_.step) + 1, -1);
+  }
+
+  // The drawn step must do nothing but send, its receive nothing but receive.
+  bool change_both_ends(Mutation mutation) {
+    const Place sender = place_;
+    const std::optional<Place> receiver = receive_of_drawn();
+    if (!receiver) return false;
+    const std::int64_t more = step().count > 1 && random_.chance(2) ? -1 : 1;
+    for (const Place& end : {sender, *receiver}) {
+      place_ = end;
+      if (mutation == Mutation::drop_message) erase();
+      if (mutation == Mutation::duplicate_message) insert(Instruction(step()));
+      if (mutation == Mutation::count_of_message) step().count += more;
+      if (mutation == Mutation::rename_channel) {
+        if (block().send_to >= 0 && block().receive_from >= 0) return false;
+        block().channel += 100;
+      }
+    }
+    return true;
+  }
+
+  std::optional<Place> receive_of_drawn() {
+    if (step().kind != StepKind::send) return std::nullopt;
+    const auto is_before = block().steps.begin() + static_cast<std::ptrdiff_t>(place_.step);
+    auto message = std::count_if(block().steps.begin(), is_before, [](const auto& each) { return sends(each.kind); });
+    const auto peer = static_cast<std::size_t>(block().send_to);
+    const std::vector<Block>& blocks = mutant_.program.ranks[peer].blocks;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      if (blocks[b].receive_from != static_cast<std::int64_t>(place_.rank) || blocks[b].channel != block().channel) {
+        continue;
+      }
+      for (std::size_t s = 0; s < blocks[b].steps.size(); ++s) {
+        const StepKind kind = blocks[b].steps[s].kind;
+        if (!receives(kind) || message-- > 0) continue;
+        if (kind != StepKind::receive && kind != StepKind::receive_reduce_copy) return std::nullopt;
+        return Place{peer, b, s};
+      }
+    }
+    return std::nullopt;
   }
 
   bool swap_neighbours() {
-    if (step_ + 1 == block().steps.size()) return false;
-    std::swap(block().steps[step_], block().steps[step_ + 1]);
-    auto& origin = mutant_.origin[rank_][block_];
-    std::swap(origin[step_], origin[step_ + 1]);
+    if (place_.step + 1 == block().steps.size()) return false;
+    std::swap(block().steps[place_.step], block().steps[place_.step + 1]);
+    auto& origin = mutant_.origin[place_.rank][place_.block];
+    std::swap(origin[place_.step], origin[place_.step + 1]);
     for (Block& each : code().blocks) {
       for (Instruction& instruction : each.steps) {
         for (StepId& other : instruction.after) {
@@ -119,11 +167,12 @@ class Mutator {
     const std::size_t other_block = draw(code().blocks, random_);
     if (code().blocks[other_block].steps.empty()) return false;
     const std::size_t other_step = draw(code().blocks[other_block].steps, random_);
-    if (other_block == block_ && other_step == step_) return false;
+    if (other_block == place_.block && other_step == place_.step) return false;
     Instruction& other = code().blocks[other_block].steps[other_step];
     std::swap(step(), other);
     if (random_.chance(2)) std::swap(step().after, other.after);
-    std::swap(mutant_.origin[rank_][block_][step_], mutant_.origin[rank_][other_block][other_step]);
+    std::swap(mutant_.origin[place_.rank][place_.block][place_.step],
+              mutant_.origin[place_.rank][other_block][other_step]);
     return true;
   }
 
@@ -141,7 +190,7 @@ class Mutator {
     SlotRef& slot = reads && (!writes || random_.chance(2)) ? step().src : step().dst;
     const SlotRef before = slot;
     if (random_.chance(4)) slot.buffer = static_cast<BufferKind>(random_.below(3));
-    const auto r = static_cast<std::int64_t>(rank_);
+    const auto r = static_cast<std::int64_t>(place_.rank);
     std::int64_t slots = code().scratch_slots;
     if (slot.buffer == BufferKind::input) slots = input_slots(mutant_.program.spec, r);
     if (slot.buffer == BufferKind::output) slots = output_slots(mutant_.program.spec, r);
@@ -156,7 +205,7 @@ class Mutator {
     std::int64_t& peer = can_send && (!can_receive || random_.chance(2)) ? block().send_to : block().receive_from;
     const std::int64_t before = peer;
     peer = static_cast<std::int64_t>(draw(mutant_.program.ranks, random_));
-    return peer != before && peer != static_cast<std::int64_t>(rank_);
+    return peer != before && peer != static_cast<std::int64_t>(place_.rank);
   }
 
   bool change_dependency(Mutation mutation) {
@@ -169,7 +218,7 @@ class Mutator {
       return true;
     }
     const std::size_t other_block = draw(code().blocks, random_);
-    if (other_block == block_ || code().blocks[other_block].steps.empty()) return false;
+    if (other_block == place_.block || code().blocks[other_block].steps.empty()) return false;
     const StepId other{static_cast<std::int32_t>(other_block),
                        static_cast<std::int32_t>(draw(code().blocks[other_block].steps, random_))};
     if (mutation == Mutation::add_dependency) {
@@ -185,25 +234,25 @@ class Mutator {
   bool draw_waiting_step() {
     const std::size_t blocks = code().blocks.size();
     for (std::size_t i = 0; i < blocks; ++i) {
-      const std::size_t b = (block_ + i) % blocks;
-      for (std::size_t s = i == 0 ? step_ : 0; s < code().blocks[b].steps.size(); ++s) {
+      const std::size_t b = (place_.block + i) % blocks;
+      for (std::size_t s = i == 0 ? place_.step : 0; s < code().blocks[b].steps.size(); ++s) {
         if (code().blocks[b].steps[s].after.empty()) continue;
-        block_ = b;
-        step_ = s;
+        place_.block = b;
+        place_.step = s;
         return true;
       }
     }
     return false;
   }
 
-  RankProgram& code() { return mutant_.program.ranks[rank_]; }
-  Block& block() { return code().blocks[block_]; }
-  Instruction& step() { return block().steps[step_]; }
-  StepId here() const { return {static_cast<std::int32_t>(block_), static_cast<std::int32_t>(step_)}; }
+  RankProgram& code() { return mutant_.program.ranks[place_.rank]; }
+  Block& block() { return code().blocks[place_.block]; }
+  Instruction& step() { return block().steps[place_.step]; }
+  StepId here() const { return {static_cast<std::int32_t>(place_.block), static_cast<std::int32_t>(place_.step)}; }
 
   Mutant mutant_;
   Random& random_;
-  std::size_t rank_ = 0, block_ = 0, step_ = 0;
+  Place place_;
 };
 
 }  // namespace
@@ -214,6 +263,12 @@ std::string_view name_of(Mutation mutation) {
       return "drop an instruction";
     case Mutation::duplicate:
       return "duplicate one";
+    case Mutation::drop_message:
+      return "drop a send and its receive";
+    case Mutation::duplicate_message:
+      return "duplicate both";
+    case Mutation::count_of_message:
+      return "change the count of both";
     case Mutation::swap_neighbours:
       return "swap neighbours of a block";
     case Mutation::swap_any:
@@ -228,6 +283,8 @@ std::string_view name_of(Mutation mutation) {
       return "retarget a peer";
     case Mutation::change_channel:
       return "retarget a channel";
+    case Mutation::rename_channel:
+      return "rename a channel at both ends";
     case Mutation::remove_dependency:
       return "remove a dependency";
     case Mutation::change_dependency:

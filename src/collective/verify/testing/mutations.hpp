@@ -15,23 +15,39 @@ namespace weft::testing {
 enum class Mutation : std::uint8_t {
   drop,
   duplicate,
-  swap_neighbours,  // dependencies on the two follow them
-  swap_any,         // of a rank; dependencies stay with the places
+  drop_message,       // the send and its receive
+  duplicate_message,  // both
+  count_of_message,   // at both ends
+  swap_neighbours,    // dependencies on the two follow them
+  swap_any,           // of a rank; dependencies stay with the places
   change_kind,
   change_slot,
   change_count,
   change_peer,
   change_channel,
+  rename_channel,  // at both ends
   remove_dependency,
   change_dependency,
   add_dependency,
   insert_nop
 };
-inline constexpr std::array kMutations{
-    Mutation::drop,           Mutation::duplicate,         Mutation::swap_neighbours,   Mutation::swap_any,
-    Mutation::change_kind,    Mutation::change_slot,       Mutation::change_count,      Mutation::change_peer,
-    Mutation::change_channel, Mutation::remove_dependency, Mutation::change_dependency, Mutation::add_dependency,
-    Mutation::insert_nop};
+inline constexpr std::array kMutations{Mutation::drop,
+                                       Mutation::duplicate,
+                                       Mutation::drop_message,
+                                       Mutation::duplicate_message,
+                                       Mutation::count_of_message,
+                                       Mutation::swap_neighbours,
+                                       Mutation::swap_any,
+                                       Mutation::change_kind,
+                                       Mutation::change_slot,
+                                       Mutation::change_count,
+                                       Mutation::change_peer,
+                                       Mutation::change_channel,
+                                       Mutation::rename_channel,
+                                       Mutation::remove_dependency,
+                                       Mutation::change_dependency,
+                                       Mutation::add_dependency,
+                                       Mutation::insert_nop};
 std::string_view name_of(Mutation mutation);
 
 struct Mutant {

@@ -28,6 +28,7 @@ SameOrder::SameOrder(const Program& original) {
     for (const auto& block : rank) count_ += block.size();
   }
   original_ = picture_of(same);
+  original_queues_ = queues_of(original_);
   const std::vector<Set> before = all_before(original_);
   for (Node a = 0; a < count_; ++a) {
     for (Node b = 0; b < count_; ++b) {
@@ -87,6 +88,21 @@ SameOrder::Picture SameOrder::picture_of(const Mutant& mutant) const {
   return picture;
 }
 
+std::vector<SameOrder::Queue> SameOrder::queues_of(const Picture& picture) {
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, Queue> queues;
+  for (const auto& [key, nodes] : picture.connections) {
+    const auto& [from, to, channel, receiving] = key;
+    Queue& queue = queues[{from, to, channel}];
+    queue.from = from;
+    queue.to = to;
+    (receiving ? queue.received : queue.sent) = nodes;
+  }
+  std::vector<Queue> result;
+  for (auto& [key, queue] : queues) result.push_back(std::move(queue));
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
 std::vector<SameOrder::Set> SameOrder::all_before(const Picture& picture) const {
   std::vector<std::vector<Node>> messages = picture.waits_for;
   std::vector<std::vector<Node>> room(messages.size());
@@ -125,8 +141,8 @@ std::vector<SameOrder::Set> SameOrder::all_before(const Picture& picture) const 
 
 bool SameOrder::provably_same(const Mutant& mutant) const {
   const Picture picture = picture_of(mutant);
-  // Equal connections also mean that every send has its receive, since the original is proven.
-  if (!picture.comparable || picture.rank != original_.rank || picture.connections != original_.connections ||
+  // Equal queues also mean that every send has its receive, since the original is proven.
+  if (!picture.comparable || picture.rank != original_.rank || queues_of(picture) != original_queues_ ||
       picture.instructions != original_.instructions) {
     return false;
   }

@@ -30,6 +30,13 @@ class SameOrder {
     std::map<ConnectionEnd, std::vector<Node>> connections;
     std::vector<std::vector<Node>> waits_for;
   };
+  // What goes from whom to whom in one queue; the number of the channel does not matter.
+  struct Queue {
+    std::int64_t from = 0, to = 0;
+    std::vector<Node> sent, received;
+    friend auto operator<=>(const Queue&, const Queue&) = default;
+  };
+  static std::vector<Queue> queues_of(const Picture& picture);
   Picture picture_of(const Mutant& mutant) const;
   void add_rank(std::size_t rank, const Mutant& mutant, Picture& picture) const;
   // By node: all that has ended before it begins. Empty where the program does not end with two message slots.
@@ -38,6 +45,7 @@ class SameOrder {
 
   std::size_t count_ = 0;
   Picture original_;
+  std::vector<Queue> original_queues_;
   std::vector<std::pair<Node, Node>> ordered_conflicts_;  // first before second
 };
 
