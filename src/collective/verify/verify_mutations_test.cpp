@@ -74,36 +74,41 @@ Outcome provoke(const Program& program, const std::vector<RankStep>& steps, std:
   return Outcome::right;
 }
 
-// Whether each of the steps that are at odds, where it writes, writes what the slot holds already.
-bool rewrites_the_same(const Program& program, const ProgramVerdict& verdict) {
-  std::map<std::tuple<std::int64_t, BufferKind, std::int64_t>, Content> held;
-  const std::vector<RankStep>& steps = verdict.violation->steps;
-  bool same = true;
-  bool seen = false;
-  for (const StepTrace& trace : verdict.run.steps) {
-    const Instruction& step = program.ranks[static_cast<std::size_t>(trace.rank)]
-                                  .blocks[static_cast<std::size_t>(trace.step.block)]
-                                  .steps[static_cast<std::size_t>(trace.step.step)];
-    const bool at_odds = std::find(steps.begin(), steps.end(), RankStep{trace.rank, trace.step}) != steps.end();
-    for (std::size_t i = 0; i < trace.moved.size() && writes_dst(step.kind); ++i) {
-      const std::int64_t number = step.dst.slot + static_cast<std::int64_t>(i);
-      const SlotRef slot = located(program, trace.rank, {step.dst.buffer, number});
-      Content& content = held[{trace.rank, slot.buffer, slot.slot}];
-      same = same && (!at_odds || content == trace.moved[i]);
-      content = trace.moved[i];
-    }
-    seen = seen || at_odds;
-  }
-  return same && seen;
+const Instruction& step_at(const Program& program, const RankStep& at) {
+  return program.ranks[static_cast<std::size_t>(at.rank)]
+      .blocks[static_cast<std::size_t>(at.step.block)]
+      .steps[static_cast<std::size_t>(at.step.step)];
 }
 
 bool writes(const Program& program, const RankStep& at, SlotRef slot) {
-  const Instruction& step = program.ranks[static_cast<std::size_t>(at.rank)]
-                                .blocks[static_cast<std::size_t>(at.step.block)]
-                                .steps[static_cast<std::size_t>(at.step.step)];
+  const Instruction& step = step_at(program, at);
   const SlotRef first = located(program, at.rank, step.dst);
   return writes_dst(step.kind) && first.buffer == slot.buffer && slot.slot >= first.slot &&
          slot.slot < first.slot + step.count;
+}
+
+// Whether the two steps at odds, where they write, write into the contested slot what it holds already.
+bool rewrites_the_same(const Program& program, const ProgramVerdict& verdict) {
+  const SlotRef contested = verdict.violation->slot.value();
+  const std::vector<RankStep>& at_odds = verdict.violation->steps;
+  Content held;
+  if (contested.buffer == BufferKind::input) return false;  // written in place only, which is the output
+  for (std::int64_t slot = 0; program.in_place && slot < input_slots(program.spec, at_odds[0].rank); ++slot) {
+    if (located(program, at_odds[0].rank, {BufferKind::input, slot}) == contested) {
+      held = initial_content(program.spec, at_odds[0].rank, slot);
+    }
+  }
+  bool same = true;
+  for (const StepTrace& trace : verdict.run.steps) {
+    const RankStep at{trace.rank, trace.step};
+    if (trace.rank != at_odds[0].rank || !writes(program, at, contested)) continue;
+    const SlotRef first = located(program, trace.rank, step_at(program, at).dst);
+    const Content& written = trace.moved[static_cast<std::size_t>(contested.slot - first.slot)];
+    const bool counts = std::find(at_odds.begin(), at_odds.end(), at) != at_odds.end();
+    same = same && (!counts || written == held);
+    held = written;
+  }
+  return same;
 }
 
 // Whether the outputs are right although the one that reads the contested slot, or where both write it each of them,
