@@ -136,25 +136,39 @@ void BruteForce::reset(const Timing& timing) {
   last_ = lanes_.size();
 }
 
-// Mostly the same block again or any one; slow ones seldom; the late step last.
-bool BruteForce::take_turn(Random& random) {
-  const auto is_late = [&](const Lane& lane) {
-    return timing_.late && lane.first.rank == timing_.late->rank && lane.first.step.block == timing_.late->step.block &&
-           static_cast<std::int32_t>(lane.next) == timing_.late->step.step;
+// Where in the list of late steps the block stands; past its end where it is not late.
+std::size_t BruteForce::late_rank(const Lane& lane) const {
+  const auto is_here = [&](const LateStep& late) {
+    return lane.first.rank == late.step.rank && lane.first.step.block == late.step.step.block &&
+           static_cast<std::int32_t>(lane.next) == late.step.step.step &&
+           (late.after_turns == 0 || (lane.begun && lane.turn >= late.after_turns));
   };
-  if (last_ < lanes_.size() && !is_late(lanes_[last_]) && lanes_[last_].next < lanes_[last_].steps.size() &&
-      !random.chance(burst_ + 1)) {
+  return static_cast<std::size_t>(std::find_if(timing_.late.begin(), timing_.late.end(), is_here) -
+                                  timing_.late.begin());
+}
+
+// Mostly the same block again or any one; slow ones seldom; late steps last.
+bool BruteForce::take_turn(Random& random) {
+  const std::size_t never_late = timing_.late.size();
+  if (last_ < lanes_.size() && lanes_[last_].next < lanes_[last_].steps.size() &&
+      late_rank(lanes_[last_]) == never_late && !random.chance(burst_ + 1)) {
     if (try_lane(last_, random)) return true;
   }
   const std::size_t count = live_.size();
   const auto start = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(count)));
-  for (int round = 0; round < 3; ++round) {
+  const auto try_each = [&](const auto& wanted) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t index = live_[(start + i) % count];
-      if (round < 2 && is_late(lanes_[index])) continue;
-      if (round == 0 && lanes_[index].slow && !random.chance(16)) continue;
-      if (try_lane(index, random)) return true;
+      if (wanted(lanes_[index]) && try_lane(index, random)) return true;
     }
+    return false;
+  };
+  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late && (!lane.slow || random.chance(16)); })) {
+    return true;
+  }
+  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late; })) return true;
+  for (std::size_t late = 0; late < never_late; ++late) {
+    if (try_each([&](const Lane& lane) { return late_rank(lane) == late; })) return true;
   }
   return false;
 }

@@ -23,10 +23,17 @@ enum class Outcome : std::uint8_t {
   broken      // a slot, peer or step that is not there, or a message of the wrong length
 };
 
+// A step that goes on, once it has taken `after_turns`, only when no other step can. Its slots take two turns each: one
+// reads, one writes. 0: it does not even begin.
+struct LateStep {
+  RankStep step;
+  std::int64_t after_turns = 0;
+};
+
 struct Timing {
   std::uint64_t seed = 0;
   std::int64_t message_slots = 2;
-  std::optional<RankStep> late;  // begins only when nothing else can go on
+  std::vector<LateStep> late;  // the first of them goes on first
   // A step that reads or writes noise instead of this slot: shows whether the value matters.
   std::optional<RankStep> garbled;
   SlotRef garbled_slot;
@@ -69,6 +76,7 @@ class BruteForce {
   std::int64_t address(std::int64_t rank, SlotRef first, std::int64_t count);
   void reset(const Timing& timing);
   bool take_turn(Random& random);
+  std::size_t late_rank(const Lane& lane) const;
   bool try_lane(std::size_t index, Random& random);
   bool can_begin(const Lane& lane) const;
   void begin(Lane& lane, Random& random);
