@@ -70,8 +70,8 @@ const Instruction& step_at(const Program& program, const RankStep& at) {
       .steps[static_cast<std::size_t>(at.step.step)];
 }
 
-// Two steps that nothing orders: each in turn comes as late as it can, and each in turn stops between reading and
-// writing until the other is through, which loses an update.
+// Two steps that nothing orders: each in turn comes as late as it can, or right after the other, or stops between
+// reading and writing until the other is through, which loses an update.
 Outcome provoke_pair(const Program& program, const std::vector<RankStep>& steps, std::uint64_t seed) {
   BruteForce machine(program);
   Random random(seed);
@@ -79,7 +79,9 @@ Outcome provoke_pair(const Program& program, const std::vector<RankStep>& steps,
     const RankStep& one = steps[which];
     const RankStep& other = steps[1 - which];
     const std::int64_t slot = random.below(step_at(program, one).count);
-    for (const auto& late : {std::vector<LateStep>{{one, 0}}, std::vector<LateStep>{{other, 0}, {one, 2 * slot + 1}}}) {
+    const std::vector<std::vector<LateStep>> timings{
+        {{one, 0}}, {{other, 0}, {one, 0, other}}, {{other, 0}, {one, 2 * slot + 1}}};
+    for (const std::vector<LateStep>& late : timings) {
       for (int i = 0; i < 2; ++i) {
         const Outcome outcome = machine.run({random.next(), kManySlots, late, {}, {}});
         if (outcome != Outcome::right) return outcome;

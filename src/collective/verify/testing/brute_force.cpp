@@ -136,12 +136,23 @@ void BruteForce::reset(const Timing& timing) {
   last_ = lanes_.size();
 }
 
+const BruteForce::Lane* BruteForce::lane_of(const RankStep& step) const {
+  const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    return lane.first.rank == step.rank && lane.first.step.block == step.step.block;
+  });
+  return found == lanes_.end() ? nullptr : &*found;
+}
+
+bool BruteForce::is_urgent(const LateStep& late) const {
+  return late.until && static_cast<std::int32_t>(lane_of(*late.until)->next) > late.until->step.step;
+}
+
 // Where in the list of late steps the block stands; past its end where it is not late.
 std::size_t BruteForce::late_rank(const Lane& lane) const {
   const auto is_here = [&](const LateStep& late) {
     return lane.first.rank == late.step.rank && lane.first.step.block == late.step.step.block &&
            static_cast<std::int32_t>(lane.next) == late.step.step.step &&
-           (late.after_turns == 0 || (lane.begun && lane.turn >= late.after_turns));
+           (late.after_turns == 0 || (lane.begun && lane.turn >= late.after_turns)) && !is_urgent(late);
   };
   return static_cast<std::size_t>(std::find_if(timing_.late.begin(), timing_.late.end(), is_here) -
                                   timing_.late.begin());
@@ -150,6 +161,11 @@ std::size_t BruteForce::late_rank(const Lane& lane) const {
 // Mostly the same block again or any one; slow ones seldom; late steps last.
 bool BruteForce::take_turn(Random& random) {
   const std::size_t never_late = timing_.late.size();
+  for (const LateStep& late : timing_.late) {
+    const Lane* lane = is_urgent(late) ? lane_of(late.step) : nullptr;
+    if (lane == nullptr || static_cast<std::int32_t>(lane->next) != late.step.step.step) continue;
+    if (try_lane(static_cast<std::size_t>(lane - lanes_.data()), random)) return true;
+  }
   if (last_ < lanes_.size() && lanes_[last_].next < lanes_[last_].steps.size() &&
       late_rank(lanes_[last_]) == never_late && !random.chance(burst_ + 1)) {
     if (try_lane(last_, random)) return true;

@@ -24,10 +24,11 @@ enum class Outcome : std::uint8_t {
 };
 
 // A step that goes on, once it has taken `after_turns`, only when no other step can. Its slots take two turns each: one
-// reads, one writes. 0: it does not even begin.
+// reads, one writes. 0: it does not even begin. Once `until` has ended, it goes before all others.
 struct LateStep {
   RankStep step;
   std::int64_t after_turns = 0;
+  std::optional<RankStep> until{};
 };
 
 struct Timing {
@@ -76,6 +77,8 @@ class BruteForce {
   std::int64_t address(std::int64_t rank, SlotRef first, std::int64_t count);
   void reset(const Timing& timing);
   bool take_turn(Random& random);
+  const Lane* lane_of(const RankStep& step) const;
+  bool is_urgent(const LateStep& late) const;
   std::size_t late_rank(const Lane& lane) const;
   bool try_lane(std::size_t index, Random& random);
   bool can_begin(const Lane& lane) const;
