@@ -1,0 +1,16 @@
+// Whether all instructions of a rank that touch the same slot, one of them writing, are ordered by what they wait for,
+// so that every timing gives the same result.
+#pragma once
+
+#include <optional>
+
+#include "collective/verify/order.hpp"
+
+namespace weft {
+
+// `order` must have a sequence. Memory grows with the instructions of one rank times its blocks; time with that over
+// all ranks, unless an order comes about through other ranks only: then with all instructions times the blocks of each
+// rank that needs it.
+std::optional<Finding> find_hazard(const Program& program, const ProgramOrder& order);
+
+}  // namespace weft

@@ -1,0 +1,288 @@
+#include "collective/verify/testing/brute_force.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace weft::testing {
+namespace {
+
+std::uint64_t contribution(std::int64_t rank, std::int64_t piece) {
+  return mixed(mixed(static_cast<std::uint64_t>(rank) + 1) ^ static_cast<std::uint64_t>(piece));
+}
+
+std::uint64_t value_of(const Content& content) {
+  std::uint64_t sum = 0;
+  for (const std::int64_t rank : content.from.members()) sum += contribution(rank, content.piece);
+  return sum;
+}
+
+}  // namespace
+
+BruteForce::BruteForce(const Program& program) : program_(program) {
+  lay_out_memory();
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int64_t> connections;
+  const auto connection = [&](std::int64_t from, std::int64_t to, std::int64_t channel) {
+    return connections.try_emplace({from, to, channel}, static_cast<std::int64_t>(connections.size())).first->second;
+  };
+  const auto ranks = static_cast<std::int64_t>(program.ranks.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::vector<Block>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+    const std::size_t first_lane = lanes_.size();
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      Lane& lane = lanes_.emplace_back();
+      lane.first = {rank, {static_cast<std::int32_t>(b), 0}};
+      if (blocks[b].send_to >= ranks || blocks[b].receive_from >= ranks) broken_ = true;
+      if (blocks[b].send_to >= 0) lane.out = connection(rank, blocks[b].send_to, blocks[b].channel);
+      if (blocks[b].receive_from >= 0) lane.in = connection(blocks[b].receive_from, rank, blocks[b].channel);
+      for (const Instruction& instruction : blocks[b].steps) {
+        Step step{instruction.kind, 0, 0, instruction.kind == StepKind::nop ? 0 : instruction.count, {}};
+        if (step.kind != StepKind::nop && step.count < 1) broken_ = true;
+        if (sends(step.kind) && lane.out < 0) broken_ = true;
+        if (receives(step.kind) && lane.in < 0) broken_ = true;
+        if (reads_src(step.kind)) step.src = address(rank, instruction.src, step.count);
+        if (writes_dst(step.kind)) step.dst = address(rank, instruction.dst, step.count);
+        for (const StepId& other : instruction.after) {
+          const auto block = static_cast<std::size_t>(other.block);
+          if (block >= blocks.size() || static_cast<std::size_t>(other.step) >= blocks[block].steps.size()) {
+            broken_ = true;
+          } else {
+            step.after.push_back({first_lane + block, other.step});
+          }
+        }
+        lane.steps.push_back(std::move(step));
+      }
+    }
+  }
+  connections_.resize(connections.size());
+}
+
+void BruteForce::lay_out_memory() {
+  std::int64_t size = 0;
+  const auto ranks = static_cast<std::int64_t>(program_.ranks.size());
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    auto& begin = buffer_begin_.emplace_back();
+    for (const BufferKind buffer : {BufferKind::input, BufferKind::output, BufferKind::scratch}) {
+      begin.push_back(size);
+      size += slot_count(program_, rank, buffer);
+    }
+    begin.push_back(size);
+  }
+  initial_.assign(static_cast<std::size_t>(size), 0);
+  is_set_.assign(static_cast<std::size_t>(size), 0);
+  for (std::int64_t rank = 0; rank < program_.spec.ranks; ++rank) {
+    for (std::int64_t slot = 0; slot < input_slots(program_.spec, rank); ++slot) {
+      const std::int64_t at = address(rank, {BufferKind::input, slot}, 1);
+      initial_[static_cast<std::size_t>(at)] = value_of(initial_content(program_.spec, rank, slot));
+      is_set_[static_cast<std::size_t>(at)] = 1;
+      if (!program_.in_place) expected_.push_back({at, initial_[static_cast<std::size_t>(at)]});
+    }
+    for (std::int64_t slot = 0; slot < output_slots(program_.spec, rank); ++slot) {
+      const std::int64_t at = address(rank, {BufferKind::output, slot}, 1);
+      expected_.push_back({at, value_of(required_content(program_.spec, rank, slot))});
+    }
+  }
+}
+
+std::int64_t BruteForce::address(std::int64_t rank, SlotRef first, std::int64_t count) {
+  const SlotRef real = located(program_, rank, first);
+  const auto& begin = buffer_begin_[static_cast<std::size_t>(rank)];
+  const auto buffer = static_cast<std::size_t>(real.buffer);
+  const std::int64_t slots = begin[buffer + 1] - begin[buffer];
+  if (real.slot < 0 || count < 1 || real.slot + count > slots) broken_ = true;
+  return begin[buffer] + real.slot;
+}
+
+Outcome BruteForce::run(const Timing& timing) {
+  if (broken_) return Outcome::broken;
+  reset(timing);
+  Random random(timing.seed);
+  wait_for_room_first_ = random.chance(2);
+  burst_ = std::int64_t{1} << random.below(4);
+  for (Lane& lane : lanes_) lane.slow = random.chance(3);
+  while (!live_.empty()) {
+    if (!take_turn(random)) return Outcome::stuck;
+    if (broken_) {
+      broken_ = false;  // by a message of this run, not by the program as it stands
+      return Outcome::broken;
+    }
+  }
+  return outcome();
+}
+
+void BruteForce::reset(const Timing& timing) {
+  timing_ = timing;
+  garbled_at_ = -1;
+  if (timing.garbled) {
+    const auto& begin = buffer_begin_[static_cast<std::size_t>(timing.garbled->rank)];
+    garbled_at_ = begin[static_cast<std::size_t>(timing.garbled_slot.buffer)] + timing.garbled_slot.slot;
+  }
+  memory_ = initial_;
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    if (!is_set_[i]) memory_[i] = mixed(timing.seed ^ mixed(i));
+  }
+  for (Connection& connection : connections_) {
+    connection.messages.clear();
+    connection.received = 0;
+    connection.held = 0;
+  }
+  live_.clear();
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].next = 0;
+    lanes_[i].begun = false;
+    if (!lanes_[i].steps.empty()) live_.push_back(i);
+  }
+  last_ = lanes_.size();
+}
+
+const BruteForce::Lane* BruteForce::lane_of(const RankStep& step) const {
+  const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    return lane.first.rank == step.rank && lane.first.step.block == step.step.block;
+  });
+  return found == lanes_.end() ? nullptr : &*found;
+}
+
+bool BruteForce::is_urgent(const LateStep& late) const {
+  return late.until && static_cast<std::int32_t>(lane_of(*late.until)->next) > late.until->step.step;
+}
+
+// Where in the list of late steps the block stands; past its end where it is not late.
+std::size_t BruteForce::late_rank(const Lane& lane) const {
+  const auto is_here = [&](const LateStep& late) {
+    return lane.first.rank == late.step.rank && lane.first.step.block == late.step.step.block &&
+           static_cast<std::int32_t>(lane.next) == late.step.step.step &&
+           (late.after_turns == 0 || (lane.begun && lane.turn >= late.after_turns)) && !is_urgent(late);
+  };
+  return static_cast<std::size_t>(std::find_if(timing_.late.begin(), timing_.late.end(), is_here) -
+                                  timing_.late.begin());
+}
+
+// Mostly the same block again or any one; slow ones seldom; late steps last.
+bool BruteForce::take_turn(Random& random) {
+  const std::size_t never_late = timing_.late.size();
+  for (const LateStep& late : timing_.late) {
+    const Lane* lane = is_urgent(late) ? lane_of(late.step) : nullptr;
+    if (lane == nullptr || static_cast<std::int32_t>(lane->next) != late.step.step.step) continue;
+    if (try_lane(static_cast<std::size_t>(lane - lanes_.data()), random)) return true;
+  }
+  if (last_ < lanes_.size() && lanes_[last_].next < lanes_[last_].steps.size() &&
+      late_rank(lanes_[last_]) == never_late && !random.chance(burst_ + 1)) {
+    if (try_lane(last_, random)) return true;
+  }
+  const std::size_t count = live_.size();
+  const auto start = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(count)));
+  const auto try_each = [&](const auto& wanted) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t index = live_[(start + i) % count];
+      if (wanted(lanes_[index]) && try_lane(index, random)) return true;
+    }
+    return false;
+  };
+  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late && (!lane.slow || random.chance(16)); })) {
+    return true;
+  }
+  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late; })) return true;
+  for (std::size_t late = 0; late < never_late; ++late) {
+    if (try_each([&](const Lane& lane) { return late_rank(lane) == late; })) return true;
+  }
+  return false;
+}
+
+bool BruteForce::try_lane(std::size_t index, Random& random) {
+  Lane& lane = lanes_[index];
+  if (!lane.begun) {
+    if (!can_begin(lane)) return false;
+    begin(lane, random);
+  } else if (lane.turn < 2 * lane.steps[lane.next].count) {
+    move_slot(lane);
+  } else if (!end(lane)) {
+    return false;
+  }
+  last_ = index;
+  if (lane.next == lane.steps.size()) live_.erase(std::find(live_.begin(), live_.end(), index));
+  return true;
+}
+
+bool BruteForce::has_room(std::int64_t connection) const {
+  const Connection& each = connections_[static_cast<std::size_t>(connection)];
+  const auto unread = static_cast<std::int64_t>(each.messages.size() - each.received);
+  return unread + each.held < timing_.message_slots;
+}
+
+bool BruteForce::can_begin(const Lane& lane) const {
+  const Step& step = lane.steps[lane.next];
+  for (const Dependency& other : step.after) {
+    if (static_cast<std::int64_t>(lanes_[other.block].next) <= other.step) return false;
+  }
+  if (receives(step.kind)) {
+    const Connection& in = connections_[static_cast<std::size_t>(lane.in)];
+    if (in.received == in.messages.size()) return false;
+  }
+  return !sends(step.kind) || !wait_for_room_first_ || has_room(lane.out);
+}
+
+void BruteForce::begin(Lane& lane, Random& random) {
+  const Step& step = lane.steps[lane.next];
+  lane.begun = true;
+  lane.turn = 0;
+  lane.values.assign(static_cast<std::size_t>(step.count), 0);
+  lane.slot_order.resize(static_cast<std::size_t>(step.count));
+  std::iota(lane.slot_order.begin(), lane.slot_order.end(), 0);
+  for (std::size_t i = lane.slot_order.size(); i > 1; --i) {
+    std::swap(lane.slot_order[i - 1],
+              lane.slot_order[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
+  }
+  if (!receives(step.kind)) return;
+  Connection& in = connections_[static_cast<std::size_t>(lane.in)];
+  lane.message = in.messages[in.received++];
+  if (static_cast<std::int64_t>(lane.message.size()) != step.count) broken_ = true;
+  // A runtime may give the slot back at once or hold it to the end.
+  if (wait_for_room_first_) ++in.held;
+}
+
+void BruteForce::move_slot(Lane& lane) {
+  const Step& step = lane.steps[lane.next];
+  const std::int64_t i = lane.slot_order[static_cast<std::size_t>(lane.turn / 2)];
+  std::uint64_t& value = lane.values[static_cast<std::size_t>(i)];
+  const bool is_read = lane.turn % 2 == 0;
+  ++lane.turn;
+  if (is_read) {
+    if (receives(step.kind)) value = lane.message[static_cast<std::size_t>(i)];
+    if (reads_src(step.kind)) value += memory_[static_cast<std::size_t>(step.src + i)];
+    if (step.kind == StepKind::reduce) value += memory_[static_cast<std::size_t>(step.dst + i)];
+    if (reads_src(step.kind) && is_garbled(lane, step.src + i)) value = mixed(value);
+  } else if (writes_dst(step.kind)) {
+    memory_[static_cast<std::size_t>(step.dst + i)] = is_garbled(lane, step.dst + i) ? mixed(value) : value;
+  }
+}
+
+bool BruteForce::is_garbled(const Lane& lane, std::int64_t at) const {
+  return at == garbled_at_ && lane.first.rank == timing_.garbled->rank &&
+         lane.first.step.block == timing_.garbled->step.block &&
+         static_cast<std::int32_t>(lane.next) == timing_.garbled->step.step;
+}
+
+bool BruteForce::end(Lane& lane) {
+  const Step& step = lane.steps[lane.next];
+  if (sends(step.kind)) {
+    if (!has_room(lane.out)) return false;
+    connections_[static_cast<std::size_t>(lane.out)].messages.push_back(lane.values);
+  }
+  if (receives(step.kind) && wait_for_room_first_) --connections_[static_cast<std::size_t>(lane.in)].held;
+  lane.begun = false;
+  ++lane.next;
+  return true;
+}
+
+Outcome BruteForce::outcome() const {
+  for (const Expected& each : expected_) {
+    if (memory_[static_cast<std::size_t>(each.address)] != each.value) return Outcome::wrong;
+  }
+  for (const Connection& each : connections_) {
+    if (each.received != each.messages.size()) return Outcome::left_over;
+  }
+  return Outcome::right;
+}
+
+}  // namespace weft::testing
