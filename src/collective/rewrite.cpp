@@ -102,7 +102,7 @@ void rename_after(RankProgram& rank, const StepPlaces& places) {
       std::vector<StepId> renamed;
       for (const StepId& other : steps[s].after) {
         const StepId place = places.of(other);
-        if (place.block != own.block || place.step >= own.step) renamed.push_back(place);
+        if (place.block != own.block || place.step > own.step) renamed.push_back(place);
       }
       std::sort(renamed.begin(), renamed.end());
       renamed.erase(std::unique(renamed.begin(), renamed.end()), renamed.end());

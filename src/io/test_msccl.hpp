@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collective/algorithms.hpp"
+#include "collective/fuse.hpp"
 #include "collective/program_builder.hpp"
 #include "collective/rewrite.hpp"
 
@@ -31,22 +32,26 @@ inline Program normal_form(const Program& program) {
   return result;
 }
 
-// Every generator at a few sizes, of the collectives that MSCCL has.
+// Every generator at a few sizes, of the collectives that MSCCL has; also with receives and sends joined where that
+// changes anything.
 inline std::vector<Program> generated_programs() {
   std::vector<Program> programs;
   for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce,
                                 Collective::broadcast, Collective::all_to_all, Collective::reduce_scatter}) {
     for (const Algorithm algorithm : algorithms_for(kind)) {
       for (const std::int64_t ranks : {1, 2, 3, 4, 8}) {
-        for (const std::int64_t parts : {1, 3}) {
+        for (const std::int64_t parts : {1, 2}) {
           for (const bool in_place : {false, true}) {
-            programs.push_back(make_program({.algorithm = algorithm,
-                                             .kind = kind,
-                                             .ranks = ranks,
-                                             .root = has_root(kind) ? ranks / 2 : 0,
-                                             .parts = parts,
-                                             .in_place = in_place,
-                                             .inner = ranks % 2 == 0 ? 2 : 1}));
+            const ProgramRequest request{.algorithm = algorithm,
+                                         .kind = kind,
+                                         .ranks = ranks,
+                                         .root = has_root(kind) ? ranks / 2 : 0,
+                                         .parts = parts,
+                                         .in_place = in_place,
+                                         .inner = ranks % 2 == 0 ? 2 : 1};
+            programs.push_back(make_program(request));
+            Program joined = fused(programs.back());
+            if (joined != programs.back()) programs.push_back(std::move(joined));
           }
         }
       }
