@@ -25,10 +25,10 @@ std::string in_words(const Verdict& verdict) {
   const CollectiveSpec& spec = verdict.program.spec;
   const ProgramSize size = size_of(verdict.program);
   return fmt::format(
-      "{}: safe: {} of {} pieces {}on {} ranks, {} blocks, {} instructions: every piece where it belongs, every "
+      "{}: safe: {} of {} piece{} {}on {} ranks, {} blocks, {} instructions: every piece where it belongs, every "
       "contribution once, nobody waits for ever\n",
-      verdict.file, name_of(spec.kind), spec.pieces, verdict.program.in_place ? "in place " : "", spec.ranks,
-      size.blocks, size.instructions);
+      verdict.file, name_of(spec.kind), spec.pieces, spec.pieces == 1 ? "" : "s",
+      verdict.program.in_place ? "in place " : "", spec.ranks, size.blocks, size.instructions);
 }
 
 nlohmann::ordered_json in_json(const Verdict& verdict) {

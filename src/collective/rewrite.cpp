@@ -121,6 +121,21 @@ Program with_one_dependency_each(Program program) {
   return program;
 }
 
+Program normal_form(Program program) {
+  program = without_nops(std::move(program));
+  for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const auto r = static_cast<std::int64_t>(rank);
+    for (Block& block : program.ranks[rank].blocks) {
+      for (Instruction& step : block.steps) {
+        step.src = reads_src(step.kind) ? located(program, r, step.src) : SlotRef{};
+        step.dst = writes_dst(step.kind) ? located(program, r, step.dst) : SlotRef{};
+        if (step.kind == StepKind::nop) step.count = 0;
+      }
+    }
+  }
+  return program;
+}
+
 Program with_counts_up_to(Program program, std::int64_t limit) {
   for (RankProgram& rank : program.ranks) cut_counts(rank, limit);
   return program;

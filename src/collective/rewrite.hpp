@@ -35,6 +35,10 @@ Program without_nops(Program program);
 // The reverse: where an instruction waits for several others, nops before it wait for all but the last.
 Program with_one_dependency_each(Program program);
 
+// Two programs that differ only in how they are written have the same: slots are where they really lie, nothing stands
+// where a kind does not look, dependencies are sorted, there are no nops.
+Program normal_form(Program program);
+
 // Instructions on more than `limit` slots become several, the same ones at both ends of a connection. More messages are
 // then under way at a time: a program that just fits into two message slots may no longer do so.
 Program with_counts_up_to(Program program, std::int64_t limit);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "collective/rewrite.hpp"
 #include "collective/verify/symbolic_run.hpp"
 #include "io/test_msccl.hpp"
 

@@ -1,4 +1,4 @@
-// Programs for the tests of MSCCL XML, and what it means that two are the same.
+// Programs for the tests of MSCCL XML.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,8 @@
 #include "collective/algorithms.hpp"
 #include "collective/fuse.hpp"
 #include "collective/program_builder.hpp"
-#include "collective/rewrite.hpp"
 
 namespace weft {
-
-// One of the many ways to write a program: slots where they really lie, nothing where a kind does not look, no nops.
-inline Program normal_form(const Program& program) {
-  Program result = without_nops(program);
-  for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
-    for (Block& block : result.ranks[rank].blocks) {
-      for (Instruction& step : block.steps) {
-        const auto r = static_cast<std::int64_t>(rank);
-        step.src = reads_src(step.kind) ? located(program, r, step.src) : SlotRef{};
-        step.dst = writes_dst(step.kind) ? located(program, r, step.dst) : SlotRef{};
-        if (step.kind == StepKind::nop) step.count = 0;
-        std::sort(step.after.begin(), step.after.end());
-      }
-    }
-  }
-  return result;
-}
 
 // Every generator at a few sizes, of the collectives that MSCCL has; also with receives and sends joined where that
 // changes anything.
