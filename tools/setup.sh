@@ -20,6 +20,9 @@ libraries=(      # formatting, JSON, the command line
 checking=(       # tests
   'libgtest-dev|<gtest/gtest.h>'
 )
+optional=(       # Weft is built without what these give where they cannot be installed
+  'libpugixml-dev|<pugixml.hpp>'  # reading MSCCL XML
+)
 speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
   'ninja-build|ninja'
   'ccache|ccache'
@@ -100,22 +103,37 @@ note_missing() {
   done
 }
 
-note_missing "${required[@]}"
-((${#packages[@]})) || exit 0
-# Without a compiler every header looks missing; apt skips what is installed already.
-note_missing "${speed[@]}"
-
-echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
-install="apt-get install -y --no-install-recommends ${packages[*]}"
-if ! command -v apt-get >/dev/null; then
-  echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
-  exit 1
-fi
-if ((EUID != 0)); then
-  echo "Run: sudo apt-get update && sudo $install" >&2
-  exit 1
-fi
-echo "Installing from Debian packages: ${packages[*]}" >&2
+can_install() { command -v apt-get >/dev/null && ((EUID == 0)); }
+install() { apt-get install -y --no-install-recommends "$@" -qq >/dev/null; }
 export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-$install -qq >/dev/null
+
+note_missing "${required[@]}"
+if ((${#packages[@]})); then
+  # Without a compiler every header looks missing; apt skips what is installed already.
+  note_missing "${speed[@]}"
+  echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
+  if ! command -v apt-get >/dev/null; then
+    echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
+    exit 1
+  fi
+  if ((EUID != 0)); then
+    echo "Run: sudo apt-get update && sudo apt-get install -y --no-install-recommends ${packages[*]}" >&2
+    exit 1
+  fi
+  echo "Installing from Debian packages: ${packages[*]}" >&2
+  apt-get update -qq
+  install "${packages[@]}"
+fi
+
+compiler=$(find_compiler)
+packages=()
+reasons=()
+note_missing "${optional[@]}"
+((${#packages[@]})) || exit 0
+# A machine without a network waits for no more than this.
+if can_install && echo "Installing from Debian packages: ${packages[*]}" >&2 &&
+  apt-get update -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10 >/dev/null 2>&1 &&
+  install "${packages[@]}" 2>/dev/null; then
+  exit 0
+fi
+echo "Weft is built without the optional ${reasons[*]}; Debian calls it: ${packages[*]}" >&2

@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "app/collective_command.hpp"
 #include "app/flags.hpp"
 #include "app/plan_command.hpp"
 #include "app/verify_command.hpp"
@@ -23,13 +24,14 @@ constexpr Command kCommands[] = {
     {"plan", "model, cluster, layout -> plan: step time, accounting, memory, bound", run_plan_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},
+    {"collective", "collectives as programs: list them, verify MSCCL files", run_collective_command},
 };
 
 void print_usage(std::ostream& out) {
   out << "weft " << kVersion << ": weaves communication into computation when large models are trained\n\n"
       << "  weft COMMAND [flags]        weft COMMAND --help for its flags and an example\n\n";
   for (const Command& command : kCommands) {
-    out << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ') << command.summary << "\n";
+    out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ') << command.summary << "\n";
   }
   out << "\n  weft --version\n";
 }

@@ -20,15 +20,19 @@ Flags::Flags(std::string command, std::string description, std::string example)
 
 void Flags::value(const std::string& name, const std::string& placeholder, const std::string& help,
                   const std::string& group) {
-  declared_.push_back({name, {placeholder, help, group, false}});
+  declared_.push_back({name, {placeholder, help, group}});
 }
 
 void Flags::toggle(const std::string& name, const std::string& help, const std::string& group) {
-  declared_.push_back({name, {"", help, group, false}});
+  declared_.push_back({name, {"", help, group}});
 }
 
 void Flags::positional(const std::string& name, const std::string& help) {
   declared_.push_back({name, {name, help, "", true}});
+}
+
+void Flags::positionals(const std::string& name, const std::string& help) {
+  declared_.push_back({name, {name, help, "", true, true}});
 }
 
 std::vector<std::string> Flags::names() const {
@@ -46,7 +50,9 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> toggles;
   for (const auto& [name, declared] : declared_) {
-    if (declared.positional) {
+    if (declared.many) {
+      app.add_option(name, texts_, declared.help)->type_name("");
+    } else if (declared.positional) {
       app.add_option(name, texts[name], declared.help)->type_name("");
     } else if (declared.placeholder.empty()) {
       app.add_flag("--" + name, toggles[name], declared.help)->group(declared.group);
@@ -79,7 +85,7 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   }
   for (const auto& [name, declared] : declared_) {
     const CLI::Option* option = declared.positional ? app.get_option(name) : app.get_option("--" + name);
-    if (option->count() == 0) continue;
+    if (option->count() == 0 || declared.many) continue;
     values_[name] = declared.placeholder.empty() ? (toggles[name] ? "true" : "false") : texts[name];
   }
   if (const auto config = text("config")) {

@@ -26,11 +26,14 @@ class Flags {
   void toggle(const std::string& name, const std::string& help, const std::string& group = "Options");
   // Declares one positional argument.
   void positional(const std::string& name, const std::string& help);
+  // Declares a positional argument that takes all that are given; `texts` has them.
+  void positionals(const std::string& name, const std::string& help);
 
   // Throws Error for unknown flags (with the nearest name), missing values and values given twice; HelpRequested.
   void parse(const std::vector<std::string>& arguments);
 
   std::optional<std::string> text(const std::string& name) const;
+  const std::vector<std::string>& texts() const { return texts_; }
   bool given(const std::string& name) const { return values_.contains(name); }
   // By the command line itself, not by a file.
   bool typed(const std::string& name) const { return given(name) && !sources_.contains(name); }
@@ -49,6 +52,7 @@ class Flags {
     std::string placeholder;  // "" for a toggle
     std::string help, group;
     bool positional = false;
+    bool many = false;
   };
   void read_config(const std::string& file, std::map<std::string, std::string>& from_file) const;
   std::vector<std::string> names() const;
@@ -58,6 +62,7 @@ class Flags {
   // Where a message says a value came from: "--tp", or "job.json: key 'tp'".
   std::string source(const std::string& name) const;
   std::map<std::string, std::string> values_;
+  std::vector<std::string> texts_;
   std::map<std::string, std::string> sources_;  // of values that the command line did not give
 };
 
