@@ -31,6 +31,7 @@ enum class WordKind : std::uint32_t { beat = 1, goodbye, lost };
 struct Word {
   WordKind kind = WordKind::beat;
   std::uint32_t rank = 0;    // of a loss: who is lost
+  std::uint32_t by = 0;      // who noticed it first
   std::uint32_t length = 0;  // of the reason that follows
 };
 
@@ -43,9 +44,10 @@ struct Neighbour {
   bool left = false;
 };
 
-std::string bytes_of(WordKind kind, std::int64_t rank, const std::string& reason) {
+std::string bytes_of(WordKind kind, std::int64_t rank, std::int64_t by, const std::string& reason) {
   const std::string cut = reason.substr(0, kLongestReason);
-  const Word word{kind, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(cut.size())};
+  const Word word{kind, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(by),
+                  static_cast<std::uint32_t>(cut.size())};
   std::string bytes(sizeof word, '\0');
   std::memcpy(bytes.data(), &word, sizeof word);
   return bytes + cut;
@@ -117,7 +119,7 @@ class Liveness::Watch {
   void give_up(const LostRank& cause) {
     {
       const std::lock_guard lock(mutex_);
-      note_loss(cause);
+      note_loss(cause, rank_);
     }
     report_loss();
   }
@@ -182,7 +184,7 @@ class Liveness::Watch {
       if (count < 0 && errno == EAGAIN) return;
       const int error = count < 0 ? errno : 0;
       neighbour.socket.close();
-      if (!neighbour.left && !leaving_) note_loss({neighbour.rank, how_it_closed(error)});
+      if (!neighbour.left && !leaving_) note_loss({neighbour.rank, how_it_closed(error)}, rank_);
       return;
     }
   }
@@ -204,15 +206,15 @@ class Liveness::Watch {
       if (word.kind != WordKind::lost) continue;
       const auto subject = static_cast<std::int64_t>(word.rank);
       if (subject != rank_) {
-        note_loss({subject, reason});
+        note_loss({subject, reason}, word.by);
       } else {
-        note_loss({neighbour.rank, fmt::format("it gave up on rank {}: {}", rank_, reason)});
+        note_loss({word.by, fmt::format("it gave up on rank {}: {}", rank_, reason)}, word.by);
       }
     }
   }
 
   void beat() {
-    const std::string bytes = bytes_of(WordKind::beat, rank_, "");
+    const std::string bytes = bytes_of(WordKind::beat, rank_, rank_, "");
     for (Neighbour& neighbour : neighbours_) {
       if (neighbour.to_send.empty()) {
         say(neighbour, bytes);
@@ -224,17 +226,17 @@ class Liveness::Watch {
 
   void say_goodbye() {
     for (Neighbour& neighbour : neighbours_) {
-      say(neighbour, bytes_of(WordKind::goodbye, rank_, ""));
+      say(neighbour, bytes_of(WordKind::goodbye, rank_, rank_, ""));
       if (neighbour.socket) ::shutdown(neighbour.socket.fd(), SHUT_WR);
     }
   }
 
   // Under the lock. The news goes out here, before anybody can act on the loss and die of it.
-  void note_loss(const LostRank& loss) {
+  void note_loss(const LostRank& loss, std::int64_t by) {
     if (lost_) return;
     lost_ = loss;
     for (Neighbour& neighbour : neighbours_) {
-      if (!neighbour.left) say(neighbour, bytes_of(WordKind::lost, loss.rank, loss.reason));
+      if (!neighbour.left) say(neighbour, bytes_of(WordKind::lost, loss.rank, by, loss.reason));
     }
   }
 

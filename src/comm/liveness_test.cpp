@@ -154,7 +154,6 @@ void expect_blame(const LostRank& cause, std::int64_t ranks) {
     if (rank == 2) continue;
     const std::string expected =
         rank == cause.rank ? fmt::format("lost 2: it gave up on rank {}: {}", rank, cause.reason) : words(cause);
-    // Whoever is told by the blamed rank first, and not by rank 2, hears the same loss or that rank's word for it.
     EXPECT_EQ(lines.count(fmt::format("{}: {}", rank, expected)), 1U) << rank;
   }
   EXPECT_EQ(exit_code(group.wait(kGrace)), 3);
