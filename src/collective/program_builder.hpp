@@ -34,6 +34,8 @@ class ProgramBuilder {
 
   const CollectiveSpec& spec() const { return program_.spec; }
   bool in_place() const { return program_.in_place; }
+  // Members and helpers.
+  std::int64_t rank_count() const { return static_cast<std::int64_t>(program_.ranks.size()); }
 
   // to = from, over a connection where the ranks differ. A copy of a slot onto itself is left out.
   void copy(Spot from, Spot to, std::int64_t count = 1, std::int64_t channel = 0);
@@ -41,6 +43,10 @@ class ProgramBuilder {
   void reduce(Spot from, Spot to, std::int64_t count = 1, std::int64_t channel = 0);
   // to = from + operand, where operand lies on the rank of `to`: saves the copy of an input that is only read.
   void reduce(Spot from, Spot operand, Spot to, std::int64_t count, std::int64_t channel = 0);
+
+  // Sends that are written while this is on leave their rank one at a time, in the order in which they were written.
+  // Otherwise messages to different peers share the way out.
+  void send_in_turn(bool on) { send_in_turn_ = on; }
 
   // Scratch grows to what was used.
   Program finish() &&;
@@ -59,6 +65,7 @@ class ProgramBuilder {
     std::int32_t local_block = -1;
     std::map<std::pair<BufferKind, std::int64_t>, SlotUse> uses;
     std::vector<std::vector<std::int32_t>> done;  // by block: the clock after its last step
+    std::vector<Use> last_send;                   // written in turn; at most one
   };
 
   std::int32_t block_for(std::int64_t rank, std::int64_t send_to, std::int64_t receive_from, std::int64_t channel);
@@ -66,6 +73,7 @@ class ProgramBuilder {
 
   Program program_;
   std::vector<RankState> states_;
+  bool send_in_turn_ = false;
 };
 
 }  // namespace weft

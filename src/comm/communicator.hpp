@@ -34,7 +34,7 @@ struct CommunicatorOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // without progress
   bool check = false;                                           // compare calls before they run
   // Called once, on whatever thread notices first, with the words that wait() will throw.
-  std::function<void(const std::string&)> on_failure;
+  std::function<void(const std::string&)> on_failure = {};
 };
 
 class Communicator {

@@ -1,0 +1,46 @@
+// A program with bytes: what remains of it when sizes are known and only true dependencies are kept.
+//
+// A proven program orders every two instructions that touch one slot (collective/verify), so an instruction needs to
+// wait only for those it conflicts with; everything else may run at once. Fused instructions become a receive and a
+// send. comm/ executes this, cost/ predicts its time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collective/piece_sizes.hpp"
+#include "collective/program.hpp"
+#include "collective/verify/symbolic_run.hpp"
+
+namespace weft {
+
+// Bytes of a rank's buffer.
+struct ByteRange {
+  BufferKind buffer = BufferKind::input;
+  std::int64_t begin = 0;
+  std::int64_t bytes = 0;
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+struct LoweredStep {
+  StepId origin;
+  StepKind kind = StepKind::copy;  // send, receive, receive_reduce_copy, copy or reduce
+  std::int64_t peer = -1;          // of send and receives: a rank of the program
+  std::int64_t channel = 0;
+  std::int64_t bytes = 0;
+  // Ranges that follow each other are joined; empty ones are left out. `dst` of reduce is also read.
+  std::vector<ByteRange> src, dst;
+  bool completes = false;           // a reduction whose result holds the contributions of all ranks
+  std::vector<std::int32_t> waits;  // steps of this rank that must have ended, ascending
+};
+
+struct LoweredRank {
+  std::int64_t input_bytes = 0, output_bytes = 0, scratch_bytes = 0;  // in place, all is output
+  std::vector<LoweredStep> steps;  // in an order in which they could run one by one; connections in their order
+};
+
+// `run` is the trace of the proof. Throws Error where a piece does not fit into an input or output slot.
+std::vector<LoweredRank> lower(const Program& program, const SymbolicRun& run, const PieceSizes& sizes,
+                               Bytes element_size);
+
+}  // namespace weft

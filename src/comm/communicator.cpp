@@ -1,0 +1,395 @@
+#include "comm/communicator.hpp"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "collective/lowered.hpp"
+#include "comm/call_check.hpp"
+#include "comm/program_run.hpp"
+
+namespace weft {
+namespace {
+
+using Clock = Transport::Clock;
+
+constexpr std::int64_t kChannelsPerQueue = 1024;
+constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; programs have the others
+constexpr std::int64_t kMaxQueues = 1024;
+// How often a waiting thread asks whether a rank was lost.
+constexpr std::chrono::milliseconds kWatchPeriod{50};
+// Silence beyond this is worth naming in a timeout.
+constexpr std::chrono::seconds kSuspicious{1};
+
+double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+template <std::size_t size>
+void copy_text(std::array<char, size>& to, const std::string& from) {
+  std::copy_n(from.begin(), std::min(from.size(), size - 1), to.begin());
+}
+
+// FNV-1a over everything on which members must agree and that the note does not spell out.
+std::uint64_t hash_of(const PreparedCall& call) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  const auto mix = [&](std::int64_t value) {
+    for (int byte = 0; byte < 8; ++byte)
+      hash = (hash ^ ((static_cast<std::uint64_t>(value) >> (8 * byte)) & 0xff)) * 1099511628211ULL;
+  };
+  mix(call.spec.pieces);
+  mix(call.program != nullptr && call.program->in_place ? 1 : 0);
+  for (const std::int64_t size : call.sizes) mix(size);
+  for (const std::int64_t member : call.members) mix(member);
+  return hash;
+}
+
+}  // namespace
+
+// Touched by the caller's thread between preparation and start, then by the communication thread until it is done.
+struct Communicator::Prepared {
+  PreparedCall call;
+  std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<NativeCollective> native;
+  std::unique_ptr<CallCheck> check;
+  CallNote note;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
+
+  std::string in_words() const {
+    const std::int64_t elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
+    return fmt::format("{}{} (call {} of queue {}: {} x {}, {})", name_of(call.spec.kind),
+                       call.label.empty() ? "" : " '" + call.label + "'", note.turn, call.queue, format_count(elements),
+                       name_of(call.type), call.program != nullptr ? call.program->name : "native");
+  }
+};
+
+class Communicator::Thread {
+ public:
+  Thread(std::unique_ptr<Transport> transport, CommunicatorOptions options)
+      : transport_(std::move(transport)), options_(std::move(options)), thread_([this] { main(); }) {}
+
+  ~Thread() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    transport_->wake();
+    thread_.join();
+  }
+
+  Transport& transport() { return *transport_; }
+
+  Prepared& prepare(PreparedCall call) {
+    auto prepared = std::make_unique<Prepared>();
+    prepared->call = std::move(call);
+    Prepared* const result = prepared.get();
+    run_on_thread([&] { build(*result); });
+    prepared_.push_back(std::move(prepared));
+    return *result;
+  }
+
+  Handle start(Prepared& prepared, const void* input, void* output) {
+    Handle handle{&prepared, 0};
+    {
+      const std::lock_guard lock(mutex_);
+      WEFT_CHECK(prepared.started == prepared.ended);
+      handle.turn = ++prepared.started;
+      prepared.input = static_cast<const std::byte*>(input);
+      prepared.output = static_cast<std::byte*>(output);
+      submitted_.push_back(&prepared);
+    }
+    transport_->wake();
+    return handle;
+  }
+
+  bool done(Handle handle) {
+    const std::lock_guard lock(mutex_);
+    rethrow();
+    return handle.call->ended >= handle.turn;
+  }
+
+  void wait(Handle handle) {
+    std::unique_lock lock(mutex_);
+    const auto over = [&] { return failed_ || handle.call->ended >= handle.turn; };
+    while (!ended_.wait_for(lock, kWatchPeriod, over)) {
+      // The communication thread may be inside a call of the library and unable to look.
+      if (handle.call->native == nullptr) continue;
+      lock.unlock();
+      if (const auto lost = transport_->lost()) fail_all(lost_words(*lost, handle.call->in_words(), ""));
+      lock.lock();
+    }
+    if (handle.call->ended < handle.turn) rethrow();
+  }
+
+ private:
+  struct Queue {
+    std::deque<Prepared*> waiting;
+    Prepared* active = nullptr;
+    bool checking = false;
+    std::int64_t turns = 0;
+    Clock::time_point last_progress;
+  };
+
+  void main() {
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // short sleeps end when they should
+    try {
+      while (!stopping()) {
+        const bool moved = round();
+        if (!moved) rest();
+      }
+    } catch (const std::exception& error) {
+      fail_all(error.what());
+      // Preparations that come now must not wait for ever.
+      while (!stopping()) transport_->pause(Clock::now() + kWatchPeriod);
+    }
+  }
+
+  bool stopping() {
+    const std::lock_guard lock(mutex_);
+    if (failed_ && job_ != nullptr) finish_job(std::make_exception_ptr(RunFailed(failure_)));
+    return stopping_;
+  }
+
+  bool round() {
+    take_submitted();
+    bool moved = false;
+    for (auto& [id, queue] : queues_) {
+      while (advance(queue)) moved = true;
+    }
+    return moved;
+  }
+
+  void take_submitted() {
+    const std::lock_guard lock(mutex_);
+    if (job_ != nullptr) {
+      std::exception_ptr error;
+      try {
+        (*job_)();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      finish_job(error);
+    }
+    for (Prepared* const prepared : submitted_) queues_[prepared->call.queue].waiting.push_back(prepared);
+    submitted_.clear();
+  }
+
+  // One bit of progress of a queue: false where it has to wait.
+  bool advance(Queue& queue) {
+    if (queue.active == nullptr) {
+      if (queue.waiting.empty()) return false;
+      queue.active = queue.waiting.front();
+      queue.waiting.pop_front();
+      queue.last_progress = Clock::now();
+      begin(queue);
+      return true;
+    }
+    Prepared& active = *queue.active;
+    bool moved = false;
+    if (queue.checking) {
+      moved = active.check->advance();
+      if (active.check->done()) {
+        if (const auto words = active.check->mismatch())
+          throw RunFailed(fmt::format("queue {}: {}", active.call.queue, *words));
+        queue.checking = false;
+        run(active);
+        moved = true;
+      }
+    } else {
+      moved = active.run != nullptr && active.run->advance();
+      if (active.run == nullptr || active.run->done()) {
+        finish(queue);
+        moved = true;
+      }
+    }
+    if (moved) {
+      queue.last_progress = Clock::now();
+    } else {
+      look_for_trouble(queue);
+    }
+    return moved;
+  }
+
+  void begin(Queue& queue) {
+    Prepared& active = *queue.active;
+    active.note.turn = ++queue.turns;
+    queue.checking = options_.check;
+    if (!queue.checking) return run(active);
+    active.check->start(active.note);
+  }
+
+  void run(Prepared& active) {
+    if (active.native != nullptr) {
+      active.native->run(active.input, active.output);
+    } else if (active.run != nullptr) {
+      active.run->start(const_cast<std::byte*>(active.input), active.output);
+    }
+  }
+
+  void finish(Queue& queue) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++queue.active->ended;
+    }
+    ended_.notify_all();
+    queue.active = nullptr;
+  }
+
+  void rest() {
+    const bool busy =
+        std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.second.active; });
+    transport_->pause(Clock::now() + (busy ? kWatchPeriod : std::chrono::milliseconds(500)));
+  }
+
+  void look_for_trouble(Queue& queue) {
+    const Clock::time_point now = Clock::now();
+    if (now - queue.last_progress < kWatchPeriod) return;
+    const Prepared& active = *queue.active;
+    const std::string waits =
+        queue.checking ? fmt::format("what rank {} calls", active.check->waits_for_rank()) : active.run->waits_for();
+    if (const auto lost = transport_->lost()) throw RunFailed(lost_words(*lost, active.in_words(), waits));
+    if (now - queue.last_progress < options_.timeout) return;
+    throw RunFailed(fmt::format("{}: rank {} has waited {:.1f} s for {}{}", active.in_words(), transport_->rank(),
+                                in_seconds(now - queue.last_progress), waits, silent_words()));
+  }
+
+  std::string lost_words(const LostRank& lost, const std::string& call, const std::string& waits) const {
+    return fmt::format("rank {} was lost ({}) while rank {} was in {}{}", lost.rank, lost.reason, transport_->rank(),
+                       call, waits.empty() ? "" : ", waiting for " + waits);
+  }
+
+  std::string silent_words() const {
+    std::string words;
+    for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+      const auto silence = transport_->silence(rank);
+      if (silence > kSuspicious)
+        words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silence));
+    }
+    return words;
+  }
+
+  // On the communication thread: transports are used there alone.
+  void build(Prepared& prepared) {
+    const PreparedCall& call = prepared.call;
+    if (call.queue < 0 || call.queue >= kMaxQueues)
+      fail("{}: queue {} is not in 0..{}", call.label, call.queue, kMaxQueues - 1);
+    const std::int64_t first_channel = call.queue * kChannelsPerQueue;
+    const auto self = std::find(call.members.begin(), call.members.end(), transport_->rank());
+    if (self == call.members.end()) fail("{}: rank {} is no member of it", call.label, transport_->rank());
+    prepared.note = {0,
+                     std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0}),
+                     hash_of(call),
+                     static_cast<std::int32_t>(call.spec.kind),
+                     static_cast<std::int32_t>(call.op),
+                     static_cast<std::int32_t>(call.type),
+                     static_cast<std::int32_t>(call.spec.root),
+                     {},
+                     {}};
+    copy_text(prepared.note.algorithm, call.program != nullptr ? call.program->name : "native");
+    copy_text(prepared.note.label, call.label);
+    if (options_.check) {
+      prepared.check = std::make_unique<CallCheck>(call.members, first_channel + kCheckChannel, *transport_);
+    }
+    if (call.program == nullptr) {
+      prepared.native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes});
+      if (prepared.native == nullptr)
+        fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind), name_of(call.type));
+      return;
+    }
+    const SymbolicRun proof = run_symbolically(*call.program);
+    if (proof.violation) fail("program {}: {}", call.program->name, *proof.violation);
+    std::vector<LoweredRank> lowered = lower(*call.program, proof, call.sizes, size_of(call.type));
+    const double scale = call.op == ReduceOp::average ? 1.0 / static_cast<double>(call.spec.ranks) : 1.0;
+    prepared.run = std::make_unique<ProgramRun>(
+        std::move(lowered[static_cast<std::size_t>(self - call.members.begin())]),
+        RunSettings{call.type, call.op, scale, call.members, first_channel, options_.credit}, *transport_);
+  }
+
+  void run_on_thread(const std::function<void()>& job) {
+    std::unique_lock lock(mutex_);
+    rethrow();
+    job_ = &job;
+    lock.unlock();
+    transport_->wake();
+    lock.lock();
+    ended_.wait(lock, [&] { return job_ == nullptr; });
+    if (job_error_) std::rethrow_exception(std::exchange(job_error_, nullptr));
+  }
+
+  void finish_job(std::exception_ptr error) {
+    job_ = nullptr;
+    job_error_ = std::move(error);
+    ended_.notify_all();
+  }
+
+  void fail_all(const std::string& words) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (failed_) return;
+      failed_ = true;
+      failure_ = words;
+    }
+    if (options_.on_failure) options_.on_failure(words);
+    ended_.notify_all();
+  }
+
+  void rethrow() const {
+    if (failed_) throw RunFailed(failure_);
+  }
+
+  std::unique_ptr<Transport> transport_;
+  CommunicatorOptions options_;
+  std::map<std::int64_t, Queue> queues_;             // the communication thread's own
+  std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
+  std::mutex mutex_;                                 // guards what follows
+  std::condition_variable ended_;
+  std::vector<Prepared*> submitted_;
+  const std::function<void()>* job_ = nullptr;
+  std::exception_ptr job_error_;
+  bool stopping_ = false;
+  bool failed_ = false;
+  std::string failure_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+Communicator::Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options)
+    : thread_(std::make_unique<Thread>(std::move(transport), std::move(options))) {}
+
+Communicator::~Communicator() = default;
+
+std::int64_t Communicator::rank() const {
+  return thread_->transport().rank();
+}
+
+std::int64_t Communicator::size() const {
+  return thread_->transport().size();
+}
+
+Communicator::Prepared& Communicator::prepare(PreparedCall call) {
+  return thread_->prepare(std::move(call));
+}
+
+Communicator::Handle Communicator::start(Prepared& prepared, const void* input, void* output) {
+  return thread_->start(prepared, input, output);
+}
+
+bool Communicator::done(Handle handle) {
+  return thread_->done(handle);
+}
+
+void Communicator::wait(Handle handle) {
+  thread_->wait(handle);
+}
+
+}  // namespace weft

@@ -1,0 +1,257 @@
+#include "comm/communicator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "base/error.hpp"
+#include "cluster/presets.hpp"
+#include "collective/algorithms.hpp"
+#include "comm/local/local_world.hpp"
+#include "comm/test_collectives.hpp"
+
+namespace weft {
+namespace {
+
+// Runs `body(communicator)` on every rank, each a thread; rethrows the first exception.
+template <class Body>
+void on_ranks(const LocalOptions& options, const CommunicatorOptions& settings, const Body& body) {
+  LocalWorld world(options);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(options.ranks));
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Communicator communicator(world.transport(rank), settings);
+        body(communicator);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+std::vector<std::int64_t> all_ranks(std::int64_t count) {
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = 0; rank < count; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type = DataType::f32,
+                     ReduceOp op = ReduceOp::sum) {
+  auto program = std::make_shared<const Program>(make_program(request));
+  PreparedCall call{
+      program, program->spec, even_sizes(program->spec, elements), type, op, all_ranks(std::ssize(program->ranks)),
+      0,       "test"};
+  return call;
+}
+
+// One collective, started twice, against the definition.
+void check_call(Communicator& communicator, const PreparedCall& call) {
+  const std::int64_t rank = communicator.rank();
+  Communicator::Prepared& prepared = communicator.prepare(call);
+  const std::vector<std::byte> expected = expected_bytes(call.spec, call.sizes, call.type, call.op, rank);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::byte> input = input_bytes(call.spec, call.sizes, call.type, rank);
+    std::vector<std::byte> output(expected.size(), std::byte{0xee});
+    std::size_t output_begin = 0;
+    if (call.program->in_place) {
+      const std::size_t element = static_cast<std::size_t>(size_of(call.type).value);
+      output.assign(std::max(input.size(), expected.size()), std::byte{0xee});
+      std::size_t input_begin = 0;
+      for (std::int64_t slot = 0; slot < in_place_slot_of_input(call.spec, rank, 0); ++slot) {
+        input_begin += static_cast<std::size_t>(call.sizes[static_cast<std::size_t>(slot)]) * element;
+      }
+      for (std::int64_t slot = 0; slot < in_place_slot_of_output(call.spec, rank, 0); ++slot) {
+        output_begin += static_cast<std::size_t>(call.sizes[static_cast<std::size_t>(slot)]) * element;
+      }
+      std::copy(input.begin(), input.end(), output.begin() + static_cast<std::ptrdiff_t>(input_begin));
+    }
+    communicator.wait(communicator.start(prepared, input.data(), output.data()));
+    const std::vector<std::byte> got(output.begin() + static_cast<std::ptrdiff_t>(output_begin),
+                                     output.begin() + static_cast<std::ptrdiff_t>(output_begin + expected.size()));
+    ASSERT_EQ(got, expected) << name_of(call.spec.kind) << " " << call.program->name << " rank " << rank << " of "
+                             << call.spec.ranks << ", " << call.sizes.size() << " pieces, " << name_of(call.type)
+                             << (call.program->in_place ? " in place" : "");
+  }
+}
+
+void check_everywhere(const PreparedCall& call) {
+  on_ranks({.ranks = std::ssize(call.members)}, {},
+           [&](Communicator& communicator) { check_call(communicator, call); });
+}
+
+TEST(Communicator, EveryAlgorithmGivesWhatTheCollectiveMeans) {
+  for (int kind = 0; kind <= static_cast<int>(Collective::barrier); ++kind) {
+    for (const Algorithm algorithm : algorithms_for(static_cast<Collective>(kind))) {
+      for (const std::int64_t ranks : {1, 2, 3, 4, 7, 8}) {
+        if (static_cast<Collective>(kind) == Collective::send_recv && ranks != 2) continue;
+        ProgramRequest request{
+            .algorithm = algorithm, .kind = static_cast<Collective>(kind), .ranks = ranks, .root = ranks / 2};
+        if (algorithm == Algorithm::hierarchical) request.inner = ranks % 4 == 0 ? 2 : ranks;
+        for (const std::int64_t elements : {0, 1, 1003}) {
+          request.in_place = elements == 1003 && request.kind != Collective::all_to_all;
+          request.parts = elements == 1003 ? 2 : 1;
+          check_everywhere(call_of(request, elements));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Communicator, EveryTypeAndOperation) {
+  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::i32, DataType::i64}) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
+      // Averages over 4 ranks of whole numbers are exact in floats; integers truncate, as the expectation does.
+      check_everywhere(call_of({.kind = Collective::all_reduce, .ranks = 4, .parts = 2}, 777, type, op));
+      check_everywhere(call_of({.kind = Collective::reduce_scatter, .ranks = 4}, 777, type, op));
+    }
+  }
+}
+
+TEST(Communicator, UnevenAllToAll) {
+  constexpr std::int64_t kRanks = 4;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t pair = 0; pair < kRanks * kRanks; ++pair) counts.push_back(pair * pair % 7 * 10);
+  for (const Algorithm algorithm : algorithms_for(Collective::all_to_all)) {
+    PreparedCall call =
+        call_of({.algorithm = algorithm, .kind = Collective::all_to_all, .ranks = kRanks, .parts = 2, .inner = 2}, 0);
+    call.sizes = all_to_all_sizes(call.spec, counts);
+    check_everywhere(call);
+  }
+}
+
+TEST(Communicator, UnevenSlices) {
+  for (const Collective kind : {Collective::all_gather, Collective::reduce_scatter}) {
+    PreparedCall call = call_of({.kind = kind, .ranks = 3, .parts = 2}, 0);
+    call.sizes = sliced_sizes(call.spec, std::vector<std::int64_t>{5, 0, 1000});
+    check_everywhere(call);
+  }
+}
+
+TEST(Communicator, QueuesRunSideBySideAndGroupsApart) {
+  // Rows and columns of a 2 x 2 mesh, one queue each, all in flight together; then all four ranks on a third queue.
+  on_ranks({.ranks = 4}, {}, [](Communicator& communicator) {
+    const std::int64_t rank = communicator.rank();
+    PreparedCall row = call_of({.ranks = 2, .in_place = true}, 1000, DataType::i64);
+    row.members = {rank / 2 * 2, rank / 2 * 2 + 1};
+    row.queue = 1;
+    PreparedCall column = row;
+    column.members = {rank % 2, rank % 2 + 2};
+    column.queue = 2;
+    PreparedCall all = call_of({.ranks = 4, .in_place = true}, 1000, DataType::i64);
+    all.queue = 3;
+    std::vector<std::int64_t> a(1000, rank), b(1000, 10 * rank), c(1000, 100 * rank);
+    auto &first = communicator.prepare(row), &second = communicator.prepare(column), &third = communicator.prepare(all);
+    const auto h1 = communicator.start(first, nullptr, a.data());
+    const auto h2 = communicator.start(second, nullptr, b.data());
+    const auto h3 = communicator.start(third, nullptr, c.data());
+    communicator.wait(h3);
+    communicator.wait(h2);
+    communicator.wait(h1);
+    EXPECT_EQ(a[999], rank / 2 * 4 + 1);
+    EXPECT_EQ(b[0], 10 * (rank % 2 * 2 + 2));
+    EXPECT_EQ(c[500], 600);
+  });
+}
+
+TEST(Communicator, PacedTransfersGiveTheSameResult) {
+  const Cluster cluster(parse_cluster("local:4,nic=1GB/s"));
+  const PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = 4, .parts = 2}, 40'000);
+  on_ranks({.ranks = 4, .cluster = &cluster}, {}, [&](Communicator& communicator) { check_call(communicator, call); });
+}
+
+TEST(Communicator, PacingNeverBeatsTheLink) {
+  // 2 ranks, 10 MB/s: an all_reduce of 1 MB sends 1 MB each way: 100 ms, whatever the machine.
+  const Cluster cluster(parse_cluster("local:2,nic=10MB/s"));
+  const PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = 2}, 250'000);
+  const auto begin = std::chrono::steady_clock::now();
+  on_ranks({.ranks = 2, .cluster = &cluster}, {}, [&](Communicator& communicator) { check_call(communicator, call); });
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));  // two rounds
+}
+
+TEST(Communicator, AMissingRankIsNamedAfterTheTimeout) {
+  LocalWorld world({.ranks = 2});
+  std::string reported;
+  Communicator communicator(world.transport(0), {.timeout = std::chrono::milliseconds(200),
+                                                 .on_failure = [&](const std::string& words) { reported = words; }});
+  auto& prepared = communicator.prepare(call_of({.ranks = 2, .in_place = true}, 100));
+  std::vector<float> data(100);
+  const auto handle = communicator.start(prepared, nullptr, data.data());
+  try {
+    communicator.wait(handle);
+    FAIL() << "nobody answered";
+  } catch (const RunFailed& failure) {
+    const std::string words = failure.what();
+    EXPECT_NE(words.find("all_reduce 'test' (call 1 of queue 0: 100 x f32, ring)"), std::string::npos) << words;
+    EXPECT_NE(words.find("receiving from rank 1"), std::string::npos) << words;
+    EXPECT_EQ(words, reported);
+  }
+}
+
+TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
+  struct Case {
+    PreparedCall odd;
+    const char* words;
+  };
+  const PreparedCall usual = call_of({.ranks = 3, .in_place = true}, 100);
+  const std::vector<Case> cases = {
+      {call_of({.ranks = 3, .in_place = true}, 101), "rank 1 calls all_reduce 'test' of 101 x f32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, DataType::i32), "rank 1 calls all_reduce 'test' of 100 x i32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, DataType::f32, ReduceOp::max), "100 x f32, max"},
+      {call_of({.kind = Collective::all_gather, .ranks = 3, .in_place = true}, 100), "rank 1 calls all_gather"},
+  };
+  for (const Case& one : cases) {
+    try {
+      on_ranks({.ranks = 3}, {.timeout = std::chrono::seconds(20), .check = true}, [&](Communicator& communicator) {
+        std::vector<std::int64_t> data(200);
+        auto& prepared = communicator.prepare(communicator.rank() == 1 ? one.odd : usual);
+        communicator.wait(communicator.start(prepared, nullptr, data.data()));
+      });
+      FAIL() << "not noticed: " << one.words;
+    } catch (const RunFailed& failure) {
+      EXPECT_NE(std::string(failure.what()).find(one.words), std::string::npos) << failure.what();
+      EXPECT_NE(std::string(failure.what()).find("but rank 0 calls all_reduce 'test' of 100 x f32, sum"),
+                std::string::npos)
+          << failure.what();
+    }
+  }
+}
+
+TEST(Communicator, CheckingModeNamesAnotherOrder) {
+  PreparedCall first = call_of({.ranks = 2, .in_place = true}, 100), second = first;
+  first.label = "layer 1";
+  second.label = "layer 2";
+  try {
+    on_ranks({.ranks = 2}, {.timeout = std::chrono::seconds(20), .check = true}, [&](Communicator& communicator) {
+      std::vector<float> a(100), b(100);
+      auto &one = communicator.prepare(first), &two = communicator.prepare(second);
+      const bool swapped = communicator.rank() == 1;
+      const auto h = communicator.start(swapped ? two : one, nullptr, a.data());
+      communicator.wait(communicator.start(swapped ? one : two, nullptr, b.data()));
+      communicator.wait(h);
+    });
+    FAIL() << "not noticed";
+  } catch (const RunFailed& failure) {
+    EXPECT_NE(std::string(failure.what()).find("rank 1 calls all_reduce 'layer 2'"), std::string::npos)
+        << failure.what();
+  }
+}
+
+TEST(Communicator, ProgramsThatAreWrongAreRefused) {
+  LocalWorld world({.ranks = 1});
+  Communicator communicator(world.transport(0), {});
+  auto broken = std::make_shared<Program>(make_program({.ranks = 2}));
+  broken->ranks[0].blocks[0].steps.pop_back();
+  PreparedCall call{broken, broken->spec, even_sizes(broken->spec, 10), DataType::f32, ReduceOp::sum, {0, 1},
+                    0,      "broken"};
+  EXPECT_THROW(communicator.prepare(call), Error);
+}
+
+}  // namespace
+}  // namespace weft

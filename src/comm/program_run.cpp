@@ -1,0 +1,240 @@
+#include "comm/program_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "comm/landing.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int32_t kSlots = 2;
+
+bool is_receive(StepKind kind) {
+  return kind == StepKind::receive || kind == StepKind::receive_reduce_copy;
+}
+
+bool is_local(StepKind kind) {
+  return kind == StepKind::copy || kind == StepKind::reduce;
+}
+
+std::unique_ptr<std::byte[]> uninitialised(std::int64_t bytes) {
+  return std::unique_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(bytes)]);
+}
+
+}  // namespace
+
+ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& transport)
+    : settings_(std::move(settings)), transport_(transport), scratch_(uninitialised(program.scratch_bytes)) {
+  steps_.resize(program.steps.size());
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    step.code = std::move(program.steps[i]);
+    step.src.resize(step.code.src.size());
+    step.dst.resize(step.code.dst.size());
+    step.staged.resize(1);
+    for (const std::int32_t other : step.code.waits) {
+      steps_[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
+    }
+    if (step.code.peer < 0) continue;
+    step.code.peer = settings_.members[static_cast<std::size_t>(step.code.peer)];
+    step.code.channel += settings_.first_channel;
+    connect(static_cast<std::int32_t>(i), step.code.kind == StepKind::send);
+  }
+  for (Connection& connection : incoming_) {
+    std::int64_t largest = -1;
+    for (const std::int32_t id : connection.steps) {
+      const Step& step = steps_[static_cast<std::size_t>(id)];
+      if (may_need_slot(step)) largest = std::max(largest, step.code.bytes);
+    }
+    if (largest < 0) continue;
+    for (std::int32_t slot = 0; slot < kSlots; ++slot) connection.slots.push_back(uninitialised(largest));
+    connection.slot_is_used.assign(kSlots, false);
+  }
+  in_flight_.reserve(steps_.size());
+  ready_.reserve(steps_.size());
+}
+
+void ProgramRun::connect(std::int32_t id, bool outgoing) {
+  std::vector<Connection>& connections = outgoing ? outgoing_ : incoming_;
+  Step& step = steps_[static_cast<std::size_t>(id)];
+  for (std::size_t i = 0; i < connections.size(); ++i) {
+    const Step& known = steps_[static_cast<std::size_t>(connections[i].steps.front())];
+    if (known.code.peer != step.code.peer || known.code.channel != step.code.channel) continue;
+    connections[i].steps.push_back(id);
+    step.connection = static_cast<std::int32_t>(i);
+    return;
+  }
+  step.connection = static_cast<std::int32_t>(connections.size());
+  connections.push_back({{id}, 0, {}, {}});
+}
+
+bool ProgramRun::may_need_slot(const Step& step) const {
+  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
+  return by_hand || !step.code.waits.empty();
+}
+
+Segment ProgramRun::bound(const ByteRange& range, std::byte* input, std::byte* output) const {
+  std::byte* const base = range.buffer == BufferKind::input    ? input
+                          : range.buffer == BufferKind::output ? output
+                                                               : scratch_.get();
+  return {base + range.begin, range.bytes};
+}
+
+void ProgramRun::start(std::byte* input, std::byte* output) {
+  WEFT_CHECK(done());
+  left_ = std::ssize(steps_);
+  for (Connection& connection : outgoing_) connection.next = 0;
+  for (Connection& connection : incoming_) connection.next = 0;
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    for (std::size_t k = 0; k < step.src.size(); ++k) step.src[k] = bound(step.code.src[k], input, output);
+    for (std::size_t k = 0; k < step.dst.size(); ++k) step.dst[k] = bound(step.code.dst[k], input, output);
+    step.pending = static_cast<std::int32_t>(step.code.waits.size());
+    step.slot = -1;
+    step.state = State::waiting;
+    if (step.pending == 0 && is_local(step.code.kind)) ready_.push_back(static_cast<std::int32_t>(i));
+  }
+}
+
+bool ProgramRun::advance() {
+  bool moved = false;
+  // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
+  while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
+  return moved;
+}
+
+bool ProgramRun::post_receives() {
+  bool moved = false;
+  for (Connection& connection : incoming_) {
+    while (connection.next < connection.steps.size()) {
+      Step& step = steps_[static_cast<std::size_t>(connection.steps[connection.next])];
+      if (!post_receive(connection, step)) break;
+      step.state = State::in_flight;
+      in_flight_.push_back(connection.steps[connection.next]);
+      ++connection.next;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+bool ProgramRun::post_receive(Connection& connection, Step& step) {
+  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
+  if (step.pending == 0 && !by_hand) {
+    step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
+    return true;
+  }
+  const auto unused = std::find(connection.slot_is_used.begin(), connection.slot_is_used.end(), false);
+  if (unused == connection.slot_is_used.end()) return false;
+  *unused = true;
+  step.slot = static_cast<std::int32_t>(unused - connection.slot_is_used.begin());
+  step.staged[0] = {connection.slots[static_cast<std::size_t>(step.slot)].get(), step.code.bytes};
+  step.ticket = transport_.receive(step.code.peer, step.code.channel, {.dst = step.staged, .operand = {}});
+  return true;
+}
+
+Landing ProgramRun::landing_of(const Step& step) const {
+  Landing landing{.dst = step.dst, .operand = {}, .type = settings_.type, .op = settings_.op};
+  if (!reduces(step.code.kind)) return landing;
+  landing.operand = step.code.kind == StepKind::reduce ? step.dst : step.src;
+  if (step.code.completes) landing.scale = settings_.scale;
+  return landing;
+}
+
+bool ProgramRun::post_sends() {
+  bool moved = false;
+  for (Connection& connection : outgoing_) {
+    while (connection.next < connection.steps.size()) {
+      Step& step = steps_[static_cast<std::size_t>(connection.steps[connection.next])];
+      if (step.pending != 0) break;
+      if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) break;
+      step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
+      step.state = State::in_flight;
+      bytes_in_flight_ += step.code.bytes;
+      in_flight_.push_back(connection.steps[connection.next]);
+      ++connection.next;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+bool ProgramRun::poll() {
+  bool moved = false;
+  for (std::size_t i = 0; i < in_flight_.size();) {
+    const std::int32_t id = in_flight_[i];
+    Step& step = steps_[static_cast<std::size_t>(id)];
+    if (!transport_.done(step.ticket)) {
+      ++i;
+      continue;
+    }
+    moved = true;
+    in_flight_[i] = in_flight_.back();
+    in_flight_.pop_back();
+    if (step.code.kind == StepKind::send) bytes_in_flight_ -= step.code.bytes;
+    if (step.slot < 0) {
+      complete(id);
+      continue;
+    }
+    step.state = State::landed;
+    if (step.pending == 0) ready_.push_back(id);
+  }
+  return moved;
+}
+
+bool ProgramRun::run_ready() {
+  if (ready_.empty()) return false;
+  const std::int32_t id = ready_.back();
+  ready_.pop_back();
+  carry_out(steps_[static_cast<std::size_t>(id)]);
+  complete(id);
+  return true;
+}
+
+void ProgramRun::carry_out(Step& step) {
+  if (is_local(step.code.kind)) {
+    land(step.src, landing_of(step));
+    return;
+  }
+  land(step.staged, landing_of(step));
+  incoming_[static_cast<std::size_t>(step.connection)].slot_is_used[static_cast<std::size_t>(step.slot)] = false;
+}
+
+void ProgramRun::complete(std::int32_t id) {
+  Step& step = steps_[static_cast<std::size_t>(id)];
+  step.state = State::done;
+  --left_;
+  for (const std::int32_t dependent : step.dependents) {
+    Step& other = steps_[static_cast<std::size_t>(dependent)];
+    if (--other.pending > 0) continue;
+    if (is_local(other.code.kind) || other.state == State::landed) ready_.push_back(dependent);
+  }
+}
+
+const ProgramRun::Step* ProgramRun::first_waiting() const {
+  const Step* sending = nullptr;
+  for (const std::int32_t id : in_flight_) {
+    const Step& step = steps_[static_cast<std::size_t>(id)];
+    if (is_receive(step.code.kind)) return &step;
+    sending = &step;
+  }
+  return sending;
+}
+
+std::string ProgramRun::waits_for() const {
+  const Step* step = first_waiting();
+  if (step == nullptr) return "nothing";
+  return fmt::format("{} rank {} ({} bytes)", step->code.kind == StepKind::send ? "sending to" : "receiving from",
+                     step->code.peer, step->code.bytes);
+}
+
+std::int64_t ProgramRun::waits_for_rank() const {
+  const Step* step = first_waiting();
+  return step == nullptr ? -1 : step->code.peer;
+}
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+// Executes one rank's part of a lowered program over a transport, without blocking.
+//
+// Whatever waits for nothing is started. Only connections keep their order: sends and receives are posted as the
+// program lists them. A message whose destination is still in use, or that must be reduced by hand, lands in one of the
+// two slots of its connection first, so that its sender never waits for more than the program's proof allows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/lowered.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+struct RunSettings {
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  double scale = 1;                   // of completed reductions: 1 / ranks to average
+  std::vector<std::int64_t> members;  // rank of the transport by rank of the program
+  std::int64_t first_channel = 0;     // added to the program's channels
+  std::int64_t credit = 0;            // bytes of sends in flight; a larger message passes alone
+};
+
+class ProgramRun {
+ public:
+  ProgramRun(LoweredRank program, RunSettings settings, Transport& transport);
+
+  // The next execution works on these buffers; the last one must have ended. No memory is allocated from here on.
+  void start(std::byte* input, std::byte* output);
+  // Goes on as far as it can. True if anything happened.
+  bool advance();
+  bool done() const { return left_ == 0; }
+  // "receive from rank 3": the first message that it waits for. Ranks are the transport's.
+  std::string waits_for() const;
+  // The peer of that message; -1 where it waits for none.
+  std::int64_t waits_for_rank() const;
+
+ private:
+  enum class State : std::uint8_t { waiting, in_flight, landed, done };
+  struct Step {
+    LoweredStep code;
+    std::vector<Segment> src, dst, staged;  // bound at start
+    std::vector<std::int32_t> dependents;
+    std::int32_t pending = 0;  // waits that have not ended
+    std::int32_t slot = -1;    // of the connection, where it lands there first
+    std::int32_t connection = -1;
+    State state = State::waiting;
+    Ticket ticket;
+  };
+  struct Connection {
+    std::vector<std::int32_t> steps;
+    std::size_t next = 0;  // to be posted
+    std::vector<std::unique_ptr<std::byte[]>> slots;
+    std::vector<bool> slot_is_used;
+  };
+
+  Segment bound(const ByteRange& range, std::byte* input, std::byte* output) const;
+  void connect(std::int32_t step, bool outgoing);
+  bool may_need_slot(const Step& step) const;
+  bool post_sends();
+  bool post_receives();
+  bool post_receive(Connection& connection, Step& step);
+  bool poll();
+  bool run_ready();
+  void carry_out(Step& step);
+  void complete(std::int32_t step);
+  Landing landing_of(const Step& step) const;
+  const Step* first_waiting() const;
+
+  RunSettings settings_;
+  Transport& transport_;
+  std::vector<Step> steps_;
+  std::vector<Connection> outgoing_, incoming_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::vector<std::int32_t> in_flight_;
+  std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
+  std::int64_t left_ = 0;
+  std::int64_t bytes_in_flight_ = 0;
+};
+
+}  // namespace weft

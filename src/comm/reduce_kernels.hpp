@@ -1,0 +1,22 @@
+// Element-wise reductions of arrays, the arithmetic of collectives on CPU ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/semantics.hpp"
+
+namespace weft {
+
+// dst[i] = (a[i] op b[i]) * scale; average adds. dst may be a or b. f16 and bf16 are widened to f32, and the result
+// rounded to nearest even. Integers are divided by 1/scale, toward zero.
+void reduce_into(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
+                 std::int64_t elements, double scale = 1);
+
+// One value each way, for tests and for filling buffers.
+std::uint16_t f16_from_float(float value);
+float float_from_f16(std::uint16_t bits);
+std::uint16_t bf16_from_float(float value);
+float float_from_bf16(std::uint16_t bits);
+
+}  // namespace weft

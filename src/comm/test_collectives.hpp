@@ -1,0 +1,76 @@
+// A naive collective: what every rank must end with, straight from the definition. For tests and for `weft collective
+// bench`, which checks before it times.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collective/piece_sizes.hpp"
+#include "comm/reduce_kernels.hpp"
+
+namespace weft {
+
+// Small whole numbers, different for every rank and place: sums are exact in every type.
+inline std::int64_t test_value(std::int64_t rank, std::int64_t piece, std::int64_t element) {
+  return (rank * 7 + piece * 5 + element * 3) % 11 - 4;
+}
+
+inline void store_value(DataType type, std::byte* to, double value) {
+  const auto put = [&](auto stored) { std::memcpy(to, &stored, sizeof(stored)); };
+  switch (type) {
+    case DataType::f32:
+      return put(static_cast<float>(value));
+    case DataType::f16:
+      return put(f16_from_float(static_cast<float>(value)));
+    case DataType::bf16:
+      return put(bf16_from_float(static_cast<float>(value)));
+    case DataType::i32:
+      return put(static_cast<std::int32_t>(value));
+    case DataType::i64:
+      return put(static_cast<std::int64_t>(value));
+  }
+}
+
+inline double reduced_value(ReduceOp op, const RankSet& from, std::int64_t piece, std::int64_t element) {
+  const std::vector<std::int64_t> ranks = from.members();
+  std::int64_t value = test_value(ranks.front(), piece, element);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const std::int64_t other = test_value(ranks[i], piece, element);
+    value = op == ReduceOp::max ? std::max(value, other) : op == ReduceOp::min ? std::min(value, other) : value + other;
+  }
+  return op == ReduceOp::average ? static_cast<double>(value) / static_cast<double>(ranks.size())
+                                 : static_cast<double>(value);
+}
+
+// The bytes that pieces with these contents have.
+inline std::vector<std::byte> bytes_of(const std::vector<Content>& contents, const PieceSizes& sizes, DataType type,
+                                       ReduceOp op) {
+  std::vector<std::byte> bytes;
+  const auto width = static_cast<std::size_t>(size_of(type).value);
+  for (const Content& content : contents) {
+    for (std::int64_t element = 0; element < sizes[static_cast<std::size_t>(content.piece)]; ++element) {
+      bytes.resize(bytes.size() + width);
+      store_value(type, bytes.data() + bytes.size() - width, reduced_value(op, content.from, content.piece, element));
+    }
+  }
+  return bytes;
+}
+
+inline std::vector<std::byte> input_bytes(const CollectiveSpec& spec, const PieceSizes& sizes, DataType type,
+                                          std::int64_t rank) {
+  std::vector<Content> contents;
+  for (std::int64_t slot = 0; slot < input_slots(spec, rank); ++slot)
+    contents.push_back(initial_content(spec, rank, slot));
+  return bytes_of(contents, sizes, type, ReduceOp::sum);
+}
+
+inline std::vector<std::byte> expected_bytes(const CollectiveSpec& spec, const PieceSizes& sizes, DataType type,
+                                             ReduceOp op, std::int64_t rank) {
+  std::vector<Content> contents;
+  for (std::int64_t slot = 0; slot < output_slots(spec, rank); ++slot)
+    contents.push_back(required_content(spec, rank, slot));
+  return bytes_of(contents, sizes, type, op);
+}
+
+}  // namespace weft
