@@ -63,8 +63,8 @@ void TransferLine::pop() {
   if (first == nullptr) last = nullptr;
 }
 
-Link::Link(std::int64_t rank, std::int64_t peer, Socket socket)
-    : rank_(rank), peer_(peer), socket_(std::move(socket)), staging_(kStaging) {
+Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch)
+    : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), staging_(kStaging) {
   ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInSystem, sizeof kUnsentInSystem);
 }
 
@@ -144,7 +144,7 @@ std::size_t Link::describe_output(std::span<iovec> entries) {
     entries[used++] = {reinterpret_cast<std::byte*>(&frame_.header) + frame_.header_sent,
                        sizeof(Header) - frame_.header_sent};
   }
-  return used + frame_.transfer->memory.describe(entries.subspan(used), frame_.left);
+  return used + frame_.transfer->src.describe(entries.subspan(used), frame_.left);
 }
 
 void Link::account_output(std::int64_t bytes) {
@@ -161,7 +161,7 @@ void Link::account_output(std::int64_t bytes) {
   const std::size_t of_header = std::min(static_cast<std::size_t>(bytes), sizeof(Header) - frame_.header_sent);
   frame_.header_sent += of_header;
   bytes -= static_cast<std::int64_t>(of_header);
-  frame_.transfer->memory.advance(bytes);
+  frame_.transfer->src.advance(bytes);
   frame_.transfer->moved += bytes;
   frame_.left -= bytes;
   if (frame_.header_sent == sizeof(Header) && frame_.left == 0) end_outgoing_frame();
@@ -238,7 +238,7 @@ void Link::take_early(Channel& line, Transfer& transfer) {
   line.first_early = early.next;
   if (line.first_early == nullptr) line.last_early = nullptr;
   if (!fits(transfer, early.total)) return;
-  transfer.memory.copy_in(early.data, early.arrived);
+  transfer.dst.land(early.data, early.arrived, scratch_);
   transfer.moved = early.arrived;
   early.next = std::exchange(free_early_, &early);
   if (transfer.moved == transfer.total) {
@@ -313,7 +313,7 @@ void Link::landed(std::int64_t count) {
 
 void Link::land(const std::byte* bytes, std::int64_t count) {
   if (in_.transfer != nullptr) {
-    in_.transfer->memory.copy_in(bytes, count);
+    in_.transfer->dst.land(bytes, count, scratch_);
   } else {
     std::memcpy(in_.early->data + in_.early->arrived, bytes, static_cast<std::size_t>(count));
   }
@@ -357,7 +357,7 @@ std::size_t Link::describe_input(std::span<iovec> entries) {
   std::size_t used = 0;
   std::int64_t described = 0;
   if (in_.left > 0 && in_.transfer != nullptr) {
-    used = in_.transfer->memory.describe(entries.first(entries.size() - 1), in_.left);
+    used = in_.transfer->dst.describe(entries.first(entries.size() - 1), in_.left, scratch_);
     for (std::size_t i = 0; i < used; ++i) described += static_cast<std::int64_t>(entries[i].iov_len);
   } else if (in_.left > 0) {
     entries[used++] = {in_.early->data + in_.early->arrived, static_cast<std::size_t>(in_.left)};
@@ -378,7 +378,7 @@ void Link::read() {
       const std::int64_t direct = std::min<std::int64_t>(count, in_.left);
       staged_end_ += static_cast<std::size_t>(count - direct);
       if (direct > 0) {
-        if (in_.transfer != nullptr) in_.transfer->memory.advance(direct);
+        if (in_.transfer != nullptr) in_.transfer->dst.landed(direct, scratch_);
         landed(direct);
       }
       consume_staged();

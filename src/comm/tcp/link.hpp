@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/tcp/landing_cursor.hpp"
 #include "comm/tcp/segment_cursor.hpp"
 #include "comm/tcp/socket.hpp"
 
@@ -27,7 +28,8 @@ namespace weft::tcp {
 struct Transfer {
   std::int64_t peer = -1;
   std::int64_t channel = 0;
-  SegmentCursor memory;  // src or dst
+  SegmentCursor src;  // of a send
+  LandingCursor dst;  // of a receive
   std::int64_t total = 0;
   std::int64_t moved = 0;
   bool finished = false;
@@ -44,7 +46,8 @@ struct TransferLine {
 
 class Link {
  public:
-  Link(std::int64_t rank, std::int64_t peer, Socket socket);
+  // The scratch is shared by the links of a rank.
+  Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -120,6 +123,7 @@ class Link {
   const std::int64_t rank_;
   const std::int64_t peer_;
   Socket socket_;
+  Scratch& scratch_;
   std::string closed_;
   bool mismatch_ = false;
   bool readable_ = true;

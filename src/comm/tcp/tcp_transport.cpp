@@ -44,12 +44,13 @@ class TcpTransport final : public Transport {
   bool done(Ticket ticket) override;
   void pause(Clock::time_point until) override;
   void wake() override;
+  bool reduces_on_arrival() const override { return true; }
   std::optional<LostRank> lost() override { return liveness_->lost(); }
   std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
 
  private:
   Link& link_to(std::int64_t peer);
-  std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::span<const Segment> memory);
+  std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes);
   void watch(Link& link, std::int64_t peer);
   void progress(int timeout_milliseconds);
   void serve_links();
@@ -59,6 +60,7 @@ class TcpTransport final : public Transport {
   std::int64_t rank_ = 0;
   tcp::Socket wake_;  // an eventfd; outlives liveness, whose thread wakes us
   tcp::Socket epoll_;
+  std::unique_ptr<tcp::Scratch> scratch_ = std::make_unique<tcp::Scratch>();
   std::vector<std::unique_ptr<Link>> links_;  // by rank; none to ourselves
   std::vector<std::optional<Clock::time_point>> closed_since_;
   std::unique_ptr<Liveness> liveness_;
@@ -88,7 +90,7 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake_.fd(), &event);
   for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
     if (!sockets[peer]) continue;
-    links_[peer] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]));
+    links_[peer] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]), *scratch_);
     watch(*links_[peer], static_cast<std::int64_t>(peer));
   }
   LivenessOptions liveness;
@@ -118,8 +120,7 @@ Link& TcpTransport::link_to(std::int64_t peer) {
   return *links_[static_cast<std::size_t>(peer)];
 }
 
-std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel,
-                                                        std::span<const Segment> memory) {
+std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes) {
   WEFT_CHECK(channel >= 0 && channel < (1 << 20));
   if (free_.empty()) {
     free_.push_back(static_cast<std::int64_t>(transfers_.size()));
@@ -131,21 +132,21 @@ std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::
   transfer = {};
   transfer.peer = peer;
   transfer.channel = channel;
-  transfer.memory = tcp::SegmentCursor(memory);
-  transfer.total = tcp::total_bytes(memory);
+  transfer.total = bytes;
   transfer.asked = pass_;
   return {ticket, &transfer};
 }
 
 Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) {
-  const auto [ticket, transfer] = new_transfer(peer, channel, src);
+  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(src));
+  transfer->src = tcp::SegmentCursor(src);
   link_to(peer).send(*transfer);
   return ticket;
 }
 
 Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
-  WEFT_CHECK(landing.operand.empty());
-  const auto [ticket, transfer] = new_transfer(peer, channel, landing.dst);
+  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(landing.dst));
+  transfer->dst = tcp::LandingCursor(landing);
   link_to(peer).receive(*transfer);
   return ticket;
 }

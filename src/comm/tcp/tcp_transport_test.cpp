@@ -103,6 +103,35 @@ TEST(TcpTransport, ManyShortMessagesWaitForTheirReceives) {
   }));
 }
 
+// Around a ring, into another buffer than the operand: short messages (which may come before their receives) and long.
+TEST(TcpTransport, ReducesOnArrival) {
+  for (const std::int64_t elements : {0, 1, 1000, 300'007}) {
+    expect_no_errors(run_ranks(3, [&](Transport& transport) {
+      ASSERT_TRUE(transport.reduces_on_arrival());
+      const auto count = static_cast<std::size_t>(elements);
+      std::vector<std::int32_t> mine(count), other(count), sum(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        mine[i] = static_cast<std::int32_t>(i) * static_cast<std::int32_t>(transport.rank() + 1);
+        other[i] = 7 * static_cast<std::int32_t>(i) + 1;
+      }
+      const auto segments = [&](std::vector<std::int32_t>& values) {
+        const std::int64_t half = elements / 2 * 4;
+        auto* data = reinterpret_cast<std::byte*>(values.data());
+        return std::vector<Segment>{{data, half}, {data + half, elements * 4 - half}};
+      };
+      const auto out = segments(mine), with = segments(other), to = segments(sum);
+      Landing landing = into(to);
+      landing.operand = with;
+      landing.type = DataType::i32;
+      if (transport.rank() == 1) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
+      const Ticket sent = transport.send(next_of(transport), 2, out);
+      finish(transport, {sent, transport.receive(previous_of(transport), 2, landing)});
+      const auto factor = static_cast<std::int32_t>(previous_of(transport) + 1) + 7;
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(sum[i], factor * static_cast<std::int32_t>(i) + 1);
+    }));
+  }
+}
+
 TEST(TcpTransport, WakeEndsAPause) {
   expect_no_errors(run_ranks(2, [](Transport& transport) {
     const auto deadline = Transport::Clock::now() + std::chrono::seconds(60);
