@@ -100,7 +100,7 @@ class Liveness::Watch {
 
   std::optional<LostRank> lost() const {
     const std::lock_guard lock(mutex_);
-    return lost_;
+    return lost_ && lost_->rank != rank_ ? lost_ : std::nullopt;
   }
 
   std::chrono::nanoseconds silence(std::int64_t rank) const {
@@ -247,7 +247,7 @@ class Liveness::Watch {
       const std::lock_guard lock(mutex_);
       if (lost_ && !std::exchange(reported_, true)) loss = lost_;
     }
-    if (loss && options_.on_loss) options_.on_loss(*loss);
+    if (loss && loss->rank != rank_ && options_.on_loss) options_.on_loss(*loss);
   }
 
   const Neighbour* find(std::int64_t rank) const {

@@ -38,7 +38,7 @@ class Liveness {
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  // From any thread. The first rank that was lost.
+  // From any thread. The first rank that was lost; never this one.
   std::optional<LostRank> lost() const;
   // How long a rank has said nothing while we listened (a stopped process says nothing); grows in strides of the
   // period. Zero for a rank that said goodbye, for ourselves, and for a rank that is no neighbour.

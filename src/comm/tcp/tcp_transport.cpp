@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,6 +28,8 @@ using tcp::Transfer;
 
 // A closed connection tells who is gone but not why. For this long liveness may name the origin.
 constexpr std::chrono::milliseconds kTimeForVerdict{1000};
+// Who asks lost() says in better words what it waited in; done() throws this much later, for those who do not ask.
+constexpr std::chrono::milliseconds kTimeToAsk{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
@@ -45,7 +48,8 @@ class TcpTransport final : public Transport {
   void pause(Clock::time_point until) override;
   void wake() override;
   bool reduces_on_arrival() const override { return true; }
-  std::optional<LostRank> lost() override { return liveness_->lost(); }
+  std::optional<LostRank> lost() override;
+  void give_up(const std::string& why) override { liveness_->give_up({rank_, "it gave up: " + why}); }
   std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
 
  private:
@@ -55,6 +59,7 @@ class TcpTransport final : public Transport {
   void progress(int timeout_milliseconds);
   void serve_links();
   void notice_closed_links();
+  std::optional<LostRank> why_hopeless(const Transfer& transfer) const;
   void throw_if_hopeless(const Transfer& transfer);
 
   std::int64_t rank_ = 0;
@@ -68,7 +73,10 @@ class TcpTransport final : public Transport {
   std::deque<Transfer> transfers_;  // by ticket
   std::vector<std::int64_t> free_;  // tickets
   std::uint64_t pass_ = 0;
-  bool changed_ = false;  // something was finished that the caller may not have asked for since
+  std::optional<Clock::time_point> hopeless_since_;
+  std::mutex gone_mutex_;
+  std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
+  bool changed_ = false;          // something was finished that the caller may not have asked for since
 };
 
 TcpTransport::TcpTransport(const TcpOptions& options)
@@ -197,11 +205,11 @@ void TcpTransport::progress(int timeout_milliseconds) {
 }
 
 void TcpTransport::pause(Clock::time_point until) {
-  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!closed_since_[peer]) continue;
-    const Clock::time_point verdict = *closed_since_[peer] + kTimeForVerdict;
-    if (Clock::now() < verdict) until = std::min(until, Clock::now() + kVerdictPeriod);
-  }
+  const Clock::time_point now = Clock::now();
+  const bool verdict_is_near = std::any_of(closed_since_.begin(), closed_since_.end(), [&](const auto& closed) {
+    return closed && now < *closed + kTimeForVerdict + kTimeToAsk;
+  });
+  if (verdict_is_near || hopeless_since_) until = std::min(until, now + kVerdictPeriod);
   if (!changed_) progress(tcp::poll_milliseconds(until));
   changed_ = false;
 }
@@ -219,20 +227,35 @@ void TcpTransport::notice_closed_links() {
   }
 }
 
+std::optional<LostRank> TcpTransport::lost() {
+  if (std::optional<LostRank> loss = liveness_->lost()) return loss;
+  const std::lock_guard lock(gone_mutex_);
+  return gone_;
+}
+
+// Whose fault it is that a transfer will never be finished.
+std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) const {
+  const auto peer = static_cast<std::size_t>(transfer.peer);
+  const std::optional<Clock::time_point> closed = closed_since_[peer];
+  const std::optional<LostRank> loss = liveness_->lost();
+  if (loss && (closed || loss->rank == transfer.peer)) return loss;
+  if (closed && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
+  if (closed && Clock::now() >= *closed + kTimeForVerdict) return LostRank{transfer.peer, links_[peer]->closed()};
+  return std::nullopt;
+}
+
 void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
-  const std::optional<Clock::time_point> closed = closed_since_[static_cast<std::size_t>(transfer.peer)];
   const Link& link = link_to(transfer.peer);
   if (link.broken_by_mismatch()) throw RunFailed(link.closed());
-  const std::optional<LostRank> loss = liveness_->lost();
-  if (loss && (closed || loss->rank == transfer.peer)) {
+  const std::optional<LostRank> loss = why_hopeless(transfer);
+  if (!loss) return;
+  {
+    const std::lock_guard lock(gone_mutex_);
+    if (!gone_) gone_ = loss;
+  }
+  if (!hopeless_since_) hopeless_since_ = Clock::now();
+  if (Clock::now() >= *hopeless_since_ + kTimeToAsk) {
     throw RunFailed(fmt::format("rank {} is lost: {}", loss->rank, loss->reason));
-  }
-  if (!closed) return;
-  if (liveness_->left(transfer.peer)) {
-    throw RunFailed(fmt::format("rank {} left while rank {} waited for it", transfer.peer, rank_));
-  }
-  if (Clock::now() >= *closed + kTimeForVerdict) {
-    throw RunFailed(fmt::format("rank {} is lost: {}", transfer.peer, link.closed()));
   }
 }
 

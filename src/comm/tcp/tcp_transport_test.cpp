@@ -171,8 +171,23 @@ TEST(TcpTransport, WaitingForARankThatLeftFails) {
     const auto segments = whole(data);
     finish(transport, {transport.receive(1, 0, into(segments))});
   });
-  EXPECT_EQ(errors[0], "rank 1 left while rank 0 waited for it");
+  EXPECT_EQ(errors[0], "rank 1 is lost: it has left");
   EXPECT_EQ(errors[1], "");
+}
+
+TEST(TcpTransport, OthersHearWhyARankGivesUp) {
+  const auto errors = run_ranks(3, [](Transport& transport) {
+    Bytestring data(100);
+    const auto segments = whole(data);
+    if (transport.rank() == 2) {
+      transport.give_up("disk full");
+      EXPECT_FALSE(transport.lost().has_value());
+      return;
+    }
+    finish(transport, {transport.receive(2, 0, into(segments))});
+  });
+  EXPECT_EQ(errors[0], "rank 2 is lost: it gave up: disk full");
+  EXPECT_EQ(errors[1], "rank 2 is lost: it gave up: disk full");
 }
 
 TEST(TcpTransport, AMessageOfAnotherSizeThanItsReceiveIsNamedOnBothSides) {
