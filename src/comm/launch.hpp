@@ -1,0 +1,60 @@
+// How this process was launched, told by the environment variables that launchers set. A pure function of them: the
+// environment itself is read in app.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace weft {
+
+enum class LaunchKind : std::uint8_t {
+  local,  // by hand: ranks, if any, are threads of this process
+  mpi,    // by mpirun, or by srun with an MPI plugin: ask MPI
+  tcp     // as one of several processes that find each other through rank 0 (comm/tcp)
+};
+
+struct Launch {
+  LaunchKind kind = LaunchKind::local;
+  std::int64_t rank = 0;
+  std::int64_t ranks = 1;
+  std::int64_t local_rank = 0;  // among the ranks of this node, where the launcher says so
+  std::string root;             // tcp: the address of rank 0
+  std::string job;              // tcp: the word that keeps jobs apart
+  int root_listener = -1;       // tcp, rank 0: a listening socket that it inherited
+  friend bool operator==(const Launch&, const Launch&) = default;
+};
+
+using Variables = std::map<std::string, std::string>;
+
+// In this order: WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS (our own launcher, or by hand); Open MPI's
+// OMPI_COMM_WORLD_RANK and _SIZE; MPICH's PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID and SLURM_NTASKS of a job step,
+// with rank 0 on the first node of the step. Throws Error naming the variable that is missing or makes no sense.
+Launch launch_from(const Variables& variables);
+
+// The first host of Slurm's notation: "gpu[03-05,09],login1" is gpu03.
+std::string first_host(const std::string& node_list);
+
+// Which variables launch_from looks at.
+inline constexpr const char* kLaunchVariables[] = {"WEFT_RANK",
+                                                   "WEFT_RANKS",
+                                                   "WEFT_ROOT_ADDRESS",
+                                                   "WEFT_ROOT_LISTENER",
+                                                   "WEFT_JOB",
+                                                   "WEFT_LOCAL_RANK",
+                                                   "OMPI_COMM_WORLD_RANK",
+                                                   "OMPI_COMM_WORLD_SIZE",
+                                                   "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                   "PMI_RANK",
+                                                   "PMI_SIZE",
+                                                   "SLURM_PROCID",
+                                                   "SLURM_NTASKS",
+                                                   "SLURM_STEP_NUM_TASKS",
+                                                   "SLURM_LOCALID",
+                                                   "SLURM_STEP_NODELIST",
+                                                   "SLURM_JOB_NODELIST",
+                                                   "SLURM_NODELIST",
+                                                   "SLURM_JOB_ID",
+                                                   "SLURM_STEP_ID"};
+
+}  // namespace weft

@@ -1,0 +1,133 @@
+#include "comm/launch.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+std::string complaint(const Variables& variables) {
+  try {
+    launch_from(variables);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no complaint";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Launch, WithoutVariablesIsLocal) {
+  EXPECT_EQ(launch_from({}), Launch{});
+  EXPECT_EQ(launch_from({{"HOME", "/root"}, {"SLURM_NTASKS", "8"}}), Launch{});  // an allocation, no job step
+}
+
+TEST(Launch, ReadsOurOwnVariables) {
+  const Launch launch = launch_from({{"WEFT_RANK", "2"},
+                                     {"WEFT_RANKS", "4"},
+                                     {"WEFT_ROOT_ADDRESS", "node01:4242"},
+                                     {"WEFT_JOB", "abc"},
+                                     {"WEFT_ROOT_LISTENER", "7"},
+                                     {"OMPI_COMM_WORLD_RANK", "9"}});
+  EXPECT_EQ(launch.kind, LaunchKind::tcp);
+  EXPECT_EQ(launch.rank, 2);
+  EXPECT_EQ(launch.ranks, 4);
+  EXPECT_EQ(launch.root, "node01:4242");
+  EXPECT_EQ(launch.job, "abc");
+  EXPECT_EQ(launch.root_listener, -1);  // only rank 0 has it
+}
+
+TEST(Launch, UnderMpirunAsksMpi) {
+  const Launch open_mpi =
+      launch_from({{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  EXPECT_EQ(open_mpi.kind, LaunchKind::mpi);
+  EXPECT_EQ(open_mpi.rank, 3);
+  EXPECT_EQ(open_mpi.local_rank, 1);
+  const Launch mpich = launch_from({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}});
+  EXPECT_EQ(mpich.kind, LaunchKind::mpi);
+  EXPECT_EQ(mpich.ranks, 2);
+}
+
+Variables slurm_step() {
+  return {{"SLURM_PROCID", "5"},   {"SLURM_NTASKS", "8"},
+          {"SLURM_LOCALID", "1"},  {"SLURM_STEP_NODELIST", "gpu[03-05,09]"},
+          {"SLURM_JOB_ID", "100"}, {"SLURM_JOB_NODELIST", "login,gpu[03-05,09]"}};
+}
+
+TEST(Launch, UnderSrunFindsRankZeroOnTheFirstNodeOfTheStep) {
+  const Launch launch = launch_from(slurm_step());
+  EXPECT_EQ(launch.kind, LaunchKind::tcp);
+  EXPECT_EQ(launch.rank, 5);
+  EXPECT_EQ(launch.ranks, 8);
+  EXPECT_EQ(launch.local_rank, 1);
+  EXPECT_EQ(launch.root, "gpu03:15100");
+  EXPECT_EQ(launch.job, "slurm-100.0");
+}
+
+TEST(Launch, SlurmsPortStaysInRangeForAnyJob) {
+  Variables variables = slurm_step();
+  for (const char* job : {"0", "16999", "17000", "4294967294"}) {
+    variables["SLURM_JOB_ID"] = job;
+    const std::string root = launch_from(variables).root;
+    const int port = std::stoi(root.substr(root.find(':') + 1));
+    EXPECT_GE(port, 15000) << job;
+    EXPECT_LT(port, 32000) << job;
+  }
+}
+
+TEST(Launch, OneTaskOfSlurmIsLocal) {
+  Variables variables = slurm_step();
+  variables["SLURM_PROCID"] = "0";
+  variables["SLURM_NTASKS"] = "1";
+  EXPECT_EQ(launch_from(variables), Launch{});
+}
+
+TEST(Launch, NamesWhatIsMissingOrSenseless) {
+  EXPECT_TRUE(contains(complaint({{"WEFT_RANK", "1"}}), "WEFT_RANKS is not"));
+  EXPECT_TRUE(contains(complaint({{"WEFT_RANKS", "2"}}), "WEFT_RANK is not"));
+  EXPECT_TRUE(contains(complaint({{"WEFT_RANK", "0"}, {"WEFT_RANKS", "2"}}), "WEFT_ROOT_ADDRESS is not"));
+  EXPECT_TRUE(contains(complaint({{"OMPI_COMM_WORLD_SIZE", "2"}}), "OMPI_COMM_WORLD_RANK is not"));
+  EXPECT_TRUE(contains(complaint({{"PMI_RANK", "two"}, {"PMI_SIZE", "2"}}), "PMI_RANK"));
+  EXPECT_TRUE(contains(complaint({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}), "PMI_RANK=2 is not in 0..1"));
+  EXPECT_TRUE(contains(complaint({{"PMI_RANK", "-1"}, {"PMI_SIZE", "2"}}), "PMI_RANK=-1"));
+  EXPECT_TRUE(contains(complaint({{"PMI_RANK", "0"}, {"PMI_SIZE", "0"}}), "PMI_SIZE=0"));
+  for (const char* address : {"node01", ":1", "node01:", "node01:x", "node01:70000"}) {
+    EXPECT_TRUE(contains(complaint({{"WEFT_RANK", "0"}, {"WEFT_RANKS", "2"}, {"WEFT_ROOT_ADDRESS", address}}),
+                         "WEFT_ROOT_ADDRESS"))
+        << address;
+  }
+}
+
+TEST(Launch, NamesWhatSlurmDoesNotSay) {
+  for (const char* name : {"SLURM_NTASKS", "SLURM_JOB_ID"}) {
+    Variables variables = slurm_step();
+    variables.erase(name);
+    EXPECT_TRUE(contains(complaint(variables), std::string(name) + " is not")) << complaint(variables);
+  }
+  Variables variables = slurm_step();
+  variables.erase("SLURM_STEP_NODELIST");
+  EXPECT_EQ(launch_from(variables).root, "login:15100");
+  variables.erase("SLURM_JOB_NODELIST");
+  EXPECT_TRUE(contains(complaint(variables), "SLURM_STEP_NODELIST is not"));
+}
+
+TEST(Launch, FirstHostOfANodeList) {
+  EXPECT_EQ(first_host("node1"), "node1");
+  EXPECT_EQ(first_host("node1,node2"), "node1");
+  EXPECT_EQ(first_host("node[03-05,09]"), "node03");
+  EXPECT_EQ(first_host("node[7]"), "node7");
+  EXPECT_EQ(first_host("node[03,05],login"), "node03");
+  EXPECT_EQ(first_host("login,node[03,05]"), "login");
+  EXPECT_EQ(first_host("rack[1-2]n[01-40].site"), "rack1n01.site");
+  EXPECT_THROW(first_host(""), Error);
+  EXPECT_THROW(first_host(",node1"), Error);
+  EXPECT_THROW(first_host("node["), Error);
+  EXPECT_THROW(first_host("node[]"), Error);
+  EXPECT_THROW(first_host("node[03"), Error);
+}
+
+}  // namespace
+}  // namespace weft

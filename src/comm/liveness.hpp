@@ -1,0 +1,60 @@
+// Who of the ranks is still there. Each process has a small thread that keeps a TCP connection to the other ranks and
+// says a word on each every 200 ms; it stands beside the transport, so it answers while the transport is stuck.
+//
+// A connection that closes without a goodbye means a killed process. Up to `mesh_limit` ranks all are neighbours of
+// all, so no rank's death hides another's; above it a rank watches those 1, 2, 4, ... places away. Whoever notices a
+// loss tells its neighbours before it acts on it, and they pass it on. So a rank that dies or leaves *because* of the
+// loss is heard of later than the loss itself, and all name the same origin.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/exchange.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+struct LivenessOptions {
+  std::chrono::milliseconds period = std::chrono::milliseconds(200);
+  std::int64_t mesh_limit = 64;
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(1);
+  std::string own_address;  // for the others to try first; may be empty
+  // Called once, on the thread that notices, with what lost() says from then on.
+  std::function<void(const LostRank&)> on_loss;
+};
+
+class Liveness {
+ public:
+  // All ranks construct it together. Throws RunFailed.
+  Liveness(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options);
+  // Says goodbye: the others do not count this rank as lost. Returns within about a second even where one is stopped.
+  ~Liveness();
+  Liveness(const Liveness&) = delete;
+  Liveness& operator=(const Liveness&) = delete;
+
+  // From any thread. The first rank that was lost; never this one.
+  std::optional<LostRank> lost() const;
+  // How long a rank has said nothing while we listened (a stopped process says nothing); grows in strides of the
+  // period. Zero for a rank that said goodbye, for ourselves, and for a rank that is no neighbour.
+  std::chrono::nanoseconds silence(std::int64_t rank) const;
+  // Whether a rank said goodbye.
+  bool left(std::int64_t rank) const;
+  // Tells the others why this rank gives up, before it leaves: they report `cause` as the loss. Its rank may be our own
+  // ("it gave up: ...") or the one that is to blame. The words are out when this returns. No effect after a loss.
+  void give_up(const LostRank& cause);
+
+  // Whom a rank watches.
+  static std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t size, std::int64_t mesh_limit);
+
+ private:
+  class Watch;
+  std::unique_ptr<Watch> watch_;
+};
+
+}  // namespace weft

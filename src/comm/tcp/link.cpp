@@ -1,0 +1,407 @@
+#include "comm/tcp/link.hpp"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace weft::tcp {
+
+namespace {
+
+enum FrameKind : std::uint32_t { kData = 0x77656601, kReady = 0x77656602 };
+
+constexpr std::int64_t kSlice = 256 << 10;  // a small message waits behind one of them at most
+constexpr std::int64_t kEarlyBytes = 16 << 10;
+constexpr std::size_t kEarlySlots = 16;
+constexpr std::size_t kStaging = 4096;  // small: what is read with a header is copied
+constexpr std::size_t kEntries = 64;    // of a scatter or gather list
+constexpr int kSlicesPerPass = 4;
+constexpr std::int64_t kReadPerPass = 1 << 20;
+// Bytes the system keeps that are not on the wire yet; what it keeps delays the ready frames behind it.
+constexpr int kUnsentInSystem = 256 << 10;
+
+}  // namespace
+
+struct Link::EarlyMessage {
+  std::byte* data = nullptr;
+  std::int64_t total = 0;
+  std::int64_t arrived = 0;
+  EarlyMessage* next = nullptr;
+};
+
+struct Link::Channel {
+  std::uint32_t number = 0;
+  TransferLine out;
+  std::uint64_t sent = 0;       // messages that have left
+  std::uint64_t announced = 0;  // receives the peer has posted
+  bool in_line = false;
+  Channel* next_turn = nullptr;
+
+  TransferLine in;
+  EarlyMessage* first_early = nullptr;  // only while no receive is posted
+  EarlyMessage* last_early = nullptr;
+};
+
+void TransferLine::push(Transfer& transfer) {
+  transfer.next = nullptr;
+  (first == nullptr ? first : last->next) = &transfer;
+  last = &transfer;
+}
+
+void TransferLine::pop() {
+  first = first->next;
+  if (first == nullptr) last = nullptr;
+}
+
+Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch)
+    : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), staging_(kStaging) {
+  ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInSystem, sizeof kUnsentInSystem);
+}
+
+Link::~Link() = default;
+
+void Link::set_ready(bool readable, bool writable) {
+  readable_ = readable_ || readable;
+  writable_ = writable_ || writable;
+}
+
+Link::Channel& Link::channel(std::int64_t number) {
+  if (recent_ != nullptr && recent_->number == static_cast<std::uint32_t>(number)) return *recent_;
+  std::unique_ptr<Channel>& found = channels_[number];
+  if (!found) {
+    found = std::make_unique<Channel>();
+    found->number = static_cast<std::uint32_t>(number);
+  }
+  recent_ = found.get();
+  return *found;
+}
+
+void Link::close(std::string why) {
+  if (!open()) return;
+  closed_ = std::move(why);
+  news_ = true;
+  socket_.close();
+}
+
+void Link::complete(Transfer& transfer) {
+  transfer.finished = true;
+  news_ = true;
+}
+
+void Link::send(Transfer& transfer) {
+  Channel& line = channel(transfer.channel);
+  line.out.push(transfer);
+  take_turn(line);
+  write();
+}
+
+bool Link::may_send(const Channel& line) const {
+  if (line.out.first == nullptr) return false;
+  if (line.announced > line.sent) return true;
+  return line.out.first->total <= kEarlyBytes && early_out_ < static_cast<std::int64_t>(kEarlySlots);
+}
+
+void Link::take_turn(Channel& line) {
+  if (line.in_line || frame_.channel == &line || !may_send(line)) return;
+  line.in_line = true;
+  line.next_turn = nullptr;
+  (first_turn_ == nullptr ? first_turn_ : last_turn_->next_turn) = &line;
+  last_turn_ = &line;
+}
+
+void Link::choose_frame() {
+  while (first_turn_ != nullptr) {
+    Channel& line = *first_turn_;
+    first_turn_ = line.next_turn;
+    line.in_line = false;
+    if (!may_send(line)) continue;  // another took the last early slot; its announcement will bring it back
+    Transfer& transfer = *line.out.first;
+    if (line.announced <= line.sent) ++early_out_;
+    const std::int64_t slice = std::min(kSlice, transfer.total - transfer.moved);
+    frame_ = {&transfer, &line, {}, 0, slice};
+    frame_.header = {kData, line.number, static_cast<std::uint64_t>(slice), static_cast<std::uint64_t>(transfer.total)};
+    return;
+  }
+}
+
+std::size_t Link::describe_output(std::span<iovec> entries) {
+  std::size_t used = 0;
+  if (frame_.header_sent == 0 && !control_.empty()) {
+    entries[used++] = {control_.data() + control_sent_, control_.size() - control_sent_};
+  }
+  if (frame_.transfer == nullptr) return used;
+  if (frame_.header_sent < sizeof(Header)) {
+    entries[used++] = {reinterpret_cast<std::byte*>(&frame_.header) + frame_.header_sent,
+                       sizeof(Header) - frame_.header_sent};
+  }
+  return used + frame_.transfer->src.describe(entries.subspan(used), frame_.left);
+}
+
+void Link::account_output(std::int64_t bytes) {
+  if (frame_.header_sent == 0 && !control_.empty()) {
+    const std::size_t taken = std::min(static_cast<std::size_t>(bytes), control_.size() - control_sent_);
+    control_sent_ += taken;
+    bytes -= static_cast<std::int64_t>(taken);
+    if (control_sent_ == control_.size()) {
+      control_.clear();
+      control_sent_ = 0;
+    }
+  }
+  if (frame_.transfer == nullptr) return;
+  const std::size_t of_header = std::min(static_cast<std::size_t>(bytes), sizeof(Header) - frame_.header_sent);
+  frame_.header_sent += of_header;
+  bytes -= static_cast<std::int64_t>(of_header);
+  frame_.transfer->src.advance(bytes);
+  frame_.transfer->moved += bytes;
+  frame_.left -= bytes;
+  if (frame_.header_sent == sizeof(Header) && frame_.left == 0) end_outgoing_frame();
+}
+
+void Link::end_outgoing_frame() {
+  Channel& line = *frame_.channel;
+  Transfer& transfer = *frame_.transfer;
+  frame_ = {};
+  if (transfer.moved == transfer.total) {
+    line.out.pop();
+    ++line.sent;
+    complete(transfer);
+  }
+  take_turn(line);
+}
+
+void Link::write() {
+  for (int slices = 0; open() && writable_ && slices < kSlicesPerPass; ++slices) {
+    if (frame_.transfer == nullptr) choose_frame();
+    std::array<iovec, kEntries> entries;
+    msghdr message{};
+    message.msg_iov = entries.data();
+    message.msg_iovlen = describe_output(entries);
+    if (message.msg_iovlen == 0) break;
+    const ssize_t count = ::sendmsg(socket_.fd(), &message, MSG_NOSIGNAL);
+    if (count >= 0) {
+      account_output(count);
+    } else if (errno != EINTR) {
+      // Full; or the peer is gone: then what it had still sent is read first, and reading tells its end.
+      if (errno != EAGAIN) readable_ = true;
+      writable_ = false;
+    }
+  }
+}
+
+void Link::announce(std::int64_t number) {
+  // Consecutive announcements of a channel become one, unless a part of it has already gone.
+  if (control_.size() >= control_sent_ + sizeof(Header)) {
+    Header last;
+    std::byte* place = control_.data() + control_.size() - sizeof last;
+    std::memcpy(&last, place, sizeof last);
+    if (last.channel == static_cast<std::uint32_t>(number)) {
+      ++last.slice;
+      std::memcpy(place, &last, sizeof last);
+      return;
+    }
+  }
+  const Header header{kReady, static_cast<std::uint32_t>(number), 1, 0};
+  const auto* bytes = reinterpret_cast<const std::byte*>(&header);
+  control_.insert(control_.end(), bytes, bytes + sizeof header);
+}
+
+void Link::receive(Transfer& transfer) {
+  Channel& line = channel(transfer.channel);
+  announce(transfer.channel);
+  if (line.first_early != nullptr) {
+    take_early(line, transfer);
+  } else {
+    line.in.push(transfer);
+  }
+}
+
+bool Link::fits(const Transfer& transfer, std::int64_t total) {
+  if (transfer.total == total) return true;
+  mismatch_ = true;
+  close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, total, rank_, transfer.total,
+                    transfer.channel));
+  return false;
+}
+
+void Link::take_early(Channel& line, Transfer& transfer) {
+  EarlyMessage& early = *line.first_early;
+  line.first_early = early.next;
+  if (line.first_early == nullptr) line.last_early = nullptr;
+  if (!fits(transfer, early.total)) return;
+  transfer.dst.land(early.data, early.arrived, scratch_);
+  transfer.moved = early.arrived;
+  early.next = std::exchange(free_early_, &early);
+  if (transfer.moved == transfer.total) {
+    complete(transfer);
+  } else {  // the rest of it is arriving
+    WEFT_CHECK(in_.early == &early && line.in.first == nullptr);
+    in_.early = nullptr;
+    in_.transfer = &transfer;
+    line.in.push(transfer);
+  }
+}
+
+Link::EarlyMessage* Link::keep_early(Channel& line, std::int64_t total) {
+  if (early_.empty()) {
+    early_memory_.resize(kEarlySlots * static_cast<std::size_t>(kEarlyBytes));
+    early_.resize(kEarlySlots);
+    for (std::size_t i = 0; i < kEarlySlots; ++i) {
+      early_[i].data = early_memory_.data() + i * static_cast<std::size_t>(kEarlyBytes);
+      early_[i].next = std::exchange(free_early_, &early_[i]);
+    }
+  }
+  if (free_early_ == nullptr || total > kEarlyBytes) return nullptr;
+  EarlyMessage& early = *std::exchange(free_early_, free_early_->next);
+  early.total = total;
+  early.arrived = 0;
+  early.next = nullptr;
+  (line.first_early == nullptr ? line.first_early : line.last_early->next) = &early;
+  line.last_early = &early;
+  return &early;
+}
+
+void Link::handle_ready(Channel& line, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const bool began = line.announced < line.sent || (line.announced == line.sent && frame_.channel == &line);
+    if (began) --early_out_;
+    ++line.announced;
+  }
+  take_turn(line);
+}
+
+void Link::begin_data(Channel& line, const Header& header) {
+  const auto total = static_cast<std::int64_t>(header.total);
+  in_ = {&line, line.in.first, nullptr, static_cast<std::int64_t>(header.slice)};
+  if (in_.transfer != nullptr) {
+    if (!fits(*in_.transfer, total)) return;
+  } else {
+    in_.early = keep_early(line, total);
+  }
+  const std::int64_t room = in_.transfer != nullptr ? total - in_.transfer->moved : total;
+  if ((in_.transfer == nullptr && in_.early == nullptr) || in_.left < 0 || in_.left > room) {
+    close(fmt::format("rank {} sent what nobody asked for (channel {}, {} bytes)", peer_, line.number, total));
+    return;
+  }
+  if (in_.left == 0) end_incoming_frame();
+}
+
+void Link::begin_frame(const Header& header) {
+  if (header.kind == kReady) {
+    handle_ready(channel(header.channel), header.slice);
+  } else if (header.kind == kData) {
+    begin_data(channel(header.channel), header);
+  } else {
+    close(fmt::format("rank {} sent a frame of unknown kind", peer_));
+  }
+}
+
+void Link::landed(std::int64_t count) {
+  in_.left -= count;
+  (in_.transfer != nullptr ? in_.transfer->moved : in_.early->arrived) += count;
+  if (in_.left == 0) end_incoming_frame();
+}
+
+void Link::land(const std::byte* bytes, std::int64_t count) {
+  if (in_.transfer != nullptr) {
+    in_.transfer->dst.land(bytes, count, scratch_);
+  } else {
+    std::memcpy(in_.early->data + in_.early->arrived, bytes, static_cast<std::size_t>(count));
+  }
+  landed(count);
+}
+
+void Link::end_incoming_frame() {
+  Transfer* transfer = in_.transfer;
+  Channel& line = *in_.channel;
+  in_ = {};
+  if (transfer == nullptr || transfer->moved < transfer->total) return;
+  line.in.pop();
+  complete(*transfer);
+}
+
+void Link::consume_staged() {
+  while (open()) {
+    const std::size_t staged = staged_end_ - staged_begin_;
+    const std::byte* bytes = staging_.data() + staged_begin_;
+    if (in_.left > 0 && staged > 0) {
+      const std::int64_t count = std::min(in_.left, static_cast<std::int64_t>(staged));
+      staged_begin_ += static_cast<std::size_t>(count);
+      land(bytes, count);
+    } else if (in_.left == 0 && staged >= sizeof(Header)) {
+      Header header;
+      std::memcpy(&header, bytes, sizeof header);
+      staged_begin_ += sizeof header;
+      begin_frame(header);
+    } else {
+      break;
+    }
+  }
+  const std::size_t rest = staged_end_ - staged_begin_;
+  if (rest > 0) std::memmove(staging_.data(), staging_.data() + staged_begin_, rest);
+  staged_begin_ = 0;
+  staged_end_ = rest;
+}
+
+// The bytes of the current slice go where they belong, and some more behind them into the staging buffer.
+std::size_t Link::describe_input(std::span<iovec> entries) {
+  std::size_t used = 0;
+  std::int64_t described = 0;
+  if (in_.left > 0 && in_.transfer != nullptr) {
+    used = in_.transfer->dst.describe(entries.first(entries.size() - 1), in_.left, scratch_);
+    for (std::size_t i = 0; i < used; ++i) described += static_cast<std::int64_t>(entries[i].iov_len);
+  } else if (in_.left > 0) {
+    entries[used++] = {in_.early->data + in_.early->arrived, static_cast<std::size_t>(in_.left)};
+    described = in_.left;
+  }
+  if (described == in_.left) entries[used++] = {staging_.data() + staged_end_, staging_.size() - staged_end_};
+  return used;
+}
+
+void Link::read() {
+  std::int64_t budget = kReadPerPass;
+  while (open() && readable_ && budget > 0) {
+    std::array<iovec, kEntries> entries;
+    const std::size_t used = describe_input(entries);
+    const ssize_t count = ::readv(socket_.fd(), entries.data(), static_cast<int>(used));
+    if (count > 0) {
+      budget -= count;
+      const std::int64_t direct = std::min<std::int64_t>(count, in_.left);
+      staged_end_ += static_cast<std::size_t>(count - direct);
+      if (direct > 0) {
+        if (in_.transfer != nullptr) in_.transfer->dst.landed(direct, scratch_);
+        landed(direct);
+      }
+      consume_staged();
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      close("its connection closed");
+    } else if (errno == EAGAIN) {
+      readable_ = false;
+    }
+  }
+}
+
+void Link::finish(Clock::time_point deadline) {
+  std::array<std::byte, 4096> ignored;
+  while (open() && Clock::now() < deadline) {
+    // Unread bytes at closing would reset the connection and take away what is still under way.
+    const ssize_t count = ::recv(socket_.fd(), ignored.data(), ignored.size(), 0);
+    if (count > 0) continue;
+    int unacknowledged = 0;
+    const bool gone = count == 0 || (errno != EAGAIN && errno != EINTR);
+    if (gone || ::ioctl(socket_.fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  close("this rank left");
+}
+
+}  // namespace weft::tcp

@@ -1,0 +1,152 @@
+// The data connection to one peer: messages of many channels share it, cut into slices that take turns.
+//
+// The receiver drives. For every receive that is posted a tiny *ready* frame goes back, ahead of all data, and a
+// message starts once it was announced: what arrives has a place, so nothing is copied and no channel can stand in
+// another's way. A small message need not wait: up to kEarlySlots of them may come before they are announced and are
+// kept until their receive is posted; the announcement gives the slot back.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "comm/tcp/landing_cursor.hpp"
+#include "comm/tcp/segment_cursor.hpp"
+#include "comm/tcp/socket.hpp"
+
+namespace weft::tcp {
+
+// One message of ours, sent or received.
+struct Transfer {
+  std::int64_t peer = -1;
+  std::int64_t channel = 0;
+  SegmentCursor src;  // of a send
+  LandingCursor dst;  // of a receive
+  std::int64_t total = 0;
+  std::int64_t moved = 0;
+  bool finished = false;
+  std::uint64_t asked = 0;   // in which pass it was last asked for
+  Transfer* next = nullptr;  // in its channel's line
+};
+
+struct TransferLine {
+  Transfer* first = nullptr;
+  Transfer* last = nullptr;
+  void push(Transfer& transfer);
+  void pop();
+};
+
+class Link {
+ public:
+  // The scratch is shared by the links of a rank.
+  Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch);
+  ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  void send(Transfer& transfer);
+  void receive(Transfer& transfer);
+
+  // Do what they can without waiting, in bounded portions.
+  void read();
+  void write();
+  // Whether a transfer was finished, or the link closed, since this was last asked.
+  bool take_news() { return std::exchange(news_, false); }
+  // Whether the next read or write can do something before the system reports anything new.
+  bool can_go_on() const { return open() && (readable_ || (writable_ && has_output())); }
+  void set_ready(bool readable, bool writable);
+
+  bool open() const { return closed_.empty(); }
+  // Why nothing can pass any more.
+  const std::string& closed() const { return closed_; }
+  // Whether the reason is a message that does not fit its receive, and not the peer's end.
+  bool broken_by_mismatch() const { return mismatch_; }
+  // Sees to it that what was sent reaches the peer, then closes.
+  void finish(Clock::time_point deadline);
+  int fd() const { return socket_.fd(); }
+
+ private:
+  struct EarlyMessage;
+  struct Channel;
+  struct Header {
+    std::uint32_t kind = 0;
+    std::uint32_t channel = 0;
+    std::uint64_t slice = 0;  // bytes that follow; of a ready frame: how many receives it announces
+    std::uint64_t total = 0;  // of the message
+  };
+  struct OutgoingFrame {
+    Transfer* transfer = nullptr;
+    Channel* channel = nullptr;
+    Header header;
+    std::size_t header_sent = 0;
+    std::int64_t left = 0;
+  };
+  struct IncomingFrame {
+    Channel* channel = nullptr;
+    Transfer* transfer = nullptr;
+    EarlyMessage* early = nullptr;
+    std::int64_t left = 0;
+  };
+
+  Channel& channel(std::int64_t number);
+  bool may_send(const Channel& channel) const;
+  void take_turn(Channel& channel);
+  void choose_frame();
+  void announce(std::int64_t channel);
+  bool has_output() const { return frame_.transfer != nullptr || !control_.empty() || first_turn_ != nullptr; }
+  std::size_t describe_output(std::span<iovec> entries);
+  void account_output(std::int64_t bytes);
+  void end_outgoing_frame();
+
+  void consume_staged();
+  void begin_frame(const Header& header);
+  void handle_ready(Channel& channel, std::uint64_t count);
+  void begin_data(Channel& channel, const Header& header);
+  void land(const std::byte* bytes, std::int64_t count);
+  void landed(std::int64_t count);
+  void end_incoming_frame();
+  std::size_t describe_input(std::span<iovec> entries);
+  bool fits(const Transfer& transfer, std::int64_t total);
+  EarlyMessage* keep_early(Channel& channel, std::int64_t total);
+  void take_early(Channel& channel, Transfer& transfer);
+  void complete(Transfer& transfer);
+  void close(std::string why);
+
+  const std::int64_t rank_;
+  const std::int64_t peer_;
+  Socket socket_;
+  Scratch& scratch_;
+  std::string closed_;
+  bool mismatch_ = false;
+  bool readable_ = true;
+  bool writable_ = true;
+  bool news_ = false;
+
+  std::unordered_map<std::int64_t, std::unique_ptr<Channel>> channels_;
+  Channel* recent_ = nullptr;  // the channel that was looked up last
+
+  std::vector<std::byte> control_;  // ready frames that wait
+  std::size_t control_sent_ = 0;
+  OutgoingFrame frame_;
+  Channel* first_turn_ = nullptr;  // the line of channels that may send
+  Channel* last_turn_ = nullptr;
+  std::int64_t early_out_ = 0;  // messages sent before they were announced
+
+  IncomingFrame in_;
+  std::vector<std::byte> staging_;  // headers, and what was read along with them
+  std::size_t staged_begin_ = 0;
+  std::size_t staged_end_ = 0;
+  std::vector<std::byte> early_memory_;  // allocated when the first early message comes
+  std::vector<EarlyMessage> early_;
+  EarlyMessage* free_early_ = nullptr;
+};
+
+}  // namespace weft::tcp

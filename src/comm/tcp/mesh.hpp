@@ -1,0 +1,29 @@
+// One TCP connection between any two ranks that are neighbours, made once at the start.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/exchange.hpp"
+#include "comm/tcp/socket.hpp"
+
+namespace weft::tcp {
+
+struct MeshOptions {
+  std::int64_t rank = 0;
+  std::int64_t size = 1;
+  std::vector<std::int64_t> neighbours;  // each names us among its own
+  std::string own_address;               // of this machine, for the others to try first; may be empty
+  std::chrono::milliseconds timeout = std::chrono::minutes(1);
+};
+
+// By rank; empty where the rank is no neighbour. A fresh random word of rank 0 protects the mesh against connections
+// that are not its own. Throws RunFailed naming who could not be reached.
+std::vector<Socket> connect_mesh(const MeshOptions& options, const Exchange& exchange);
+
+// All ranks but this one.
+std::vector<std::int64_t> all_others(std::int64_t rank, std::int64_t size);
+
+}  // namespace weft::tcp

@@ -1,0 +1,96 @@
+#include "comm/tcp/message.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace weft::tcp {
+
+namespace {
+
+// "weft" and the version of the protocol. A machine of the other byte order reads another word.
+constexpr std::uint64_t kMagic = 0x7765'6674'0000'0001;
+constexpr std::uint64_t kLongestText = std::uint64_t{1} << 28;
+
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::uint64_t kind = 0;
+  std::uint64_t length = 0;
+};
+
+}  // namespace
+
+Outcome send_message(const Socket& socket, MessageKind kind, const std::string& text, Clock::time_point deadline) {
+  const Header header{kMagic, static_cast<std::uint64_t>(kind), text.size()};
+  std::string bytes(sizeof header, '\0');
+  std::memcpy(bytes.data(), &header, sizeof header);
+  bytes += text;
+  std::size_t sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t count = ::send(socket.fd(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+    if (count > 0) {
+      sent += static_cast<std::size_t>(count);
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return {error_text(errno)};
+    } else if (!wait_for(socket, POLLOUT, deadline)) {
+      return {"no answer in time"};
+    }
+  }
+  return {};
+}
+
+MessageReader::Status MessageReader::parse_header() {
+  Header header;
+  std::memcpy(&header, header_.data(), sizeof header);
+  if (header.magic != kMagic || header.length > kLongestText) {
+    reason_ = "it does not speak as a rank of weft does";
+    return Status::broken;
+  }
+  kind_ = static_cast<MessageKind>(header.kind);
+  text_.resize(header.length);
+  return text_.empty() ? Status::whole : Status::more;
+}
+
+MessageReader::Status MessageReader::read(const Socket& socket) {
+  while (true) {
+    const bool in_header = header_.size() < sizeof(Header);
+    char buffer[sizeof(Header)];
+    char* to = in_header ? buffer : text_.data() + filled_;
+    const std::size_t room = in_header ? sizeof(Header) - header_.size() : text_.size() - filled_;
+    const ssize_t count = ::recv(socket.fd(), to, room, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return Status::more;
+    if (count <= 0) {
+      reason_ = "its connection closed";
+      return Status::broken;
+    }
+    if (!in_header) {
+      filled_ += static_cast<std::size_t>(count);
+      if (filled_ == text_.size()) return Status::whole;
+      continue;
+    }
+    header_.append(buffer, static_cast<std::size_t>(count));
+    if (header_.size() < sizeof(Header)) continue;
+    const Status status = parse_header();
+    if (status != Status::more) return status;
+  }
+}
+
+Outcome MessageReader::read_until(const Socket& socket, Clock::time_point deadline) {
+  while (true) {
+    switch (read(socket)) {
+      case Status::whole:
+        return {};
+      case Status::broken:
+        return {reason_};
+      case Status::more:
+        if (!wait_for(socket, POLLIN, deadline)) return {"no answer in time"};
+    }
+  }
+}
+
+}  // namespace weft::tcp

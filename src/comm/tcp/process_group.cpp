@@ -1,0 +1,196 @@
+#include "comm/tcp/process_group.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int kRunFailed = 3;
+constexpr int kCannotExecute = 127;
+
+sigset_t awaited_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&set, number);
+  return set;
+}
+
+RankExit exit_from(std::int64_t rank, int status) {
+  RankExit result;
+  result.rank = rank;
+  if (WIFSIGNALED(status)) {
+    result.signal = WTERMSIG(status);
+  } else {
+    result.code = WEXITSTATUS(status);
+  }
+  return result;
+}
+
+bool is_ours(std::string_view entry) {
+  const std::string_view name = entry.substr(0, entry.find('='));
+  return std::any_of(std::begin(kLaunchVariables), std::end(kLaunchVariables),
+                     [&](std::string_view other) { return other.starts_with("WEFT_") && other == name; });
+}
+
+// What the rank inherits, passed on unread, and its place in the group.
+std::vector<std::string> environment_for(const Launch& launch) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!is_ours(*entry)) entries.emplace_back(*entry);
+  }
+  entries.push_back(fmt::format("WEFT_RANK={}", launch.rank));
+  entries.push_back(fmt::format("WEFT_RANKS={}", launch.ranks));
+  entries.push_back(fmt::format("WEFT_LOCAL_RANK={}", launch.local_rank));
+  entries.push_back(fmt::format("WEFT_ROOT_ADDRESS={}", launch.root));
+  entries.push_back(fmt::format("WEFT_JOB={}", launch.job));
+  if (launch.root_listener >= 0) entries.push_back(fmt::format("WEFT_ROOT_LISTENER={}", launch.root_listener));
+  return entries;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+int execute_command(std::vector<std::string> command, const Launch& launch) {
+  if (launch.root_listener >= 0) ::fcntl(launch.root_listener, F_SETFD, 0);  // survives exec
+  std::vector<std::string> environment = environment_for(launch);
+  const std::vector<char*> arguments = pointers_to(command);
+  const std::vector<char*> variables = pointers_to(environment);
+  ::execvpe(arguments[0], arguments.data(), variables.data());
+  std::fprintf(stderr, "cannot run %s: %s\n", arguments[0], std::strerror(errno));
+  return kCannotExecute;
+}
+
+}  // namespace
+
+std::string RankExit::text() const {
+  if (signal != 0) return fmt::format("rank {} was killed by signal {} ({})", rank, signal, ::strsignal(signal));
+  return fmt::format("rank {} ended with code {}", rank, code);
+}
+
+int exit_code(const std::vector<RankExit>& exits) {
+  std::optional<int> agreed;
+  for (const RankExit& one : exits) {
+    if (!one.failed()) continue;
+    if (one.signal != 0 || (agreed && *agreed != one.code)) return kRunFailed;
+    agreed = one.code;
+  }
+  return agreed.value_or(0) <= 2 ? agreed.value_or(0) : kRunFailed;
+}
+
+ProcessGroup::ProcessGroup(std::int64_t ranks)
+    : pids_(static_cast<std::size_t>(ranks)), listener_(tcp::listen_on({"127.0.0.1", 0})) {
+  std::random_device random;
+  launch_.kind = LaunchKind::tcp;
+  launch_.ranks = ranks;
+  launch_.root = tcp::local_address(listener_).text();
+  launch_.job = fmt::format("{:08x}{:08x}", random(), random());
+  // Blocked from now on, so that wait() takes them one by one and none is lost in between.
+  const sigset_t set = awaited_signals();
+  masked_ = ::pthread_sigmask(SIG_BLOCK, &set, &old_mask_) == 0;
+}
+
+void ProcessGroup::start(std::int64_t rank, const std::function<int(const Launch&)>& body) {
+  Launch launch = launch_;
+  launch.rank = launch.local_rank = rank;
+  if (rank == 0) launch.root_listener = listener_.fd();
+  const pid_t launcher = ::getpid();
+  std::fflush(nullptr);  // or the child would write it again
+  const pid_t child = ::fork();
+  if (child < 0) fail("cannot start rank {}: {}", rank, tcp::error_text(errno));
+  if (child > 0) {
+    pids_[static_cast<std::size_t>(rank)] = child;
+    return;
+  }
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher
+  if (::getppid() != launcher) ::_exit(kRunFailed);
+  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+  if (rank != 0) listener_.close();
+  int code = kRunFailed;
+  try {
+    code = body(launch);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "rank %lld: %s\n", static_cast<long long>(rank), error.what());
+  }
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+ProcessGroup ProcessGroup::fork(std::int64_t ranks, const std::function<int(const Launch&)>& body) {
+  ProcessGroup group(ranks);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) group.start(rank, body);
+  group.listener_.close();
+  return group;
+}
+
+ProcessGroup ProcessGroup::execute(std::int64_t ranks, const std::vector<std::string>& command) {
+  if (command.empty()) fail("no command to start the ranks with");
+  return fork(ranks, [&](const Launch& launch) { return execute_command(command, launch); });
+}
+
+ProcessGroup::~ProcessGroup() {
+  signal_all(SIGKILL);
+  for (const pid_t pid : pids_) {
+    if (pid > 0) ::waitpid(pid, nullptr, 0);
+  }
+  if (masked_ && !pids_.empty()) ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+void ProcessGroup::signal(std::int64_t rank, int number) const {
+  if (pid(rank) > 0) ::kill(pid(rank), number);
+}
+
+void ProcessGroup::signal_all(int number) const {
+  for (std::int64_t rank = 0; rank < std::ssize(pids_); ++rank) signal(rank, number);
+}
+
+// Whether any is left.
+bool ProcessGroup::reap(std::vector<RankExit>& exits) {
+  for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
+    int status = 0;
+    if (pids_[rank] <= 0 || ::waitpid(pids_[rank], &status, WNOHANG) != pids_[rank]) continue;
+    pids_[rank] = 0;
+    exits.push_back(exit_from(static_cast<std::int64_t>(rank), status));
+  }
+  return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
+}
+
+std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
+  using Clock = std::chrono::steady_clock;
+  std::vector<RankExit> exits;
+  std::optional<Clock::time_point> kill_at;
+  const sigset_t set = awaited_signals();
+  while (reap(exits)) {
+    const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
+    if (failure && !kill_at) kill_at = Clock::now() + grace;
+    if (kill_at && Clock::now() >= *kill_at) signal_all(SIGKILL);
+    const timespec moment{0, 50'000'000};
+    const int number = ::sigtimedwait(&set, nullptr, &moment);
+    if (number != SIGINT && number != SIGTERM) continue;
+    signal_all(number);
+    if (!kill_at) kill_at = Clock::now() + grace;
+  }
+  return exits;
+}
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+// Sockets as values: opened, connected, read and written with a deadline. The one place that knows the system calls of
+// connecting. IPv4. Every socket is non-blocking and is closed by exec.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::tcp {
+
+using Clock = std::chrono::steady_clock;
+
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release();
+  void close();
+
+ private:
+  int fd_ = -1;
+};
+
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string text() const;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+
+// "host:port". Throws Error; `what` opens the message.
+Address parse_address(std::string_view text, std::string_view what);
+
+// Port 0 takes a free one. An empty host listens on every interface. Throws Error.
+Socket listen_on(const Address& address);
+// As the socket itself sees it, in numbers.
+Address local_address(const Socket& socket);
+// The next connection that waits, or none.
+Socket accept_from(const Socket& listener);
+
+// How a blocking helper ended: an empty reason is success.
+struct [[nodiscard]] Outcome {
+  std::string reason;
+  bool ok() const { return reason.empty(); }
+};
+
+// One attempt to connect.
+Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& socket);
+
+// Whether the system reports events (poll's POLLIN, POLLOUT) before the deadline; errors count as events.
+bool wait_for(const Socket& socket, short events, Clock::time_point deadline);
+// Milliseconds as poll wants them, rounded up.
+int poll_milliseconds(Clock::time_point deadline);
+
+// The addresses of this machine's interfaces that are up, loopback left out, and their masks, in host byte order.
+struct Interface {
+  std::uint32_t address = 0;
+  std::uint32_t mask = 0;
+};
+std::vector<Interface> interfaces();
+std::string dotted(std::uint32_t address);
+// 0 where the text is no address in numbers.
+std::uint32_t from_dotted(const std::string& text);
+
+std::string error_text(int error);
+
+}  // namespace weft::tcp

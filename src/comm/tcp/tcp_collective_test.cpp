@@ -1,0 +1,97 @@
+// Collectives over TCP: the communicator, its programs and the sockets together.
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "collective/algorithms.hpp"
+#include "comm/communicator.hpp"
+#include "comm/tcp/process_group.hpp"
+#include "comm/tcp/tcp_transport.hpp"
+#include "comm/tcp/test_reports.hpp"
+#include "comm/tcp/test_threads.hpp"
+#include "comm/test_collectives.hpp"
+
+namespace weft {
+namespace {
+
+PreparedCall call_of(const ProgramRequest& request, std::int64_t elements) {
+  auto program = std::make_shared<const Program>(make_program(request));
+  PreparedCall call;
+  call.program = program;
+  call.spec = program->spec;
+  call.sizes = even_sizes(program->spec, elements);
+  for (std::int64_t rank = 0; rank < std::ssize(program->ranks); ++rank) call.members.push_back(rank);
+  call.label = "test";
+  return call;
+}
+
+void check_call(Communicator& communicator, const PreparedCall& call) {
+  Communicator::Prepared& prepared = communicator.prepare(call);
+  const std::vector<std::byte> expected =
+      expected_bytes(call.spec, call.sizes, call.type, call.op, communicator.rank());
+  const std::vector<std::byte> input = input_bytes(call.spec, call.sizes, call.type, communicator.rank());
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::byte> output(expected.size(), std::byte{0xee});
+    communicator.wait(communicator.start(prepared, input.data(), output.data()));
+    ASSERT_EQ(output, expected) << name_of(call.spec.kind) << " " << call.program->name << " rank "
+                                << communicator.rank() << " of " << call.spec.ranks;
+  }
+}
+
+TEST(TcpCollectives, EveryAlgorithmGivesWhatTheCollectiveMeans) {
+  for (const std::int64_t ranks : {2, 3, 4}) {
+    std::vector<PreparedCall> calls;
+    for (int kind = 0; kind <= static_cast<int>(Collective::barrier); ++kind) {
+      for (const Algorithm algorithm : algorithms_for(static_cast<Collective>(kind))) {
+        if (static_cast<Collective>(kind) == Collective::send_recv && ranks != 2) continue;
+        ProgramRequest request{.algorithm = algorithm, .kind = static_cast<Collective>(kind), .ranks = ranks};
+        if (algorithm == Algorithm::hierarchical) request.inner = ranks % 4 == 0 ? 2 : ranks;
+        const std::int64_t helpers_and_members = std::ssize(make_program(request).ranks);
+        if (helpers_and_members != ranks) continue;
+        for (const std::int64_t elements : {1, 1003, 60'000}) calls.push_back(call_of(request, elements));
+      }
+    }
+    ASSERT_FALSE(calls.empty());
+    tcp::TestRoot root;
+    tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
+      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .job = "test"};
+      options.root_listener = root.take_listener(rank);
+      Communicator communicator(make_tcp_transport(options), {});
+      for (const PreparedCall& call : calls) check_call(communicator, call);
+    }));
+  }
+}
+
+// All-reduce without end; a rank is killed in the midst of it.
+TEST(TcpCollectives, SurvivorsNameTheKilledRankAndTheOperation) {
+  constexpr std::int64_t kVictim = 1;
+  tcp::Reports reports;
+  ProcessGroup group = ProcessGroup::fork(3, [&](const Launch& launch) -> int {
+    try {
+      TcpOptions options{.rank = launch.rank, .size = launch.ranks, .root = launch.root, .job = launch.job};
+      options.root_listener = launch.root_listener;
+      Communicator communicator(make_tcp_transport(options), {});
+      PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = launch.ranks}, 300'000);
+      call.label = "gradients";
+      Communicator::Prepared& prepared = communicator.prepare(call);
+      std::vector<float> input(300'000), output(300'000);
+      reports.say(launch.rank, "ready");
+      while (true) communicator.wait(communicator.start(prepared, input.data(), output.data()));
+    } catch (const RunFailed& error) {
+      reports.say(launch.rank, error.what());
+      return 3;
+    }
+  });
+  ASSERT_EQ(reports.take(3).size(), 3U);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  group.signal(kVictim, SIGKILL);
+  const std::multiset<std::string> lines = reports.take(2);
+  EXPECT_EQ(lines.size(), 2U);
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find("rank 1 was lost (its connection closed)"), std::string::npos) << line;
+    EXPECT_NE(line.find("gradients"), std::string::npos) << line;
+  }
+  EXPECT_EQ(exit_code(group.wait(std::chrono::seconds(10))), 3);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,268 @@
+#include "comm/tcp/tcp_transport.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/liveness.hpp"
+#include "comm/tcp/link.hpp"
+#include "comm/tcp/mesh.hpp"
+#include "comm/tcp/rendezvous.hpp"
+
+namespace weft {
+
+namespace {
+
+using tcp::Link;
+using tcp::Transfer;
+
+// A closed connection tells who is gone but not why. For this long liveness may name the origin.
+constexpr std::chrono::milliseconds kTimeForVerdict{1000};
+// Who asks lost() says in better words what it waited in; done() throws this much later, for those who do not ask.
+constexpr std::chrono::milliseconds kTimeToAsk{1000};
+constexpr std::chrono::milliseconds kVerdictPeriod{20};
+constexpr std::chrono::seconds kFinishTime{2};
+constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
+
+class TcpTransport final : public Transport {
+ public:
+  explicit TcpTransport(const TcpOptions& options);
+  ~TcpTransport() override;
+
+  std::int64_t rank() const override { return rank_; }
+  std::int64_t size() const override { return static_cast<std::int64_t>(links_.size()); }
+
+  Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override;
+  Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override;
+  bool done(Ticket ticket) override;
+  void pause(Clock::time_point until) override;
+  void wake() override;
+  bool reduces_on_arrival() const override { return true; }
+  std::optional<LostRank> lost() override;
+  void give_up(const std::string& why) override { liveness_->give_up({rank_, "it gave up: " + why}); }
+  std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
+
+ private:
+  Link& link_to(std::int64_t peer);
+  std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes);
+  void watch(Link& link, std::int64_t peer);
+  void progress(int timeout_milliseconds);
+  void serve_links();
+  void notice_closed_links();
+  std::optional<LostRank> why_hopeless(const Transfer& transfer) const;
+  void throw_if_hopeless(const Transfer& transfer);
+
+  std::int64_t rank_ = 0;
+  tcp::Socket wake_;  // an eventfd; outlives liveness, whose thread wakes us
+  tcp::Socket epoll_;
+  std::unique_ptr<tcp::Scratch> scratch_ = std::make_unique<tcp::Scratch>();
+  std::vector<std::unique_ptr<Link>> links_;  // by rank; none to ourselves
+  std::vector<std::optional<Clock::time_point>> closed_since_;
+  std::unique_ptr<Liveness> liveness_;
+
+  std::deque<Transfer> transfers_;  // by ticket
+  std::vector<std::int64_t> free_;  // tickets
+  std::uint64_t pass_ = 0;
+  std::optional<Clock::time_point> hopeless_since_;
+  std::mutex gone_mutex_;
+  std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
+  bool changed_ = false;          // something was finished that the caller may not have asked for since
+};
+
+TcpTransport::TcpTransport(const TcpOptions& options)
+    : rank_(options.rank),
+      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      links_(static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
+      closed_since_(links_.size()) {
+  tcp::Rendezvous rendezvous(
+      {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
+  const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
+  std::vector<tcp::Socket> sockets =
+      tcp::connect_mesh({options.rank, options.size, tcp::all_others(options.rank, options.size),
+                         rendezvous.own_address(), options.timeout},
+                        exchange);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u64 = kWakeEvent;
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake_.fd(), &event);
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    if (!sockets[peer]) continue;
+    links_[peer] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]), *scratch_);
+    watch(*links_[peer], static_cast<std::int64_t>(peer));
+  }
+  LivenessOptions liveness;
+  liveness.period = options.beat;
+  liveness.connect_timeout = options.timeout;
+  liveness.own_address = rendezvous.own_address();
+  liveness.on_loss = [this](const LostRank&) { wake(); };
+  liveness_ = std::make_unique<Liveness>(options.rank, options.size, exchange, std::move(liveness));
+}
+
+TcpTransport::~TcpTransport() {
+  const Clock::time_point deadline = Clock::now() + kFinishTime;
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link) link->finish(deadline);
+  }
+}
+
+void TcpTransport::watch(Link& link, std::int64_t peer) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.data.u64 = static_cast<std::uint64_t>(peer);
+  WEFT_CHECK(::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, link.fd(), &event) == 0);
+}
+
+Link& TcpTransport::link_to(std::int64_t peer) {
+  WEFT_CHECK(peer >= 0 && peer < size() && peer != rank_);
+  return *links_[static_cast<std::size_t>(peer)];
+}
+
+std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes) {
+  WEFT_CHECK(channel >= 0 && channel < (1 << 20));
+  if (free_.empty()) {
+    free_.push_back(static_cast<std::int64_t>(transfers_.size()));
+    transfers_.emplace_back();
+  }
+  const Ticket ticket{free_.back()};
+  free_.pop_back();
+  Transfer& transfer = transfers_[static_cast<std::size_t>(ticket.value)];
+  transfer = {};
+  transfer.peer = peer;
+  transfer.channel = channel;
+  transfer.total = bytes;
+  transfer.asked = pass_;
+  return {ticket, &transfer};
+}
+
+Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) {
+  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(src));
+  transfer->src = tcp::SegmentCursor(src);
+  link_to(peer).send(*transfer);
+  return ticket;
+}
+
+Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
+  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(landing.dst));
+  transfer->dst = tcp::LandingCursor(landing);
+  link_to(peer).receive(*transfer);
+  return ticket;
+}
+
+// A caller asks for all its tickets in turn; one pass serves the whole round.
+bool TcpTransport::done(Ticket ticket) {
+  Transfer& transfer = transfers_[static_cast<std::size_t>(ticket.value)];
+  if (!transfer.finished) {
+    if (transfer.asked == pass_) progress(0);
+    transfer.asked = pass_;
+  }
+  if (transfer.finished) {
+    free_.push_back(ticket.value);
+    return true;
+  }
+  throw_if_hopeless(transfer);
+  return false;
+}
+
+void TcpTransport::serve_links() {
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (!link || !link->open()) continue;
+    link->read();
+    link->write();
+  }
+  for (const std::unique_ptr<Link>& link : links_) {
+    if (link && link->take_news()) changed_ = true;
+  }
+  notice_closed_links();
+}
+
+void TcpTransport::progress(int timeout_milliseconds) {
+  ++pass_;
+  serve_links();
+  const bool more =
+      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->can_go_on(); });
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
+                                 more || changed_ ? 0 : timeout_milliseconds);
+  if (count <= 0) return;
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    if (event.data.u64 == kWakeEvent) continue;
+    const bool readable = (event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0;
+    links_[event.data.u64]->set_ready(readable, (event.events & EPOLLOUT) != 0);
+  }
+  serve_links();
+}
+
+void TcpTransport::pause(Clock::time_point until) {
+  const Clock::time_point now = Clock::now();
+  const bool verdict_is_near = std::any_of(closed_since_.begin(), closed_since_.end(), [&](const auto& closed) {
+    return closed && now < *closed + kTimeForVerdict + kTimeToAsk;
+  });
+  if (verdict_is_near || hopeless_since_) until = std::min(until, now + kVerdictPeriod);
+  if (!changed_) progress(tcp::poll_milliseconds(until));
+  changed_ = false;
+}
+
+void TcpTransport::wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof one);
+}
+
+void TcpTransport::notice_closed_links() {
+  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
+    if (!links_[peer] || links_[peer]->open() || closed_since_[peer]) continue;
+    closed_since_[peer] = Clock::now();
+    if (links_[peer]->broken_by_mismatch()) liveness_->give_up({rank_, "it gave up: " + links_[peer]->closed()});
+  }
+}
+
+std::optional<LostRank> TcpTransport::lost() {
+  if (std::optional<LostRank> loss = liveness_->lost()) return loss;
+  const std::lock_guard lock(gone_mutex_);
+  return gone_;
+}
+
+// Whose fault it is that a transfer will never be finished.
+std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) const {
+  const auto peer = static_cast<std::size_t>(transfer.peer);
+  const std::optional<Clock::time_point> closed = closed_since_[peer];
+  const std::optional<LostRank> loss = liveness_->lost();
+  if (loss && (closed || loss->rank == transfer.peer)) return loss;
+  if (closed && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
+  if (closed && Clock::now() >= *closed + kTimeForVerdict) return LostRank{transfer.peer, links_[peer]->closed()};
+  return std::nullopt;
+}
+
+void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
+  const Link& link = link_to(transfer.peer);
+  if (link.broken_by_mismatch()) throw RunFailed(link.closed());
+  const std::optional<LostRank> loss = why_hopeless(transfer);
+  if (!loss) return;
+  {
+    const std::lock_guard lock(gone_mutex_);
+    if (!gone_) gone_ = loss;
+  }
+  if (!hopeless_since_) hopeless_since_ = Clock::now();
+  if (Clock::now() >= *hopeless_since_ + kTimeToAsk) {
+    throw RunFailed(fmt::format("rank {} is lost: {}", loss->rank, loss->reason));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options) {
+  return std::make_unique<TcpTransport>(options);
+}
+
+}  // namespace weft

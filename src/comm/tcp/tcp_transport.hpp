@@ -1,0 +1,27 @@
+// Ranks are processes joined by plain TCP sockets. While it pauses, the communication thread sleeps in the kernel and
+// costs the compute threads nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/transport.hpp"
+
+namespace weft {
+
+struct TcpOptions {
+  std::int64_t rank = 0;
+  std::int64_t size = 1;
+  std::string root;        // address of rank 0: "node01:29500"
+  std::string job;         // the same on all ranks; any word
+  int root_listener = -1;  // rank 0: a listening socket it was given (comm/tcp/process_group.hpp)
+  std::chrono::milliseconds timeout = std::chrono::minutes(1);  // for all ranks to come
+  std::chrono::milliseconds beat = std::chrono::milliseconds(200);
+};
+
+// All ranks call it together; returns when all are connected. Throws RunFailed, or Error on bad options.
+std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);
+
+}  // namespace weft
