@@ -1,0 +1,61 @@
+// Ranks are the processes of an MPI job. Nothing here relies on the library's own progress: the communication thread
+// asks, and rests between questions (comm/idle.hpp). Where Weft is built without MPI, everything but mpi_is_built()
+// throws Error.
+//
+// Works under whatever starts the job and the library understands (docs/launching.md): mpirun, with a hostfile, srun.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/idle.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+bool mpi_is_built();
+
+// The process's share in the MPI job: one at a time, made and destroyed on the same thread. Its calls and those of its
+// transports must not overlap in time (MPI_THREAD_SERIALIZED), whatever thread makes them.
+class MpiSession {
+ public:
+  MpiSession();
+  // Ends MPI, which waits for the other processes; not after abandon().
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  std::int64_t rank() const;
+  std::int64_t size() const;
+  // Every process gives a string and gets all of them, by rank. All must call.
+  std::vector<std::string> exchange(const std::string& mine);
+  // From any thread: a peer is gone or a message is stuck, so MPI cannot be ended in order any more.
+  void abandon();
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+struct MpiOptions {
+  // Longest message handed to the library at once; a longer one is cut, alike on both ends. At most 2^31 - 1.
+  std::int64_t message_limit = std::int64_t{1} << 30;
+  IdleOptions idle = {};
+  // Who watches the other processes; MPI itself reports no loss. Called from any thread.
+  std::function<std::optional<LostRank>()> lost = {};
+  std::function<std::chrono::nanoseconds(std::int64_t rank)> silence = {};
+};
+
+// All processes must make their transports in the same order. A transport that is destroyed with messages under way
+// abandons the session.
+std::unique_ptr<Transport> make_mpi_transport(std::shared_ptr<MpiSession> session, const MpiOptions& options);
+// With a session of its own.
+std::unique_ptr<Transport> make_mpi_transport(const MpiOptions& options);
+
+}  // namespace weft
