@@ -10,16 +10,25 @@
 
 namespace weft {
 
+void IdleStrategy::happened(Clock::time_point now) {
+  const std::chrono::nanoseconds waited = waiting_ ? now - since_ : std::chrono::nanoseconds(0);
+  typical_ += (waited - typical_) / 4;
+  waiting_ = false;
+}
+
 IdleStep IdleStrategy::next(Clock::time_point now) {
   if (!waiting_) {
     waiting_ = true;
     since_ = now;
   }
   const std::chrono::nanoseconds waited = now - since_;
+  const std::chrono::nanoseconds awake = options_.spin + options_.yield;
   sleep_ = std::chrono::nanoseconds(0);
-  if (waited < options_.spin) return IdleStep::spin;
-  if (waited < options_.spin + options_.yield) return IdleStep::yield;
-  sleep_ = std::clamp(waited / options_.share, options_.shortest_sleep, options_.longest_sleep);
+  // Sleeping makes waits look longer than they are; the factor lets a link that became fast be found out.
+  const bool soon = typical_ <= 4 * awake;
+  if (soon && waited < options_.spin) return IdleStep::spin;
+  if (soon && waited < awake) return IdleStep::yield;
+  sleep_ = std::clamp(std::max(waited, typical_) / options_.share, options_.shortest_sleep, options_.longest_sleep);
   return IdleStep::sleep;
 }
 

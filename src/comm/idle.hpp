@@ -15,21 +15,23 @@ struct IdleOptions {
   std::chrono::nanoseconds yield = std::chrono::microseconds(40);           // then lets others run between polls,
   std::chrono::nanoseconds shortest_sleep = std::chrono::microseconds(20);  // then sleeps between polls:
   std::chrono::nanoseconds longest_sleep = std::chrono::microseconds(200);
-  // A sleep is this part of the time waited so far, so that what took t is noticed at most t / share late.
-  std::int64_t share = 16;
+  // A sleep is this part of the time waited so far, or of the time that waits took lately: what took t is noticed about
+  // t / share late.
+  std::int64_t share = 8;
 };
 
 enum class IdleStep : std::uint8_t { spin, yield, sleep };
 
-// Decides alone; knows no clock but the one it is told.
+// Decides alone; knows no clock but the one it is told. It learns how long waits take: on a slow link, where the next
+// event is milliseconds away, it sleeps at once, because each poll costs the compute thread about 10 us.
 class IdleStrategy {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit IdleStrategy(const IdleOptions& options = {}) : options_(options) {}
 
-  // Something happened: the next wait begins with spinning again.
-  void restart() { waiting_ = false; }
+  // Something happened; the next question begins a new wait.
+  void happened(Clock::time_point now);
   IdleStep next(Clock::time_point now);
   // How long to sleep; of the last next().
   std::chrono::nanoseconds sleep() const { return sleep_; }
@@ -37,6 +39,7 @@ class IdleStrategy {
  private:
   IdleOptions options_;
   Clock::time_point since_;
+  std::chrono::nanoseconds typical_{0};  // wait, the recent ones counting more
   std::chrono::nanoseconds sleep_{0};
   bool waiting_ = false;
 };

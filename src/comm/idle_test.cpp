@@ -39,11 +39,35 @@ TEST(IdleStrategy, SleepsATenthOfTheTimeWaitedWithinBounds) {
 TEST(IdleStrategy, SpinsAgainAfterSomethingHappened) {
   IdleStrategy idle(options());
   idle.next(kStart);
-  ASSERT_EQ(idle.next(kStart + 1s), IdleStep::sleep);
-  idle.restart();
+  ASSERT_EQ(idle.next(kStart + 31us), IdleStep::sleep);
+  idle.happened(kStart + 32us);
   // The new wait begins with the first question after the event, not with the event.
   EXPECT_EQ(idle.next(kStart + 2s), IdleStep::spin);
   EXPECT_EQ(idle.next(kStart + 2s + 15us), IdleStep::yield);
+}
+
+// Waits of 800 us count a quarter each: 200 us, then 350 us, ... are typical. Above 4 (10 + 20) us = 120 us no time is
+// spent awake, and the first sleep is a tenth of what is typical.
+TEST(IdleStrategy, SleepsAtOnceWhereWaitsTookLong) {
+  IdleStrategy idle(options());
+  EXPECT_EQ(idle.next(kStart), IdleStep::spin);
+  idle.happened(kStart + 800us);
+  EXPECT_EQ(idle.next(kStart + 1s), IdleStep::sleep);
+  EXPECT_EQ(idle.sleep(), 20us);
+  idle.happened(kStart + 1s + 800us);
+  EXPECT_EQ(idle.next(kStart + 2s), IdleStep::sleep);
+  EXPECT_EQ(idle.sleep(), 35us);
+}
+
+TEST(IdleStrategy, SpinsAgainWhenWaitsBecomeShort) {
+  IdleStrategy idle(options());
+  idle.next(kStart);
+  idle.happened(kStart + 800us);  // typical: 200 us
+  ASSERT_EQ(idle.next(kStart + 1s), IdleStep::sleep);
+  idle.happened(kStart + 1s + 20us);  // 155 us
+  ASSERT_EQ(idle.next(kStart + 2s), IdleStep::sleep);
+  idle.happened(kStart + 2s + 7us);  // 118 us
+  EXPECT_EQ(idle.next(kStart + 3s), IdleStep::spin);
 }
 
 TEST(WakeableSleep, EndsAtTheTimeGivenWhenNobodyWakes) {

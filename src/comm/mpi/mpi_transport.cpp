@@ -37,8 +37,27 @@ std::byte* contiguous(std::span<const Segment> segments) {
   return begin;
 }
 
-// One ticket. The wire carries the concatenation of the segments, cut into requests by its length alone, because the
-// other end may have other segments. What is scattered in memory passes through `staging`, kept for the next ticket.
+// How long the piece is that begins at `begin`. Depends on the length of the message alone, because the other end may
+// have other segments.
+std::int64_t piece_length(std::int64_t begin, std::int64_t bytes, const MpiOptions& options) {
+  const std::int64_t streamed = std::min(bytes, options.streamed);
+  if (begin < streamed) return std::min(options.short_piece, streamed - begin);
+  const std::int64_t even = (bytes - streamed + 63) / 64;
+  return std::min(std::clamp(even, options.shortest_long_piece, options.longest_piece), bytes - begin);
+}
+
+void validate(const MpiOptions& options) {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (options.short_piece < 1 || options.short_piece > kMost || options.streamed < 0 ||
+      options.shortest_long_piece < 1 || options.longest_piece < options.shortest_long_piece ||
+      options.longest_piece > kMost) {
+    fail("MPI: messages are cut into pieces of {} bytes, then of {} to {}; 1 to {} in rising order are allowed",
+         options.short_piece, options.shortest_long_piece, options.longest_piece, kMost);
+  }
+}
+
+// One ticket. The wire carries the concatenation of the segments. What is scattered in memory passes through `staging`,
+// kept for the next ticket.
 struct Message {
   std::int64_t open_requests = 0;
   std::uint64_t asked_in_round = 0;
@@ -64,10 +83,7 @@ class MpiTransport final : public Transport {
  public:
   MpiTransport(std::shared_ptr<MpiSession> session, const MpiOptions& options)
       : session_(std::move(session)), options_(options), idle_(options.idle) {
-    if (options_.message_limit < 1 || options_.message_limit > std::numeric_limits<int>::max()) {
-      fail("MPI: the longest message is {} bytes; 1 to {} are allowed", options_.message_limit,
-           std::numeric_limits<int>::max());
-    }
+    validate(options_);
     messages_comm_ = duplicate(MPI_COMM_WORLD);
     check_highest_tag();
   }
@@ -141,7 +157,6 @@ class MpiTransport final : public Transport {
     }
     if (std::exchange(news_, false)) return;
     if (requests_.empty()) {
-      idle_.restart();
       sleep_.sleep_until(until);
       return;
     }
@@ -205,7 +220,7 @@ class MpiTransport final : public Transport {
   void start_requests(Ticket ticket, std::int64_t bytes, const Start& start) {
     std::int64_t begin = 0;
     do {
-      const std::int64_t count = std::min(bytes - begin, options_.message_limit);
+      const std::int64_t count = piece_length(begin, bytes, options_);
       MPI_Request request = MPI_REQUEST_NULL;
       start(begin, static_cast<int>(count), &request);
       requests_.push_back(request);
@@ -232,7 +247,7 @@ class MpiTransport final : public Transport {
       news_ = true;
     }
     forget_finished();
-    idle_.restart();
+    idle_.happened(Clock::now());
   }
 
   void forget_finished() {

@@ -44,8 +44,16 @@ class MpiSession {
 };
 
 struct MpiOptions {
-  // Longest message handed to the library at once; a longer one is cut, alike on both ends. At most 2^31 - 1.
-  std::int64_t message_limit = std::int64_t{1} << 30;
+  // A message is handed to the library in pieces, alike on both ends. Open MPI sends up to 64 KiB over TCP at once;
+  // for more it asks the receiver first, whose answer stands in line behind what the receiver itself sends, and it
+  // serves all messages that were answered in turn, so that they end together. In pieces that need no question,
+  // messages stream in order: with 200 Mbit links a ring all-reduce of 4 MiB ran at 0.99 of the goodput, else at 0.90.
+  // Such pieces are copied by the library, so only the beginning of a message goes this way.
+  std::int64_t short_piece = 60 << 10;
+  std::int64_t streamed = 4 << 20;  // bytes of a message that go in short pieces
+  // The rest: at most 64 pieces, no shorter than the first and no longer than the second.
+  std::int64_t shortest_long_piece = 1 << 20;
+  std::int64_t longest_piece = std::int64_t{1} << 30;  // the library counts up to 2^31 - 1
   IdleOptions idle = {};
   // Who watches the other processes; MPI itself reports no loss. Called from any thread.
   std::function<std::optional<LostRank>()> lost = {};

@@ -27,26 +27,33 @@ TEST_P(MpiTransportContract, Holds) {
   GetParam().body(*make());
 }
 
-// A limit that divides no message of the cases: every longer one is cut, with a rest.
-TEST_P(MpiTransportContract, HoldsForMessagesThatAreCut) {
+// Short and long pieces, and both with a rest: lengths that divide no message of the cases.
+TEST_P(MpiTransportContract, HoldsForMessagesThatAreCutOften) {
   if (test_session()->size() < 2) GTEST_SKIP() << "one rank has no peer";
-  GetParam().body(*make({.message_limit = 65'521}));
+  GetParam().body(
+      *make({.short_piece = 4093, .streamed = 20'011, .shortest_long_piece = 8191, .longest_piece = 65'521}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MpiTransportContract, testing::ValuesIn(transport_cases()),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
-TEST(MpiTransport, AMessageOfTheLimitIsOneAndOneByteMoreIsTwo) {
+// Around every border of the cut: 3 + 3 + 2 streamed bytes, then pieces of 4, and of 5 from 8 + 64 * 4 bytes on.
+TEST(MpiTransport, CarriesEveryLengthWhereverItIsCut) {
   if (test_session()->size() < 2) GTEST_SKIP() << "one rank has no peer";
-  const std::unique_ptr<Transport> transport = make({.message_limit = 10});
-  for (const std::int64_t bytes : {9, 10, 11, 20, 21}) {
+  const std::unique_ptr<Transport> transport =
+      make({.short_piece = 3, .streamed = 8, .shortest_long_piece = 4, .longest_piece = 5});
+  for (std::int64_t bytes = 0; bytes < 14; ++bytes) {
+    send_and_receive(*transport, next_of(*transport), previous_of(*transport), 1, bytes);
+  }
+  for (const std::int64_t bytes : {263, 264, 265, 329, 1000}) {
     send_and_receive(*transport, next_of(*transport), previous_of(*transport), 1, bytes);
   }
 }
 
-TEST(MpiTransport, RefusesALimitThatTheLibraryCannotCount) {
-  EXPECT_THROW(make({.message_limit = 0}), Error);
-  EXPECT_THROW(make({.message_limit = std::int64_t{1} << 31}), Error);
+TEST(MpiTransport, RefusesPiecesThatTheLibraryCannotCount) {
+  EXPECT_THROW(make({.short_piece = 0}), Error);
+  EXPECT_THROW(make({.shortest_long_piece = 10, .longest_piece = 9}), Error);
+  EXPECT_THROW(make({.longest_piece = std::int64_t{1} << 31}), Error);
 }
 
 TEST(MpiTransport, AWakeEndsAPauseWithNothingUnderWay) {
