@@ -20,6 +20,11 @@ libraries=(      # formatting, JSON, the command line
 checking=(       # tests
   'libgtest-dev|<gtest/gtest.h>'
 )
+optional=(       # ranks under MPI, and emulated networks of namespaces; Weft is built without what cannot be had
+  'libopenmpi-dev|mpicxx'
+  'openmpi-bin|mpirun'
+  'iproute2|tc'
+)
 speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
   'ninja-build|ninja'
   'ccache|ccache'
@@ -100,22 +105,39 @@ note_missing() {
   done
 }
 
-note_missing "${required[@]}"
-((${#packages[@]})) || exit 0
-# Without a compiler every header looks missing; apt skips what is installed already.
-note_missing "${speed[@]}"
+can_install() { command -v apt-get >/dev/null && ((EUID == 0)); }
 
-echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
-install="apt-get install -y --no-install-recommends ${packages[*]}"
-if ! command -v apt-get >/dev/null; then
-  echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
-  exit 1
-fi
-if ((EUID != 0)); then
-  echo "Run: sudo apt-get update && sudo $install" >&2
-  exit 1
-fi
-echo "Installing from Debian packages: ${packages[*]}" >&2
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-$install -qq >/dev/null
+install() {
+  echo "Installing from Debian packages: $*" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && apt-get install -y --no-install-recommends -qq "$@" >/dev/null
+}
+
+install_required() {
+  note_missing "${required[@]}"
+  ((${#packages[@]})) || return 0
+  # Without a compiler every header looks missing; apt skips what is installed already.
+  note_missing "${speed[@]}"
+  echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
+  if ! command -v apt-get >/dev/null; then
+    echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
+    exit 1
+  fi
+  if ! can_install; then
+    echo "Run: sudo apt-get update && sudo apt-get install -y --no-install-recommends ${packages[*]}" >&2
+    exit 1
+  fi
+  install "${packages[@]}" || exit 1
+}
+
+install_optional() {
+  packages=()
+  reasons=()
+  note_missing "${optional[@]}"
+  ((${#packages[@]})) || return 0
+  if can_install && install "${packages[@]}"; then return 0; fi
+  echo "Weft does without what this machine lacks: ${reasons[*]} (Debian: ${packages[*]})" >&2
+}
+
+install_required
+install_optional
