@@ -21,7 +21,10 @@ checking=(       # tests
   'libgtest-dev|<gtest/gtest.h>'
 )
 optional=(       # Weft is built without what these give where they cannot be installed
-  'libpugixml-dev|<pugixml.hpp>'  # reading MSCCL XML
+  'libpugixml-dev|<pugixml.hpp>'  # MSCCL XML
+  'libopenmpi-dev|mpicxx'         # ranks under MPI
+  'openmpi-bin|mpirun'
+  'iproute2|tc'                   # emulated networks of namespaces
 )
 speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
   'ninja-build|ninja'
@@ -104,11 +107,16 @@ note_missing() {
 }
 
 can_install() { command -v apt-get >/dev/null && ((EUID == 0)); }
-install() { apt-get install -y --no-install-recommends "$@" -qq >/dev/null; }
-export DEBIAN_FRONTEND=noninteractive
 
-note_missing "${required[@]}"
-if ((${#packages[@]})); then
+install() {
+  echo "Installing from Debian packages: $*" >&2
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && apt-get install -y --no-install-recommends -qq "$@" >/dev/null
+}
+
+install_required() {
+  note_missing "${required[@]}"
+  ((${#packages[@]})) || return 0
   # Without a compiler every header looks missing; apt skips what is installed already.
   note_missing "${speed[@]}"
   echo "Weft needs what this machine lacks: ${reasons[*]}" >&2
@@ -116,24 +124,22 @@ if ((${#packages[@]})); then
     echo "There is no apt-get here. Install what Debian calls: ${packages[*]}" >&2
     exit 1
   fi
-  if ((EUID != 0)); then
+  if ! can_install; then
     echo "Run: sudo apt-get update && sudo apt-get install -y --no-install-recommends ${packages[*]}" >&2
     exit 1
   fi
-  echo "Installing from Debian packages: ${packages[*]}" >&2
-  apt-get update -qq
-  install "${packages[@]}"
-fi
+  install "${packages[@]}" || exit 1
+}
 
-compiler=$(find_compiler)
-packages=()
-reasons=()
-note_missing "${optional[@]}"
-((${#packages[@]})) || exit 0
-# A machine without a network waits for no more than this.
-if can_install && echo "Installing from Debian packages: ${packages[*]}" >&2 &&
-  apt-get update -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=10 >/dev/null 2>&1 &&
-  install "${packages[@]}" 2>/dev/null; then
-  exit 0
-fi
-echo "Weft is built without the optional ${reasons[*]}; Debian calls it: ${packages[*]}" >&2
+install_optional() {
+  packages=()
+  reasons=()
+  note_missing "${optional[@]}"
+  ((${#packages[@]})) || return 0
+  # A machine without a network waits for no more than this.
+  if can_install && install "${packages[@]}" -o Acquire::Retries=0 -o Acquire::http::Timeout=10; then return 0; fi
+  echo "Weft does without what this machine lacks: ${reasons[*]} (Debian: ${packages[*]})" >&2
+}
+
+install_required
+install_optional

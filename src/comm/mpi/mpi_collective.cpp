@@ -1,0 +1,322 @@
+// The library's own collectives on a communicator of the members, ready to be called again and again.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+#include "collective/piece_sizes.hpp"
+#include "comm/mpi/mpi_calls.hpp"
+
+namespace weft {
+namespace {
+
+// Elements by rank, and where they begin; MPI counts in int.
+struct Layout {
+  std::vector<int> counts;
+  std::vector<int> begins;
+  bool even = true;
+
+  explicit Layout(std::vector<int> elements) : counts(std::move(elements)), begins(counts.size()) {
+    std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), 0);
+    even = std::ranges::all_of(counts, [&](int count) { return count == counts.front(); });
+  }
+  int total() const { return begins.back() + counts.back(); }
+};
+
+// The library has no type for f16 and bf16; what is only moved needs none.
+MPI_Datatype datatype_of(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return MPI_FLOAT;
+    case DataType::f16:
+    case DataType::bf16:
+      return MPI_UINT16_T;
+    case DataType::i32:
+      return MPI_INT32_T;
+    case DataType::i64:
+      return MPI_INT64_T;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MPI_Op op_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::max:
+      return MPI_MAX;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return MPI_SUM;
+  }
+  return MPI_OP_NULL;
+}
+
+template <class Element>
+void divide_elements(std::byte* data, std::int64_t elements, std::int64_t divisor) {
+  Element* values = reinterpret_cast<Element*>(data);
+  for (std::int64_t i = 0; i < elements; ++i) values[i] /= static_cast<Element>(divisor);
+}
+
+// Integers are rounded towards zero.
+void divide(std::byte* data, std::int64_t elements, DataType type, std::int64_t divisor) {
+  if (type == DataType::f32) divide_elements<float>(data, elements, divisor);
+  if (type == DataType::i32) divide_elements<std::int32_t>(data, elements, divisor);
+  if (type == DataType::i64) divide_elements<std::int64_t>(data, elements, divisor);
+}
+
+// The elements of `slots` consecutive pieces.
+int sum_of(const PieceSizes& sizes, std::int64_t first, std::int64_t slots) {
+  const auto begin = sizes.begin() + first;
+  return static_cast<int>(std::accumulate(begin, begin + slots, std::int64_t{0}));
+}
+
+// The parts of the buffer that is divided among the ranks, or one part where none is.
+Layout slices_of(const NativeRequest& request) {
+  const bool divided = is_divided(request.spec.kind) && request.spec.kind != Collective::all_to_all;
+  const std::int64_t parts = divided ? request.spec.ranks : 1;
+  const std::int64_t slots = request.spec.pieces / parts;
+  std::vector<int> slices;
+  for (std::int64_t r = 0; r < parts; ++r) slices.push_back(sum_of(request.sizes, r * slots, slots));
+  return Layout(std::move(slices));
+}
+
+// all_to_all: what `rank` sends to each rank, or receives from each.
+Layout exchanged(const NativeRequest& request, std::int64_t rank, bool incoming) {
+  const std::int64_t slots = request.spec.pieces / request.spec.ranks;
+  std::vector<int> counts;
+  for (std::int64_t other = 0; other < request.spec.ranks; ++other) {
+    const std::int64_t src = incoming ? other : rank;
+    const std::int64_t dst = incoming ? rank : other;
+    counts.push_back(sum_of(request.sizes, src * request.spec.pieces + dst * slots, slots));
+  }
+  return Layout(std::move(counts));
+}
+
+class MpiCollective final : public NativeCollective {
+ public:
+  MpiCollective(std::shared_ptr<MpiSession> session, MPI_Comm communicator, const NativeRequest& request, int rank)
+      : session_(std::move(session)),
+        comm_(communicator),
+        request_(request),
+        rank_(rank),
+        root_(static_cast<int>(request.spec.root)),
+        ranks_(static_cast<int>(request.spec.ranks)),
+        type_(datatype_of(request.type)),
+        op_(op_of(request.op)),
+        element_bytes_(size_of(request.type).value) {
+    if (request_.spec.kind == Collective::all_to_all) {
+      outgoing_ = exchanged(request_, rank_, false);
+      incoming_ = exchanged(request_, rank_, true);
+      // Whether all calls are even must be decided alike on all ranks, so by all sizes.
+      for (std::int64_t r = 0; r < ranks_; ++r) {
+        const Layout other = exchanged(request_, r, false);
+        outgoing_.even = outgoing_.even && other.even && other.counts.front() == outgoing_.counts.front();
+      }
+    } else {
+      slices_ = slices_of(request_);
+    }
+  }
+
+  ~MpiCollective() override {
+    if (!session_->state().abandoned) MPI_Comm_free(&comm_);
+  }
+
+  void run(const std::byte* input, std::byte* output) override {
+    const bool in_place = input == output;
+    switch (request_.spec.kind) {
+      case Collective::broadcast:
+        return broadcast(input, output);
+      case Collective::reduce:
+        return reduce(input, output, in_place);
+      case Collective::gather:
+        return gather(input, output, in_place);
+      case Collective::scatter:
+        return scatter(input, output, in_place);
+      case Collective::all_gather:
+        return all_gather(input, output, in_place);
+      case Collective::reduce_scatter:
+        return reduce_scatter(input, output, in_place);
+      case Collective::all_reduce:
+        return all_reduce(input, output, in_place);
+      case Collective::all_to_all:
+        return all_to_all(input, output, in_place);
+      case Collective::send_recv:
+        return send_or_receive(input, output);
+      case Collective::barrier:
+        return check(MPI_Barrier(comm_), "MPI_Barrier");
+    }
+  }
+
+ private:
+  void check(int code, std::string_view call) {
+    if (code == MPI_SUCCESS) return;
+    session_->abandon();
+    mpi_check(code, call);
+  }
+
+  bool is_root() const { return rank_ == root_; }
+  int own_count() const { return slices_.counts[static_cast<std::size_t>(rank_)]; }
+  std::int64_t bytes_of(std::int64_t elements) const { return elements * element_bytes_; }
+
+  void average(std::byte* data, std::int64_t elements) const {
+    if (request_.op == ReduceOp::average) divide(data, elements, request_.type, ranks_);
+  }
+
+  std::byte* stage(std::int64_t bytes) {
+    if (std::ssize(staging_) < bytes) staging_.resize(static_cast<std::size_t>(bytes));
+    return staging_.data();
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::int64_t bytes) const {
+    if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  }
+
+  void broadcast(const std::byte* input, std::byte* output) {
+    if (is_root()) copy(output, input, bytes_of(slices_.total()));
+    check(MPI_Bcast(output, slices_.total(), type_, root_, comm_), "MPI_Bcast");
+  }
+
+  void reduce(const std::byte* input, std::byte* output, bool in_place) {
+    const void* from = in_place && is_root() ? MPI_IN_PLACE : input;
+    check(MPI_Reduce(from, output, slices_.total(), type_, op_, root_, comm_), "MPI_Reduce");
+    if (is_root()) average(output, slices_.total());
+  }
+
+  void all_reduce(const std::byte* input, std::byte* output, bool in_place) {
+    const void* from = in_place ? MPI_IN_PLACE : input;
+    check(MPI_Allreduce(from, output, slices_.total(), type_, op_, comm_), "MPI_Allreduce");
+    average(output, slices_.total());
+  }
+
+  void gather(const std::byte* input, std::byte* output, bool in_place) {
+    const void* from = in_place && is_root() ? MPI_IN_PLACE : input;
+    if (slices_.even) {
+      check(MPI_Gather(from, own_count(), type_, output, own_count(), type_, root_, comm_), "MPI_Gather");
+    } else {
+      check(MPI_Gatherv(from, own_count(), type_, output, slices_.counts.data(), slices_.begins.data(), type_, root_,
+                        comm_),
+            "MPI_Gatherv");
+    }
+  }
+
+  void scatter(const std::byte* input, std::byte* output, bool in_place) {
+    void* to = in_place && is_root() ? MPI_IN_PLACE : output;
+    if (slices_.even) {
+      check(MPI_Scatter(input, own_count(), type_, to, own_count(), type_, root_, comm_), "MPI_Scatter");
+    } else {
+      check(MPI_Scatterv(input, slices_.counts.data(), slices_.begins.data(), type_, to, own_count(), type_, root_,
+                         comm_),
+            "MPI_Scatterv");
+    }
+  }
+
+  void all_gather(const std::byte* input, std::byte* output, bool in_place) {
+    const void* from = in_place ? MPI_IN_PLACE : input;
+    if (slices_.even) {
+      check(MPI_Allgather(from, own_count(), type_, output, own_count(), type_, comm_), "MPI_Allgather");
+    } else {
+      check(
+          MPI_Allgatherv(from, own_count(), type_, output, slices_.counts.data(), slices_.begins.data(), type_, comm_),
+          "MPI_Allgatherv");
+    }
+  }
+
+  // In place, our result belongs where our part was; MPI would put it at the beginning of the buffer.
+  void reduce_scatter(const std::byte* input, std::byte* output, bool in_place) {
+    const std::int64_t bytes = bytes_of(own_count());
+    std::byte* to = in_place ? stage(bytes) : output;
+    if (slices_.even) {
+      check(MPI_Reduce_scatter_block(input, to, own_count(), type_, op_, comm_), "MPI_Reduce_scatter_block");
+    } else {
+      check(MPI_Reduce_scatter(input, to, slices_.counts.data(), type_, op_, comm_), "MPI_Reduce_scatter");
+    }
+    average(to, own_count());
+    if (in_place) copy(output + bytes_of(slices_.begins[static_cast<std::size_t>(rank_)]), to, bytes);
+  }
+
+  // In place, MPI wants as much sent to a rank as received from it; ours may differ, so the input moves aside.
+  void all_to_all(const std::byte* input, std::byte* output, bool in_place) {
+    if (in_place) {
+      std::byte* aside = stage(bytes_of(outgoing_.total()));
+      copy(aside, input, bytes_of(outgoing_.total()));
+      input = aside;
+    }
+    if (outgoing_.even) {
+      const int count = outgoing_.counts.front();
+      check(MPI_Alltoall(input, count, type_, output, count, type_, comm_), "MPI_Alltoall");
+    } else {
+      check(MPI_Alltoallv(input, outgoing_.counts.data(), outgoing_.begins.data(), type_, output,
+                          incoming_.counts.data(), incoming_.begins.data(), type_, comm_),
+            "MPI_Alltoallv");
+    }
+  }
+
+  void send_or_receive(const std::byte* input, std::byte* output) {
+    if (is_root()) {
+      check(MPI_Send(input, slices_.total(), type_, 1 - root_, 0, comm_), "MPI_Send");
+    } else {
+      check(MPI_Recv(output, slices_.total(), type_, root_, 0, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+    }
+  }
+
+  std::shared_ptr<MpiSession> session_;
+  MPI_Comm comm_;
+  NativeRequest request_;
+  int rank_;
+  int root_;
+  int ranks_;
+  MPI_Datatype type_;
+  MPI_Op op_;
+  std::int64_t element_bytes_;
+  Layout slices_{{0}};    // all kinds but all_to_all
+  Layout outgoing_{{0}};  // all_to_all
+  Layout incoming_{{0}};
+  std::vector<std::byte> staging_;
+};
+
+// Decided by what all members know, so that all decide alike.
+bool can_be_called(const NativeRequest& request) {
+  const bool half = request.type == DataType::f16 || request.type == DataType::bf16;
+  if (half && reduces(request.spec.kind) && request.spec.kind != Collective::barrier) return false;
+  for (std::int64_t r = 0; r < request.spec.ranks; ++r) {
+    const std::int64_t most =
+        std::max(input_elements(request.spec, request.sizes, r), output_elements(request.spec, request.sizes, r));
+    if (most > std::numeric_limits<int>::max()) return false;
+  }
+  return true;
+}
+
+MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members) {
+  const std::vector<int> ranks(members.begin(), members.end());
+  MPI_Group everyone = MPI_GROUP_NULL;
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  mpi_check(MPI_Comm_group(all, &everyone), "MPI_Comm_group");
+  mpi_check(MPI_Group_incl(everyone, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
+  mpi_check(MPI_Comm_create_group(all, group, 0, &communicator), "MPI_Comm_create_group");
+  MPI_Group_free(&group);
+  MPI_Group_free(&everyone);
+  WEFT_CHECK(communicator != MPI_COMM_NULL);  // the caller is a member
+  mpi_check(MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return communicator;
+}
+
+}  // namespace
+
+std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm communicator,
+                                                      const NativeRequest& request) {
+  validate(request.spec, "native");
+  WEFT_CHECK(std::ssize(request.members) == request.spec.ranks);
+  WEFT_CHECK(std::ssize(request.sizes) == piece_count(request.spec));
+  if (!can_be_called(request)) return nullptr;
+  const auto self = std::ranges::find(request.members, session->rank());
+  WEFT_CHECK(self != request.members.end());
+  const int rank = static_cast<int>(self - request.members.begin());
+  return std::make_unique<MpiCollective>(std::move(session), communicator_of(communicator, request.members), request,
+                                         rank);
+}
+
+}  // namespace weft

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# Runs a command across network namespaces of this machine that are joined by limited links: a small emulated cluster
+# with real TCP. Needs root. Everything it made is gone when it ends, however it ends; what a killed run left behind
+# goes when the next one starts.
+#
+#   tools/netns.sh --ranks 4 --rate 200mbit -- build/release/weft collective bench
+#   tools/netns.sh --ranks 2 --rate 1gbit --delay 100us --mpi mpich -- ./program
+#   tools/netns.sh --ranks 3 --no-mpi -- ./program     # one process each, WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS set
+#
+# Every namespace is a host: eth0 with the address 10.78.0.(rank+1), `rate` in each direction at once (token buckets at
+# both ends of its cable), joined by a bridge. The bridge and the launcher live in a namespace of their own, so runs do
+# not see each other and nothing appears among the machine's own interfaces.
+set -euo pipefail
+
+readonly prefix=weft-netns        # namespaces are PREFIX-PID-hub and PREFIX-PID-RANK
+readonly run=$prefix-$$
+readonly network=10.78.0
+readonly root_port=29478
+export WEFT_NETNS_RUN=$run        # for tools/netns_agent.sh
+tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  cat >&2 <<'END'
+usage: tools/netns.sh --ranks N [OPTION...] -- COMMAND [ARGUMENT...]
+  --ranks N      namespaces, and processes of the command, one in each (1 to 200)
+  --rate RATE    of every link in each direction, as tc writes it: 200mbit, 1gbit; none (default): unlimited
+  --delay TIME   added one way: 100us, 5ms; default none
+  --burst SIZE   what a link that was idle lets through at once; default 64kb
+  --mpi WHICH    the launcher: openmpi (default) or mpich; the command must be built with the same
+  --no-mpi       start the processes without MPI, with WEFT_RANK, WEFT_RANKS and WEFT_ROOT_ADDRESS in the environment
+The exit code is the command's: the launcher's with MPI, the highest without; 2: bad usage or no rights.
+END
+  exit 2
+}
+
+complain() {
+  echo "tools/netns.sh: $*" >&2
+  exit 2
+}
+
+ranks='' rate=none delay='' burst=64kb mpi=openmpi
+while (($#)); do
+  case $1 in
+    --no-mpi) mpi=none; shift ;;
+    --ranks | --rate | --delay | --burst | --mpi)
+      (($# >= 2)) || usage
+      declare "${1#--}=$2"
+      shift 2 ;;
+    --) shift; break ;;
+    *) usage ;;
+  esac
+done
+(($#)) || usage
+if ! [[ $ranks =~ ^[1-9][0-9]{0,2}$ ]] || ((ranks > 200)); then complain "--ranks '$ranks': 1 to 200 are allowed"; fi
+case $mpi in
+  none) ;;
+  openmpi) launcher=$(command -v mpirun.openmpi || command -v mpirun) || complain "there is no mpirun (openmpi-bin)" ;;
+  mpich) launcher=$(command -v mpiexec.hydra) || complain "there is no mpiexec.hydra (mpich)" ;;
+  *) complain "--mpi $mpi: openmpi and mpich are allowed" ;;
+esac
+for tool in ip tc; do command -v $tool >/dev/null || complain "there is no $tool here (iproute2)"; done
+((EUID == 0)) || complain "network namespaces need root; run it with sudo"
+
+namespaces_of() { ip netns list | awk '{print $1}' | grep -E "^$1-(hub|[0-9]+)$" || true; }
+
+processes_in() {
+  local namespace
+  for namespace in "$@"; do ip netns pids "$namespace" 2>/dev/null || true; done
+}
+
+# Ends what runs in the namespaces of a run, asking first, and removes them with all their links.
+remove_run() {
+  local names=() pids=() waited
+  mapfile -t names < <(namespaces_of "$1")
+  ((${#names[@]})) || return 0
+  for ((waited = 0; waited < 20; ++waited)); do
+    mapfile -t pids < <(processes_in "${names[@]}")
+    ((${#pids[@]})) || break
+    if ((waited == 0)); then kill -TERM "${pids[@]}" 2>/dev/null || true; fi
+    sleep 0.1
+  done
+  mapfile -t pids < <(processes_in "${names[@]}")
+  if ((${#pids[@]})); then kill -KILL "${pids[@]}" 2>/dev/null || true; fi
+  local namespace
+  for namespace in "${names[@]}"; do ip netns del "$namespace" 2>/dev/null || true; done
+}
+
+remove_stale_runs() {
+  local stale pid
+  while read -r stale; do
+    pid=${stale##*-}
+    kill -0 "$pid" 2>/dev/null || remove_run "$stale"
+  done < <(ip netns list | awk '{print $1}' | sed -nE "s/^($prefix-[0-9]+)-(hub|[0-9]+)$/\1/p" | sort -u)
+}
+
+children=()
+clean_up() {
+  local code=$?
+  trap '' INT TERM HUP
+  if ((${#children[@]})); then kill -TERM "${children[@]}" 2>/dev/null || true; fi
+  remove_run "$run"
+  exit "$code"
+}
+
+# limit NAMESPACE DEVICE [DELAY]: what leaves by the device.
+limit() {
+  local parent=(root)
+  if [[ -n ${3:-} ]]; then
+    tc -n "$1" qdisc add dev "$2" root handle 1: netem delay "$3" limit 100000 ||
+      complain "--delay $3: tc refuses it; the kernel needs sch_netem"
+    parent=(parent 1:1)
+  fi
+  [[ $rate == none ]] || tc -n "$1" qdisc add dev "$2" "${parent[@]}" tbf rate "$rate" burst "$burst" latency 50ms ||
+    complain "--rate $rate --burst $burst: tc refuses it; the kernel needs sch_tbf"
+}
+
+# The bridge is called eth0 too: launchers are told one interface for all hosts.
+make_network() {
+  local rank
+  ip netns add "$run-hub"
+  ip -n "$run-hub" link add eth0 type bridge
+  ip -n "$run-hub" addr add $network.254/24 dev eth0
+  ip -n "$run-hub" link set lo up
+  ip -n "$run-hub" link set eth0 up
+  for ((rank = 0; rank < ranks; ++rank)); do
+    ip netns add "$run-$rank"
+    ip -n "$run-hub" link add port$rank type veth peer name eth0 netns "$run-$rank"
+    ip -n "$run-hub" link set port$rank master eth0 up
+    ip -n "$run-$rank" link set lo up
+    ip -n "$run-$rank" addr add $network.$((rank + 1))/24 dev eth0
+    ip -n "$run-$rank" link set eth0 up
+    limit "$run-$rank" eth0 "$delay"
+    limit "$run-hub" port$rank
+  done
+}
+
+# Launchers see host0, host1, ...: Open MPI 4 cannot pack names with several numbers in them, and then waits for ever.
+hosts() {
+  local rank list=''
+  for ((rank = 0; rank < ranks; ++rank)); do list+=host$rank$1,; done
+  echo "${list%,}"
+}
+
+# What a user of our command must not have to know. A setting of the user's own wins.
+start_openmpi() {
+  : "${OMPI_MCA_mpi_yield_when_idle=1}" # waiting inside the library leaves the core to others
+  export OMPI_MCA_mpi_yield_when_idle
+  ip netns exec "$run-hub" "$launcher" --allow-run-as-root -np "$ranks" --host "$(hosts :1)" \
+    --mca plm rsh --mca plm_rsh_agent "$tools/netns_agent.sh" --mca plm_rsh_no_tree_spawn 1 \
+    --mca oob_tcp_if_include $network.0/24 --mca btl_tcp_if_include $network.0/24 \
+    --mca pml ob1 --mca btl tcp,self --bind-to none "$@" <&0 &
+  children+=($!)
+}
+
+start_mpich() {
+  ip netns exec "$run-hub" "$launcher" -n "$ranks" -hosts "$(hosts '')" -ppn 1 \
+    -launcher ssh -launcher-exec "$tools/netns_agent.sh" -iface eth0 -localhost $network.254 "$@" <&0 &
+  children+=($!)
+}
+
+start_without_mpi() {
+  local rank
+  for ((rank = 0; rank < ranks; ++rank)); do
+    WEFT_RANK=$rank WEFT_RANKS=$ranks WEFT_ROOT_ADDRESS=$network.1:$root_port \
+      ip netns exec "$run-$rank" "$@" </dev/null &
+    children+=($!)
+  done
+}
+
+# The highest exit code; a signal to this script ends the wait and then the script.
+wait_for_all() {
+  local child code worst=0
+  for child in "${children[@]}"; do
+    code=0
+    wait "$child" || code=$?
+    if ((code > worst)); then worst=$code; fi
+  done
+  return "$worst"
+}
+
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+remove_stale_runs
+make_network
+echo "netns: $ranks hosts on this machine, links $rate each way${delay:+, $delay one way} (emulated)" >&2
+case $mpi in
+  openmpi) start_openmpi "$@" ;;
+  mpich) start_mpich "$@" ;;
+  none) start_without_mpi "$@" ;;
+esac
+code=0
+wait_for_all || code=$?
+children=()
+exit "$code"
