@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "collective/verify/structure.hpp"
