@@ -18,6 +18,8 @@ constexpr Subcommand kSubcommands[] = {
      run_collective_list_command},
     {"verify", "MSCCL XML -> does the program compute its collective?, with the reason when not",
      run_collective_verify_command},
+    {"bench", "checked, then timed: as threads with emulated links, as processes, or under mpirun",
+     run_collective_bench_command},
 };
 
 void print_usage(std::ostream& out) {

@@ -27,7 +27,7 @@ struct Row {
   ProgramRequest request;
   std::string reason;  // why there is no such program; empty: there is
   ProgramSize size;
-  ProgramTraffic traffic;
+  TrafficNumbers traffic;
   std::string file, no_file;  // what was written, or why not
 };
 

@@ -1,15 +1,16 @@
 #include "app/program_numbers.hpp"
 
 #include <algorithm>
-#include <vector>
 
-#include "collective/piece_sizes.hpp"
-#include "collective/verify/symbolic_run.hpp"
+#include "collective/program_traffic.hpp"
+#include "collective/verify/verify_program.hpp"
 
 namespace weft {
 
 std::optional<std::string> first_violation(const Program& program) {
-  return run_symbolically(program).violation;
+  const ProgramVerdict verdict = verify_program(program);
+  if (verdict.accepted()) return std::nullopt;
+  return verdict.words();
 }
 
 ProgramSize size_of(const Program& program) {
@@ -21,24 +22,16 @@ ProgramSize size_of(const Program& program) {
   return size;
 }
 
-ProgramTraffic traffic_of(const Program& program, Bytes bytes) {
-  const PieceSizes sizes = even_sizes(program.spec, bytes.value);
-  std::vector<std::int64_t> sent(program.ranks.size()), messages(program.ranks.size());
-  for (const StepTrace& trace : run_symbolically(program).steps) {
-    const auto rank = static_cast<std::size_t>(trace.rank);
-    const auto& block = program.ranks[rank].blocks[static_cast<std::size_t>(trace.step.block)];
-    if (!sends(block.steps[static_cast<std::size_t>(trace.step.step)].kind)) continue;
-    ++messages[rank];
-    for (const Content& content : trace.moved) sent[rank] += sizes[static_cast<std::size_t>(content.piece)];
+TrafficNumbers traffic_of(const Program& program, Bytes bytes) {
+  const ProgramTraffic traffic = program_traffic(program, even_sizes(program.spec, bytes.value), Bytes{1});
+  TrafficNumbers numbers;
+  numbers.messages = traffic.total.messages;
+  numbers.bytes = traffic.total.bytes;
+  for (const MessageCount& rank : traffic.sent) {
+    numbers.rank_messages = std::max(numbers.rank_messages, rank.messages);
+    numbers.rank_bytes = std::max(numbers.rank_bytes, rank.bytes);
   }
-  ProgramTraffic traffic;
-  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-    traffic.messages += messages[rank];
-    traffic.bytes += {sent[rank]};
-    traffic.rank_messages = std::max(traffic.rank_messages, messages[rank]);
-    traffic.rank_bytes = std::max(traffic.rank_bytes, {sent[rank]});
-  }
-  return traffic;
+  return numbers;
 }
 
 }  // namespace weft

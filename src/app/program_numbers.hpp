@@ -18,12 +18,12 @@ struct ProgramSize {
 };
 ProgramSize size_of(const Program& program);
 
-struct ProgramTraffic {
+struct TrafficNumbers {
   std::int64_t messages = 0;       // of all ranks
   std::int64_t rank_messages = 0;  // of the rank that sends most
   Bytes bytes, rank_bytes;         // the same
 };
 // `bytes` is the whole buffer (collective/piece_sizes.hpp). The program must be right.
-ProgramTraffic traffic_of(const Program& program, Bytes bytes);
+TrafficNumbers traffic_of(const Program& program, Bytes bytes);
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "collective/lowered.hpp"
+#include "collective/verify/verify_program.hpp"
 #include "comm/call_check.hpp"
 #include "comm/program_run.hpp"
 
@@ -307,9 +308,9 @@ class Communicator::Thread {
         fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind), name_of(call.type));
       return;
     }
-    const SymbolicRun proof = run_symbolically(*call.program);
-    if (proof.violation) fail("program {}: {}", call.program->name, *proof.violation);
-    std::vector<LoweredRank> lowered = lower(*call.program, proof, call.sizes, size_of(call.type));
+    const ProgramVerdict proof = verify_program(*call.program);
+    if (!proof.accepted()) fail("program {}: {}", call.program->name, proof.words());
+    std::vector<LoweredRank> lowered = lower(*call.program, proof.run, call.sizes, size_of(call.type));
     const double scale = call.op == ReduceOp::average ? 1.0 / static_cast<double>(call.spec.ranks) : 1.0;
     prepared.run = std::make_unique<ProgramRun>(
         std::move(lowered[static_cast<std::size_t>(self - call.members.begin())]),
@@ -341,6 +342,7 @@ class Communicator::Thread {
       failure_ = words;
     }
     if (options_.on_failure) options_.on_failure(words);
+    transport_->give_up(words);
     ended_.notify_all();
   }
 

@@ -8,7 +8,7 @@
 #include "cluster/presets.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/local/local_world.hpp"
-#include "comm/test_collectives.hpp"
+#include "comm/naive_collective.hpp"
 
 namespace weft {
 namespace {

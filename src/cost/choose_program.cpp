@@ -42,8 +42,7 @@ std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, cons
   return program_time(lowered, cluster, question.members, options);
 }
 
-std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const ProgramQuestion& question,
-                                        const Cluster& cluster, const ProgramTimeOptions& options) {
+std::optional<ProgramRequest> request_of(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster) {
   if (!supports(algorithm, question.kind)) return std::nullopt;
   ProgramRequest request{.algorithm = algorithm,
                          .kind = question.kind,
@@ -54,13 +53,20 @@ std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const 
     request.inner = members_per_node(cluster, question.members);
     if (request.inner == 0) return std::nullopt;
   }
+  return request;
+}
+
+std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const ProgramQuestion& question,
+                                        const Cluster& cluster, const ProgramTimeOptions& options) {
+  std::optional<ProgramRequest> request = request_of(algorithm, question, cluster);
+  if (!request) return std::nullopt;
   std::optional<ProgramChoice> best;
   for (const std::int64_t parts : kParts) {
-    request.parts = parts;
-    if (!is_worth_trying(request, question)) continue;
-    const std::optional<Nanos> time = time_below(best ? best->time : limit, request, question, cluster, options);
+    request->parts = parts;
+    if (!is_worth_trying(*request, question)) continue;
+    const std::optional<Nanos> time = time_below(best ? best->time : limit, *request, question, cluster, options);
     if (!time || (best && *time >= best->time)) break;  // finer parts only add latencies from here on
-    best = {request, *time};
+    best = {*request, *time};
   }
   return best;
 }
@@ -85,6 +91,14 @@ std::int64_t members_per_node(const Cluster& cluster, const std::vector<Rank>& m
 std::optional<ProgramChoice> best_parts(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster,
                                         const ProgramTimeOptions& options) {
   return best_below(kNever, algorithm, question, cluster, options);
+}
+
+std::optional<ProgramChoice> with_parts(Algorithm algorithm, std::int64_t parts, const ProgramQuestion& question,
+                                        const Cluster& cluster, const ProgramTimeOptions& options) {
+  std::optional<ProgramRequest> request = request_of(algorithm, question, cluster);
+  if (!request) return std::nullopt;
+  request->parts = parts;
+  return ProgramChoice{*request, *time_below(kNever, *request, question, cluster, options)};
 }
 
 std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const Cluster& cluster,

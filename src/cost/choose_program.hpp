@@ -31,6 +31,10 @@ std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const 
 std::optional<ProgramChoice> best_parts(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster,
                                         const ProgramTimeOptions& options = {});
 
+// The algorithm in just so many parts.
+std::optional<ProgramChoice> with_parts(Algorithm algorithm, std::int64_t parts, const ProgramQuestion& question,
+                                        const Cluster& cluster, const ProgramTimeOptions& options = {});
+
 // How many consecutive members share a node, where that is the same for all; 0 otherwise or where it is 1 or all.
 std::int64_t members_per_node(const Cluster& cluster, const std::vector<Rank>& members);
 

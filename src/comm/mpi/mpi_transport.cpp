@@ -177,6 +177,9 @@ class MpiTransport final : public Transport {
     return make_mpi_collective(session_, messages_comm_, request);
   }
 
+  void give_up(const std::string& why) override {
+    if (options_.give_up) options_.give_up(why);
+  }
   std::optional<LostRank> lost() override { return options_.lost ? options_.lost() : std::nullopt; }
 
   std::chrono::nanoseconds silence(std::int64_t rank) override {

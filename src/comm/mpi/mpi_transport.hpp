@@ -58,6 +58,7 @@ struct MpiOptions {
   // Who watches the other processes; MPI itself reports no loss. Called from any thread.
   std::function<std::optional<LostRank>()> lost = {};
   std::function<std::chrono::nanoseconds(std::int64_t rank)> silence = {};
+  std::function<void(const std::string& why)> give_up = {};
 };
 
 // All processes must make their transports in the same order. A transport that is destroyed with messages under way

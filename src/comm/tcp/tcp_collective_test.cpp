@@ -8,7 +8,7 @@
 #include "comm/tcp/tcp_transport.hpp"
 #include "comm/tcp/test_reports.hpp"
 #include "comm/tcp/test_threads.hpp"
-#include "comm/test_collectives.hpp"
+#include "comm/naive_collective.hpp"
 
 namespace weft {
 namespace {

@@ -1,5 +1,5 @@
-// A naive collective: what every rank must end with, straight from the definition. For tests and for `weft collective
-// bench`, which checks before it times.
+// A naive collective: what every rank begins with and must end with, straight from the definition. For tests, and for
+// `weft collective bench`, which checks before it times.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ inline void store_value(DataType type, std::byte* to, double value) {
   }
 }
 
-inline double reduced_value(ReduceOp op, const RankSet& from, std::int64_t piece, std::int64_t element) {
-  const std::vector<std::int64_t> ranks = from.members();
+inline double reduced_value(ReduceOp op, const std::vector<std::int64_t>& ranks, std::int64_t piece,
+                            std::int64_t element) {
   std::int64_t value = test_value(ranks.front(), piece, element);
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     const std::int64_t other = test_value(ranks[i], piece, element);
@@ -46,12 +46,15 @@ inline double reduced_value(ReduceOp op, const RankSet& from, std::int64_t piece
 // The bytes that pieces with these contents have.
 inline std::vector<std::byte> bytes_of(const std::vector<Content>& contents, const PieceSizes& sizes, DataType type,
                                        ReduceOp op) {
-  std::vector<std::byte> bytes;
   const auto width = static_cast<std::size_t>(size_of(type).value);
+  std::int64_t elements = 0;
+  for (const Content& content : contents) elements += sizes[static_cast<std::size_t>(content.piece)];
+  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * width);
+  std::byte* to = bytes.data();
   for (const Content& content : contents) {
-    for (std::int64_t element = 0; element < sizes[static_cast<std::size_t>(content.piece)]; ++element) {
-      bytes.resize(bytes.size() + width);
-      store_value(type, bytes.data() + bytes.size() - width, reduced_value(op, content.from, content.piece, element));
+    const std::vector<std::int64_t> ranks = content.from.members();
+    for (std::int64_t element = 0; element < sizes[static_cast<std::size_t>(content.piece)]; ++element, to += width) {
+      store_value(type, to, reduced_value(op, ranks, content.piece, element));
     }
   }
   return bytes;

@@ -1,0 +1,65 @@
+#include "app/bench_ranks.hpp"
+
+#include <algorithm>
+
+#include "collective/algorithms.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kQueue = 1023;  // away from what is measured
+constexpr std::size_t kTextSize = 64;
+
+PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type, ReduceOp op) {
+  const auto program = std::make_shared<const Program>(make_program(request));
+  return {program, program->spec,         even_sizes(program->spec, elements), type, op, all_ranks(request.ranks),
+          kQueue,  "between measurements"};
+}
+
+}  // namespace
+
+std::vector<std::int64_t> all_ranks(std::int64_t count) {
+  std::vector<std::int64_t> ranks;
+  for (std::int64_t rank = 0; rank < count; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+BenchRanks::BenchRanks(Communicator& communicator)
+    : communicator_(communicator),
+      barrier_(&communicator.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
+                                              .kind = Collective::barrier,
+                                              .ranks = communicator.size(),
+                                              .in_place = true},
+                                             0, DataType::i64, ReduceOp::sum))),
+      broadcast_(&communicator.prepare(call_of({.algorithm = Algorithm::direct,
+                                                .kind = Collective::broadcast,
+                                                .ranks = communicator.size(),
+                                                .in_place = true},
+                                               kTextSize / 8, DataType::i64, ReduceOp::sum))) {}
+
+void BenchRanks::barrier() {
+  communicator_.wait(communicator_.start(*barrier_, nullptr, nullptr));
+}
+
+std::vector<Nanos> BenchRanks::slowest(const std::vector<Nanos>& times) {
+  std::vector<std::int64_t> values;
+  for (const Nanos time : times) values.push_back(time.value);
+  auto& call = communicator_.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
+                                              .kind = Collective::all_reduce,
+                                              .ranks = communicator_.size(),
+                                              .in_place = true},
+                                             std::ssize(values), DataType::i64, ReduceOp::max));
+  communicator_.wait(communicator_.start(call, nullptr, values.data()));
+  std::vector<Nanos> result;
+  for (const std::int64_t value : values) result.push_back({value});
+  return result;
+}
+
+std::string BenchRanks::from_rank_0(const std::string& text) {
+  std::array<char, kTextSize> buffer{};
+  std::copy_n(text.begin(), std::min(text.size(), kTextSize - 1), buffer.begin());
+  communicator_.wait(communicator_.start(*broadcast_, nullptr, buffer.data()));
+  return buffer.data();
+}
+
+}  // namespace weft

@@ -1,0 +1,262 @@
+#include "app/collective_bench.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "app/bench_ranks.hpp"
+#include "app/stream_probe.hpp"
+#include "base/error.hpp"
+#include "cluster/presets.hpp"
+#include "comm/naive_collective.hpp"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Nanos median(std::vector<Nanos> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+struct Candidate {
+  BenchRow row;
+  Communicator::Prepared* prepared = nullptr;
+  bool in_place = false;
+  CollectiveSpec spec;
+  std::vector<Nanos> times;
+};
+
+std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
+  return size.value / size_of(options.type).value;
+}
+
+// The cluster by which programs are chosen: the emulated one, or what the links were measured to be.
+Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::optional<MeasuredLink>& link) {
+  if (options.cluster != nullptr) return *options.cluster;
+  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=10GB/s", ranks));
+  if (link) {
+    spec.levels.front().bandwidth = {link->goodput};
+    spec.levels.front().latency = link->latency;
+  } else {
+    spec.levels.front().latency = {2'000};  // a wake-up between two cores
+  }
+  return Cluster(spec);
+}
+
+std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, Bytes size, const Cluster& cluster,
+                                  std::int64_t ranks) {
+  ProgramQuestion question{kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, {}};
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+  const ProgramTimeOptions time{options.slowdown, {}, {}};
+  if (options.algorithms.empty()) {
+    auto ranked = rank_programs(question, cluster, time);
+    if (ranked.empty()) fail("--collective {}: no algorithm for {} ranks", name_of(kind), ranks);
+    ranked.resize(1);
+    return ranked;
+  }
+  std::vector<ProgramChoice> choices;
+  for (const Algorithm algorithm : options.algorithms) {
+    if (options.parts == 0) {
+      if (const auto choice = best_parts(algorithm, question, cluster, time)) choices.push_back(*choice);
+    } else if (const auto choice = with_parts(algorithm, options.parts, question, cluster, time)) {
+      choices.push_back(*choice);
+    }
+  }
+  return choices;
+}
+
+Candidate candidate_of(Communicator& communicator, const BenchOptions& options, Bytes size,
+                       const ProgramChoice& choice) {
+  const auto program = std::make_shared<const Program>(make_program(choice.request));
+  Candidate candidate;
+  candidate.row = {choice.request.kind, size, std::string(name_of(choice.request.algorithm)), choice.request.parts, {},
+                   choice.time,         0};
+  candidate.in_place = program->in_place;
+  candidate.spec = program->spec;
+  candidate.prepared =
+      &communicator.prepare({program, program->spec, even_sizes(program->spec, rounded_elements(options, size)),
+                             options.type, options.op, all_ranks(communicator.size()), 0, ""});
+  return candidate;
+}
+
+// The library's own call on the same data, cut into as few pieces as it has.
+std::optional<Candidate> native_candidate(Communicator& communicator, const BenchOptions& options, Bytes size,
+                                          Collective kind) {
+  Candidate candidate;
+  candidate.row = {kind, size, "native", 1, {}, std::nullopt, 0};
+  candidate.spec = {kind, communicator.size(), 0, is_divided(kind) ? communicator.size() : 1};
+  try {
+    candidate.prepared =
+        &communicator.prepare({nullptr, candidate.spec, even_sizes(candidate.spec, rounded_elements(options, size)),
+                               options.type, options.op, all_ranks(communicator.size()), 0, "native"});
+  } catch (const Error&) {
+    return std::nullopt;  // this transport has none
+  }
+  return candidate;
+}
+
+// The buffers of a rank, large enough for every candidate.
+struct Buffers {
+  std::vector<std::byte> input, output;
+};
+
+// Pieces are numbered alike whatever their size, so the expectation of a coarser cut is the same bytes only if values
+// depend on the place in the buffer alone: checked with the cut of the candidate itself.
+void check(Communicator& communicator, const BenchOptions& options, Candidate& candidate, Bytes size,
+           Buffers& buffers) {
+  const std::int64_t rank = communicator.rank();
+  const PieceSizes sizes = even_sizes(candidate.spec, rounded_elements(options, size));
+  const std::vector<std::byte> input = input_bytes(candidate.spec, sizes, options.type, rank);
+  const std::vector<std::byte> expected = expected_bytes(candidate.spec, sizes, options.type, options.op, rank);
+  std::size_t input_begin = 0, output_begin = 0;
+  buffers.output.assign(std::max({buffers.output.size(), expected.size(), input.size()}), std::byte{0xee});
+  buffers.input.resize(std::max(buffers.input.size(), input.size()));
+  std::copy(input.begin(), input.end(), buffers.input.begin());
+  if (candidate.in_place) {
+    const auto element = static_cast<std::size_t>(size_of(options.type).value);
+    for (std::int64_t slot = 0; slot < in_place_slot_of_input(candidate.spec, rank, 0); ++slot) {
+      input_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+    }
+    for (std::int64_t slot = 0; slot < in_place_slot_of_output(candidate.spec, rank, 0); ++slot) {
+      output_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+    }
+    std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
+  }
+  communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  if (std::memcmp(buffers.output.data() + output_begin, expected.data(), expected.size()) != 0) {
+    throw RunFailed(fmt::format("rank {}: {} {} of {} bytes gives a wrong result", rank, candidate.row.name,
+                                name_of(candidate.row.kind), size.value));
+  }
+}
+
+void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candidate, Buffers& buffers) {
+  ranks.barrier();
+  const Clock::time_point begin = Clock::now();
+  communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  candidate.times.push_back({std::chrono::nanoseconds(Clock::now() - begin).count()});
+}
+
+void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
+                Collective kind, Bytes size, BenchResult& result) {
+  std::vector<Candidate> candidates;
+  if (options.native) {
+    if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
+  }
+  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size())) {
+    candidates.push_back(candidate_of(communicator, options, size, choice));
+  }
+  Buffers buffers;
+  for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
+  // In turn, so that whatever disturbs the machine disturbs all alike.
+  for (int round = 0; round < options.repeat; ++round) {
+    for (Candidate& candidate : candidates) time_once(communicator, ranks, candidate, buffers);
+  }
+  for (Candidate& candidate : candidates) {
+    candidate.row.time = median(ranks.slowest(candidate.times));
+    candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
+    result.rows.push_back(candidate.row);
+  }
+}
+
+}  // namespace
+
+double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time) {
+  const auto n = static_cast<double>(ranks);
+  double factor = 1;
+  if (kind == Collective::all_reduce) factor = 2 * (n - 1) / n;
+  if (is_divided(kind)) factor = (n - 1) / n;
+  return static_cast<double>(size.value) * factor / seconds(std::max(time, Nanos{1}));
+}
+
+BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes) {
+  BenchResult result;
+  result.ranks = communicator.size();
+  BenchRanks ranks(communicator);
+  if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
+  if (options.cluster != nullptr) {
+    result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
+  }
+  if (result.measured) result.link_bandwidth = result.measured->goodput;
+  const Cluster cluster = cluster_of(options, communicator.size(), result.measured);
+  for (const Collective kind : options.kinds) {
+    for (const Bytes size : options.sizes) bench_size(communicator, ranks, options, cluster, kind, size, result);
+  }
+  return result;
+}
+
+namespace {
+
+// A product of square matrices that stays in a core's cache; the sum keeps it from being left out.
+float multiply(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    float* const row = &c[i * n];
+    std::fill(row, row + n, 0.0F);
+    for (std::size_t k = 0; k < n; ++k) {
+      const float scale = a[i * n + k];
+      for (std::size_t j = 0; j < n; ++j) row[j] += scale * b[k * n + j];
+    }
+  }
+  return std::accumulate(c.begin(), c.end(), 0.0F);
+}
+
+class MatrixWork {
+ public:
+  float run(std::int64_t products) {
+    float sum = 0;
+    for (std::int64_t i = 0; i < products; ++i) sum += multiply(a_, b_, c_, kSide);
+    return sum;
+  }
+
+ private:
+  static constexpr std::size_t kSide = 128;
+  std::vector<float> a_ = std::vector<float>(kSide * kSide, 0.5F), b_ = a_, c_ = a_;
+};
+
+Nanos since(Clock::time_point begin) {
+  return {std::chrono::nanoseconds(Clock::now() - begin).count()};
+}
+
+}  // namespace
+
+OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
+  BenchRanks ranks(communicator);
+  std::optional<MeasuredLink> link;
+  if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
+  const Cluster cluster = cluster_of(options, communicator.size(), link);
+  const Bytes size = options.sizes.front();
+  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size());
+  if (choices.empty()) fail("--algorithm: none of these has an all_reduce");
+  Candidate candidate = candidate_of(communicator, options, size, choices.front());
+  Buffers buffers;
+  check(communicator, options, candidate, size, buffers);
+  time_once(communicator, ranks, candidate, buffers);
+  // As much compute as there is communication and a fifth more, so that all of it could hide.
+  MatrixWork work;
+  volatile float sum = work.run(20);
+  const Clock::time_point begin = Clock::now();
+  sum = sum + work.run(200);
+  const Nanos slowest = ranks.slowest(candidate.times).front();
+  const Nanos product = ranks.slowest({since(begin)}).front();
+  const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
+  std::vector<Nanos> compute, both;
+  candidate.times.clear();
+  for (int round = 0; round < options.repeat; ++round) {
+    time_once(communicator, ranks, candidate, buffers);
+    ranks.barrier();
+    const Clock::time_point alone = Clock::now();
+    sum = sum + work.run(products);
+    compute.push_back(since(alone));
+    ranks.barrier();
+    const Clock::time_point together = Clock::now();
+    const auto handle = communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data());
+    sum = sum + work.run(products);
+    communicator.wait(handle);
+    both.push_back(since(together));
+  }
+  return {size, median(ranks.slowest(compute)), median(ranks.slowest(candidate.times)), median(ranks.slowest(both))};
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// `weft collective bench`, as one rank sees it: checks what every candidate computes, then times them in turn.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "comm/communicator.hpp"
+#include "cost/choose_program.hpp"
+
+namespace weft {
+
+struct BenchOptions {
+  std::vector<Collective> kinds = {Collective::all_reduce};
+  std::vector<Bytes> sizes = {Bytes{64 << 10}, Bytes{1 << 20}, Bytes{16 << 20}};
+  std::vector<Algorithm> algorithms;  // empty: the one that the cost model chooses
+  std::int64_t parts = 0;             // 0: the cost model chooses
+  DataType type = DataType::f32;
+  ReduceOp op = ReduceOp::sum;
+  bool in_place = false;
+  bool native = false;  // the library's own calls beside ours
+  int repeat = 7;
+  const Cluster* cluster = nullptr;  // of threads; processes measure their links
+  double slowdown = 1;
+};
+
+// The links as this run found them.
+struct MeasuredLink {
+  double goodput = 0;  // bytes a second of a plain TCP stream
+  Nanos latency;       // half the way there and back of a small message
+};
+
+struct BenchRow {
+  Collective kind = Collective::all_reduce;
+  Bytes size;
+  std::string name;  // "ring", "native"
+  std::int64_t parts = 1;
+  Nanos time;                      // median over the repeats of the slowest rank
+  std::optional<Nanos> predicted;  // of ours
+  double bus_bandwidth = 0;        // bytes a second
+};
+
+struct BenchResult {
+  std::int64_t ranks = 1;
+  double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
+  std::optional<MeasuredLink> measured;
+  std::vector<BenchRow> rows;
+};
+
+// As nccl-tests defines it: what a link carries, whatever the algorithm.
+double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time);
+
+// All ranks call it; all get the same result.
+BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes);
+
+// How much of an all_reduce hides behind matrix products on the calling thread.
+struct OverlapResult {
+  Bytes size;
+  Nanos compute, communication, both;  // medians
+  double hidden() const {
+    return 1 - static_cast<double>((both - compute).value) / static_cast<double>(communication.value);
+  }
+};
+OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes);
+
+}  // namespace weft
