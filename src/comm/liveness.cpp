@@ -100,7 +100,7 @@ class Liveness::Watch {
 
   std::optional<LostRank> lost() const {
     const std::lock_guard lock(mutex_);
-    return lost_ && lost_->rank != rank_ ? lost_ : std::nullopt;
+    return loss_for_us();
   }
 
   std::chrono::nanoseconds silence(std::int64_t rank) const {
@@ -204,12 +204,7 @@ class Liveness::Watch {
       neighbour.heard.erase(0, sizeof word + length);
       if (word.kind == WordKind::goodbye) neighbour.left = true;
       if (word.kind != WordKind::lost) continue;
-      const auto subject = static_cast<std::int64_t>(word.rank);
-      if (subject != rank_) {
-        note_loss({subject, reason}, word.by);
-      } else {
-        note_loss({word.by, fmt::format("it gave up on rank {}: {}", rank_, reason)}, word.by);
-      }
+      note_loss({static_cast<std::int64_t>(word.rank), reason}, word.by);
     }
   }
 
@@ -235,9 +230,17 @@ class Liveness::Watch {
   void note_loss(const LostRank& loss, std::int64_t by) {
     if (lost_) return;
     lost_ = loss;
+    lost_by_ = by;
     for (Neighbour& neighbour : neighbours_) {
       if (!neighbour.left) say(neighbour, bytes_of(WordKind::lost, loss.rank, by, loss.reason));
     }
+  }
+
+  // Where others have lost *us*, to us they are the ones who are gone.
+  std::optional<LostRank> loss_for_us() const {
+    if (!lost_ || lost_->rank != rank_) return lost_;
+    if (lost_by_ == rank_) return std::nullopt;
+    return LostRank{lost_by_, fmt::format("it gave up on rank {}: {}", rank_, lost_->reason)};
   }
 
   // Without the lock: the callback may ask us.
@@ -245,9 +248,9 @@ class Liveness::Watch {
     std::optional<LostRank> loss;
     {
       const std::lock_guard lock(mutex_);
-      if (lost_ && !std::exchange(reported_, true)) loss = lost_;
+      if (lost_ && !std::exchange(reported_, true)) loss = loss_for_us();
     }
-    if (loss && loss->rank != rank_ && options_.on_loss) options_.on_loss(*loss);
+    if (loss && options_.on_loss) options_.on_loss(*loss);
   }
 
   const Neighbour* find(std::int64_t rank) const {
@@ -263,7 +266,8 @@ class Liveness::Watch {
 
   mutable std::mutex mutex_;
   std::vector<Neighbour> neighbours_;
-  std::optional<LostRank> lost_;
+  std::optional<LostRank> lost_;  // as all are told of it
+  std::int64_t lost_by_ = -1;     // who noticed it
   bool reported_ = false;
   Clock::time_point last_pass_;
 

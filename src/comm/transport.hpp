@@ -85,7 +85,8 @@ class Transport {
   virtual std::unique_ptr<NativeCollective> native(const NativeRequest&) { return nullptr; }
   // From any thread: a rank that is known to be gone.
   virtual std::optional<LostRank> lost() { return std::nullopt; }
-  // From any thread: this rank cannot go on. The others, where they can be told, see it as lost for this reason.
+  // From any thread: this rank cannot go on. The others, where they can be told, see it as lost for this reason. Called
+  // on the communication thread it also ends all messages: their memory is not touched any more.
   virtual void give_up(const std::string& /*why*/) {}
   // From any thread: how long a rank has given no sign of life; zero where it is not watched.
   virtual std::chrono::nanoseconds silence(std::int64_t /*rank*/) { return {}; }

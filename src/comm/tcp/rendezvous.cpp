@@ -120,6 +120,7 @@ class Door {
       listener_ = Socket(options.root_listener);
       const int flags = ::fcntl(listener_.fd(), F_GETFL);
       ::fcntl(listener_.fd(), F_SETFL, flags | O_NONBLOCK);
+      ::fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
       return;
     }
     Address address = parse_address(options.root, "address of rank 0");

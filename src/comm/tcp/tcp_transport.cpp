@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <mutex>
@@ -49,7 +50,7 @@ class TcpTransport final : public Transport {
   void wake() override;
   bool reduces_on_arrival() const override { return true; }
   std::optional<LostRank> lost() override;
-  void give_up(const std::string& why) override { liveness_->give_up({rank_, "it gave up: " + why}); }
+  void give_up(const std::string& why) override;
   std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
 
  private:
@@ -73,6 +74,7 @@ class TcpTransport final : public Transport {
   std::deque<Transfer> transfers_;  // by ticket
   std::vector<std::int64_t> free_;  // tickets
   std::uint64_t pass_ = 0;
+  std::atomic<bool> gave_up_ = false;
   std::optional<Clock::time_point> hopeless_since_;
   std::mutex gone_mutex_;
   std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
@@ -175,6 +177,7 @@ bool TcpTransport::done(Ticket ticket) {
 }
 
 void TcpTransport::serve_links() {
+  if (gave_up_) return;
   for (const std::unique_ptr<Link>& link : links_) {
     if (!link || !link->open()) continue;
     link->read();
@@ -189,8 +192,8 @@ void TcpTransport::serve_links() {
 void TcpTransport::progress(int timeout_milliseconds) {
   ++pass_;
   serve_links();
-  const bool more =
-      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->can_go_on(); });
+  const bool more = !gave_up_ && std::any_of(links_.begin(), links_.end(),
+                                             [](const auto& link) { return link && link->can_go_on(); });
   std::array<epoll_event, 64> events;
   const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
                                  more || changed_ ? 0 : timeout_milliseconds);
@@ -225,6 +228,11 @@ void TcpTransport::notice_closed_links() {
     closed_since_[peer] = Clock::now();
     if (links_[peer]->broken_by_mismatch()) liveness_->give_up({rank_, "it gave up: " + links_[peer]->closed()});
   }
+}
+
+void TcpTransport::give_up(const std::string& why) {
+  gave_up_ = true;
+  liveness_->give_up({rank_, "it gave up: " + why});
 }
 
 std::optional<LostRank> TcpTransport::lost() {

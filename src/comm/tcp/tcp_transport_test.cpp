@@ -190,6 +190,24 @@ TEST(TcpTransport, OthersHearWhyARankGivesUp) {
   EXPECT_EQ(errors[1], "rank 2 is lost: it gave up: disk full");
 }
 
+TEST(TcpTransport, MemoryIsLeftAloneOnceARankHasGivenUp) {
+  expect_no_errors(run_ranks(2, [](Transport& transport) {
+    Bytestring data(1000, std::byte{7});
+    const auto segments = whole(data);
+    if (transport.rank() == 1) {
+      finish(transport, {transport.send(0, 0, segments)});
+      while (!transport.lost()) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
+      return;
+    }
+    Bytestring place(1000);
+    const auto to = whole(place);
+    transport.receive(1, 0, into(to));
+    transport.give_up("enough");
+    for (int i = 0; i < 10; ++i) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
+    EXPECT_EQ(place, Bytestring(1000));
+  }));
+}
+
 TEST(TcpTransport, AMessageOfAnotherSizeThanItsReceiveIsNamedOnBothSides) {
   for (const std::int64_t bytes : {100, 1'000'000}) {
     const auto errors = run_ranks(2, [&](Transport& transport) {
