@@ -134,7 +134,7 @@ make_network() {
   done
 }
 
-# Launchers see host0, host1, ...: Open MPI 4 cannot pack names with several numbers in them, and then waits for ever.
+# Launchers see host0, host1, ...; tools/netns_agent.sh knows the namespaces.
 hosts() {
   local rank list=''
   for ((rank = 0; rank < ranks; ++rank)); do list+=host$rank$1,; done
