@@ -134,7 +134,7 @@ make_network() {
   done
 }
 
-# Launchers see host0, host1, ...: Open MPI 4 cannot pack names with several numbers in them, and then waits for ever.
+# Launchers see host0, host1, ...; tools/netns_agent.sh knows the namespaces.
 hosts() {
   local rank list=''
   for ((rank = 0; rank < ranks; ++rank)); do list+=host$rank$1,; done
@@ -152,7 +152,9 @@ start_openmpi() {
   children+=($!)
 }
 
+# Debian's MPICH talks through UCX, which sees one machine and would pass everything by shared memory.
 start_mpich() {
+  export UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 MPIR_CVAR_NOLOCAL=1
   ip netns exec "$run-hub" "$launcher" -n "$ranks" -hosts "$(hosts '')" -ppn 1 \
     -launcher ssh -launcher-exec "$tools/netns_agent.sh" -iface eth0 -localhost $network.254 "$@" <&0 &
   children+=($!)

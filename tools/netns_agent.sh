@@ -7,7 +7,9 @@ while [[ ${1:-} == -* ]]; do
   case $1 in -l | -p | -o | -i | -F) shift ;; esac # these have a value
   shift
 done
-namespace=$WEFT_NETNS_RUN-${1#host}
+host=$1
 shift
-# Like ssh, the words are joined and read by a shell.
-exec ip netns exec "$namespace" /bin/sh -c "$*"
+# Like ssh, the words are joined and read by a shell. The host gets its own name: Open MPI's daemons keep their files in
+# a folder named after it, and two that shared one sometimes removed each other's; the launcher then waited for ever.
+exec ip netns exec "$WEFT_NETNS_RUN-${host#host}" unshare --uts \
+  /bin/sh -c 'echo "$1" >/proc/sys/kernel/hostname; eval "$2"' sh "$WEFT_NETNS_RUN-$host" "$*"

@@ -170,6 +170,12 @@ class MpiCollective final : public NativeCollective {
     return staging_.data();
   }
 
+  const std::byte* move_aside(const std::byte* input, std::int64_t bytes) {
+    std::byte* aside = stage(bytes);
+    copy(aside, input, bytes);
+    return aside;
+  }
+
   void copy(std::byte* to, const std::byte* from, std::int64_t bytes) const {
     if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
@@ -179,9 +185,10 @@ class MpiCollective final : public NativeCollective {
     check(MPI_Bcast(output, slices_.total(), type_, root_, comm_), "MPI_Bcast");
   }
 
+  // Not by MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
   void reduce(const std::byte* input, std::byte* output, bool in_place) {
-    const void* from = in_place && is_root() ? MPI_IN_PLACE : input;
-    check(MPI_Reduce(from, output, slices_.total(), type_, op_, root_, comm_), "MPI_Reduce");
+    if (in_place && is_root()) input = move_aside(input, bytes_of(slices_.total()));
+    check(MPI_Reduce(input, output, slices_.total(), type_, op_, root_, comm_), "MPI_Reduce");
     if (is_root()) average(output, slices_.total());
   }
 
@@ -239,11 +246,7 @@ class MpiCollective final : public NativeCollective {
 
   // In place, MPI wants as much sent to a rank as received from it; ours may differ, so the input moves aside.
   void all_to_all(const std::byte* input, std::byte* output, bool in_place) {
-    if (in_place) {
-      std::byte* aside = stage(bytes_of(outgoing_.total()));
-      copy(aside, input, bytes_of(outgoing_.total()));
-      input = aside;
-    }
+    if (in_place) input = move_aside(input, bytes_of(outgoing_.total()));
     if (outgoing_.even) {
       const int count = outgoing_.counts.front();
       check(MPI_Alltoall(input, count, type_, output, count, type_, comm_), "MPI_Alltoall");

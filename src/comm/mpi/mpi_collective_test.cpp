@@ -129,14 +129,16 @@ PieceSizes uneven_sizes(const CollectiveSpec& spec) {
   return sizes;
 }
 
+const std::vector<std::int64_t> kSizes = {0, 1, 1003, 12 * 4096};
+
 template <class Element>
-void check_sizes(Transport& transport, NativeRequest request) {
+void check_sizes(Transport& transport, NativeRequest request, const std::vector<std::int64_t>& sizes = kSizes) {
   const std::int64_t ranks = std::ssize(request.members);
   for (const std::int64_t per_rank : {1, 3}) {
     request.spec.ranks = ranks;
     request.spec.pieces = per_rank * ranks;
     if (request.spec.kind == Collective::barrier) request.spec.pieces = 1;
-    for (const std::int64_t elements : {0, 1, 1003, 12 * 4096}) {
+    for (const std::int64_t elements : sizes) {
       request.sizes = even_sizes(request.spec, elements);
       check<Element>(transport, request);
     }
@@ -184,11 +186,11 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
       NativeRequest request{.spec = {.kind = kind}, .op = op, .members = everyone(transport->size()), .sizes = {}};
       request.type = DataType::f32;
-      check_sizes<float>(*transport, request);
+      check_sizes<float>(*transport, request, {1003});
       request.type = DataType::i32;
-      check_sizes<std::int32_t>(*transport, request);
+      check_sizes<std::int32_t>(*transport, request, {1003});
       request.type = DataType::i64;
-      check_sizes<std::int64_t>(*transport, request);
+      check_sizes<std::int64_t>(*transport, request, {1003});
     }
   }
 }
