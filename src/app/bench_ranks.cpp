@@ -24,8 +24,9 @@ std::vector<std::int64_t> all_ranks(std::int64_t count) {
   return ranks;
 }
 
-BenchRanks::BenchRanks(Communicator& communicator)
+BenchRanks::BenchRanks(Communicator& communicator, bool processes)
     : communicator_(communicator),
+      processes_(processes),
       barrier_(&communicator.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
                                               .kind = Collective::barrier,
                                               .ranks = communicator.size(),

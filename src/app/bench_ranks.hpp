@@ -12,7 +12,8 @@ std::vector<std::int64_t> all_ranks(std::int64_t count);
 
 class BenchRanks {
  public:
-  explicit BenchRanks(Communicator& communicator);
+  BenchRanks(Communicator& communicator, bool processes);
+  bool processes() const { return processes_; }
   void barrier();
   // By position, the longest of all ranks.
   std::vector<Nanos> slowest(const std::vector<Nanos>& times);
@@ -21,6 +22,7 @@ class BenchRanks {
 
  private:
   Communicator& communicator_;
+  bool processes_;
   Communicator::Prepared* barrier_;
   Communicator::Prepared* broadcast_;
 };

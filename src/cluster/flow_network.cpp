@@ -15,7 +15,8 @@ Nanos time_to_move(double bytes, double rate) {
 
 }  // namespace
 
-FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown) : cluster_(cluster), slowdown_(slowdown) {
+FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss)
+    : cluster_(cluster), slowdown_(slowdown), sharing_loss_(sharing_loss) {
   WEFT_CHECK(slowdown > 0);
   // Directed link 2 i leaves the device, 2 i + 1 enters it; of a half-duplex link only the first is used.
   for (const Link& link : cluster.links()) {
@@ -160,12 +161,17 @@ void FlowNetwork::set_rates() {
   for (const std::int32_t id : moving_) {
     rising_.push_back(id);
     for (const std::int32_t link : lane(flow(id)).links) {
-      room_[static_cast<std::size_t>(link)] = capacity_[static_cast<std::size_t>(link)];
       users_[static_cast<std::size_t>(link)] = 0;
     }
   }
   for (const std::int32_t id : rising_) {
     for (const std::int32_t link : lane(flow(id)).links) ++users_[static_cast<std::size_t>(link)];
+  }
+  for (const std::int32_t id : rising_) {
+    for (const std::int32_t link : lane(flow(id)).links) {
+      const auto l = static_cast<std::size_t>(link);
+      room_[l] = capacity_[l] * std::max(0.5, 1 - sharing_loss_ * (users_[l] - 1));
+    }
   }
   while (!rising_.empty()) {
     double level = std::numeric_limits<double>::infinity();

@@ -14,8 +14,9 @@ namespace weft {
 
 class FlowNetwork {
  public:
-  // All links slower by `slowdown`, all latencies longer.
-  explicit FlowNetwork(const Cluster& cluster, double slowdown = 1);
+  // All links slower by `slowdown`, all latencies longer. A link that k flows share carries 1 - (k-1) sharing_loss of
+  // what it carries for one, and never less than half: TCP streams that meet at a link drop each other's packets.
+  explicit FlowNetwork(const Cluster& cluster, double slowdown = 1, double sharing_loss = 0);
 
   // A way from one device to another on which messages keep their order.
   std::int32_t open_lane(Rank src, Rank dst);
@@ -69,7 +70,7 @@ class FlowNetwork {
   bool meets_full_link(const Flow& flow, double level) const;
 
   const Cluster& cluster_;
-  double slowdown_;
+  double slowdown_, sharing_loss_;
   std::vector<Lane> lanes_;
   std::vector<double> capacity_;  // by directed link, bytes per nanosecond
   std::vector<Flow> flows_;

@@ -18,6 +18,11 @@ struct Place {
   std::vector<std::int32_t> readers;  // since then
 };
 
+void sort_unique(std::vector<std::int32_t>& steps) {
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+}
+
 class RankLowering {
  public:
   RankLowering(const Program& program, std::int64_t rank, const PieceSizes& sizes, Bytes element)
@@ -172,11 +177,11 @@ class RankLowering {
 
   void append(const StepTrace& trace, StepKind kind, std::int64_t peer, std::int64_t channel,
               const std::vector<Place*>& src, const std::vector<Place*>& dst) {
-    LoweredStep step{trace.step, kind, peer, channel, 0, ranges(trace, src), ranges(trace, dst), false, {}};
+    LoweredStep step{trace.step, kind, peer, channel, 0, ranges(trace, src), ranges(trace, dst), false, {}, {}};
     for (const Content& content : trace.moved) step.bytes += bytes_of(content);
     step.completes = reduces(kind) && completes(trace);
     const auto id = static_cast<std::int32_t>(out_.steps.size());
-    step.waits = std::exchange(named_[trace.step.block], {});
+    step.turn = std::exchange(named_[trace.step.block], {});
     lowered_[trace.step] = {id};  // of a fused instruction, the send
     for (const Place* place : src) wait_for(step, place->writer);
     for (const Place* place : dst) {
@@ -190,8 +195,10 @@ class RankLowering {
     for (Place* place : src) {
       if (place->writer != id) place->readers.push_back(id);
     }
-    std::sort(step.waits.begin(), step.waits.end());
-    step.waits.erase(std::unique(step.waits.begin(), step.waits.end()), step.waits.end());
+    sort_unique(step.waits);
+    sort_unique(step.turn);
+    std::erase_if(step.turn,
+                  [&](std::int32_t other) { return std::binary_search(step.waits.begin(), step.waits.end(), other); });
     out_.steps.push_back(std::move(step));
   }
 

@@ -31,7 +31,8 @@ struct LoweredStep {
   // Ranges that follow each other are joined; empty ones are left out. `dst` of reduce is also read.
   std::vector<ByteRange> src, dst;
   bool completes = false;           // a reduction whose result holds the contributions of all ranks
-  std::vector<std::int32_t> waits;  // steps of this rank that must have ended, ascending
+  std::vector<std::int32_t> waits;  // steps of this rank whose data it needs or overwrites, ascending
+  std::vector<std::int32_t> turn;   // further steps that the program names: it could run before them but shall not
 };
 
 struct LoweredRank {

@@ -97,10 +97,10 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
     for (const Use& use : slot->writers) before.push_back(&use);
     for (const Use& use : slot->readers) before.push_back(&use);
   }
-  const bool in_turn = send_in_turn_ && sends(instruction.kind);
-  if (in_turn) {
-    for (const Use& use : state.last_send) before.push_back(&use);
-  }
+  std::vector<Use>* turn = nullptr;  // what it queues behind
+  if (send_in_turn_ && sends(instruction.kind)) turn = &state.last_send;
+  if (receive_in_turn_ && receives(instruction.kind)) turn = &state.last_receive;
+  if (turn != nullptr && !turn->empty()) before.push_back(&turn->front());
   // Later instructions first, so that what they imply is left out; one writer of many slots counts once.
   std::stable_sort(before.begin(), before.end(), [](const Use* a, const Use* b) {
     return std::pair(a->step.step, a->step.block) > std::pair(b->step.step, b->step.block);
@@ -120,7 +120,7 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
   }
   std::sort(instruction.after.begin(), instruction.after.end());
   raise(clock, static_cast<std::size_t>(block), id.step);
-  if (in_turn) state.last_send.assign(1, {id, clock});
+  if (turn != nullptr) turn->assign(1, {id, clock});
   for (SlotUse* slot : written) {
     slot->writers.assign(1, {id, clock});
     slot->readers.clear();

@@ -12,6 +12,9 @@ namespace weft {
 namespace {
 
 constexpr std::int32_t kSlots = 2;
+// A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
+// senders that need not wait for turns.
+constexpr std::chrono::milliseconds kPatience{20};
 
 bool is_receive(StepKind kind) {
   return kind == StepKind::receive || kind == StepKind::receive_reduce_copy;
@@ -38,6 +41,9 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
     step.staged.resize(1);
     for (const std::int32_t other : step.code.waits) {
       steps_[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
+    }
+    for (const std::int32_t other : step.code.turn) {
+      steps_[static_cast<std::size_t>(other)].followers.push_back(static_cast<std::int32_t>(i));
     }
     if (step.code.peer < 0) continue;
     step.code.peer = settings_.members[static_cast<std::size_t>(step.code.peer)];
@@ -74,7 +80,7 @@ void ProgramRun::connect(std::int32_t id, bool outgoing) {
 
 bool ProgramRun::may_need_slot(const Step& step) const {
   const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
-  return by_hand || !step.code.waits.empty();
+  return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
 Segment ProgramRun::bound(const ByteRange& range, std::byte* input, std::byte* output) const {
@@ -87,6 +93,7 @@ Segment ProgramRun::bound(const ByteRange& range, std::byte* input, std::byte* o
 void ProgramRun::start(std::byte* input, std::byte* output) {
   WEFT_CHECK(done());
   left_ = std::ssize(steps_);
+  last_move_ = Transport::Clock::now();
   for (Connection& connection : outgoing_) connection.next = 0;
   for (Connection& connection : incoming_) connection.next = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -94,9 +101,10 @@ void ProgramRun::start(std::byte* input, std::byte* output) {
     for (std::size_t k = 0; k < step.src.size(); ++k) step.src[k] = bound(step.code.src[k], input, output);
     for (std::size_t k = 0; k < step.dst.size(); ++k) step.dst[k] = bound(step.code.dst[k], input, output);
     step.pending = static_cast<std::int32_t>(step.code.waits.size());
+    step.ahead = static_cast<std::int32_t>(step.code.turn.size());
     step.slot = -1;
     step.state = State::waiting;
-    if (step.pending == 0 && is_local(step.code.kind)) ready_.push_back(static_cast<std::int32_t>(i));
+    if (step.pending + step.ahead == 0 && is_local(step.code.kind)) ready_.push_back(static_cast<std::int32_t>(i));
   }
 }
 
@@ -104,6 +112,7 @@ bool ProgramRun::advance() {
   bool moved = false;
   // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
+  if (moved) last_move_ = Transport::Clock::now();
   return moved;
 }
 
@@ -124,7 +133,8 @@ bool ProgramRun::post_receives() {
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
   const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
-  if (step.pending == 0 && !by_hand) {
+  if (step.ahead > 0 && Transport::Clock::now() - last_move_ < kPatience) return false;
+  if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
     return true;
   }
@@ -150,7 +160,7 @@ bool ProgramRun::post_sends() {
   for (Connection& connection : outgoing_) {
     while (connection.next < connection.steps.size()) {
       Step& step = steps_[static_cast<std::size_t>(connection.steps[connection.next])];
-      if (step.pending != 0) break;
+      if (step.pending + step.ahead != 0) break;
       if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) break;
       step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
       step.state = State::in_flight;
@@ -181,7 +191,7 @@ bool ProgramRun::poll() {
       continue;
     }
     step.state = State::landed;
-    if (step.pending == 0) ready_.push_back(id);
+    if (step.pending + step.ahead == 0) ready_.push_back(id);
   }
   return moved;
 }
@@ -209,10 +219,19 @@ void ProgramRun::complete(std::int32_t id) {
   step.state = State::done;
   --left_;
   for (const std::int32_t dependent : step.dependents) {
-    Step& other = steps_[static_cast<std::size_t>(dependent)];
-    if (--other.pending > 0) continue;
-    if (is_local(other.code.kind) || other.state == State::landed) ready_.push_back(dependent);
+    --steps_[static_cast<std::size_t>(dependent)].pending;
+    released(dependent);
   }
+  for (const std::int32_t follower : step.followers) {
+    --steps_[static_cast<std::size_t>(follower)].ahead;
+    released(follower);
+  }
+}
+
+void ProgramRun::released(std::int32_t id) {
+  const Step& step = steps_[static_cast<std::size_t>(id)];
+  if (step.pending + step.ahead > 0) return;
+  if (is_local(step.code.kind) || step.state == State::landed) ready_.push_back(id);
 }
 
 const ProgramRun::Step* ProgramRun::first_waiting() const {

@@ -43,8 +43,9 @@ class ProgramRun {
   struct Step {
     LoweredStep code;
     std::vector<Segment> src, dst, staged;  // bound at start
-    std::vector<std::int32_t> dependents;
+    std::vector<std::int32_t> dependents, followers;
     std::int32_t pending = 0;  // waits that have not ended
+    std::int32_t ahead = 0;    // of those whose turn is before, not ended
     std::int32_t slot = -1;    // of the connection, where it lands there first
     std::int32_t connection = -1;
     State state = State::waiting;
@@ -67,6 +68,7 @@ class ProgramRun {
   bool run_ready();
   void carry_out(Step& step);
   void complete(std::int32_t step);
+  void released(std::int32_t step);
   Landing landing_of(const Step& step) const;
   const Step* first_waiting() const;
 
@@ -79,6 +81,7 @@ class ProgramRun {
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
   std::int64_t left_ = 0;
   std::int64_t bytes_in_flight_ = 0;
+  Transport::Clock::time_point last_move_;
 };
 
 }  // namespace weft

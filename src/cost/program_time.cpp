@@ -24,11 +24,13 @@ struct Connection {
 };
 
 struct Step {
-  std::int32_t pending = 0;
-  bool landed = false;  // in a slot, its destination still in use
+  std::int32_t pending = 0;  // data that is not there yet
+  std::int32_t ahead = 0;    // whose turn is before
+  bool landed = false;       // in a slot, its destination still in use
   bool in_slot = false;
   std::int32_t connection = -1;
-  std::vector<std::int32_t> dependents;
+  std::vector<std::int32_t> dependents, followers;
+  bool free() const { return pending + ahead == 0; }
 };
 
 struct RankState {
@@ -52,7 +54,10 @@ class ProgramSimulation {
  public:
   ProgramSimulation(const std::vector<LoweredRank>& program, const Cluster& cluster, std::span<const Rank> members,
                     const ProgramTimeOptions& options)
-      : program_(program), members_(members), options_(options), network_(cluster, options.slowdown) {
+      : program_(program),
+        members_(members),
+        options_(options),
+        network_(cluster, options.slowdown, options.sharing_loss) {
     WEFT_CHECK(program.size() == members.size());
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int32_t> known;
     ranks_.resize(program.size());
@@ -65,13 +70,16 @@ class ProgramSimulation {
   Nanos run() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (std::size_t i = 0; i < ranks_[rank].steps.size(); ++i) {
-        if (ranks_[rank].steps[i].pending == 0) released(static_cast<std::int32_t>(rank), static_cast<std::int32_t>(i));
+        if (ranks_[rank].steps[i].free()) released(static_cast<std::int32_t>(rank), static_cast<std::int32_t>(i));
       }
     }
     for (std::size_t i = 0; i < connections_.size(); ++i) post(static_cast<std::int32_t>(i));
-    while (step()) {
+    while (left_ > 0) {
+      if (step()) continue;
+      WEFT_CHECK(!impatient_);  // proven programs end
+      impatient_ = true;
+      for (std::size_t i = 0; i < connections_.size(); ++i) post(static_cast<std::int32_t>(i));
     }
-    WEFT_CHECK(left_ == 0);  // proven programs end
     return now_;
   }
 
@@ -96,6 +104,10 @@ class ProgramSimulation {
     here.steps[i].pending = static_cast<std::int32_t>(step.waits.size());
     for (const std::int32_t other : step.waits) {
       here.steps[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
+    }
+    here.steps[i].ahead = static_cast<std::int32_t>(step.turn.size());
+    for (const std::int32_t other : step.turn) {
+      here.steps[static_cast<std::size_t>(other)].followers.push_back(static_cast<std::int32_t>(i));
     }
     if (step.peer < 0) return;
     const bool sends = step.kind == StepKind::send;
@@ -146,12 +158,13 @@ class ProgramSimulation {
   void post(std::int32_t id) {
     Connection& connection = connections_[static_cast<std::size_t>(id)];
     while (connection.next_send < connection.sends.size() &&
-           state(connection.sender, connection.sends[connection.next_send]).pending == 0) {
+           state(connection.sender, connection.sends[connection.next_send]).free()) {
       ++connection.next_send;
     }
     while (connection.next_receive < connection.receives.size()) {
       Step& receive = state(connection.receiver, connection.receives[connection.next_receive]);
-      if (receive.pending > 0) {
+      if (!receive.free()) {
+        if (receive.ahead > 0 && !impatient_) break;
         if (connection.slots_used == kSlots) break;
         ++connection.slots_used;
         receive.in_slot = true;
@@ -171,18 +184,19 @@ class ProgramSimulation {
     const std::int32_t send = connection.sends[match], receive = connection.receives[match];
     complete(connection.sender, send);
     Step& landed = state(connection.receiver, receive);
-    if (!landed.in_slot) return complete(connection.receiver, receive);
+    const bool by_hand = options_.reduce.bytes_per_second > 0 &&
+                         code(connection.receiver, receive).kind == StepKind::receive_reduce_copy;
+    if (!landed.in_slot && !by_hand) return complete(connection.receiver, receive);
     landed.landed = true;
-    if (landed.pending == 0) work(connection.receiver, receive);
+    if (landed.free()) work(connection.receiver, receive);
   }
 
   // Copies or reduces locally.
   void work(std::int32_t rank, std::int32_t step) {
     RankState& here = ranks_[static_cast<std::size_t>(rank)];
+    const double rate = (reduces(code(rank, step).kind) ? options_.reduce : options_.copy).bytes_per_second;
     Nanos time;
-    if (options_.copy.bytes_per_second > 0) {
-      time = nanos_from_seconds(static_cast<double>(code(rank, step).bytes) / options_.copy.bytes_per_second);
-    }
+    if (rate > 0) time = nanos_from_seconds(static_cast<double>(code(rank, step).bytes) / rate);
     here.worker_free = std::max(now_, here.worker_free) + time;
     events_.push({here.worker_free, sequence_++, EventKind::local_end, rank, step});
   }
@@ -202,7 +216,12 @@ class ProgramSimulation {
       touched_.push_back(ended.connection);
     }
     for (const std::int32_t dependent : ended.dependents) {
-      if (--state(rank, dependent).pending == 0) released(rank, dependent);
+      --state(rank, dependent).pending;
+      if (state(rank, dependent).free()) released(rank, dependent);
+    }
+    for (const std::int32_t follower : ended.followers) {
+      --state(rank, follower).ahead;
+      if (state(rank, follower).free()) released(rank, follower);
     }
     while (!touched_.empty()) {
       const std::int32_t id = touched_.back();
@@ -222,6 +241,7 @@ class ProgramSimulation {
   std::priority_queue<Event> events_;
   std::int64_t sequence_ = 0;
   std::int64_t left_ = 0;
+  bool impatient_ = false;  // nothing moved while messages waited for their turn
   Nanos now_;
 };
 

@@ -11,7 +11,10 @@
 namespace weft {
 
 struct ProgramTimeOptions {
-  double slowdown = 1;  // of all links
+  double slowdown = 1;      // of all links
+  double sharing_loss = 0;  // of a link per further flow on it (cluster/flow_network.hpp)
+  // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
+  Bandwidth reduce{};
   Bandwidth copy{};     // local copies and reductions of a rank, one after the other; 0: they take no time
   Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
 };

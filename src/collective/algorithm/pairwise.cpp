@@ -1,5 +1,5 @@
 // N-1 rounds: in round k every rank sends to the rank k further on and receives from the one k before. The messages are
-// those of `direct`, but they leave one at a time, so that each has the whole link and no receiver is flooded.
+// those of `direct`, but they leave and arrive one at a time, so that each has the whole link at both ends.
 #include "collective/algorithm/generators.hpp"
 #include "collective/algorithm/phases.hpp"
 
@@ -8,6 +8,7 @@ namespace weft {
 Program pairwise_program(const ProgramRequest& request) {
   ProgramBuilder builder = builder_for(request, request.ranks * request.parts);
   builder.send_in_turn(true);
+  builder.receive_in_turn(true);
   if (request.kind == Collective::all_to_all) {
     exchange_pairs(builder);
     return std::move(builder).finish();
