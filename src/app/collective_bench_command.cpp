@@ -28,6 +28,7 @@ constexpr std::chrono::seconds kGrace{10};  // for the survivors of a process th
 void declare(Flags& flags) {
   flags.value("ranks", "N", "ranks as threads of this process (default: those of --cluster, or 2)", kRanks);
   flags.value("processes", "N", "ranks as processes on this machine, joined by TCP", kRanks);
+  flags.value("transport", "WAY", "of processes under mpirun: auto (default: measured), mpi or tcp", kRanks);
   flags.value("cluster", "SPEC",
               "links that pace the threads, e.g. local:4,nic=200Mb/s; without it they run at memory speed", kRanks);
   flags.value("slowdown", "F", "all links of --cluster slower by this factor (default: 1)", kRanks);
@@ -90,9 +91,10 @@ BenchOptions read_options(const Flags& flags) {
   return options;
 }
 
-std::string described(const Launch& launch, const std::optional<Cluster>& cluster, const BenchOptions& options) {
-  if (launch.kind == LaunchKind::mpi) return "processes under MPI";
-  if (launch.kind == LaunchKind::tcp) return "processes joined by TCP";
+std::string described(const Launch& launch, const std::string& way, const std::optional<Cluster>& cluster,
+                      const BenchOptions& options) {
+  if (launch.kind == LaunchKind::mpi) return "processes under MPI, " + way;
+  if (launch.kind == LaunchKind::tcp) return "processes, " + way;
   if (!cluster) return "threads at memory speed";
   const std::string slowed = options.slowdown == 1 ? "" : fmt::format(", slowed {} times", options.slowdown);
   return fmt::format("threads, links emulated: {}{}", cluster->spec().name, slowed);
@@ -236,12 +238,14 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
+  world.transport = static_cast<TransportWish>(flags.one_of("transport", {"auto", "mpi", "tcp"}).value_or(0));
+  if (flags.given("transport") && launch.kind != LaunchKind::mpi) fail("--transport: a choice under mpirun only");
   world.communicator.check = flags.on("check");
   world.communicator.timeout =
       std::chrono::nanoseconds(static_cast<std::int64_t>(flags.number("timeout", 0.1, 1e6).value_or(60) * 1e9));
 
-  const std::string description = described(launch, cluster, options);
-  run_world(launch, world, err, [&](Communicator& communicator) {
+  run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
+    const std::string description = described(launch, way, cluster, options);
     if (flags.on("overlap")) {
       const OverlapResult result = run_overlap(communicator, options, processes);
       if (communicator.rank() != 0) return;

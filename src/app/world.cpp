@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-void run_threads(const WorldOptions& options, const std::function<void(Communicator&)>& body) {
+void run_threads(const WorldOptions& options, const WorldBody& body) {
   LocalWorld world({options.ranks, options.cluster, options.slowdown});
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(options.ranks));
   std::vector<std::thread> threads;
@@ -24,7 +24,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Communica
     threads.emplace_back([&, rank] {
       try {
         Communicator communicator(world.transport(rank), options.communicator);
-        body(communicator);
+        body(communicator, options.cluster != nullptr ? "links emulated" : "memory speed");
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
@@ -37,7 +37,7 @@ void run_threads(const WorldOptions& options, const std::function<void(Communica
 }
 
 // MPI reports no loss by itself, so the processes also watch each other over sockets.
-void run_mpi(const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) {
+void run_mpi(const WorldOptions& options, const WorldBody& body) {
   const auto session = std::make_shared<MpiSession>();
   Liveness liveness(session->rank(), session->size(), [&](const std::string& mine) { return session->exchange(mine); },
                     {});
@@ -45,11 +45,12 @@ void run_mpi(const CommunicatorOptions& options, const std::function<void(Commun
   mpi.lost = [&] { return liveness.lost(); };
   mpi.silence = [&](std::int64_t rank) { return liveness.silence(rank); };
   mpi.give_up = [&](const std::string& why) { liveness.give_up({session->rank(), "it gave up: " + why}); };
-  Communicator communicator(make_mpi_transport(session, mpi), options);
-  body(communicator);
+  ChosenTransport chosen = choose_transport(session, mpi, options.transport);
+  Communicator communicator(std::move(chosen.transport), options.communicator);
+  body(communicator, chosen.words);
 }
 
-void run_tcp(const Launch& launch, const CommunicatorOptions& options, const std::function<void(Communicator&)>& body) {
+void run_tcp(const Launch& launch, const CommunicatorOptions& options, const WorldBody& body) {
   TcpOptions tcp;
   tcp.rank = launch.rank;
   tcp.size = launch.ranks;
@@ -57,7 +58,7 @@ void run_tcp(const Launch& launch, const CommunicatorOptions& options, const std
   tcp.job = launch.job;
   tcp.root_listener = launch.root_listener;
   Communicator communicator(make_tcp_transport(tcp), options);
-  body(communicator);
+  body(communicator, "messages over TCP sockets");
 }
 
 }  // namespace
@@ -70,8 +71,7 @@ Launch launch_from_environment() {
   return launch_from(variables);
 }
 
-void run_world(const Launch& launch, const WorldOptions& options, std::ostream& err,
-               const std::function<void(Communicator&)>& body) {
+void run_world(const Launch& launch, const WorldOptions& options, std::ostream& err, const WorldBody& body) {
   WorldOptions settings = options;
   if (launch.kind == LaunchKind::local) return run_threads(settings, body);
   // One write each, so that lines of several ranks do not mix.
@@ -83,16 +83,16 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
     if (!said.exchange(true)) say(words);
   };
   // Before anything is taken down: the communication thread may be stuck inside the library.
-  const auto body_or_exit = [&](Communicator& communicator) {
+  const auto body_or_exit = [&](Communicator& communicator, const std::string& way) {
     try {
-      body(communicator);
+      body(communicator, way);
     } catch (const RunFailed& failure) {
       if (!said.exchange(true)) say(failure.what());
       std::_Exit(kRunFailed);
     }
   };
   if (launch.kind == LaunchKind::mpi) {
-    run_mpi(settings.communicator, body_or_exit);
+    run_mpi(settings, body_or_exit);
   } else {
     run_tcp(launch, settings.communicator, body_or_exit);
   }

@@ -79,6 +79,7 @@ class ProgramRun {
   std::unique_ptr<std::byte[]> scratch_;
   std::vector<std::int32_t> in_flight_;
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
+  bool takes_turns_ = false;         // messages are asked for before they set out
   std::int64_t left_ = 0;
   std::int64_t bytes_in_flight_ = 0;
   Transport::Clock::time_point last_move_;

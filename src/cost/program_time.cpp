@@ -173,7 +173,11 @@ class ProgramSimulation {
     }
     while (connection.next_match < std::min(connection.next_send, connection.next_receive)) {
       const std::int32_t send = connection.sends[connection.next_match];
-      const std::int32_t flow = network_.start(connection.lane, Bytes{code(connection.sender, send).bytes}, now_);
+      // A message that was not asked for at once is asked for now: that travels too.
+      const bool asked = !code(connection.receiver, connection.receives[connection.next_match]).turn.empty();
+      const Nanos asking = asked ? network_.latency(connection.lane) : Nanos{0};
+      const std::int32_t flow =
+          network_.start(connection.lane, Bytes{code(connection.sender, send).bytes}, now_, Nanos{0} - asking);
       if (moving_.size() <= static_cast<std::size_t>(flow)) moving_.resize(static_cast<std::size_t>(flow) + 1);
       moving_[static_cast<std::size_t>(flow)] = {id, connection.next_match++};
     }
