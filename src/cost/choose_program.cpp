@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
+#include "base/error.hpp"
+#include "collective/collective.hpp"
 #include "collective/verify/symbolic_run.hpp"
 
 namespace weft {
@@ -56,8 +59,45 @@ std::optional<ProgramRequest> request_of(Algorithm algorithm, const ProgramQuest
   return request;
 }
 
+// No message arrives sooner.
+Nanos least_latency(const ProgramQuestion& question, const Cluster& cluster) {
+  Nanos least = kNever;
+  for (const Rank a : question.members) {
+    for (const Rank b : question.members) {
+      if (a == b) continue;
+      Nanos latency;
+      for (const LinkId link : cluster.path(cluster.common_fabric(a, b), a)) {
+        latency += cluster.links()[link.index()].latency;
+      }
+      least = std::min(least, latency);
+    }
+  }
+  return least;
+}
+
+// How long the least that members send on average keeps a link of each fabric busy. Where links differ, what counts is
+// the one that is done first: an algorithm may send less over the others.
+Nanos least_moving(const ProgramQuestion& question, const Cluster& cluster) {
+  const GroupView view = group_views(cluster, question.members).front();
+  if (!view.even || view.within.empty()) return Nanos{0};
+  double slowest = 0;
+  const Bytes bytes{question.elements * question.element_size.value};
+  for (const FabricTraffic& traffic : minimum_traffic(cluster, question.kind, bytes, view)) {
+    std::map<LinkId, double> load;
+    for (const Rank member : question.members) load[cluster.link_of(traffic.fabric, member)] += traffic.bytes;
+    double first = std::numeric_limits<double>::infinity();
+    for (const auto& [link, sent] : load) {
+      first = std::min(first, sent / cluster.links()[link.index()].bandwidth.bytes_per_second);
+    }
+    slowest = std::max(slowest, first);
+  }
+  return nanos_from_seconds(slowest);
+}
+
+// Finer parts are not tried once a program takes `enough`.
 std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const ProgramQuestion& question,
-                                        const Cluster& cluster, const ProgramTimeOptions& options) {
+                                        const Cluster& cluster, const ProgramTimeOptions& options,
+                                        Nanos enough = Nanos{0}) {
   std::optional<ProgramRequest> request = request_of(algorithm, question, cluster);
   if (!request) return std::nullopt;
   std::optional<ProgramChoice> best;
@@ -67,6 +107,7 @@ std::optional<ProgramChoice> best_below(Nanos limit, Algorithm algorithm, const 
     const std::optional<Nanos> time = time_below(best ? best->time : limit, *request, question, cluster, options);
     if (!time || (best && *time >= best->time)) break;  // finer parts only add latencies from here on
     best = {*request, *time};
+    if (*time <= enough) break;
   }
   return best;
 }
@@ -114,6 +155,22 @@ std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const 
   std::stable_sort(choices.begin(), choices.end(),
                    [](const ProgramChoice& a, const ProgramChoice& b) { return a.time < b.time; });
   return choices;
+}
+
+ProgramChoice fastest_program(const ProgramQuestion& question, const Cluster& cluster,
+                              const ProgramTimeOptions& options) {
+  const Nanos least = least_latency(question, cluster) + least_moving(question, cluster);
+  const auto slowed = static_cast<std::int64_t>(static_cast<double>(least.value) * options.slowdown);
+  const Nanos enough{slowed + slowed / 100'000};
+  std::optional<ProgramChoice> best;
+  for (const Algorithm algorithm : algorithms_for(question.kind)) {
+    const auto choice = best_below(best ? best->time : kNever, algorithm, question, cluster, options, enough);
+    if (!choice || (best && choice->time >= best->time)) continue;
+    best = choice;
+    if (best->time <= enough) break;
+  }
+  WEFT_CHECK(best.has_value());
+  return *best;
 }
 
 }  // namespace weft

@@ -27,6 +27,10 @@ struct ProgramChoice {
 // groups of hierarchical programs are the members of one node, where all nodes have equally many.
 std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const Cluster& cluster,
                                          const ProgramTimeOptions& options = {});
+// The first of these, to within 1 part in 100,000, with far fewer simulations: stops at a program that takes no longer
+// than one latency and the least bytes that any algorithm moves.
+ProgramChoice fastest_program(const ProgramQuestion& question, const Cluster& cluster,
+                              const ProgramTimeOptions& options = {});
 // The best part count of one algorithm; nothing where it has no such program.
 std::optional<ProgramChoice> best_parts(Algorithm algorithm, const ProgramQuestion& question, const Cluster& cluster,
                                         const ProgramTimeOptions& options = {});

@@ -40,6 +40,22 @@ TEST(RankPrograms, TwoLevelsWinWhereTheNodeIsFastInside) {
   EXPECT_EQ(choices.front().request.inner, 8);
 }
 
+TEST(FastestProgram, IsAsFastAsTheFirstOfAll) {
+  for (const char* text : {"local:5,nic=1Gb/s", "local:8,nic=10Gb/s", "dgx-a100:2,nic=10GB/s"}) {
+    const Cluster cluster(parse_cluster(text));
+    for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
+      for (const std::int64_t elements : {1, 1000, 30'000, 1'000'000}) {
+        const ProgramQuestion question{.kind = kind,
+                                       .elements = elements,
+                                       .in_place = kind == Collective::all_reduce,
+                                       .members = first_devices(cluster.device_count())};
+        const double best = seconds(rank_programs(question, cluster).front().time);
+        EXPECT_LE(seconds(fastest_program(question, cluster).time), 1.00001 * best + 1e-9) << text << " " << elements;
+      }
+    }
+  }
+}
+
 TEST(MembersPerNode, NeedsEqualNodes) {
   const Cluster cluster(parse_cluster("dgx-a100:2"));
   EXPECT_EQ(members_per_node(cluster, first_devices(16)), 8);

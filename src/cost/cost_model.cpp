@@ -47,6 +47,7 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * reached.best()));
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
+  if (cluster.spec().emulated) programs_ = std::make_unique<ProgramCosts>(graph, cluster);
 }
 
 const DeviceProfile& CostModel::reached(ClassId rank_class) const {
@@ -96,6 +97,38 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 }
 
 TransferCost CostModel::transfer(const Operation& operation) const {
+  const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation) : std::nullopt;
+  return program ? from_program(operation, *program) : closed_form(operation);
+}
+
+// The bytes keep the links busy; what the program takes beyond that, waiting for messages, is latency. So it takes its
+// simulated time alone, and longer where others use its links.
+//
+// Bounds (plan/bound) rest on the least bytes on each link or the ring's, whichever are fewer. A program may spare an
+// inner link even more (direct messages cross it for peers in its domain only); it is then charged the least, so that
+// no step comes out below its bound.
+TransferCost CostModel::from_program(const Operation& operation, const ProgramCost& program) const {
+  TransferCost cost =
+      from_traffic(graph_.classes[operation.rank_class.index()], program.traffic, /*sends=*/true, /*receives=*/true);
+  cost.latency = std::max(Nanos{0}, program.time - nanos_from_seconds(program.busy_seconds));
+  if (operation.communication->algorithm == Algorithm::ring) return cost;
+  for (const LinkWork& least : least_transfer(operation).work) {
+    const auto own = std::find_if(cost.work.begin(), cost.work.end(),
+                                  [&](const LinkWork& w) { return w.resource == least.resource; });
+    if (own == cost.work.end()) {
+      add_work(cost.work, least.resource, least.seconds);
+    } else {
+      own->seconds = std::max(own->seconds, least.seconds);
+    }
+  }
+  return cost;
+}
+
+bool CostModel::choose_program(Operation& operation) const {
+  return programs_ && programs_->choose(operation);
+}
+
+TransferCost CostModel::closed_form(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
   const GroupView& view = rank_class.group(c.group).view;
@@ -150,22 +183,32 @@ TransferCost joined(const TransferCost& a, const TransferCost& b) {
   return cost;
 }
 
+namespace {
+
+void choose_ring_or_tree(Operation& op, const CostModel& cost) {
+  Communication& c = *op.communication;
+  c.algorithm = Algorithm::ring;
+  const Nanos ring = cost.transfer(op).alone();
+  c.algorithm = Algorithm::tree;
+  if (cost.transfer(op).alone() >= ring) c.algorithm = Algorithm::ring;
+}
+
+}  // namespace
+
 void choose_algorithms(StepGraph& graph, const CostModel& cost) {
   // Members of one transfer must agree, so the lowest class decides for its transfer.
-  std::map<std::int32_t, Algorithm> decided;
+  std::map<std::int32_t, const Communication*> decided;
   for (Operation& op : graph.operations) {
-    if (!op.communication || op.communication->collective != Collective::all_reduce) continue;
+    if (!op.communication) continue;
     Communication& c = *op.communication;
-    const auto known = c.transfer >= 0 ? decided.find(c.transfer) : decided.end();
-    if (known != decided.end()) {
-      c.algorithm = known->second;
+    if (const auto known = decided.find(c.transfer); known != decided.end()) {
+      c.algorithm = known->second->algorithm;
+      c.parts = known->second->parts;
+      c.inner = known->second->inner;
       continue;
     }
-    c.algorithm = Algorithm::ring;
-    const Nanos ring = cost.transfer(op).alone();
-    c.algorithm = Algorithm::tree;
-    if (cost.transfer(op).alone() >= ring) c.algorithm = Algorithm::ring;
-    if (c.transfer >= 0) decided[c.transfer] = c.algorithm;
+    if (!cost.choose_program(op) && c.collective == Collective::all_reduce) choose_ring_or_tree(op, cost);
+    if (c.transfer >= 0) decided[c.transfer] = &c;
   }
 }
 

@@ -1,11 +1,13 @@
 // Seconds of an operation: compute from its key and device, transfers from traffic over links.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.hpp"
 #include "cost/profile.hpp"
+#include "cost/program_cost.hpp"
 #include "graph/step_graph.hpp"
 
 namespace weft {
@@ -30,12 +32,15 @@ class CostModel {
   Nanos compute(const Operation& operation) const;
   // For bounds: updates may be fused into one kernel, so their launches do not count.
   Nanos least_compute(const Operation& operation) const;
-  // What one member class contributes. The links of all members of a multi-class transfer add up.
+  // What one member class contributes. The links of all members of a multi-class transfer add up. On emulated clusters
+  // the time is that of the program which the transfer names, simulated (cost/program_cost.hpp).
   TransferCost transfer(const Operation& operation) const;
   // With the least bytes that any algorithm moves and no latency: for bounds.
   TransferCost least_transfer(const Operation& operation) const;
   // Either of the above as a duration alone on its rank.
   Nanos alone(const Operation& operation) const;
+  // Emulated clusters: gives the transfer its fastest program. False where none is simulated.
+  bool choose_program(Operation& operation) const;
   // What the host needs to issue it.
   Nanos launch(const Operation& operation) const;
   // From the end of a pipeline message to the first kernel that the receiver issues after it.
@@ -49,6 +54,8 @@ class CostModel {
  private:
   TransferCost from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
                             bool receives) const;
+  TransferCost closed_form(const Operation& operation) const;
+  TransferCost from_program(const Operation& operation, const ProgramCost& program) const;
 
   const StepGraph& graph_;
   const Cluster& cluster_;
@@ -59,12 +66,14 @@ class CostModel {
 
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<bool> half_duplex_;
+  std::unique_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
 };
 
 // Links of several member classes together, latency the longest.
 TransferCost joined(const TransferCost& a, const TransferCost& b);
 
-// Ring or tree for every all_reduce, whichever the model finds faster.
+// On emulated clusters the fastest program of every collective; elsewhere, and for groups whose programs are not
+// simulated, ring or tree for every all_reduce, whichever the model finds faster.
 void choose_algorithms(StepGraph& graph, const CostModel& cost);
 
 }  // namespace weft

@@ -244,8 +244,10 @@ RankClasses Refinement::result() const {
       const std::int32_t g = table.group_of[c.representative.index()];
       if (g >= 0) {
         group.view = table.views[static_cast<std::size_t>(table.view_of[c.representative.index()])];
+        const std::vector<Rank>& ranks_of_group = table.groups[static_cast<std::size_t>(g)];
+        if (std::ssize(ranks_of_group) <= kListedMembers) group.ranks = ranks_of_group;
         std::set<ClassId> members;
-        for (const Rank member : table.groups[static_cast<std::size_t>(g)]) {
+        for (const Rank member : ranks_of_group) {
           members.insert(ClassId{result.class_of[member.index()]});
         }
         group.members.assign(members.begin(), members.end());

@@ -31,10 +31,15 @@ enum class GroupKind : std::uint8_t {
 inline constexpr int kGroupKinds = 10;
 std::string_view name_of(GroupKind kind);
 
+// Programs of larger groups are not simulated, so nobody asks for their members.
+inline constexpr std::int64_t kListedMembers = 64;
+
 // A group as every rank of a class sees it.
 struct ClassGroup {
   GroupView view;
   std::vector<ClassId> members;  // the classes its members belong to, ascending, each once
+  // The members of the representative's own group, in their order; empty where they are more than kListedMembers.
+  std::vector<Rank> ranks;
   bool spans_classes() const { return members.size() > 1; }
 };
 

@@ -56,9 +56,12 @@ struct Read {
 // What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it.
 struct Communication {
   Collective collective = Collective::all_reduce;
+  // How it is carried out, chosen when the plan is made (graph/transfer_program.hpp).
   Algorithm algorithm = Algorithm::ring;
+  std::int32_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
+  std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
-  Bytes bytes;
+  Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.
   std::int32_t transfer = -1;
   bool sends = true;  // send_recv: this end sends

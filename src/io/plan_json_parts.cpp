@@ -8,6 +8,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "graph/transfer_program.hpp"
 #include "io/enum_names.hpp"
 #include "io/json_rows.hpp"
 #include "io/plan_json_limits.hpp"
@@ -103,13 +104,13 @@ OperationReader::OperationReader(const PlanCounts& counts)
       keys_{"id",      "name",  "class",           "chunk",         "layer",     "phase", "role",
             "subject", "part",  "per_micro_batch", "kind",          "key_phase", "dtype", "causal_half",
             "dims",    "reads", "writes",          "communication", "origins",   "queue", "blocking"},
-      communication_keys_{"collective", "algorithm", "group", "bytes", "transfer", "sends"},
+      communication_keys_{"collective", "algorithm", "parts", "inner", "group", "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_up_to(DType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
-      algorithms_(names_up_to(Algorithm::direct)),
+      algorithms_(names_up_to(Algorithm::native)),
       groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))) {}
 
 Operation OperationReader::operation(const JsonObject& object) const {
@@ -158,6 +159,9 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   Communication communication;
   communication.collective = static_cast<Collective>(object.one_of("collective", collectives_));
   communication.algorithm = static_cast<Algorithm>(object.one_of("algorithm", algorithms_));
+  communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
+  communication.inner = small_integer_or(object, "inner", 0, 0, kMaxPlanDevices);
+  if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);

@@ -124,6 +124,40 @@ TEST(PlanFileOfUnequalNodes, ReadsBackAsTheSamePlan) {
   expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
 }
 
+TEST(PlanFile, HoldsThePartsAndInnerGroupsOfPrograms) {
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  Communication* reduction = nullptr;
+  for (Operation& op : plan.graph.operations) {
+    if (op.communication) reduction = &*op.communication;
+  }
+  ASSERT_NE(reduction, nullptr);
+  for (int i = 0; i <= static_cast<int>(Algorithm::native); ++i) {
+    reduction->algorithm = static_cast<Algorithm>(i);
+    if (reduction->algorithm == Algorithm::bruck || reduction->algorithm == Algorithm::pairwise) continue;
+    reduction->parts = reduction->algorithm == Algorithm::native ? 1 : 4;
+    reduction->inner = reduction->algorithm == Algorithm::hierarchical ? 2 : 0;
+    expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
+  }
+}
+
+// Files from before there were parts have none of the two keys.
+TEST(PlanFile, WithoutPartsIsInOnePartWithoutInnerGroups) {
+  Plan plan = plan_of({"", "gpt2", 1, "local:4", Layout{}, 1});
+  for (Operation& op : plan.graph.operations) {
+    if (!op.communication) continue;
+    op.communication->algorithm = Algorithm::ring;
+    op.communication->parts = 1;
+  }
+  const std::string text = text_of(plan);
+  EXPECT_EQ(text.find("\"parts\""), std::string::npos);
+  EXPECT_EQ(text.find("\"inner\""), std::string::npos);
+  for (const Operation& op : read_plan_json(text, "plan.json").graph.operations) {
+    if (!op.communication) continue;
+    EXPECT_EQ(op.communication->parts, 1);
+    EXPECT_EQ(op.communication->inner, 0);
+  }
+}
+
 TEST(PlanFileText, HasOneLinePerValueOperationAndBlock) {
   const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2}, 3});
   std::istringstream text(text_of(plan));

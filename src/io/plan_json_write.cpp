@@ -54,9 +54,11 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
 
 ordered_json communication_object(const Communication& communication) {
   ordered_json result{{"collective", name_of(communication.collective)},
-                      {"algorithm", name_of(communication.algorithm)},
-                      {"group", name_of(communication.group)},
-                      {"bytes", communication.bytes.value}};
+                      {"algorithm", name_of(communication.algorithm)}};
+  if (communication.parts != 1) result["parts"] = communication.parts;
+  if (communication.inner != 0) result["inner"] = communication.inner;
+  result["group"] = name_of(communication.group);
+  result["bytes"] = communication.bytes.value;
   if (communication.transfer >= 0) result["transfer"] = communication.transfer;
   if (!communication.sends) result["sends"] = false;
   return result;
@@ -100,7 +102,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   return line;
 }
 
-ordered_json block_line(const Block& block) {
+ordered_json block_line(const IssueBlock& block) {
   ordered_json line{{"name", block.name}, {"operations", ordered_json::array()}};
   for (const OpId id : block.operations) line["operations"].push_back(id.value);
   return line;

@@ -28,10 +28,10 @@ struct Queue {
 };
 
 // Operations that are issued one after the other: the forward pass of a model chunk, its backward pass, the update.
-struct Block {
+struct IssueBlock {
   std::string name;
   std::vector<OpId> operations;
-  friend bool operator==(const Block&, const Block&) = default;
+  friend bool operator==(const IssueBlock&, const IssueBlock&) = default;
 };
 
 struct Slot {
@@ -49,7 +49,7 @@ struct Frame {
 
 struct ClassPlan {
   std::vector<Queue> queues;  // queue 0 is `compute`
-  std::vector<Block> blocks;
+  std::vector<IssueBlock> blocks;
   std::vector<Slot> order;  // issue order of one iteration; a queue's order is its share of it
   std::vector<Frame> frames;
   Bytes memory;  // what the placements need

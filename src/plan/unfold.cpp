@@ -30,7 +30,7 @@ void check_names(const Plan& plan) {
     if (std::count_if(class_plan.queues.begin(), class_plan.queues.end(), extra) > 1) {
       fail("{}: has more than one extra queue", where);
     }
-    for (const Block& block : class_plan.blocks) {
+    for (const IssueBlock& block : class_plan.blocks) {
       for (const OpId id : block.operations) {
         if (id.valid() && id.index() < plan.graph.operations.size()) continue;
         fail("{}: block '{}' names operation {}, which is not in 0..{}", where, block.name, id.value,

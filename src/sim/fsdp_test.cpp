@@ -29,7 +29,7 @@ struct Times {
   // The transfers of a role in issue order.
   std::vector<OpId> all(Role role, Phase phase) const {
     std::vector<OpId> found;
-    for (const Block& block : plan.classes[0].blocks) {
+    for (const IssueBlock& block : plan.classes[0].blocks) {
       for (const OpId id : block.operations) {
         if (plan.graph.op(id).role == role && plan.graph.op(id).phase == phase) found.push_back(id);
       }

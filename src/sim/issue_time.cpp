@@ -7,7 +7,7 @@ namespace weft {
 void add_issue_time(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
                     std::vector<SimCost>& costs) {
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    for (const Block& block : plan.classes[c].blocks) {
+    for (const IssueBlock& block : plan.classes[c].blocks) {
       Nanos host, device;
       for (const OpId id : block.operations) {
         const Operation& op = plan.graph.op(id);

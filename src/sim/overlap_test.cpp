@@ -23,15 +23,16 @@ PlanRequest two_ranks(const std::string& nic, Nanos latency, int zero) {
 }
 
 // A step by hand. Compute runs in the graph's order. The link takes one transfer after the other: two ranks reduce and
-// scatter (or gather) B bytes in one message of B / 2 each way, an all-reduce is both.
+// scatter (or gather) B bytes in one message of B / 2 each way; for an all-reduce they exchange all B bytes at once, as
+// many as in two halves, with one latency less (recursive doubling).
 struct ByHand {
   const PlanRequest& r;
   double bytes_per_ns;
   Nanos latency;
   bool reductions_overlap = false, gathers_overlap = false;
 
-  double message(Bytes bytes, int messages) const {
-    return messages * (static_cast<double>(latency.value) + static_cast<double>(bytes.value) / 2 / bytes_per_ns);
+  double message(Bytes bytes, int halves) const {
+    return static_cast<double>(latency.value) + halves * static_cast<double>(bytes.value) / 2 / bytes_per_ns;
   }
 
   double step_ns() const {

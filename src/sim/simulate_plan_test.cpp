@@ -17,29 +17,39 @@ PlanRequest data_parallel(std::int64_t ranks) {
   return request(small_gpt(2), parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks)), {}, 1);
 }
 
-// A ring of n moves 2 (n-1) / n of the buffer in 2 (n-1) messages (Patarasuk and Yuan 2009). The buffer: a layer has
-// 12 h^2 + 13 h parameters, the embedding 512 rows (500 padded to a multiple of 128), positions 64, the last norm 2 h.
-Nanos ring_time(std::int64_t n) {
-  constexpr std::int64_t h = 64;
-  constexpr double bytes = 4.0 * (2 * (12 * h * h + 13 * h) + 512 * h + 64 * h + 2 * h);
+// The fastest all_reduce of n moves 2 (n-1) / n of the buffer (Patarasuk and Yuan 2009), in parts of which each hides
+// the latency of the next: all but the first. The buffer: a layer has 12 h^2 + 13 h parameters, the embedding 512 rows
+// (500 padded to a multiple of 128), positions 64, the last norm 2 h.
+constexpr std::int64_t kHidden = 64;
+constexpr std::int64_t kParameters =
+    2 * (12 * kHidden * kHidden + 13 * kHidden) + 512 * kHidden + 64 * kHidden + 2 * kHidden;
+
+Nanos reduction_time(std::int64_t n) {
   const auto ranks = static_cast<double>(n);
-  return Nanos{50'000} * (2 * (n - 1)) + nanos_from_seconds(2 * (ranks - 1) / ranks * bytes / 125e6);
+  return Nanos{50'000} + nanos_from_seconds(2 * (ranks - 1) / ranks * 4.0 * kParameters / 125e6);
 }
 
-TEST(SimulatedStep, OfDataParallelismIsComputeAndOneRingAllReduce) {
+// Where n does not divide the buffer, each of the 2 (n-1) pieces that a rank sends, in up to 16 parts, may have an
+// element more than the average. Otherwise a nanosecond for the rounding of latency and bytes.
+double rounding(std::int64_t n) {
+  return kParameters % n == 0 ? 1.1e-9 : static_cast<double>(2 * (n - 1) * 16 * 4) / 125e6;
+}
+
+TEST(SimulatedStep, OfDataParallelismIsComputeAndOneAllReduce) {
   const Accounting alone = checked_accounting(simulated(data_parallel(1)));
   for (std::int64_t n = 2; n <= 8; ++n) {
     const Timeline timeline = simulated(data_parallel(n));
     const RankAccount account = checked_accounting(timeline).ranks.at(0);
-    const double ring = seconds(ring_time(n));
-    EXPECT_NEAR(account.exposed_by[static_cast<std::size_t>(TrafficKind::dp_grad)], ring, 1e-12) << n << " ranks";
-    EXPECT_NEAR(account.comm_s, ring, 1e-12);
-    EXPECT_NEAR(account.step_s, alone.ranks[0].step_s + ring, 1e-12);
+    const double reduction = seconds(reduction_time(n));
+    EXPECT_NEAR(account.exposed_by[static_cast<std::size_t>(TrafficKind::dp_grad)], reduction, rounding(n))
+        << n << " ranks";
+    EXPECT_NEAR(account.comm_s, reduction, rounding(n));
+    EXPECT_NEAR(account.step_s, alone.ranks[0].step_s + reduction, rounding(n));
     EXPECT_NEAR(account.bubble_s + account.idle_s + account.slowdown_s, 0, 1e-12);
   }
 }
 
-TEST(SimulatedStep, DependsOnTheRanksOfAClassOnlyThroughTheirRing) {
+TEST(SimulatedStep, DependsOnTheRanksOfAClassOnlyThroughTheirReduction) {
   // The same class with ever more ranks: as much to simulate, the same compute.
   const Timeline two = simulated(data_parallel(2));
   for (const std::int64_t n : {4, 16, 64}) {

@@ -50,7 +50,7 @@ class Allocator {
 std::vector<std::vector<ValueId>> framed_values(const Plan& plan, std::size_t rank_class,
                                                 const std::vector<ValueId>& values,
                                                 const std::vector<Lifetime>& lifetimes) {
-  const std::vector<Block>& blocks = plan.classes[rank_class].blocks;
+  const std::vector<IssueBlock>& blocks = plan.classes[rank_class].blocks;
   std::vector<std::vector<ValueId>> framed(blocks.size());
   if (plan.layout.vpp == 1) return framed;  // one chunk: copies of its own are as many as are in flight
   std::vector<std::int32_t> block_of(plan.graph.operations.size(), -1);

@@ -73,7 +73,7 @@ const Plan& plan_at(int zero) {
 
 std::vector<OpId> of_role(const Plan& plan, Role role, std::optional<Phase> phase = {}) {
   std::vector<OpId> found;
-  for (const Block& block : plan.classes[0].blocks) {
+  for (const IssueBlock& block : plan.classes[0].blocks) {
     for (const OpId id : block.operations) {
       const Operation& op = plan.graph.op(id);
       if (op.role == role && (!phase || op.phase == *phase)) found.push_back(id);

@@ -56,7 +56,7 @@ void block_on_transfers(Plan& plan) {
 void order_blocks(Plan& plan) {
   const auto chunks = static_cast<std::size_t>(plan.layout.vpp);
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    std::vector<Block>& blocks = plan.classes[c].blocks;
+    std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
     blocks.clear();
     for (std::size_t k = 0; k < chunks; ++k) {
       blocks.push_back({fmt::format("forward {}", k), {}});
@@ -66,7 +66,7 @@ void order_blocks(Plan& plan) {
   }
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    std::vector<Block>& blocks = plan.classes[op.rank_class.index()].blocks;
+    std::vector<IssueBlock>& blocks = plan.classes[op.rank_class.index()].blocks;
     const auto chunk = static_cast<std::size_t>(op.chunk);
     const std::size_t block = op.per_micro_batch ? 2 * chunk + (op.phase == Phase::forward ? 0 : 1) : 2 * chunks;
     blocks[block].operations.push_back(make_id<OpId>(i));

@@ -19,7 +19,7 @@ struct Unit {
 class BlockOverlap {
  public:
   // `position`: by operation; those of the block are set.
-  BlockOverlap(Plan& plan, Block& block, const OpLists& writers, const OpLists& readers,
+  BlockOverlap(Plan& plan, IssueBlock& block, const OpLists& writers, const OpLists& readers,
                std::vector<std::size_t>& position)
       : plan_(plan), block_(block), writers_(writers), readers_(readers), position_(position) {
     for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i].index()] = i;
@@ -108,7 +108,7 @@ class BlockOverlap {
   }
 
   Plan& plan_;
-  Block& block_;
+  IssueBlock& block_;
   const OpLists& writers_;
   const OpLists& readers_;
   std::vector<std::size_t>& position_;
@@ -133,7 +133,7 @@ void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
   std::vector<std::size_t> position(plan.graph.operations.size(), 0);
   for (ClassPlan& c : plan.classes) {
-    for (Block& block : c.blocks) {
+    for (IssueBlock& block : c.blocks) {
       if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
       if (overlap.gathers)
         BlockOverlap(plan, block, writers, readers, position).prefetch(static_cast<std::size_t>(overlap.prefetch));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "graph/transfer_program.hpp"
 
 namespace weft {
 namespace {
@@ -156,12 +157,19 @@ std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& who
 std::optional<Violation> check_algorithms(const Plan& plan) {
   std::map<std::int32_t, const Operation*> first;  // by transfer
   for (const Operation& op : plan.graph.operations) {
-    if (!op.communication || op.communication->transfer < 0) continue;
-    const Operation& other = *first.try_emplace(op.communication->transfer, &op).first->second;
-    if (other.communication->algorithm == op.communication->algorithm) continue;
+    if (!op.communication) continue;
+    const Communication& c = *op.communication;
+    const RankClass& rank_class = plan.graph.classes[op.rank_class.index()];
+    if (const std::string fault = program_fault(c, rank_class.group(c.group).view.size); !fault.empty()) {
+      return Violation{Rule::collective_order, fmt::format("{}: '{}': {}", rank_class.name, describe(op), fault)};
+    }
+    if (c.transfer < 0) continue;
+    const Operation& other = *first.try_emplace(c.transfer, &op).first->second;
+    const Communication& agreed = *other.communication;
+    if (agreed.algorithm == c.algorithm && agreed.parts == c.parts && agreed.inner == c.inner) continue;
     const auto name = [&](const Operation& o) {
       return fmt::format("{} carries out '{}' as a {}", plan.graph.classes[o.rank_class.index()].name, describe(o),
-                         name_of(o.communication->algorithm));
+                         program_in_words(*o.communication));
     };
     return Violation{Rule::collective_order,
                      fmt::format("members of one transfer disagree: {}, {}", name(other), name(op))};

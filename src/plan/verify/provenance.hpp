@@ -12,7 +12,7 @@ namespace weft {
 // origins of the plan's operations, with the same reads, writes and bytes.
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole);
 
-// Members of one transfer carry it out by the same algorithm.
+// There is a program of every transfer, and members of one transfer carry out the same one.
 std::optional<Violation> check_algorithms(const Plan& plan);
 
 std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded);

@@ -45,7 +45,7 @@ TEST_F(Rejects, ForwardsInAnotherOrderOnOneStage) {
 
 // The same forwards, but what they send leaves in another order than the receiver takes it.
 TEST_F(Rejects, TwoSendsExchangedOnOneStage) {
-  Block& forward = stage(0).blocks[0];
+  IssueBlock& forward = stage(0).blocks[0];
   const OpId send = forward.operations.back();
   ASSERT_EQ(describe(plan_.graph.op(send)), "stage_output forward");
   forward.operations.pop_back();
@@ -110,9 +110,37 @@ TEST_F(Rejects, GradientsThatOneClassReducesInAnotherOrder) {
 }
 
 TEST_F(Rejects, MembersOfOneTransferWithDifferentAlgorithms) {
+  op("stage 0", "norm_reduce optimizer").communication->algorithm = Algorithm::ring;
   op("stage 1", "norm_reduce optimizer").communication->algorithm = Algorithm::direct;
   expect(Rule::collective_order, {"members of one transfer disagree", "stage 0 carries out 'norm_reduce optimizer'",
                                   "stage 1 carries out", "direct"});
+}
+
+TEST_F(Rejects, MembersOfOneTransferWithDifferentParts) {
+  op("stage 0", "norm_reduce optimizer").communication->parts = 1;
+  op("stage 1", "norm_reduce optimizer").communication->parts = 2;
+  expect(Rule::collective_order, {"members of one transfer disagree", "stage 1 carries out", "in 2 parts"});
+  op("stage 0", "norm_reduce optimizer").communication->parts = 2;
+  EXPECT_FALSE(verify_plan(plan_).has_value()) << "they agree";
+}
+
+TEST_F(Rejects, MembersOfOneTransferWithDifferentInnerGroups) {
+  for (const std::string stage : {"stage 0", "stage 1"}) {
+    Communication& c = *op(stage, "norm_reduce optimizer").communication;
+    c.algorithm = Algorithm::hierarchical;
+    c.inner = stage == "stage 0" ? 1 : 2;
+  }
+  expect(Rule::collective_order, {"members of one transfer disagree", "stage 0 carries out", "inner groups of 1",
+                                  "stage 1 carries out", "inner groups of 2"});
+}
+
+TEST_F(Rejects, TransfersThatNoProgramCarriesOut) {
+  Communication& c = *op("stage 0", "norm_reduce optimizer").communication;
+  c.algorithm = Algorithm::pairwise;
+  expect(Rule::collective_order, {"stage 0: 'norm_reduce optimizer'", "there is no all_reduce that is a pairwise"});
+  c.algorithm = Algorithm::hierarchical;
+  c.inner = 3;
+  expect(Rule::collective_order, {"stage 0: 'norm_reduce optimizer': inner 3 does not divide 2 members"});
 }
 
 // Each operation once -------------------------------------------------------------------------------------------------

@@ -1,0 +1,124 @@
+#include "cost/program_cost.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+#include "collective/verify/symbolic_run.hpp"
+#include "cost/choose_program.hpp"
+#include "graph/transfer_program.hpp"
+
+namespace weft {
+namespace {
+
+std::vector<FabricTraffic> average_traffic(const std::vector<LoweredRank>& program, const Cluster& cluster,
+                                           const std::vector<Rank>& members) {
+  std::map<LevelId, double> sent;
+  for (std::size_t rank = 0; rank < program.size(); ++rank) {
+    for (const LoweredStep& step : program[rank].steps) {
+      if (step.kind != StepKind::send || step.bytes == 0) continue;
+      const Rank peer = members[static_cast<std::size_t>(step.peer)];
+      sent[cluster.common_fabric(members[rank], peer)] += static_cast<double>(step.bytes);
+    }
+  }
+  std::vector<FabricTraffic> traffic;
+  for (const LevelId fabric : cluster.fabrics()) {
+    if (const auto found = sent.find(fabric); found != sent.end()) {
+      traffic.push_back({.fabric = fabric, .bytes = found->second / static_cast<double>(members.size())});
+    }
+  }
+  return traffic;
+}
+
+double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cluster,
+                    const std::vector<Rank>& members) {
+  std::map<LinkId, double> bytes;
+  for (const Rank member : members) {
+    for (const FabricTraffic& t : traffic) {
+      for (const LinkId link : cluster.path(t.fabric, member)) bytes[link] += t.bytes;
+    }
+  }
+  double slowest = 0;
+  for (const auto& [id, load] : bytes) {
+    const Link& link = cluster.links()[id.index()];
+    const double directions = link.duplex == Duplex::half ? 2 : 1;  // both on one
+    slowest = std::max(slowest, directions * load / link.bandwidth.bytes_per_second);
+  }
+  return slowest;
+}
+
+// Simulated nanoseconds are 64-bit; files may name any size. A buffer that one link needs longer for
+// is left to the closed form.
+constexpr double kMostSeconds = 1e6;
+
+}  // namespace
+
+ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster)
+    : graph_(graph), cluster_(cluster), slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
+  for (const Link& link : cluster.links()) {
+    slowest_bytes_per_second_ = std::min(slowest_bytes_per_second_, link.bandwidth.bytes_per_second);
+  }
+}
+
+std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operation) const {
+  const Communication& c = *operation.communication;
+  const std::vector<Rank>& members = graph_.classes[operation.rank_class.index()].group(c.group).ranks;
+  if (c.collective == Collective::send_recv || c.bytes.value == 0 || members.size() < 2) return std::nullopt;
+  if (static_cast<double>(c.bytes.value) > kMostSeconds * slowest_bytes_per_second_) return std::nullopt;
+  const std::int64_t width = bytes_of(operation.key.dtype);
+  const std::int64_t element = c.bytes.value % width == 0 ? width : 1;
+  return Key{
+      .collective = c.collective, .elements = c.bytes.value / element, .element_size = element, .members = members};
+}
+
+ProgramCost ProgramCosts::simulated(const Key& key) const {
+  const std::optional<ProgramRequest> request =
+      program_of({.collective = key.collective, .algorithm = key.algorithm, .parts = key.parts, .inner = key.inner},
+                 std::ssize(key.members));
+  WEFT_CHECK(request.has_value());
+  const Program program = make_program(*request);
+  const std::vector<LoweredRank> lowered =
+      lower(program, run_symbolically(program), even_sizes(program.spec, key.elements), Bytes{key.element_size});
+  ProgramCost cost;
+  cost.time = program_time(lowered, cluster_, key.members);
+  cost.traffic = average_traffic(lowered, cluster_, key.members);
+  cost.busy_seconds = busy_seconds(cost.traffic, cluster_, key.members);
+  return cost;
+}
+
+std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation) {
+  std::optional<Key> key = question(operation);
+  const Communication& c = *operation.communication;
+  if (!key || !program_of(c, std::ssize(key->members))) return std::nullopt;
+  key->algorithm = c.algorithm;
+  key->parts = c.parts;
+  key->inner = c.inner;
+  const std::lock_guard lock(mutex_);
+  const auto known = costs_.find(*key);
+  if (known != costs_.end()) return known->second;
+  return costs_.emplace(*key, simulated(*key)).first->second;
+}
+
+bool ProgramCosts::choose(Operation& operation) {
+  const std::optional<Key> key = question(operation);
+  if (!key) return false;
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = choices_.try_emplace(*key);
+  if (is_new) {
+    const ProgramChoice fastest = fastest_program({.kind = key->collective,
+                                                   .elements = key->elements,
+                                                   .element_size = Bytes{key->element_size},
+                                                   .in_place = works_in_place(key->collective),
+                                                   .members = key->members},
+                                                  cluster_);
+    const ProgramRequest& best = fastest.request;
+    entry->second = {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner)};
+  }
+  Communication& c = *operation.communication;
+  c.algorithm = entry->second.algorithm;
+  c.parts = entry->second.parts;
+  c.inner = entry->second.inner;
+  return true;
+}
+
+}  // namespace weft

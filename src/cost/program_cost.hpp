@@ -1,0 +1,59 @@
+// Times of the programs that a step graph's transfers name, and which programs are the fastest. Every question is
+// answered by simulation (cost/program_time.hpp) once.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "graph/step_graph.hpp"
+
+namespace weft {
+
+struct ProgramCost {
+  Nanos time;                          // of the group alone
+  std::vector<FabricTraffic> traffic;  // what a member sends into each fabric, on average; `steps` is not counted
+  double busy_seconds = 0;             // the slowest link, if every member sent and received that average
+};
+
+class ProgramCosts {
+ public:
+  // Both must outlive it.
+  ProgramCosts(const StepGraph& graph, const Cluster& cluster);
+
+  // Nothing where no program is simulated: messages between two ranks (one latency and the bytes, a closed form),
+  // groups of more than kListedMembers, `native`, and what would take years. May be called from several threads.
+  std::optional<ProgramCost> cost(const Operation& operation);
+  // Gives the transfer the fastest algorithm, part count and inner groups. False, and nothing changed, where none is
+  // simulated (fastest_program() in cost/choose_program.hpp). `native` is no candidate: an emulated cluster's transport
+  // has no library of its own.
+  bool choose(Operation& operation);
+
+ private:
+  struct Key {
+    Collective collective = Collective::all_reduce;
+    Algorithm algorithm = Algorithm::ring;
+    std::int32_t parts = 0, inner = 0;  // 0: the question is which is best
+    std::int64_t elements = 0, element_size = 0;
+    std::vector<Rank> members;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Choice {
+    Algorithm algorithm = Algorithm::ring;
+    std::int32_t parts = 1, inner = 0;
+  };
+  std::optional<Key> question(const Operation& operation) const;
+  ProgramCost simulated(const Key& key) const;
+
+  const StepGraph& graph_;
+  const Cluster& cluster_;
+  double slowest_bytes_per_second_ = 0;  // of any link
+  std::mutex mutex_;
+  std::map<Key, ProgramCost> costs_;
+  std::map<Key, Choice> choices_;
+};
+
+}  // namespace weft

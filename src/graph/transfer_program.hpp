@@ -1,0 +1,33 @@
+// The program (collective/algorithms.hpp) that a transfer of a plan names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "collective/algorithms.hpp"
+#include "graph/step_graph.hpp"
+
+namespace weft {
+
+// More parts than this cost more per message than they hide; plan files may name no more.
+inline constexpr std::int64_t kMaxTransferParts = 32;
+
+// Why algorithm, parts and inner of a transfer do not fit together, in words; empty where they do. Whether `inner`
+// divides the group is asked only where `members` is known (not 0).
+std::string program_fault(const Communication& communication, std::int64_t members = 0);
+
+// "ring in 4 parts".
+std::string program_in_words(const Communication& communication);
+
+// all_reduce works in place; all others go from an input to an output buffer, as a plan's values are: a shard and the
+// whole are two values.
+constexpr bool works_in_place(Collective collective) {
+  return collective == Collective::all_reduce;
+}
+
+// How a group of so many members carries the transfer out. Nothing for `native`, for a group of one
+// and where program_fault() finds something.
+std::optional<ProgramRequest> program_of(const Communication& communication, std::int64_t members);
+
+}  // namespace weft
