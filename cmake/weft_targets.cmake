@@ -8,11 +8,42 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        # g++ 12 warns falsely inside std::string's operator+ (GCC bug 105329).
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
                        $<$<BOOL:${WEFT_WERROR}>:-Werror>)
+# Tests are compiled for little time, not for speed, and without the checks for undefined behaviour, which cost the compiler
+# most: those watch the libraries.
+add_library(weft_test_flags INTERFACE)
+get_target_property(weft_warnings weft_flags INTERFACE_COMPILE_OPTIONS)
+target_compile_options(weft_test_flags INTERFACE ${weft_warnings} -O1)
 if(WEFT_SANITIZE)
+  string(REPLACE ",undefined" "" test_sanitizers ${WEFT_SANITIZE})
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
+  target_compile_options(weft_test_flags INTERFACE -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+  target_link_options(weft_test_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
+
+# Precompiled headers: what nearly every source includes anyway. Every file still names what it needs, and `make tidy`
+# builds without them. ccache wants -fpch-preprocess and a little sloppiness (tools/configure.sh).
+option(WEFT_PCH "Precompile the headers that most sources share" ON)
+set(weft_pch_headers <algorithm> <cstdint> <functional> <map> <memory> <optional> <string> <string_view> <vector>
+    <fmt/format.h>)
+set(weft_pch_test_headers ${weft_pch_headers} <gtest/gtest.h>)
+
+# One precompiled header per kind of target, made by the first that asks for it.
+function(weft_precompile target kind headers)
+  if(NOT WEFT_PCH)
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  get_property(owner GLOBAL PROPERTY WEFT_PCH_${kind})
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${target} PRIVATE ${headers})
+    set_property(GLOBAL PROPERTY WEFT_PCH_${kind} ${target})
+  endif()
+endfunction()
 
 # weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...])
 function(weft_library name)
@@ -26,6 +57,7 @@ function(weft_library name)
                         PRIVATE $<BUILD_INTERFACE:weft_flags>)
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
+  weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
 endfunction()
 
 # weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders])
@@ -39,7 +71,8 @@ function(weft_test folder)
   endif()
   list(TRANSFORM ARG_DEPENDS PREPEND weft_)
   add_executable(${folder}_test ${ARG_SOURCES})
-  target_link_libraries(${folder}_test PRIVATE weft_${folder} ${ARG_DEPENDS} GTest::gtest_main weft_flags)
+  target_link_libraries(${folder}_test PRIVATE weft_${folder} ${ARG_DEPENDS} GTest::gtest_main weft_test_flags)
   target_compile_definitions(${folder}_test PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  weft_precompile(${folder}_test TEST "${weft_pch_test_headers}")
   gtest_discover_tests(${folder}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 120)
 endfunction()

@@ -19,7 +19,8 @@ elif [[ -n $configured ]]; then
   arguments+=(-G "$configured")
 fi
 if command -v ccache >/dev/null; then
-  arguments+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  # Precompiled headers are cached only where ccache may ignore what it cannot see in them.
+  arguments+=("-DCMAKE_CXX_COMPILER_LAUNCHER=env;CCACHE_SLOPPINESS=pch_defines,time_macros;ccache")
 else
   arguments+=(-UCMAKE_CXX_COMPILER_LAUNCHER)
 fi
