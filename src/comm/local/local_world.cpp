@@ -76,6 +76,7 @@ struct LocalWorld::Shared {
     std::mutex mutex;
     std::map<std::pair<std::int64_t, std::int64_t>, Connection> connections;  // (peer, channel)
     Signal signal;
+    std::mutex landing;  // held by the rank while it reads what others sent
   };
 
   explicit Shared(const LocalOptions& options) : inboxes(static_cast<std::size_t>(options.ranks)) {
@@ -86,6 +87,9 @@ struct LocalWorld::Shared {
   Clock::time_point at(Nanos time) const { return origin + std::chrono::nanoseconds(time.value); }
 
   std::vector<Inbox> inboxes;
+  std::mutex failure_mutex;
+  std::optional<LostRank> failure;  // the first
+  std::atomic<bool> failed{false};
   Clock::time_point origin = Clock::now();
   std::mutex network_mutex;
   std::optional<FlowNetwork> network;
@@ -98,6 +102,12 @@ class LocalTransport : public Transport {
  public:
   LocalTransport(LocalWorld::Shared& world, std::int64_t rank)
       : world_(world), rank_(rank), inbox_(world.inboxes[static_cast<std::size_t>(rank)]) {}
+
+  ~LocalTransport() override {
+    // Others have pointers to what is under way.
+    if (messages_.size() != unused_messages_.size() || receives_.size() != unused_receives_.size())
+      give_up("it left in the middle of a collective");
+  }
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return std::ssize(world_.inboxes); }
@@ -157,6 +167,27 @@ class LocalTransport : public Transport {
 
   void wake() override { inbox_.signal.raise(); }
 
+  std::optional<LostRank> lost() override {
+    if (!world_.failed) return std::nullopt;
+    const std::lock_guard lock(world_.failure_mutex);
+    return world_.failure->rank == rank_ ? std::nullopt : world_.failure;
+  }
+
+  // Nothing moves in this world any more: when it returns, nobody reads this rank's memory.
+  void give_up(const std::string& why) override {
+    {
+      const std::lock_guard lock(world_.failure_mutex);
+      if (!world_.failure) world_.failure = LostRank{rank_, "it gave up: " + why};
+      world_.failed = true;
+    }
+    for (auto& inbox : world_.inboxes) {
+      {
+        const std::lock_guard wait_for_it(inbox.landing);
+      }
+      inbox.signal.raise();
+    }
+  }
+
  private:
   struct UnderWay {
     Message* message;
@@ -188,11 +219,17 @@ class LocalTransport : public Transport {
 
   void progress() {
     const bool signalled = inbox_.signal.take();
+    const auto arriving = [&] {
+      return !under_way_.empty() && (signalled || (next_arrival_ && world_.now() >= *next_arrival_));
+    };
+    if (!signalled && !matchable_ && !arriving()) return;
+    const std::lock_guard lock(inbox_.landing);
+    if (world_.failed) return;
     if (signalled || matchable_) {
       match();
       world_.network ? set_out() : deliver();
     }
-    if (!under_way_.empty() && (signalled || (next_arrival_ && world_.now() >= *next_arrival_))) arrive();
+    if (arriving()) arrive();
   }
 
   void match() {
