@@ -52,6 +52,8 @@ class ProcessGroup {
 
   std::vector<pid_t> pids_;  // 0: has ended
   tcp::Socket listener_;     // rank 0's, until it has it
+  tcp::Socket news_;         // what is written here all ranks can read (comm/tcp/launcher_news.hpp)
+  tcp::Socket news_of_ranks_;
   Launch launch_;
   sigset_t old_mask_{};
   bool masked_ = false;
