@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/landing.hpp"
@@ -157,12 +158,10 @@ class LocalTransport : public Transport {
   }
 
   void pause(Clock::time_point until) override {
-    if (!world_.network) {
-      inbox_.signal.wait(until, kSpin);
-      return;
-    }
-    if (next_arrival_) until = std::min(until, world_.at(*next_arrival_));
-    inbox_.signal.wait(until, {});
+    if (world_.network && next_arrival_) until = std::min(until, world_.at(*next_arrival_));
+    inbox_.signal.wait(until, world_.network ? std::chrono::nanoseconds{} : kSpin);
+    // Taken here too: a rank with nothing under way asks for nothing, and would never sleep again.
+    if (inbox_.signal.take()) signalled_ = true;
   }
 
   void wake() override { inbox_.signal.raise(); }
@@ -218,7 +217,7 @@ class LocalTransport : public Transport {
   }
 
   void progress() {
-    const bool signalled = inbox_.signal.take();
+    const bool signalled = inbox_.signal.take() | std::exchange(signalled_, false);
     const auto arriving = [&] {
       return !under_way_.empty() && (signalled || (next_arrival_ && world_.now() >= *next_arrival_));
     };
@@ -327,6 +326,7 @@ class LocalTransport : public Transport {
   std::vector<UnderWay> under_way_;
   std::optional<Nanos> next_arrival_;
   Nanos reacted_to_;        // the last emulated arrival or departure that the caller was told of
+  bool signalled_ = false;  // and not yet acted upon
   bool matchable_ = false;  // a receive was posted since the last match
 };
 
