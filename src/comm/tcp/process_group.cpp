@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -43,6 +44,14 @@ RankExit exit_from(std::int64_t rank, int status) {
     result.code = WEXITSTATUS(status);
   }
   return result;
+}
+
+// As proc(5) says: the state follows the name, which stands in parentheses and may contain any character.
+bool is_stopped(pid_t pid) {
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  const std::size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line.substr(name_end).starts_with(") T");
 }
 
 bool is_ours(std::string_view entry) {
@@ -184,6 +193,11 @@ bool ProcessGroup::reap(std::vector<RankExit>& exits) {
   return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
 }
 
+// A stopped rank cannot end by itself. Looked at, not waited for: whether it is continued is somebody else's affair.
+bool ProcessGroup::only_stopped_are_left() const {
+  return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid <= 0 || is_stopped(pid); });
+}
+
 std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
   using Clock = std::chrono::steady_clock;
   std::vector<RankExit> exits;
@@ -198,7 +212,7 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
                       std::find_if(exits.begin(), exits.end(), [](const auto& one) { return one.failed(); })->text());
     }
     if (failure && !kill_at) kill_at = Clock::now() + grace;
-    if (kill_at && Clock::now() >= *kill_at) signal_all(SIGKILL);
+    if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);
     const timespec moment{0, 50'000'000};
     const int number = ::sigtimedwait(&set, nullptr, &moment);
     if (number != SIGINT && number != SIGTERM) continue;

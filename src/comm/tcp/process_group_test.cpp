@@ -67,10 +67,22 @@ TEST(ProcessGroup, PassesSignalsOnToTheRanks) {
   for (const RankExit& one : exits) EXPECT_EQ(one.signal, SIGTERM);
 }
 
+TEST(ProcessGroup, AStoppedRankIsNotWaitedForOnceAnotherHasFailed) {
+  ProcessGroup group = ProcessGroup::fork(2, [](const Launch& launch) {
+    if (launch.rank == 0) ::raise(SIGSTOP);
+    return 3;
+  });
+  const std::vector<RankExit> exits = group.wait(std::chrono::hours(1));
+  ASSERT_EQ(exits.size(), 2U);
+  EXPECT_EQ(exits[0].text(), "rank 1 ended with code 3");
+  EXPECT_EQ(exits[1].text(), "rank 0 was killed by signal 9 (Killed)");
+}
+
 TEST(ProcessGroup, ACommandFindsItsPlaceInTheEnvironment) {
   const std::string script =
       "test $WEFT_RANKS = 2 && test -n \"$WEFT_JOB\" && test -n \"$WEFT_ROOT_ADDRESS\" && "
-      "case $WEFT_RANK in 0) test -S /proc/self/fd/$WEFT_ROOT_LISTENER;; 1) test -z \"$WEFT_ROOT_LISTENER\";; esac";
+      "case $WEFT_RANK in 0) test -S /proc/self/fd/$WEFT_ROOT_LISTENER;; 1) test -z \"$WEFT_ROOT_LISTENER\";; esac && "
+      "test -S /proc/self/fd/$WEFT_LAUNCHER_NEWS";
   ProcessGroup group = ProcessGroup::execute(2, {"/bin/sh", "-c", script});
   EXPECT_EQ(exit_code(group.wait(kGrace)), 0);
 }
