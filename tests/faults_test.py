@@ -58,8 +58,9 @@ class Job:
         self.rank_variable = rank_variable
         self.mark = f"{os.getpid()}.{time.monotonic_ns()}"  # how its processes are told from those of other jobs
         self.lines = []
+        environment = {**os.environ, "FAULTS_TEST": self.mark}
         self.launcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                         stderr=subprocess.PIPE, text=True, env={**os.environ, "FAULTS_TEST": self.mark})
+                                         stderr=subprocess.PIPE, text=True, env=environment)
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
@@ -204,7 +205,7 @@ def moments(chance):
         after = chance.uniform(0.0, 0.08)
         yield Moment(f"{after:.3f} s after the start", after)
     for _ in range(3):
-        after = chance.uniform(0.8, 3.0)
+        after = chance.uniform(0.8, 2.2)
         yield Moment(f"{after:.2f} s after the start", after)
 
 
@@ -293,7 +294,8 @@ def mismatched_sizes(weft, extra, pattern):
         for rank in ranks:
             rank.kill()
     for number, rank in enumerate(ranks):
-        if rank.returncode != 3 or not re.search(f"^weft: rank {number}: (?=.*all_reduce).*{pattern}", words[number], re.M):
+        expected = f"^weft: rank {number}: (?=.*all_reduce).*{pattern}"
+        if rank.returncode != 3 or not re.search(expected, words[number], re.M):
             raise Failure(f"rank {number} ended with {rank.returncode} and said:\n{words[number]}")
     print(f"  different sizes {' '.join(extra) or 'without --check'}: named by both")
 
@@ -308,14 +310,15 @@ def test_processes(options, chance):
         return soak(options.rounds, chance, kill)
     for moment in moments(chance):
         kill(moment)
-    stop_one([*start, *SHORT_CALLS, "--timeout", "2"], "WEFT_RANK", Moment("in the middle", 1.0), chance)
+    for name, after in [("while links are measured", 0.6), ("among collectives", 2.2)]:
+        stop_one([*start, *SHORT_CALLS, "--timeout", "2"], "WEFT_RANK", Moment(name, after), chance)
     with_slurm_variables(options.weft)
     kill_with_slurm_variables(options.weft)
     # 64 KiB and 128 KiB of floats; a ring of two sends halves.
-    mismatched_sizes(options.weft, ["--check"], "rank 1 calls all_reduce of 32,768 x f32.*but rank 0 calls all_reduce of "
-                     "16,384 x f32")
-    mismatched_sizes(options.weft, [], "(sends 32768 bytes where rank . expects 65536|"
-                     "sends 65536 bytes where rank . expects 32768)")
+    mismatched_sizes(options.weft, ["--check"],
+                     "rank 1 calls all_reduce of 32,768 x f32.*but rank 0 calls all_reduce of 16,384 x f32")
+    mismatched_sizes(options.weft, [],
+                     "sends (32768 bytes where rank . expects 65536|65536 bytes where rank . expects 32768)")
 
 
 def test_mpi(options, chance):
@@ -335,7 +338,7 @@ def test_mpi(options, chance):
     in_ring = [*start, *LONG_RUN, "--algorithm", "ring", "--no-native"]
 
     def kill(command):
-        after = chance.uniform(3, 5)
+        after = chance.uniform(2, 4)
         name = f"{after:.2f} s after the start, {'ring' if command is in_ring else 'native'}"
         return kill_one(command, "OMPI_COMM_WORLD_RANK", Moment(name, after), chance, under_mpi=True)
 
@@ -350,7 +353,7 @@ def test_mpi(options, chance):
             break
     else:
         raise Failure("five kills, and none was noticed inside a native call")
-    stop_one([*in_native, "--timeout", "2"], "OMPI_COMM_WORLD_RANK", Moment("in the middle", 4), chance, under_mpi=True)
+    stop_one([*in_native, "--timeout", "2"], "OMPI_COMM_WORLD_RANK", Moment("among native calls", 3), chance, under_mpi=True)
 
 
 def main():
