@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <mutex>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -23,7 +22,6 @@ namespace {
 constexpr std::chrono::milliseconds kTimeToNoticeItself{1000};
 // mpirun kills all ranks the moment one ends with a code of its own, also those that are about to say why they end.
 constexpr std::chrono::milliseconds kTimeForOthersToSpeak{1500};
-constexpr std::string_view kWhileConnecting = "while connecting to the other ranks";
 
 void run_threads(const WorldOptions& options, const std::function<void(Communicator&)>& body) {
   LocalWorld world({options.ranks, options.cluster, options.slowdown});
@@ -67,14 +65,16 @@ void run_tcp(const Launch& launch, const CommunicatorOptions& options, const std
   tcp.root = launch.root;
   tcp.job = launch.job;
   tcp.root_listener = launch.root_listener;
+  const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };
   std::unique_ptr<Transport> transport;
-  try {
-    const tcp::LauncherNews news(launch.launcher_news, kTimeToNoticeItself, [&](const std::string& words) {
-      end(fmt::format("{}: {}", kWhileConnecting, words));
-    });
-    transport = make_tcp_transport(tcp);
-  } catch (const RunFailed& failure) {
-    end(fmt::format("{}: {}", kWhileConnecting, failure.what()));
+  {
+    const tcp::LauncherNews news(launch.launcher_news, kTimeToNoticeItself, end_connecting);
+    try {
+      transport = make_tcp_transport(tcp);
+    } catch (const RunFailed& failure) {
+      // Whom we miss may have left because of somebody else, whom the launcher knows.
+      end_connecting(news.words().value_or(failure.what()));
+    }
   }
   Communicator communicator(std::move(transport), options);
   body(communicator);

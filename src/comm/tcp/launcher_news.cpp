@@ -46,10 +46,15 @@ void LauncherNews::watch(std::chrono::milliseconds delay,
   while (::poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) {
   }
   if (watched[0].revents != 0 || wait_for(stop_, POLLIN, Clock::now() + delay)) return;
-  std::array<char, 512> words{};
-  const ssize_t length = ::recv(news_.fd(), words.data(), words.size(), MSG_PEEK);
-  // Nothing to read: the launcher is gone, and with it, soon, this rank.
-  if (length > 0) on_news(std::string(words.data(), static_cast<std::size_t>(length)));
+  // No words: the launcher is gone, and with it, soon, this rank.
+  if (const auto said = words()) on_news(*said);
+}
+
+std::optional<std::string> LauncherNews::words() const {
+  std::array<char, 512> text{};
+  const ssize_t length = ::recv(news_.fd(), text.data(), text.size(), MSG_PEEK);
+  if (length <= 0) return std::nullopt;
+  return std::string(text.data(), static_cast<std::size_t>(length));
 }
 
 }  // namespace weft::tcp

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -27,6 +28,9 @@ class LauncherNews {
   ~LauncherNews();
   LauncherNews(const LauncherNews&) = delete;
   LauncherNews& operator=(const LauncherNews&) = delete;
+
+  // What the launcher has said so far.
+  std::optional<std::string> words() const;
 
  private:
   void watch(std::chrono::milliseconds delay, const std::function<void(const std::string&)>& on_news) const;

@@ -24,13 +24,16 @@ TEST(LauncherNews, AreNotPassedOnOnceTheRankHasConnected) {
   {
     // The delay outlasts the test: only the end of `news` can end its thread.
     const LauncherNews news(ranks.release(), std::chrono::hours(1), [&](const std::string&) { heard = true; });
+    EXPECT_EQ(news.words(), std::nullopt);
     tell_ranks(launcher, "rank 7 was killed");
+    EXPECT_EQ(news.words(), "rank 7 was killed");  // for who asks
   }
   EXPECT_FALSE(heard);
 }
 
 TEST(LauncherNews, MayNotExist) {
   const LauncherNews news(-1, {}, [](const std::string&) { FAIL(); });
+  EXPECT_EQ(news.words(), std::nullopt);
 }
 
 TEST(LauncherNews, TheEndOfTheLauncherIsNone) {
