@@ -7,6 +7,8 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        -ffp-contract=off
                        # g++ 12 warns falsely inside std::string's operator+ (GCC bug 105329).
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+                       # And, with precompiled headers, about the memcpy inside std::string.
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
                        $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 # Tests are compiled for little time, not for speed, and without the checks for undefined behaviour, which cost the compiler
 # most: those watch the libraries.

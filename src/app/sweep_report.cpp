@@ -135,7 +135,7 @@ std::string sweep_text_report(const Sweep& sweep, std::size_t top) {
   std::string text = fmt::format("{} combinations, {} feasible, in {:.2f} s\n",
                                  format_count(static_cast<std::int64_t>(sweep.rows.size())),
                                  format_count(static_cast<std::int64_t>(ranking.size())), sweep.seconds);
-  if (!ranking.empty()) text += "\n" + fastest_table(sweep, ranking, top);
+  if (!ranking.empty()) text += fmt::format("\n{}", fastest_table(sweep, ranking, top));
   if (infeasible > 0) {
     text += fmt::format("\nInfeasible: {}\n", format_count(static_cast<std::int64_t>(infeasible))) + reasons(sweep);
   }

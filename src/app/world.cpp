@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "app/cli.hpp"
 #include "base/error.hpp"
 #include "comm/liveness.hpp"
 #include "comm/local/local_world.hpp"
 #include "comm/mpi/mpi_transport.hpp"
+#include "comm/tcp/launcher_news.hpp"
 #include "comm/tcp/tcp_transport.hpp"
 
 namespace weft {
 namespace {
+
+// While ranks connect they often see for themselves who is lost; the launcher's word counts after this.
+constexpr std::chrono::milliseconds kTimeToNoticeItself{1000};
+// mpirun kills all ranks the moment one ends with a code of its own, also those that are about to say why they end.
+constexpr std::chrono::milliseconds kTimeForOthersToSpeak{1500};
 
 void run_threads(const WorldOptions& options, const WorldBody& body) {
   LocalWorld world({options.ranks, options.cluster, options.slowdown});
@@ -50,14 +57,27 @@ void run_mpi(const WorldOptions& options, const WorldBody& body) {
   body(communicator, chosen.words);
 }
 
-void run_tcp(const Launch& launch, const CommunicatorOptions& options, const WorldBody& body) {
+// While ranks connect, one that dies may not be known to the others yet; who started them knows.
+void run_tcp(const Launch& launch, const CommunicatorOptions& options, const WorldBody& body,
+             const std::function<void(const std::string&)>& end) {
   TcpOptions tcp;
   tcp.rank = launch.rank;
   tcp.size = launch.ranks;
   tcp.root = launch.root;
   tcp.job = launch.job;
   tcp.root_listener = launch.root_listener;
-  Communicator communicator(make_tcp_transport(tcp), options);
+  const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };
+  std::unique_ptr<Transport> transport;
+  {
+    const tcp::LauncherNews news(launch.launcher_news, kTimeToNoticeItself, end_connecting);
+    try {
+      transport = make_tcp_transport(tcp);
+    } catch (const RunFailed& failure) {
+      // Whom we miss may have left because of somebody else, whom the launcher knows.
+      end_connecting(news.words().value_or(failure.what()));
+    }
+  }
+  Communicator communicator(std::move(transport), options);
   body(communicator, "messages over TCP sockets");
 }
 
@@ -78,23 +98,30 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
   const auto say = [&](const std::string& words) {
     err << fmt::format("weft: rank {}: {}\n", launch.rank, words) << std::flush;
   };
-  std::atomic<bool> said = false;
-  settings.communicator.on_failure = [&](const std::string& words) {
-    if (!said.exchange(true)) say(words);
+  std::mutex saying;
+  bool said = false;
+  const auto say_once = [&](const std::string& words) {
+    const std::lock_guard lock(saying);
+    if (!std::exchange(said, true)) say(words);
   };
+  settings.communicator.on_failure = say_once;
   // Before anything is taken down: the communication thread may be stuck inside the library.
+  const auto end = [&](const std::string& words) {
+    say_once(words);
+    if (launch.kind == LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
+    std::_Exit(kRunFailed);
+  };
   const auto body_or_exit = [&](Communicator& communicator, const std::string& way) {
     try {
       body(communicator, way);
     } catch (const RunFailed& failure) {
-      if (!said.exchange(true)) say(failure.what());
-      std::_Exit(kRunFailed);
+      end(failure.what());
     }
   };
   if (launch.kind == LaunchKind::mpi) {
     run_mpi(settings, body_or_exit);
   } else {
-    run_tcp(launch, settings.communicator, body_or_exit);
+    run_tcp(launch, settings.communicator, body_or_exit, end);
   }
 }
 

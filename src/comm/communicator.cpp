@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -95,8 +96,8 @@ class Communicator::Thread {
     auto prepared = std::make_unique<Prepared>();
     prepared->call = std::move(call);
     Prepared* const result = prepared.get();
-    run_on_thread([&] { build(*result); });
-    prepared_.push_back(std::move(prepared));
+    prepared_.push_back(std::move(prepared));  // before it is built: the library may never return from that
+    run_on_thread([this, result] { build(*result); });
     return *result;
   }
 
@@ -123,13 +124,7 @@ class Communicator::Thread {
   void wait(Handle handle) {
     std::unique_lock lock(mutex_);
     const auto over = [&] { return failed_ || handle.call->ended >= handle.turn; };
-    while (!ended_.wait_for(lock, kWatchPeriod, over)) {
-      // The communication thread may be inside a call of the library and unable to look.
-      if (handle.call->native == nullptr) continue;
-      lock.unlock();
-      if (const auto lost = transport_->lost()) fail_all(lost_words(*lost, handle.call->in_words(), ""));
-      lock.lock();
-    }
+    wait_and_watch(lock, over);
     if (handle.call->ended < handle.turn) rethrow();
   }
 
@@ -158,11 +153,12 @@ class Communicator::Thread {
 
   bool stopping() {
     const std::lock_guard lock(mutex_);
-    if (failed_ && job_ != nullptr) finish_job(std::make_exception_ptr(RunFailed(failure_)));
+    if (failed_ && job_) finish_job(std::make_exception_ptr(RunFailed(failure_)));
     return stopping_;
   }
 
   bool round() {
+    do_job();
     take_submitted();
     bool moved = false;
     for (auto& [id, queue] : queues_) {
@@ -171,17 +167,24 @@ class Communicator::Thread {
     return moved;
   }
 
+  // Without the lock: the library may be slow, or never return.
+  void do_job() {
+    std::unique_lock lock(mutex_);
+    if (!job_) return;
+    const std::function<void()> job = job_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      job();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    finish_job(error);
+  }
+
   void take_submitted() {
     const std::lock_guard lock(mutex_);
-    if (job_ != nullptr) {
-      std::exception_ptr error;
-      try {
-        (*job_)();
-      } catch (...) {
-        error = std::current_exception();
-      }
-      finish_job(error);
-    }
     for (Prepared* const prepared : submitted_) queues_[prepared->call.queue].waiting.push_back(prepared);
     submitted_.clear();
   }
@@ -199,7 +202,7 @@ class Communicator::Thread {
     Prepared& active = *queue.active;
     bool moved = false;
     if (queue.checking) {
-      moved = active.check->advance();
+      moved = named(active, [&] { return active.check->advance(); });
       if (active.check->done()) {
         if (const auto words = active.check->mismatch())
           throw RunFailed(fmt::format("queue {}: {}", active.call.queue, *words));
@@ -208,7 +211,7 @@ class Communicator::Thread {
         moved = true;
       }
     } else {
-      moved = active.run != nullptr && active.run->advance();
+      moved = active.run != nullptr && named(active, [&] { return active.run->advance(); });
       if (active.run == nullptr || active.run->done()) {
         finish(queue);
         moved = true;
@@ -227,15 +230,59 @@ class Communicator::Thread {
     active.note.turn = ++queue.turns;
     queue.checking = options_.check;
     if (!queue.checking) return run(active);
-    active.check->start(active.note);
+    named(active, [&] { active.check->start(active.note); });
   }
 
   void run(Prepared& active) {
     if (active.native != nullptr) {
-      active.native->run(active.input, active.output);
+      const InLibrary inside(*this, active);
+      named(active, [&] { active.native->run(active.input, active.output); });
     } else if (active.run != nullptr) {
-      active.run->start(const_cast<std::byte*>(active.input), active.output);
+      named(active, [&] { active.run->start(const_cast<std::byte*>(active.input), active.output); });
     }
+  }
+
+  // A transport knows ranks and bytes, but not the operation they belong to.
+  template <class Work>
+  static auto named(const Prepared& active, const Work& work) -> decltype(work()) {
+    try {
+      return work();
+    } catch (const RunFailed& failure) {
+      throw RunFailed(fmt::format("{}: {}", active.in_words(), failure.what()));
+    }
+  }
+
+  // While the communication thread is inside a call of the library it cannot look for trouble; whoever waits does.
+  class InLibrary {
+   public:
+    InLibrary(Thread& thread, const Prepared& call) : thread_(thread) { thread_.in_library_ = &call; }
+    ~InLibrary() { thread_.in_library_ = nullptr; }
+    InLibrary(const InLibrary&) = delete;
+    InLibrary& operator=(const InLibrary&) = delete;
+
+   private:
+    Thread& thread_;
+  };
+
+  template <class Condition>
+  void wait_and_watch(std::unique_lock<std::mutex>& lock, const Condition& over) {
+    while (!ended_.wait_for(lock, kWatchPeriod, over)) {
+      const Prepared* const call = in_library_;
+      if (call == nullptr) continue;
+      lock.unlock();
+      if (const auto words = trouble_in_library(*call)) fail_all(*words);
+      lock.lock();
+    }
+  }
+
+  // The library's progress cannot be seen, so only a rank that is silent counts as standing still.
+  std::optional<std::string> trouble_in_library(const Prepared& call) {
+    if (const auto lost = transport_->lost()) return lost_words(*lost, call.in_words(), "");
+    for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
+      if (transport_->silence(rank) < options_.timeout) continue;
+      return fmt::format("{}: rank {} waits inside the library{}", call.in_words(), transport_->rank(), silent_words());
+    }
+    return std::nullopt;
   }
 
   void finish(Queue& queue) {
@@ -303,6 +350,7 @@ class Communicator::Thread {
       prepared.check = std::make_unique<CallCheck>(call.members, first_channel + kCheckChannel, *transport_);
     }
     if (call.program == nullptr) {
+      const InLibrary inside(*this, prepared);
       prepared.native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes});
       if (prepared.native == nullptr)
         fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind), name_of(call.type));
@@ -317,14 +365,15 @@ class Communicator::Thread {
         RunSettings{call.type, call.op, scale, call.members, first_channel, options_.credit}, *transport_);
   }
 
-  void run_on_thread(const std::function<void()>& job) {
+  void run_on_thread(std::function<void()> job) {
     std::unique_lock lock(mutex_);
     rethrow();
-    job_ = &job;
+    job_ = std::move(job);
     lock.unlock();
     transport_->wake();
     lock.lock();
-    ended_.wait(lock, [&] { return job_ == nullptr; });
+    wait_and_watch(lock, [&] { return !job_ || (failed_ && in_library_ != nullptr); });
+    if (job_) rethrow();
     if (job_error_) std::rethrow_exception(std::exchange(job_error_, nullptr));
   }
 
@@ -334,15 +383,19 @@ class Communicator::Thread {
     ended_.notify_all();
   }
 
+  // All is said, here and to the others, before any waiting thread can act on it and end the process.
   void fail_all(const std::string& words) {
     {
       const std::lock_guard lock(mutex_);
-      if (failed_) return;
-      failed_ = true;
-      failure_ = words;
+      if (std::exchange(failing_, true)) return;
     }
     if (options_.on_failure) options_.on_failure(words);
     transport_->give_up(words);
+    {
+      const std::lock_guard lock(mutex_);
+      failed_ = true;
+      failure_ = words;
+    }
     ended_.notify_all();
   }
 
@@ -354,12 +407,14 @@ class Communicator::Thread {
   CommunicatorOptions options_;
   std::map<std::int64_t, Queue> queues_;             // the communication thread's own
   std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
-  std::mutex mutex_;                                 // guards what follows
+  std::atomic<const Prepared*> in_library_ = nullptr;
+  std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   std::vector<Prepared*> submitted_;
-  const std::function<void()>* job_ = nullptr;
+  std::function<void()> job_;
   std::exception_ptr job_error_;
   bool stopping_ = false;
+  bool failing_ = false;  // somebody is telling it
   bool failed_ = false;
   std::string failure_;
   std::thread thread_;  // last: it uses all of the above

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
 
 #include "base/error.hpp"
@@ -192,6 +193,127 @@ TEST(Communicator, AMissingRankIsNamedAfterTheTimeout) {
     EXPECT_NE(words.find("receiving from rank 1"), std::string::npos) << words;
     EXPECT_EQ(words, reported);
   }
+}
+
+// Without checking mode: the transport sees that the lengths differ, and the others need not wait for their timeout.
+TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
+  constexpr std::int64_t kRanks = 4;
+  std::vector<std::string> words(kRanks);
+  on_ranks({.ranks = kRanks}, {.timeout = std::chrono::hours(1)}, [&](Communicator& communicator) {
+    const std::int64_t rank = communicator.rank();
+    PreparedCall call = call_of({.ranks = kRanks, .in_place = true}, rank == 2 ? 404 : 400);
+    call.label = "gradients";
+    std::vector<float> data(404);
+    try {
+      communicator.wait(communicator.start(communicator.prepare(call), nullptr, data.data()));
+    } catch (const RunFailed& failure) {
+      words[static_cast<std::size_t>(rank)] = failure.what();
+    }
+  });
+  for (std::size_t rank = 0; rank < words.size(); ++rank) {
+    const std::string own =
+        fmt::format("all_reduce 'gradients' (call 1 of queue 0: {} x f32, ring)", rank == 2 ? 404 : 400);
+    EXPECT_NE(words[rank].find(own), std::string::npos) << "rank " << rank << ": " << words[rank];
+    // Chunks of 101 and of 100 floats: rank 2's neighbours see it, on either side.
+    EXPECT_TRUE(words[rank].find("expects 400 bytes of rank 2, which sends 404") != std::string::npos ||
+                words[rank].find("rank 2 expects 404 bytes of rank 1, which sends 400") != std::string::npos)
+        << "rank " << rank << ": " << words[rank];
+  }
+}
+
+// A transport whose library never comes back, as an MPI call does not when a rank is gone.
+class StuckTransport : public Transport {
+ public:
+  struct Stuck final : NativeCollective {
+    explicit Stuck(std::atomic<bool>& release) : release_(release) {}
+    void run(const std::byte*, std::byte*) override {
+      while (!release_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    std::atomic<bool>& release_;
+  };
+
+  StuckTransport(std::atomic<bool>& release, bool loses) : release_(release), loses_(loses) {}
+  std::int64_t rank() const override { return 0; }
+  std::int64_t size() const override { return 2; }
+  Ticket send(std::int64_t, std::int64_t, std::span<const Segment>) override { return {}; }
+  Ticket receive(std::int64_t, std::int64_t, const Landing&) override { return {}; }
+  bool done(Ticket) override { return false; }
+  void pause(Clock::time_point) override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+  void wake() override {}
+  std::unique_ptr<NativeCollective> native(const NativeRequest&) override { return std::make_unique<Stuck>(release_); }
+  std::optional<LostRank> lost() override {
+    return loses_ ? std::optional(LostRank{1, "its connection closed"}) : std::nullopt;
+  }
+  std::chrono::nanoseconds silence(std::int64_t rank) override { return std::chrono::seconds(rank == 1 ? 7 : 0); }
+
+ private:
+  std::atomic<bool>& release_;
+  bool loses_;
+};
+
+std::string words_of_stuck(bool loses, bool wait_for_another_queue) {
+  std::atomic<bool> release = false;
+  Communicator communicator(std::make_unique<StuckTransport>(release, loses), {.timeout = std::chrono::seconds(5)});
+  PreparedCall call = call_of({.ranks = 2, .in_place = true}, 100);
+  call.queue = 3;
+  Communicator::Prepared& behind = communicator.prepare(call);
+  call.program = nullptr;
+  call.queue = 1;
+  Communicator::Prepared& native = communicator.prepare(call);
+  std::vector<float> data(100), other(100);
+  const auto first = communicator.start(native, nullptr, data.data());
+  std::string words;
+  try {
+    communicator.wait(wait_for_another_queue ? communicator.start(behind, nullptr, other.data()) : first);
+  } catch (const RunFailed& failure) {
+    words = failure.what();
+  }
+  release = true;
+  return words;
+}
+
+TEST(Communicator, ALossInsideTheLibraryIsNoticedByWhoeverWaits) {
+  const std::string expected =
+      "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x f32, "
+      "native)";
+  EXPECT_EQ(words_of_stuck(true, false), expected);
+  EXPECT_EQ(words_of_stuck(true, true), expected);
+}
+
+TEST(Communicator, ASilentRankIsNamedByWhoIsInsideTheLibrary) {
+  EXPECT_EQ(
+      words_of_stuck(false, false),
+      "all_reduce 'test' (call 1 of queue 1: 100 x f32, native): rank 0 waits inside the library; rank 1 has given "
+      "no sign of life for 7.0 s");
+}
+
+TEST(LocalTransport, AnIdleRankSleepsAgainOnceItWasWoken) {
+  LocalWorld world({.ranks = 2});
+  const std::unique_ptr<Transport> transport = world.transport(0);
+  transport->wake();
+  transport->pause(Transport::Clock::now() + std::chrono::hours(1));
+  const auto until = Transport::Clock::now() + std::chrono::milliseconds(20);
+  transport->pause(until);  // nothing was asked for in between
+  EXPECT_GE(Transport::Clock::now(), until);
+}
+
+TEST(LocalTransport, ARankThatLeavesInTheMiddleIsLost) {
+  LocalWorld world({.ranks = 2});
+  const std::unique_ptr<Transport> stays = world.transport(0);
+  {
+    std::vector<std::byte> data(100);
+    const Segment segment{data.data(), 100};
+    const std::unique_ptr<Transport> leaves = world.transport(1);
+    leaves->send(0, 5, {&segment, 1});
+  }
+  std::vector<std::byte> landed(100, std::byte{7});
+  const Segment place{landed.data(), 100};
+  const Ticket ticket = stays->receive(1, 5, {.dst = {&place, 1}, .operand = {}});
+  EXPECT_FALSE(stays->done(ticket));
+  ASSERT_TRUE(stays->lost().has_value());
+  EXPECT_EQ(stays->lost()->rank, 1);
+  EXPECT_EQ(stays->lost()->reason, "it gave up: it left in the middle of a collective");
+  EXPECT_EQ(landed, std::vector<std::byte>(100, std::byte{7}));
 }
 
 TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {

@@ -2,55 +2,35 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "base/error.hpp"
 #include "comm/reduce_kernels.hpp"
 
 namespace weft {
-namespace {
 
-// Walks a row of segments.
-class Walk {
- public:
-  explicit Walk(std::span<const Segment> row) : row_(row) { skip_empty(); }
-  bool at_end() const { return next_ == row_.size(); }
-  std::int64_t left() const { return row_[next_].bytes - within_; }
-  std::byte* here() const { return row_[next_].data + within_; }
-  void advance(std::int64_t bytes) {
-    within_ += bytes;
-    if (within_ < row_[next_].bytes) return;
-    ++next_;
-    within_ = 0;
-    skip_empty();
+void LandingWork::advance(std::int64_t limit) {
+  // Whole elements; segments are whole elements too.
+  limit = std::max<std::int64_t>(64, limit / 64 * 64);
+  while (!from_.at_end() && limit > 0) {
+    WEFT_CHECK(!to_.at_end());
+    std::int64_t bytes = std::min({from_.left(), to_.left(), limit});
+    if (landing_.operand.empty()) {
+      std::memcpy(to_.here(), from_.here(), static_cast<std::size_t>(bytes));
+    } else {
+      bytes = std::min(bytes, operand_.left());
+      reduce_into(landing_.type, landing_.op, to_.here(), operand_.here(), from_.here(),
+                  bytes / size_of(landing_.type).value, landing_.scale);
+      operand_.advance(bytes);
+    }
+    from_.advance(bytes);
+    to_.advance(bytes);
+    limit -= bytes;
   }
-
- private:
-  void skip_empty() {
-    while (next_ < row_.size() && row_[next_].bytes == 0) ++next_;
-  }
-  std::span<const Segment> row_;
-  std::size_t next_ = 0;
-  std::int64_t within_ = 0;
-};
-
-}  // namespace
+}
 
 void land(std::span<const Segment> arrived, const Landing& landing) {
-  Walk from(arrived), to(landing.dst), operand(landing.operand);
-  while (!from.at_end()) {
-    WEFT_CHECK(!to.at_end());
-    std::int64_t bytes = std::min(from.left(), to.left());
-    if (landing.operand.empty()) {
-      std::memcpy(to.here(), from.here(), static_cast<std::size_t>(bytes));
-    } else {
-      bytes = std::min(bytes, operand.left());
-      reduce_into(landing.type, landing.op, to.here(), operand.here(), from.here(), bytes / size_of(landing.type).value,
-                  landing.scale);
-      operand.advance(bytes);
-    }
-    from.advance(bytes);
-    to.advance(bytes);
-  }
+  LandingWork(arrived, landing).advance(std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace weft

@@ -58,6 +58,9 @@ Launch our_own(const Variables& variables) {
   if (find(variables, "WEFT_ROOT_LISTENER") && launch.rank == 0) {
     launch.root_listener = static_cast<int>(need_integer(variables, "WEFT_ROOT_LISTENER", "WEFT_RANK"));
   }
+  if (find(variables, "WEFT_LAUNCHER_NEWS")) {
+    launch.launcher_news = static_cast<int>(need_integer(variables, "WEFT_LAUNCHER_NEWS", "WEFT_RANK"));
+  }
   return launch;
 }
 

@@ -22,6 +22,7 @@ struct Launch {
   std::string root;             // tcp: the address of rank 0
   std::string job;              // tcp: the word that keeps jobs apart
   int root_listener = -1;       // tcp, rank 0: a listening socket that it inherited
+  int launcher_news = -1;       // tcp: where our own launcher tells of ranks that died (comm/tcp/launcher_news.hpp)
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
@@ -40,6 +41,7 @@ inline constexpr const char* kLaunchVariables[] = {"WEFT_RANK",
                                                    "WEFT_RANKS",
                                                    "WEFT_ROOT_ADDRESS",
                                                    "WEFT_ROOT_LISTENER",
+                                                   "WEFT_LAUNCHER_NEWS",
                                                    "WEFT_JOB",
                                                    "WEFT_LOCAL_RANK",
                                                    "OMPI_COMM_WORLD_RANK",

@@ -31,6 +31,7 @@ TEST(Launch, ReadsOurOwnVariables) {
                                      {"WEFT_ROOT_ADDRESS", "node01:4242"},
                                      {"WEFT_JOB", "abc"},
                                      {"WEFT_ROOT_LISTENER", "7"},
+                                     {"WEFT_LAUNCHER_NEWS", "8"},
                                      {"OMPI_COMM_WORLD_RANK", "9"}});
   EXPECT_EQ(launch.kind, LaunchKind::tcp);
   EXPECT_EQ(launch.rank, 2);
@@ -38,6 +39,7 @@ TEST(Launch, ReadsOurOwnVariables) {
   EXPECT_EQ(launch.root, "node01:4242");
   EXPECT_EQ(launch.job, "abc");
   EXPECT_EQ(launch.root_listener, -1);  // only rank 0 has it
+  EXPECT_EQ(launch.launcher_news, 8);
 }
 
 TEST(Launch, UnderMpirunAsksMpi) {

@@ -120,7 +120,7 @@ inline std::int64_t previous_of(const Transport& transport) {
 
 // Everybody sends to the next rank and receives from the previous one; with two ranks, both directions at once.
 inline void ring_of_every_size(Transport& transport) {
-  for (const std::int64_t bytes : {0, 1, 7, 4096, 65537, 1 << 20, 32 << 20}) {
+  for (const std::int64_t bytes : {0, 1, 7, 4096, 65537, 1 << 20, 8 << 20}) {
     send_and_receive(transport, next_of(transport), previous_of(transport), 3, bytes);
   }
 }
@@ -215,7 +215,7 @@ inline void many_channels_do_not_mix(Transport& transport) {
 
 inline void segments_are_cut_differently_on_both_ends(Transport& transport) {
   const std::int64_t self = transport.rank();
-  for (const std::int64_t bytes : {1, 999, 100'000, 1'000'003}) {
+  for (const std::int64_t bytes : {1, 999, 100'003}) {
     const MessageId out{self, next_of(transport), 2, bytes};
     const MessageId in{previous_of(transport), self, 2, bytes};
     // What is sent from memory backwards must arrive as a whole, and what is sent as a whole arrive backwards.
@@ -248,7 +248,7 @@ inline void rounds_follow_each_other(Transport& transport) {
 inline void both_directions_carry_long_messages(Transport& transport) {
   const std::int64_t peer = transport.rank() ^ 1;
   if (peer >= transport.size()) return;
-  for (int round = 0; round < 3; ++round) send_and_receive(transport, peer, peer, 1, 16 << 20);
+  for (int round = 0; round < 2; ++round) send_and_receive(transport, peer, peer, 1, 8 << 20);
 }
 
 // The first receive is asked for when the message has long arrived, and the first message before its receive is there.

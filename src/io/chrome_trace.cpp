@@ -1,6 +1,8 @@
 // Metadata, slices, exposed stretches, counters, then arrows: an arrow must come after the slice it binds to.
 #include "io/chrome_trace.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -46,7 +48,8 @@ class TraceWriter {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
-    for (const auto& [key, value] : options_.metadata) events_.text("," + json_quoted(key) + ":" + json_quoted(value));
+    for (const auto& [key, value] : options_.metadata)
+      events_.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
     events_.text("},\"traceEvents\":[");
     write_ranks();
     for (const std::int32_t span : lanes_.order) write_span(span);

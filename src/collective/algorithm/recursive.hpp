@@ -11,9 +11,9 @@ namespace weft {
 // With N = p + e, p the largest power of two, ranks 2i and 2i+1 for i < e become one worker: 2i+1 hands its data to 2i
 // first and gets its result from it last. Costs two more messages and, at the folded ranks, up to K each way. The
 // worker w covers a run of ranks, so that what consecutive workers have is consecutive.
-class Folding {
+class FoldedRanks {
  public:
-  explicit Folding(std::int64_t ranks)
+  explicit FoldedRanks(std::int64_t ranks)
       : workers_(static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(ranks)))),
         extra_(ranks - workers_) {}
 
@@ -30,7 +30,7 @@ class Folding {
 };
 
 // The pieces of workers first .. last-1, where piece i of `width` per rank lies at rank * width + i.
-inline Pieces pieces_of_ranks(const Folding& folding, std::int64_t first, std::int64_t last, std::int64_t width) {
+inline Pieces pieces_of_ranks(const FoldedRanks& folding, std::int64_t first, std::int64_t last, std::int64_t width) {
   const std::int64_t begin = folding.first_rank(first);
   return consecutive(begin * width, (folding.first_rank(last) - begin) * width);
 }

@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 void all_gather(Holdings& holdings, const ProgramRequest& request) {
-  const Folding folding(request.ranks);
+  const FoldedRanks folding(request.ranks);
   const std::int64_t parts = request.parts;
   for (std::int64_t i = 0; i < folding.extra(); ++i) {
     holdings.copy({.from = folding.folded(i),
@@ -57,7 +57,7 @@ class Places {
 };
 
 void all_reduce(Holdings& holdings, const ProgramRequest& request) {
-  const Folding folding(request.ranks);
+  const FoldedRanks folding(request.ranks);
   const std::int64_t rounds = ceil_log2(folding.workers());
   const Places places(holdings, rounds);
   const Pieces all = consecutive(0, request.parts);

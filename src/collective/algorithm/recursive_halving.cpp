@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 void reduce_scatter(Holdings& holdings, const ProgramRequest& request) {
-  const Folding folding(request.ranks);
+  const FoldedRanks folding(request.ranks);
   const std::int64_t parts = request.parts;
   // Whole runs of slices, also those that hold a rank's own one, stay together until the end.
   const auto together = [&](std::int64_t piece) {
@@ -43,7 +43,7 @@ void reduce_scatter(Holdings& holdings, const ProgramRequest& request) {
 
 // Here a slice is one p-th of the buffer, so that folded ranks have none.
 void all_reduce(Holdings& holdings, const ProgramRequest& request) {
-  const Folding folding(request.ranks);
+  const FoldedRanks folding(request.ranks);
   const std::int64_t parts = request.parts;
   const Pieces all = consecutive(0, folding.workers() * parts);
   const auto exchange = [&](std::int64_t bit, bool halve) {
@@ -71,7 +71,7 @@ void all_reduce(Holdings& holdings, const ProgramRequest& request) {
 
 Program recursive_halving_program(const ProgramRequest& request) {
   const bool scatters = request.kind == Collective::reduce_scatter;
-  const std::int64_t slices = scatters ? request.ranks : Folding(request.ranks).workers();
+  const std::int64_t slices = scatters ? request.ranks : FoldedRanks(request.ranks).workers();
   ProgramBuilder builder = builder_for(request, slices * request.parts);
   Holdings holdings(builder);
   scatters ? reduce_scatter(holdings, request) : all_reduce(holdings, request);

@@ -4,6 +4,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/landing.hpp"
@@ -16,6 +18,8 @@ using Clock = Transport::Clock;
 
 // How long an idle rank looks around before it sleeps, unpaced: about what waking up would cost.
 constexpr std::chrono::microseconds kSpin{100};
+// Copied between two looks around: about 20 us.
+constexpr std::int64_t kCopyAtOnce = 128 << 10;
 // Ranks react late to an emulated arrival: threads wake up late and share cores. What is within this is taken off the
 // latency of the next message (never more than the latency itself), so that it does not count as network time.
 constexpr Nanos kForgiven{1'000'000};
@@ -76,6 +80,7 @@ struct LocalWorld::Shared {
     std::mutex mutex;
     std::map<std::pair<std::int64_t, std::int64_t>, Connection> connections;  // (peer, channel)
     Signal signal;
+    std::mutex landing;  // held by the rank while it reads what others sent
   };
 
   explicit Shared(const LocalOptions& options) : inboxes(static_cast<std::size_t>(options.ranks)) {
@@ -86,6 +91,10 @@ struct LocalWorld::Shared {
   Clock::time_point at(Nanos time) const { return origin + std::chrono::nanoseconds(time.value); }
 
   std::vector<Inbox> inboxes;
+  bool has_spare_cores = std::thread::hardware_concurrency() >= 2 * inboxes.size();  // a rank computes and communicates
+  std::mutex failure_mutex;
+  std::optional<LostRank> failure;  // the first
+  std::atomic<bool> failed{false};
   Clock::time_point origin = Clock::now();
   std::mutex network_mutex;
   std::optional<FlowNetwork> network;
@@ -98,6 +107,12 @@ class LocalTransport : public Transport {
  public:
   LocalTransport(LocalWorld::Shared& world, std::int64_t rank)
       : world_(world), rank_(rank), inbox_(world.inboxes[static_cast<std::size_t>(rank)]) {}
+
+  ~LocalTransport() override {
+    // Others have pointers to what is under way.
+    if (messages_.size() != unused_messages_.size() || receives_.size() != unused_receives_.size())
+      give_up("it left in the middle of a collective");
+  }
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return std::ssize(world_.inboxes); }
@@ -147,21 +162,46 @@ class LocalTransport : public Transport {
   }
 
   void pause(Clock::time_point until) override {
-    if (!world_.network) {
-      inbox_.signal.wait(until, kSpin);
-      return;
-    }
-    if (next_arrival_) until = std::min(until, world_.at(*next_arrival_));
-    inbox_.signal.wait(until, {});
+    if (copy_some()) return;
+    if (world_.network && next_arrival_) until = std::min(until, world_.at(*next_arrival_));
+    // Paced and with cores to spare, the last stretch is looked at, not slept through: waking up takes too long.
+    const std::chrono::nanoseconds spin =
+        world_.has_spare_cores || !world_.network ? kSpin : std::chrono::nanoseconds{};
+    if (world_.network && spin.count() > 0) inbox_.signal.wait(until - spin, spin);
+    inbox_.signal.wait(until, spin);
+    // Taken here too: a rank with nothing under way asks for nothing, and would never sleep again.
+    if (inbox_.signal.take()) signalled_ = true;
   }
 
   void wake() override { inbox_.signal.raise(); }
+
+  std::optional<LostRank> lost() override {
+    if (!world_.failed) return std::nullopt;
+    const std::lock_guard lock(world_.failure_mutex);
+    return world_.failure->rank == rank_ ? std::nullopt : world_.failure;
+  }
+
+  // Nothing moves in this world any more: when it returns, nobody reads this rank's memory.
+  void give_up(const std::string& why) override {
+    {
+      const std::lock_guard lock(world_.failure_mutex);
+      if (!world_.failure) world_.failure = LostRank{rank_, "it gave up: " + why};
+      world_.failed = true;
+    }
+    for (auto& inbox : world_.inboxes) {
+      {
+        const std::lock_guard wait_for_it(inbox.landing);
+      }
+      inbox.signal.raise();
+    }
+  }
 
  private:
   struct UnderWay {
     Message* message;
     Receive* receive;
     std::int32_t flow;
+    LandingWork landing;  // while it travels
   };
   struct Match {
     Message* message;
@@ -187,12 +227,18 @@ class LocalTransport : public Transport {
   }
 
   void progress() {
-    const bool signalled = inbox_.signal.take();
+    const bool signalled = inbox_.signal.take() | std::exchange(signalled_, false);
+    const auto arriving = [&] {
+      return !under_way_.empty() && (signalled || (next_arrival_ && world_.now() >= *next_arrival_));
+    };
+    if (!signalled && !matchable_ && !arriving()) return;
+    const std::lock_guard lock(inbox_.landing);
+    if (world_.failed) return;
     if (signalled || matchable_) {
       match();
       world_.network ? set_out() : deliver();
     }
-    if (!under_way_.empty() && (signalled || (next_arrival_ && world_.now() >= *next_arrival_))) arrive();
+    if (arriving()) arrive();
   }
 
   void match() {
@@ -221,7 +267,7 @@ class LocalTransport : public Transport {
     }
   }
 
-  // Paced: all messages set out before the first is copied.
+  // Paced: messages set out at once and are copied bit by bit meanwhile.
   void set_out() {
     if (matches_.empty()) return;
     {
@@ -238,17 +284,27 @@ class LocalTransport : public Transport {
         const auto index = static_cast<std::size_t>(flow);
         if (world_.receiver_of.size() <= index) world_.receiver_of.resize(index + 1);
         world_.receiver_of[index] = rank_;
-        under_way_.push_back({pair.message, pair.receive, flow});
+        under_way_.push_back({pair.message, pair.receive, flow, LandingWork(pair.message->src, pair.receive->landing)});
       }
       after_network_change();
     }
-    for (const Match& pair : matches_) land(pair.message->src, pair.receive->landing);
+  }
+
+  // A bit of the first message that is not copied yet: in between, others may have to set out. False where all are.
+  bool copy_some() {
+    for (UnderWay& moving : under_way_) {
+      if (moving.landing.done()) continue;
+      moving.landing.advance(kCopyAtOnce);
+      return true;
+    }
+    return false;
   }
 
   void arrive() {
     const std::lock_guard lock(world_.network_mutex);
     const Nanos now = world_.now();
     std::erase_if(under_way_, [&](const UnderWay& moving) {
+      if (!moving.landing.done()) return false;  // a link faster than memory
       const std::optional<Nanos> end = world_.network->ended(moving.flow, now);
       if (end) finish(moving.message, moving.receive, *end);
       return end.has_value();
@@ -290,6 +346,7 @@ class LocalTransport : public Transport {
   std::vector<UnderWay> under_way_;
   std::optional<Nanos> next_arrival_;
   Nanos reacted_to_;        // the last emulated arrival or departure that the caller was told of
+  bool signalled_ = false;  // and not yet acted upon
   bool matchable_ = false;  // a receive was posted since the last match
 };
 

@@ -169,7 +169,7 @@ TEST_P(NativeOfEveryKind, GivesWhatTheDefinitionRequires) {
     request.type = DataType::i32;
     check_sizes<std::int32_t>(*transport, request);
     request.type = DataType::f32;
-    check_sizes<float>(*transport, request);
+    check_sizes<float>(*transport, request, {1003});
   }
 }
 
@@ -184,13 +184,17 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
   const std::unique_ptr<Transport> transport = make_mpi_transport(test_session(), {});
   for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
-      NativeRequest request{.spec = {.kind = kind}, .op = op, .members = everyone(transport->size()), .sizes = {}};
+      NativeRequest request{.spec = {.kind = kind, .ranks = transport->size(), .pieces = transport->size()},
+                            .op = op,
+                            .members = everyone(transport->size()),
+                            .sizes = {}};
+      request.sizes = even_sizes(request.spec, 1003);
       request.type = DataType::f32;
-      check_sizes<float>(*transport, request, {1003});
+      check<float>(*transport, request);
       request.type = DataType::i32;
-      check_sizes<std::int32_t>(*transport, request, {1003});
+      check<std::int32_t>(*transport, request);
       request.type = DataType::i64;
-      check_sizes<std::int64_t>(*transport, request, {1003});
+      check<std::int64_t>(*transport, request);
     }
   }
 }

@@ -11,12 +11,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <optional>
 #include <random>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/tcp/launcher_news.hpp"
 
 namespace weft {
 
@@ -43,6 +46,14 @@ RankExit exit_from(std::int64_t rank, int status) {
   return result;
 }
 
+// As proc(5) says: the state follows the name, which stands in parentheses and may contain any character.
+bool is_stopped(pid_t pid) {
+  std::string line;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
+  const std::size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line.substr(name_end).starts_with(") T");
+}
+
 bool is_ours(std::string_view entry) {
   const std::string_view name = entry.substr(0, entry.find('='));
   return std::any_of(std::begin(kLaunchVariables), std::end(kLaunchVariables),
@@ -61,6 +72,7 @@ std::vector<std::string> environment_for(const Launch& launch) {
   entries.push_back(fmt::format("WEFT_ROOT_ADDRESS={}", launch.root));
   entries.push_back(fmt::format("WEFT_JOB={}", launch.job));
   if (launch.root_listener >= 0) entries.push_back(fmt::format("WEFT_ROOT_LISTENER={}", launch.root_listener));
+  if (launch.launcher_news >= 0) entries.push_back(fmt::format("WEFT_LAUNCHER_NEWS={}", launch.launcher_news));
   return entries;
 }
 
@@ -72,7 +84,9 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 }
 
 int execute_command(std::vector<std::string> command, const Launch& launch) {
-  if (launch.root_listener >= 0) ::fcntl(launch.root_listener, F_SETFD, 0);  // survives exec
+  for (const int fd : {launch.root_listener, launch.launcher_news}) {
+    if (fd >= 0) ::fcntl(fd, F_SETFD, 0);  // survives exec
+  }
   std::vector<std::string> environment = environment_for(launch);
   const std::vector<char*> arguments = pointers_to(command);
   const std::vector<char*> variables = pointers_to(environment);
@@ -105,6 +119,8 @@ ProcessGroup::ProcessGroup(std::int64_t ranks)
   launch_.ranks = ranks;
   launch_.root = tcp::local_address(listener_).text();
   launch_.job = fmt::format("{:08x}{:08x}", random(), random());
+  std::tie(news_, news_of_ranks_) = tcp::open_launcher_news();
+  launch_.launcher_news = news_of_ranks_.fd();
   // Blocked from now on, so that wait() takes them one by one and none is lost in between.
   const sigset_t set = awaited_signals();
   masked_ = ::pthread_sigmask(SIG_BLOCK, &set, &old_mask_) == 0;
@@ -126,6 +142,7 @@ void ProcessGroup::start(std::int64_t rank, const std::function<int(const Launch
   if (::getppid() != launcher) ::_exit(kRunFailed);
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   if (rank != 0) listener_.close();
+  news_.close();
   int code = kRunFailed;
   try {
     code = body(launch);
@@ -140,6 +157,7 @@ ProcessGroup ProcessGroup::fork(std::int64_t ranks, const std::function<int(cons
   ProcessGroup group(ranks);
   for (std::int64_t rank = 0; rank < ranks; ++rank) group.start(rank, body);
   group.listener_.close();
+  group.news_of_ranks_.close();
   return group;
 }
 
@@ -175,15 +193,26 @@ bool ProcessGroup::reap(std::vector<RankExit>& exits) {
   return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
 }
 
+// A stopped rank cannot end by itself. Looked at, not waited for: whether it is continued is somebody else's affair.
+bool ProcessGroup::only_stopped_are_left() const {
+  return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid <= 0 || is_stopped(pid); });
+}
+
 std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
   using Clock = std::chrono::steady_clock;
   std::vector<RankExit> exits;
   std::optional<Clock::time_point> kill_at;
+  bool told = false;
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
+    if (failure && !told) {
+      told = true;
+      tcp::tell_ranks(news_,
+                      std::find_if(exits.begin(), exits.end(), [](const auto& one) { return one.failed(); })->text());
+    }
     if (failure && !kill_at) kill_at = Clock::now() + grace;
-    if (kill_at && Clock::now() >= *kill_at) signal_all(SIGKILL);
+    if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);
     const timespec moment{0, 50'000'000};
     const int number = ::sigtimedwait(&set, nullptr, &moment);
     if (number != SIGINT && number != SIGTERM) continue;

@@ -39,8 +39,8 @@ class ProcessGroup {
   void signal(std::int64_t rank, int number) const;
 
   // Until all have ended. Passes SIGINT and SIGTERM on to the ranks meanwhile. Once a rank has failed (or a signal was
-  // passed on), the others have `grace` to end by themselves; then they are killed. Exits come in the order they
-  // happened, so the first that failed is the origin.
+  // passed on), the others have `grace` to end by themselves; then, or when all that are left are stopped, they are
+  // killed. Exits come in the order they happened, so the first that failed is the origin.
   std::vector<RankExit> wait(std::chrono::milliseconds grace);
 
  private:
@@ -49,9 +49,12 @@ class ProcessGroup {
   void start(std::int64_t rank, const std::function<int(const Launch&)>& body);
   bool reap(std::vector<RankExit>& exits);
   void signal_all(int number) const;
+  bool only_stopped_are_left() const;
 
   std::vector<pid_t> pids_;  // 0: has ended
   tcp::Socket listener_;     // rank 0's, until it has it
+  tcp::Socket news_;         // what is written here all ranks can read (comm/tcp/launcher_news.hpp)
+  tcp::Socket news_of_ranks_;
   Launch launch_;
   sigset_t old_mask_{};
   bool masked_ = false;

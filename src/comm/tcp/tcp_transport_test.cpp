@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "base/error.hpp"
 #include "comm/tcp/test_threads.hpp"
 #include "comm/test_transport_contract.hpp"
@@ -36,8 +38,7 @@ TEST_P(TcpContract, Holds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, TcpContract,
-                         testing::Combine(testing::Values<std::int64_t>(2, 3, 4, 7),
-                                          testing::ValuesIn(transport_cases())),
+                         testing::Combine(testing::Values<std::int64_t>(2, 3, 7), testing::ValuesIn(transport_cases())),
                          [](const auto& each) {
                            return std::get<1>(each.param).name + std::to_string(std::get<0>(each.param));
                          });
@@ -209,18 +210,23 @@ TEST(TcpTransport, MemoryIsLeftAloneOnceARankHasGivenUp) {
 }
 
 TEST(TcpTransport, AMessageOfAnotherSizeThanItsReceiveIsNamedOnBothSides) {
+  // Side by side, since each has to wait a while.
+  std::vector<std::pair<std::int64_t, std::future<std::vector<std::string>>>> runs;
   for (const std::int64_t bytes : {100, 1'000'000}) {
-    const auto errors = run_ranks(2, [&](Transport& transport) {
-      Bytestring data(static_cast<std::size_t>(bytes + transport.rank()));
-      Bytestring more(8);
-      const auto segments = whole(data);
-      const auto answer = whole(more);
-      if (transport.rank() == 0) {
-        finish(transport, {transport.send(1, 6, segments), transport.receive(1, 7, into(answer))});
-      } else {
-        finish(transport, {transport.receive(0, 6, into(segments))});
-      }
-    });
+    runs.emplace_back(bytes, std::async(std::launch::async, run_ranks, 2, [bytes](Transport& transport) {
+                        Bytestring data(static_cast<std::size_t>(bytes + transport.rank()));
+                        Bytestring more(8);
+                        const auto segments = whole(data);
+                        const auto answer = whole(more);
+                        if (transport.rank() == 0) {
+                          finish(transport, {transport.send(1, 6, segments), transport.receive(1, 7, into(answer))});
+                        } else {
+                          finish(transport, {transport.receive(0, 6, into(segments))});
+                        }
+                      }));
+  }
+  for (auto& [bytes, run] : runs) {
+    const std::vector<std::string> errors = run.get();
     const std::string words =
         fmt::format("rank 0 sends {} bytes where rank 1 expects {} (channel 6)", bytes, bytes + 1);
     EXPECT_EQ(errors[1], words);
