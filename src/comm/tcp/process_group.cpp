@@ -27,6 +27,8 @@ namespace {
 
 constexpr int kRunFailed = 3;
 constexpr int kCannotExecute = 127;
+// A killed rank's connections close before it counts as ended: another may see that, and end, first.
+constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -44,6 +46,13 @@ RankExit exit_from(std::int64_t rank, int status) {
     result.code = WEXITSTATUS(status);
   }
   return result;
+}
+
+// Who failed first, of ranks one of which has failed. A rank that was killed did not end because of another.
+const RankExit& origin_of(const std::vector<RankExit>& exits) {
+  const auto killed = std::find_if(exits.begin(), exits.end(), [](const RankExit& one) { return one.signal != 0; });
+  if (killed != exits.end()) return *killed;
+  return *std::find_if(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
 }
 
 // As proc(5) says: the state follows the name, which stands in parentheses and may contain any character.
@@ -201,15 +210,15 @@ bool ProcessGroup::only_stopped_are_left() const {
 std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
   using Clock = std::chrono::steady_clock;
   std::vector<RankExit> exits;
-  std::optional<Clock::time_point> kill_at;
+  std::optional<Clock::time_point> kill_at, tell_at;
   bool told = false;
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
-    if (failure && !told) {
+    if (failure && !tell_at) tell_at = Clock::now() + kTimeToSeeTheOrigin;
+    if (failure && !told && Clock::now() >= *tell_at) {
       told = true;
-      tcp::tell_ranks(news_,
-                      std::find_if(exits.begin(), exits.end(), [](const auto& one) { return one.failed(); })->text());
+      tcp::tell_ranks(news_, origin_of(exits).text());
     }
     if (failure && !kill_at) kill_at = Clock::now() + grace;
     if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);

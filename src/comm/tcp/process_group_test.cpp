@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <future>
 #include <thread>
 
 #include "base/error.hpp"
+#include "comm/tcp/launcher_news.hpp"
 #include "comm/tcp/tcp_transport.hpp"
 #include "comm/tcp/test_reports.hpp"
 #include "comm/test_transport_contract.hpp"
@@ -65,6 +67,22 @@ TEST(ProcessGroup, PassesSignalsOnToTheRanks) {
   const std::vector<RankExit> exits = group.wait(kGrace);
   ASSERT_EQ(exits.size(), 2U);
   for (const RankExit& one : exits) EXPECT_EQ(one.signal, SIGTERM);
+}
+
+// Rank 0 ends before it is seen that rank 1 was killed; rank 2 hears who was the origin.
+TEST(ProcessGroup, TellsTheOthersOfTheKilledRankNotOfThoseThatEndedBecauseOfIt) {
+  ProcessGroup group = ProcessGroup::fork(3, [](const Launch& launch) {
+    if (launch.rank == 1) ::raise(SIGKILL);
+    if (launch.rank == 0) return 3;
+    std::promise<std::string> heard;
+    const tcp::LauncherNews news(launch.launcher_news, {}, [&](const std::string& words) { heard.set_value(words); });
+    return heard.get_future().get() == "rank 1 was killed by signal 9 (Killed)" ? 0 : 1;
+  });
+  for (const RankExit& one : group.wait(kGrace)) {
+    if (one.rank == 2) {
+      EXPECT_EQ(one.code, 0) << one.text();
+    }
+  }
 }
 
 TEST(ProcessGroup, AStoppedRankIsNotWaitedForOnceAnotherHasFailed) {
