@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kSettle{5};
 // Real TCP, measured at 200 Mbit: two streams into one host reach 0.93 of its link together, three 0.86.
 constexpr double kTcpSharingLoss = 0.07;
+constexpr Bytes kCongests{512 << 10};  // smaller buffers are through before a queue builds up
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
 
@@ -61,7 +62,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   ProgramTimeOptions time;
   time.slowdown = options.slowdown;
   if (options.cluster == nullptr) {
-    time.sharing_loss = kTcpSharingLoss;
+    if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
     time.reduce = time.copy = kReduceRate;
   }
   if (options.algorithms.empty()) {
