@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t kQueue = 1023;  // away from what is measured
 constexpr std::size_t kTextSize = 64;
+constexpr int kHandoffs = 21;
 
 PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type, ReduceOp op) {
   const auto program = std::make_shared<const Program>(make_program(request));
@@ -54,6 +55,23 @@ std::vector<Nanos> BenchRanks::slowest(const std::vector<Nanos>& times) {
   std::vector<Nanos> result;
   for (const std::int64_t value : values) result.push_back({value});
   return result;
+}
+
+Nanos BenchRanks::handoff() {
+  // An all_reduce of a rank with itself, in place, has no instructions.
+  PreparedCall call = call_of({.ranks = 1, .in_place = true}, 0, DataType::i64, ReduceOp::sum);
+  call.members = {communicator_.rank()};
+  auto& empty = communicator_.prepare(call);
+  std::vector<Nanos> times;
+  for (int i = 0; i < kHandoffs; ++i) {
+    barrier();
+    const auto begin = std::chrono::steady_clock::now();
+    communicator_.wait(communicator_.start(empty, nullptr, nullptr));
+    times.push_back({std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count()});
+  }
+  times = slowest(times);
+  std::nth_element(times.begin(), times.begin() + kHandoffs / 2, times.end());
+  return times[kHandoffs / 2];
 }
 
 std::string BenchRanks::from_rank_0(const std::string& text) {

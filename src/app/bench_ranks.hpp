@@ -17,6 +17,8 @@ class BenchRanks {
   void barrier();
   // By position, the longest of all ranks.
   std::vector<Nanos> slowest(const std::vector<Nanos>& times);
+  // What it takes to hand a call to the communication thread and to learn that it is done, the slowest rank's median.
+  Nanos handoff();
   // What rank 0 says, up to 60 characters.
   std::string from_rank_0(const std::string& text);
 

@@ -61,9 +61,11 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
     question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
   ProgramTimeOptions time;
   time.slowdown = options.slowdown;
+  time.copy = kReduceRate;
   if (options.cluster == nullptr) {
+    time.asks = true;
     if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
-    time.reduce = time.copy = kReduceRate;
+    time.reduce = kReduceRate;
   }
   if (options.algorithms.empty()) {
     auto ranked = rank_programs(question, cluster, time);
@@ -176,6 +178,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.slowest(candidate.times));
+    if (candidate.row.predicted) *candidate.row.predicted += result.handoff;
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
@@ -196,6 +199,7 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   result.ranks = communicator.size();
   BenchRanks ranks(communicator, processes);
   if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
+  result.handoff = ranks.handoff();
   if (options.cluster != nullptr) {
     result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
   }

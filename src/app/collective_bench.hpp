@@ -46,6 +46,7 @@ struct BenchResult {
   std::int64_t ranks = 1;
   double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
   std::optional<MeasuredLink> measured;
+  Nanos handoff;  // of a call to the communication thread and back; part of what is predicted
   std::vector<BenchRow> rows;
 };
 

@@ -173,8 +173,9 @@ class ProgramSimulation {
     }
     while (connection.next_match < std::min(connection.next_send, connection.next_receive)) {
       const std::int32_t send = connection.sends[connection.next_match];
-      // A message that was not asked for at once is asked for now: that travels too.
-      const bool asked = !code(connection.receiver, connection.receives[connection.next_match]).turn.empty();
+      // A message that was not asked for at once is asked for now.
+      const bool asked =
+          options_.asks && !code(connection.receiver, connection.receives[connection.next_match]).turn.empty();
       const Nanos asking = asked ? network_.latency(connection.lane) : Nanos{0};
       const std::int32_t flow =
           network_.start(connection.lane, Bytes{code(connection.sender, send).bytes}, now_, Nanos{0} - asking);

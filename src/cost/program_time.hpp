@@ -12,6 +12,7 @@ namespace weft {
 
 struct ProgramTimeOptions {
   double slowdown = 1;      // of all links
+  bool asks = false;        // asking for a message whose turn has come travels too
   double sharing_loss = 0;  // of a link per further flow on it (cluster/flow_network.hpp)
   // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
   Bandwidth reduce{};

@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -91,7 +90,6 @@ struct LocalWorld::Shared {
   Clock::time_point at(Nanos time) const { return origin + std::chrono::nanoseconds(time.value); }
 
   std::vector<Inbox> inboxes;
-  bool has_spare_cores = std::thread::hardware_concurrency() >= 2 * inboxes.size();  // a rank computes and communicates
   std::mutex failure_mutex;
   std::optional<LostRank> failure;  // the first
   std::atomic<bool> failed{false};
@@ -164,11 +162,8 @@ class LocalTransport : public Transport {
   void pause(Clock::time_point until) override {
     if (copy_some()) return;
     if (world_.network && next_arrival_) until = std::min(until, world_.at(*next_arrival_));
-    // Paced and with cores to spare, the last stretch is looked at, not slept through: waking up takes too long.
-    const std::chrono::nanoseconds spin =
-        world_.has_spare_cores || !world_.network ? kSpin : std::chrono::nanoseconds{};
-    if (world_.network && spin.count() > 0) inbox_.signal.wait(until - spin, spin);
-    inbox_.signal.wait(until, spin);
+    // Paced, it sleeps: spinning ranks take the cores from each other, and what a late wake-up costs is forgiven.
+    inbox_.signal.wait(until, world_.network ? std::chrono::nanoseconds{} : kSpin);
     // Taken here too: a rank with nothing under way asks for nothing, and would never sleep again.
     if (inbox_.signal.take()) signalled_ = true;
   }
@@ -292,6 +287,8 @@ class LocalTransport : public Transport {
 
   // A bit of the first message that is not copied yet: in between, others may have to set out. False where all are.
   bool copy_some() {
+    const std::lock_guard lock(inbox_.landing);
+    if (world_.failed) return false;
     for (UnderWay& moving : under_way_) {
       if (moving.landing.done()) continue;
       moving.landing.advance(kCopyAtOnce);

@@ -30,6 +30,10 @@ constexpr std::int64_t kReadPerPass = 1 << 20;
 // Bytes the system keeps that are not on the wire yet; what it keeps delays the ready frames behind it.
 constexpr int kUnsentInSystem = 256 << 10;
 
+// In the middle of a slice the system wakes us for this many bytes, not for every packet: beside busy compute threads a
+// wake-up is what receiving costs.
+constexpr std::int64_t kWorthWaking = 64 << 10;
+
 }  // namespace
 
 struct Link::EarlyMessage {
@@ -388,6 +392,13 @@ void Link::read() {
       readable_ = false;
     }
   }
+  wake_for(in_.left >= kWorthWaking ? kWorthWaking : 1);
+}
+
+void Link::wake_for(std::int64_t bytes) {
+  if (!open() || bytes == wakes_for_) return;
+  const int count = static_cast<int>(bytes);
+  if (::setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVLOWAT, &count, sizeof count) == 0) wakes_for_ = bytes;
 }
 
 void Link::finish(Clock::time_point deadline) {

@@ -114,6 +114,7 @@ class Link {
   void landed(std::int64_t count);
   void end_incoming_frame();
   std::size_t describe_input(std::span<iovec> entries);
+  void wake_for(std::int64_t bytes);
   bool fits(const Transfer& transfer, std::int64_t total);
   EarlyMessage* keep_early(Channel& channel, std::int64_t total);
   void take_early(Channel& channel, Transfer& transfer);
@@ -129,6 +130,7 @@ class Link {
   bool readable_ = true;
   bool writable_ = true;
   bool news_ = false;
+  std::int64_t wakes_for_ = 1;  // bytes that must have come for the system to tell
 
   std::unordered_map<std::int64_t, std::unique_ptr<Channel>> channels_;
   Channel* recent_ = nullptr;  // the channel that was looked up last
