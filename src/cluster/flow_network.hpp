@@ -33,7 +33,8 @@ class FlowNetwork {
   void clear_arrived() { arrived_.clear(); }
   // When the flow will end, unless others come or go; one that does not move yet is thought to be alone on its links.
   Nanos expected_end(std::int32_t flow) const;
-  // Flows whose end has come closer because others ended, since the last call. Who sleeps until then must be woken.
+  // Flows whose end has come much closer because others ended, since the last call. Who sleeps until then must be
+  // woken.
   const std::vector<std::int32_t>& sooner() const { return sooner_; }
   void clear_sooner() { sooner_.clear(); }
   // The next time at which something ends or begins to move, if anything is under way.
@@ -53,6 +54,7 @@ class FlowNetwork {
     double left = 0;  // bytes
     double rate = 0;  // bytes per nanosecond
     Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
+    Nanos told;       // the end that its receiver may be waiting for
   };
   // Orders a heap of latent flows; ties by number, so that the order is that of a run before.
   struct Later {

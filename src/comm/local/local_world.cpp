@@ -17,6 +17,7 @@ using Clock = Transport::Clock;
 
 // How long an idle rank looks around before it sleeps, unpaced: about what waking up would cost.
 constexpr std::chrono::microseconds kSpin{100};
+constexpr Nanos kLookAgain{5'000};
 // Copied between two looks around: about 20 us.
 constexpr std::int64_t kCopyAtOnce = 128 << 10;
 // Ranks react late to an emulated arrival: threads wake up late and share cores. What is within this is taken off the
@@ -322,6 +323,8 @@ class LocalTransport : public Transport {
       const Nanos end = world_.network->expected_end(moving.flow);
       if (!next_arrival_ || end < *next_arrival_) next_arrival_ = end;
     }
+    // Expectations are hopeful where links are shared; asked again at once, they would keep the rank busy.
+    if (next_arrival_) next_arrival_ = std::max(*next_arrival_, world_.now() + kLookAgain);
   }
 
   void finish(Message* message, Receive* receive, Nanos end) {
