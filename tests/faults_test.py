@@ -251,7 +251,7 @@ def with_slurm_variables(weft):
     for number, (rank, (out, err)) in enumerate(zip(ranks, results)):
         if rank.returncode != 0:
             raise Failure(f"task {number} ended with {rank.returncode}: {err}")
-    if not re.search(r"^2 ranks: processes, messages over TCP$", results[0][0], re.M) or "all_to_all" not in results[0][0]:
+    if not re.search(r"^2 ranks: processes, messages over TCP sockets$", results[0][0], re.M) or "all_to_all" not in results[0][0]:
         raise Failure(f"task 0 printed no table of 2 ranks:\n{results[0][0]}")
     if results[1][0]:
         raise Failure(f"task 1 printed something too:\n{results[1][0]}")
