@@ -12,14 +12,14 @@ namespace weft {
 void LandingWork::advance(std::int64_t limit) {
   // Whole elements; segments are whole elements too.
   limit = std::max<std::int64_t>(64, limit / 64 * 64);
-  while (!from_.at_end() && limit > 0) {
-    WEFT_CHECK(!to_.at_end());
-    std::int64_t bytes = std::min({from_.left(), to_.left(), limit});
+  while (!done() && limit > 0) {
+    WEFT_CHECK(to_.contiguous() > 0);
+    std::int64_t bytes = std::min({from_.contiguous(), to_.contiguous(), limit});
     if (landing_.operand.empty()) {
-      std::memcpy(to_.here(), from_.here(), static_cast<std::size_t>(bytes));
+      std::memcpy(to_.data(), from_.data(), static_cast<std::size_t>(bytes));
     } else {
-      bytes = std::min(bytes, operand_.left());
-      reduce_into(landing_.type, landing_.op, to_.here(), operand_.here(), from_.here(),
+      bytes = std::min(bytes, operand_.contiguous());
+      reduce_into(landing_.type, landing_.op, to_.data(), operand_.data(), from_.data(),
                   bytes / size_of(landing_.type).value, landing_.scale);
       operand_.advance(bytes);
     }

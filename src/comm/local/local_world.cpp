@@ -61,12 +61,6 @@ class Fifo {
   std::size_t head_ = 0;
 };
 
-std::int64_t total(std::span<const Segment> segments) {
-  std::int64_t bytes = 0;
-  for (const Segment& segment : segments) bytes += segment.bytes;
-  return bytes;
-}
-
 }  // namespace
 
 struct LocalWorld::Shared {
@@ -121,7 +115,7 @@ class LocalTransport : public Transport {
     const std::int64_t slot = take(unused_messages_, messages_);
     Message& message = messages_[static_cast<std::size_t>(slot)];
     message.src = src;
-    message.bytes = total(src);
+    message.bytes = total_bytes(src);
     message.sender = rank_;
     message.posted = posting_time();
     message.done.store(false, std::memory_order_relaxed);
@@ -137,7 +131,7 @@ class LocalTransport : public Transport {
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override {
     const std::int64_t slot = take(unused_receives_, receives_);
     Receive& receive = receives_[static_cast<std::size_t>(slot)];
-    receive = {landing, total(landing.dst), posting_time(), {}, false};
+    receive = {landing, total_bytes(landing.dst), posting_time(), {}, false};
     const std::lock_guard lock(inbox_.mutex);
     inbox_.connections[{peer, channel}].expected.push(&receive);
     matchable_ = true;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/tcp/segment_cursor.hpp"
+#include "comm/segment_cursor.hpp"
 #include "comm/transport.hpp"
 
 namespace weft::tcp {

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/segment_cursor.hpp"
 #include "comm/tcp/landing_cursor.hpp"
-#include "comm/tcp/segment_cursor.hpp"
 #include "comm/tcp/socket.hpp"
 
 namespace weft::tcp {

@@ -148,14 +148,14 @@ std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::
 }
 
 Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) {
-  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(src));
-  transfer->src = tcp::SegmentCursor(src);
+  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(src));
+  transfer->src = SegmentCursor(src);
   link_to(peer).send(*transfer);
   return ticket;
 }
 
 Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
-  const auto [ticket, transfer] = new_transfer(peer, channel, tcp::total_bytes(landing.dst));
+  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(landing.dst));
   transfer->dst = tcp::LandingCursor(landing);
   link_to(peer).receive(*transfer);
   return ticket;

@@ -11,7 +11,7 @@
 
 #include "comm/transport.hpp"
 
-namespace weft::tcp {
+namespace weft {
 
 inline std::int64_t total_bytes(std::span<const Segment> segments) {
   std::int64_t total = 0;
@@ -75,4 +75,4 @@ class SegmentCursor {
   std::int64_t offset_ = 0;
 };
 
-}  // namespace weft::tcp
+}  // namespace weft
