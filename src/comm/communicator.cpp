@@ -441,6 +441,12 @@ Communicator::Handle Communicator::start(Prepared& prepared, const void* input, 
   return thread_->start(prepared, input, output);
 }
 
+Communicator::Handle Communicator::start(Prepared& prepared, std::span<const Segment> input,
+                                         std::span<const Segment> output) {
+  WEFT_CHECK(input.size() <= 1 && output.size() <= 1);
+  return thread_->start(prepared, input.empty() ? nullptr : input[0].data, output.empty() ? nullptr : output[0].data);
+}
+
 bool Communicator::done(Handle handle) {
   return thread_->done(handle);
 }

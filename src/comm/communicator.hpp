@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ struct PreparedCall {
   std::vector<std::int64_t> members;
   std::int64_t queue = 0;  // 0 .. 1023, the same on all members
   std::string label;       // for messages: "dp gradients, bucket 3"
+  // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
+  bool accumulate = false;
+  std::int64_t segments = 1;  // at most so many in each buffer given to start()
+  // Called on the communication thread when an execution has ended, with the times it began and ended there. It may
+  // start other calls (and this one again). It must not wait.
+  std::function<void(Transport::Clock::time_point began, Transport::Clock::time_point ended)> on_done = {};
 };
 
 struct CommunicatorOptions {
@@ -58,6 +65,9 @@ class Communicator {
   // Returns at once. One start of a prepared collective may be under way at a time. `input` may be null where the rank
   // has none; in place, `output` is the one buffer and `input` is ignored.
   Handle start(Prepared& prepared, const void* input, void* output);
+  // The same with buffers in several places: element i is the i-th of the segments one after the other. What the spans
+  // name must stay until it is done. From any thread.
+  Handle start(Prepared& prepared, std::span<const Segment> input, std::span<const Segment> output);
   bool done(Handle handle);
   // Throws RunFailed where it cannot end.
   void wait(Handle handle);

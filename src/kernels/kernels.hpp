@@ -1,0 +1,101 @@
+// Tensor operations of a transformer, forward and backward, without autograd: every gradient is a call of its own, dX
+// apart from dW. They run on the calling thread (see set_kernel_threads) and return when the result is there. Sizes
+// must fit together; that is the caller's promise, checked by WEFT_CHECK.
+//
+// Built on libtorch's ATen; where there is none, a stub throws Error and kernels_available() is false.
+#pragma once
+
+#include <string>
+
+#include "kernels/matrix.hpp"
+
+namespace weft {
+
+bool kernels_available();
+std::string kernels_in_words();  // "libtorch 1.13 (cpu)", or why there are none
+// Threads inside one kernel, of every thread that calls kernels from now on.
+void set_kernel_threads(int threads);
+
+// y = x w^T + bias. w has a row per output column. An empty bias adds nothing.
+void linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& y, Into into = Into::overwrite);
+// dx = dy w
+void linear_input_grad(const Matrix& dy, const Matrix& w, const Matrix& dx, Into into = Into::overwrite);
+// dw = dy^T x, dbias = sum of dy's rows. Empty dbias: none is wanted.
+void linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, const Vector& dbias, Into into);
+
+// LayerNorm where there is a bias, RMSNorm where it is empty.
+struct NormWeights {
+  Vector gain, bias;
+  double epsilon = 1e-5;
+};
+void norm(const Matrix& x, const NormWeights& weights, const Matrix& y);
+// dx = gradient through the norm, plus `residual` (the gradient of the branch around it) where it is not empty.
+void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
+                     const Matrix& dx);
+void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
+                      const Vector& dbias, Into into);
+
+// Causal attention of `sequences` sequences that follow each other in the rows. Queries are rows of heads side by side,
+// keys and values of kv_heads; each key head serves heads / kv_heads query heads in a row. Query i of a sequence stands
+// at position first_position + i, key j at j, and sees the keys up to its own position.
+struct AttentionShape {
+  std::int64_t sequences = 1, heads = 1, kv_heads = 1, head_size = 0;
+  std::int64_t queries = 0, keys = 0;  // of a sequence
+  std::int64_t first_position = 0;
+  double rotary_base = 0;  // rotates queries and keys by their positions first, halves of a head paired; 0: does not
+};
+// What forward keeps for backward: the logarithm of every row's sum of exponentials (rows in order of sequence, head,
+// query), or the softmax itself (as many rows, a column per key). Either may be empty; not both.
+struct AttentionSaved {
+  Vector log_sums;
+  Matrix softmax;
+};
+void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
+               const AttentionSaved& saved);
+void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                          const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
+                          const Matrix& dk, const Matrix& dv);
+
+void gelu(const Matrix& x, const Matrix& y);  // with the error function
+void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
+// x holds gates, then values: y = silu(gate) * value.
+void swiglu(const Matrix& x, const Matrix& y);
+void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
+
+void add(const Matrix& a, const Matrix& b, const Matrix& sum);
+
+// y = table[token], plus the row of its place in its sequence where there are learned positions: tokens are whole
+// sequences of `sequence` tokens whose first stands at first_position.
+struct LearnedPositions {
+  Matrix table;
+  std::int64_t sequence = 0, first_position = 0;
+};
+void embedding(Tokens tokens, const Matrix& table, const LearnedPositions& positions, const Matrix& y);
+void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, Into into);
+// Rows of d_positions that no token stands at become (or stay) what Into says of nothing.
+void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into);
+
+// Rows of logits are softmaxed over their first `vocab` columns; the others are padding and get probability 0. Returns
+// the sum over the tokens of -log p(target).
+double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities);
+// d logits = scale (p - onehot(target))
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits);
+
+struct AdamSettings {
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;  // AdamW's: decoupled
+};
+// Updates in place as torch.optim.AdamW does at its `step`-th call (from 1). The gradient is scaled first. False where
+// it holds a NaN or an infinity; nothing is changed then.
+bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
+          const Vector& weights, const Vector& first_moment, const Vector& second_moment);
+struct SgdSettings {
+  double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // as torch.optim.SGD
+};
+bool sgd(const SgdSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
+         const Vector& weights, const Vector& momentum);
+
+double square_sum(const Vector& x);
+void fill(const Vector& x, float value);
+
+}  // namespace weft
