@@ -293,6 +293,23 @@ std::string_view name_of(GroupKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::vector<Rank> group_members(const Layout& layout, bool has_experts, GroupKind kind, Rank rank) {
+  if (is_expert_group(kind) && !has_experts) return {};
+  const Mesh dense = dense_mesh(layout);
+  const std::int64_t stage = dense.coordinate(Axis::pp, rank);
+  switch (kind) {
+    case GroupKind::pp_next:
+      return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
+    case GroupKind::pp_prev:
+      return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
+    case GroupKind::tied:
+      if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
+      return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
+    default:
+      return (is_expert_group(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
+  }
+}
+
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts) {
   WEFT_CHECK(cluster.device_count() == layout.devices());
   return Refinement(cluster, layout, has_experts).result();

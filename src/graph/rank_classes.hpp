@@ -72,6 +72,10 @@ struct RankClasses {
   std::vector<std::int32_t> class_of;  // by rank
 };
 
+// The ranks of `rank`'s own group of that kind, in their order; of pp_prev and pp_next, itself and then the neighbour.
+// Empty where it is in none.
+std::vector<Rank> group_members(const Layout& layout, bool has_experts, GroupKind kind, Rank rank);
+
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts);
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "plan/describe_operations.hpp"
 #include "sim/issue_time.hpp"
 #include "sim/simulate_folded.hpp"
 #include "timeline/folded_spans.hpp"
@@ -20,34 +21,6 @@ SimCost transfer_cost(const TransferCost& cost) {
     if (w.seconds > 0) result.use.push_back({w.resource.value, w.seconds / slowest});
   }
   return result;
-}
-
-TrafficKind traffic_kind(const Operation& op) {
-  switch (op.role) {
-    case Role::grad_reduce:
-      return TrafficKind::dp_grad;
-    case Role::param_gather:
-      return TrafficKind::param_gather;
-    case Role::tied_reduce:
-    case Role::norm_reduce:
-      return TrafficKind::other;
-    default:
-      break;
-  }
-  switch (op.communication->group) {
-    case GroupKind::tp:
-    case GroupKind::etp:
-      return TrafficKind::tp;
-    case GroupKind::cp:
-      return TrafficKind::cp;
-    case GroupKind::ep:
-      return TrafficKind::ep;
-    case GroupKind::pp_prev:
-    case GroupKind::pp_next:
-      return TrafficKind::pp;
-    default:
-      return TrafficKind::other;
-  }
 }
 
 // One cost for each operation; members of a transfer across classes share theirs.
@@ -74,45 +47,6 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
     costs.push_back(op.communication ? transfer_cost(cost.transfer(op)) : SimCost{cost.compute(op), {}, {}});
   }
   return index;
-}
-
-// What an operation is in all its micro-batches.
-std::vector<TimelineOperation> describe_templates(const Plan& plan, const std::vector<SimCost>& costs,
-                                                  const std::vector<std::int32_t>& cost_of, bool names,
-                                                  Timeline& timeline) {
-  const auto add_name = [&](std::string name) {
-    timeline.names.push_back(std::move(name));
-    return static_cast<std::int32_t>(timeline.names.size()) - 1;
-  };
-  std::map<Phase, std::int32_t> phases;
-  std::map<GroupKind, std::int32_t> groups;
-  const auto once = [&](auto& known, auto what) {
-    if (!names) return 0;
-    const auto [found, added] = known.try_emplace(what, 0);
-    if (added) found->second = add_name(std::string(name_of(what)));
-    return found->second;
-  };
-  std::vector<TimelineOperation> templates;
-  templates.reserve(plan.graph.operations.size());
-  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
-    const Operation& op = plan.graph.operations[i];
-    TimelineOperation t;
-    if (names) t.name = add_name(describe(op));
-    t.phase = once(phases, op.phase);
-    t.rank = op.rank_class.value;
-    t.queue = plan.issues[i].queue;
-    if (op.communication) {
-      t.group = once(groups, op.communication->group);
-      t.activity = Activity::transfer;
-      t.traffic = traffic_kind(op);
-      t.bytes = op.communication->bytes;
-      t.receives = op.communication->collective == Collective::send_recv && !op.communication->sends;
-    }
-    const SimCost& cost = costs[static_cast<std::size_t>(cost_of[i])];
-    t.alone = cost.fixed + cost.moving;
-    templates.push_back(t);
-  }
-  return templates;
 }
 
 // Single operations and slowed ones as spans, the rest folded.
@@ -197,8 +131,12 @@ Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostMod
     for (const Queue& queue : plan.classes[c].queues) rank.queues.push_back(queue.name);
     timeline.ranks.push_back(std::move(rank));
   }
-  const std::vector<TimelineOperation> templates =
-      describe_templates(plan, problem.costs, cost_of, options.names, timeline);
+  std::vector<Nanos> alone;
+  for (const std::int32_t index : cost_of) {
+    const SimCost& operation = problem.costs[static_cast<std::size_t>(index)];
+    alone.push_back(operation.fixed + operation.moving);
+  }
+  const std::vector<TimelineOperation> templates = describe_operations(plan, alone, options.names, timeline);
   timeline.operations.reserve(unfolded.instances().size());
   for (const Instance& instance : unfolded.instances()) {
     TimelineOperation& op = timeline.operations.emplace_back(templates[instance.operation.index()]);

@@ -1,0 +1,52 @@
+// From an operation of the graph to the kernel that carries it out on a rank's memory.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "exec/data/batches.hpp"
+#include "exec/parameter_state.hpp"
+#include "exec/train_settings.hpp"
+
+namespace weft {
+
+using BoundOperation = std::function<void(std::int64_t step)>;
+
+// What operations of a rank leave beside the plan's values. Written by the thread that computes.
+struct RankTraining {
+  std::vector<std::vector<std::int64_t>> tokens, targets;  // by micro-batch
+  std::vector<double> loss_sums;                           // by step: -log p over this rank's tokens
+  // Told of the gradients that the first step's updates read, where somebody asks.
+  std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
+};
+
+class ComputeBinder {
+ public:
+  // All must outlive what it binds.
+  ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
+                const Batches& batches, RankTraining& training);
+
+  // The kernel of one operation of the plan at a micro-batch (-1: once a step). Everything is looked up here; calling
+  // the result only computes. Throws Error where there is no kernel for it yet.
+  BoundOperation bind(OpId operation, std::int32_t micro_batch) const;
+
+ private:
+  BoundOperation bind_one(const Operation& op, std::int32_t micro_batch, bool first_write) const;
+  BoundOperation bind_forward(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_input_grad(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const;
+  BoundOperation bind_once(const Operation& op) const;
+  BoundOperation bind_update(const Operation& op) const;
+  BoundOperation bind_embedding(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_attention(const Operation& op, std::int32_t micro_batch, bool backward) const;
+  BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch, bool backward) const;
+  std::string first_not_finite(std::int32_t micro_batch) const;
+
+  const RankView& view_;
+  const ParameterStates& parameters_;
+  const TrainSettings& settings_;
+  const Batches& batches_;
+  RankTraining& training_;
+};
+
+}  // namespace weft

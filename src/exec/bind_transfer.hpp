@@ -1,0 +1,47 @@
+// From a transfer of the plan to a prepared collective on a rank's memory.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "exec/parameter_state.hpp"
+
+namespace weft {
+
+// One execution of a transfer: the same collective may serve many, in different places.
+struct BoundTransfer {
+  std::vector<Segment> input, output;  // in place: output alone
+  bool accumulate = false;             // the result is added to what is there
+};
+
+// What a transfer is, whatever micro-batch it serves.
+struct TransferCall {
+  PreparedCall call;  // without on_done
+  bool in_place = false;
+};
+
+class TransferBinder {
+ public:
+  TransferBinder(const RankView& view, const ParameterStates& parameters);
+  // Throws Error where `weft run` cannot carry it out yet.
+  TransferCall call(OpId operation) const;
+  BoundTransfer bind(OpId operation, std::int32_t micro_batch) const;
+
+ private:
+  struct Ends {
+    std::vector<Segment> input, output;
+    std::vector<std::int64_t> slices;  // elements by member, of divided collectives
+    bool in_place = false;
+  };
+  Ends ends(const Operation& op, std::int32_t micro_batch) const;
+  void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+
+  const RankView& view_;
+  const ParameterStates& parameters_;
+};
+
+// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
+std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue);
+
+}  // namespace weft

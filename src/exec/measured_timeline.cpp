@@ -1,0 +1,178 @@
+#include "exec/measured_timeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "plan/describe_operations.hpp"
+
+namespace weft {
+namespace {
+
+struct ClassInstances {
+  std::size_t first = 0, count = 0;
+};
+
+std::vector<ClassInstances> instances_by_class(const Plan& plan, const Unfolded& unfolded) {
+  std::vector<ClassInstances> found(plan.classes.size());
+  for (std::size_t i = unfolded.instances().size(); i-- > 0;) {
+    ClassInstances& c = found[static_cast<std::size_t>(unfolded.instances()[i].rank_class)];
+    c.first = i;
+    ++c.count;
+  }
+  return found;
+}
+
+class Assembly {
+ public:
+  Assembly(const Plan& plan, const Unfolded& unfolded, const MeasuredRun& run)
+      : plan_(plan), unfolded_(unfolded), run_(run), by_class_(instances_by_class(plan, unfolded)) {}
+
+  Timeline make(const std::vector<Nanos>& alone) {
+    Timeline timeline;
+    timeline.measured = true;
+    templates_ = describe_operations(plan_, alone, true, timeline);
+    zero_ = first_start();
+    timeline.dependency_begin.push_back(0);
+    for (std::size_t r = 0; r < run_.ranks.size(); ++r) add_rank(r, timeline);
+    add_spans(timeline);
+    align_transfers(timeline);
+    set_steady_window(timeline);
+    return timeline;
+  }
+
+ private:
+  const ClassInstances& instances_of(const MeasuredRank& rank) const { return by_class_[rank.rank_class.index()]; }
+
+  std::int64_t first_start() const {
+    std::int64_t first = INT64_MAX;
+    for (const MeasuredRank& rank : run_.ranks) {
+      for (const RankSpan& span : rank.spans) first = std::min(first, span.start);
+    }
+    return first;
+  }
+
+  void add_rank(std::size_t r, Timeline& timeline) {
+    const MeasuredRank& rank = run_.ranks[r];
+    const ClassInstances& own = instances_of(rank);
+    TimelineRank described{fmt::format("rank {}", rank.rank.value), rank.rank, 1, {}};
+    for (const Queue& queue : plan_.classes[rank.rank_class.index()].queues) described.queues.push_back(queue.name);
+    timeline.ranks.push_back(std::move(described));
+    const auto first = static_cast<std::int32_t>(timeline.operations.size());
+    first_operation_.push_back(first);
+    for (std::size_t i = own.first; i < own.first + own.count; ++i) {
+      const Instance& instance = unfolded_.instances()[i];
+      TimelineOperation op = templates_[instance.operation.index()];
+      op.rank = static_cast<std::int32_t>(r);
+      op.micro_batch = instance.micro_batch;
+      op.transfer = transfer_number(rank.rank, instance);
+      timeline.operations.push_back(op);
+      for (const Edge& edge : unfolded_.waits_for(i)) {
+        const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
+        timeline.dependencies.push_back(
+            {first + edge.from - static_cast<std::int32_t>(own.first), edge.distance, order});
+      }
+      timeline.dependency_begin.push_back(static_cast<std::int32_t>(timeline.dependencies.size()));
+    }
+  }
+
+  // Members of one transfer share a number: the same operation (or, across classes, the same joint) in the same group.
+  std::int32_t transfer_number(Rank rank, const Instance& instance) {
+    const Operation& op = plan_.graph.op(instance.operation);
+    if (!op.communication) return -1;
+    std::vector<Rank> members =
+        group_members(plan_.layout, plan_.model.experts.has_value(), op.communication->group, rank);
+    std::sort(members.begin(), members.end());
+    const bool joint = instance.joint >= 0;
+    return numbers_
+        .try_emplace({joint ? instance.joint : instance.operation.value, joint ? -1 : instance.micro_batch, joint,
+                      members.front().value},
+                     static_cast<std::int32_t>(numbers_.size()))
+        .first->second;
+  }
+
+  void add_spans(Timeline& timeline) const {
+    for (std::int64_t step = 0; step < run_.steps; ++step) {
+      for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
+        const std::size_t count = instances_of(run_.ranks[r]).count;
+        for (std::size_t i = 0; i < count; ++i) {
+          const RankSpan& span = run_.ranks[r].spans[static_cast<std::size_t>(step) * count + i];
+          const Nanos ready{std::max<std::int64_t>(0, span.ready - zero_)};
+          timeline.spans.push_back({first_operation_[r] + static_cast<std::int32_t>(i), static_cast<std::int32_t>(step),
+                                    Nanos{0}, ready, Nanos{span.start - zero_}, Nanos{span.end - zero_}});
+        }
+      }
+    }
+    issue_in_queue_order(timeline);
+  }
+
+  // An operation is issued when the one before it in its queue has ended.
+  static void issue_in_queue_order(Timeline& timeline) {
+    std::map<std::pair<std::int32_t, std::int32_t>, Nanos> last_end;  // by rank and queue
+    for (Span& span : timeline.spans) {
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+      Nanos& last = last_end.try_emplace({op.rank, op.queue}, Nanos{0}).first->second;
+      span.issued = std::min(last, span.start);
+      span.ready = std::min(span.ready, span.start);
+      last = span.end;
+    }
+  }
+
+  // A transfer starts when its last member has begun it.
+  static void align_transfers(Timeline& timeline) {
+    std::map<std::pair<std::int32_t, std::int32_t>, Nanos> start;  // by iteration and transfer
+    const auto transfer_of = [&](const Span& span) {
+      return timeline.operations[static_cast<std::size_t>(span.operation)].transfer;
+    };
+    for (const Span& span : timeline.spans) {
+      if (transfer_of(span) < 0) continue;
+      Nanos& latest = start.try_emplace({span.iteration, transfer_of(span)}, Nanos{0}).first->second;
+      latest = std::max(latest, span.start);
+    }
+    for (Span& span : timeline.spans) {
+      if (transfer_of(span) >= 0) span.start = std::min(span.end, start.at({span.iteration, transfer_of(span)}));
+    }
+  }
+
+  // From the first compute of the first step that counts to that of the end, on the first rank.
+  void set_steady_window(Timeline& timeline) const {
+    const std::size_t count = instances_of(run_.ranks.front()).count;
+    const std::vector<RankSpan>& spans = run_.ranks.front().spans;
+    std::size_t first_compute = 0;
+    const std::size_t first = instances_of(run_.ranks.front()).first;
+    while (plan_.graph.op(unfolded_.instances()[first + first_compute].operation).is_transfer()) ++first_compute;
+    const auto begin_of = [&](std::int64_t step) {
+      return spans[static_cast<std::size_t>(step) * count + first_compute].start - zero_;
+    };
+    WEFT_CHECK(run_.warm_up < run_.steps);
+    timeline.steady_first = static_cast<std::int32_t>(run_.warm_up);
+    timeline.steady_begin = Nanos{begin_of(run_.warm_up)};
+    // A step ends where the next begins, so the last one does not count, unless it is all there is.
+    const std::int64_t counted = run_.steps - 1 - run_.warm_up;
+    timeline.periods = static_cast<std::int32_t>(std::max<std::int64_t>(counted, 1));
+    Nanos end{counted > 0 ? begin_of(run_.steps - 1) : 0};
+    if (counted <= 0) {
+      for (const Span& span : timeline.spans) end = std::max(end, span.end);
+    }
+    timeline.period_ns = static_cast<double>((end - timeline.steady_begin).value) / timeline.periods;
+  }
+
+  const Plan& plan_;
+  const Unfolded& unfolded_;
+  const MeasuredRun& run_;
+  std::vector<ClassInstances> by_class_;
+  std::vector<TimelineOperation> templates_;
+  std::vector<std::int32_t> first_operation_;  // by rank
+  std::map<std::tuple<std::int32_t, std::int32_t, bool, std::int32_t>, std::int32_t> numbers_;
+  std::int64_t zero_ = 0;
+};
+
+}  // namespace
+
+Timeline measured_timeline(const Plan& plan, const Unfolded& unfolded, const std::vector<Nanos>& alone,
+                           const MeasuredRun& run) {
+  return Assembly(plan, unfolded, run).make(alone);
+}
+
+}  // namespace weft

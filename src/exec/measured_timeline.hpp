@@ -1,0 +1,28 @@
+// What ranks measured, put together as the timeline that simulation predicts.
+#pragma once
+
+#include <vector>
+
+#include "exec/rank_run.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+// One rank's measurements, on a clock that all ranks share.
+struct MeasuredRank {
+  Rank rank;
+  ClassId rank_class;
+  std::vector<RankSpan> spans;  // as RankRun::spans()
+};
+
+struct MeasuredRun {
+  std::int64_t steps = 0;
+  std::int64_t warm_up = 0;  // steps that do not count
+  std::vector<MeasuredRank> ranks;
+};
+
+// `alone`: by OpId, the durations that the profile gives (the accounting calls what exceeds them slowdown).
+Timeline measured_timeline(const Plan& plan, const Unfolded& unfolded, const std::vector<Nanos>& alone,
+                           const MeasuredRun& run);
+
+}  // namespace weft

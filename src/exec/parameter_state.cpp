@@ -1,0 +1,98 @@
+#include "exec/parameter_state.hpp"
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+bool is_expert(Role role) {
+  return role == Role::expert_in || role == Role::expert_out;
+}
+
+// The value that a once-a-step reduction works on: from what the update reads back to what backward wrote.
+ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<OpId>>& writers, ValueId value) {
+  for (;;) {
+    const Operation& writer = graph.op(writers[value.index()].front());
+    if (!writer.is_transfer() || writer.per_micro_batch) return value;
+    value = writer.reads.front().value;
+  }
+}
+
+}  // namespace
+
+Role parameter_role(const Transformer& model, const Layout& layout, Role role) {
+  return role == Role::head && model.tied_embeddings && layout.pp == 1 ? Role::embedding : role;
+}
+
+std::string ParameterState::name() const {
+  return layer >= 0 ? fmt::format("layer {} {}", layer, name_of(role)) : std::string(name_of(role));
+}
+
+ParameterStates::ParameterStates(const RankView& view) : view_(view) {
+  const StepGraph& graph = view.original();
+  const std::vector<std::vector<OpId>> writers = writers_of(graph);
+  for (const Operation& op : graph.operations) {
+    if (op.role != Role::update || op.rank_class != view.rank_class()) continue;
+    if (op.reads.size() < 3) fail("weft run trains in fp32; the plan's precision keeps a copy of the weights");
+    ParameterState p;
+    p.layer = op.layer;
+    p.role = op.subject;
+    p.group = is_expert(op.subject) ? GroupKind::edp : GroupKind::dp;
+    p.tensors = parameter_tensors(view.plan().model, view.plan().layout, op.layer, op.subject);
+    for (const ParameterTensor& tensor : p.tensors) p.elements += tensor.elements();
+    p.reduced = op.reads[0].value;
+    p.state = op.reads[1].value;
+    p.weight = op.reads[2].value;
+    p.gradient = before_reductions(graph, writers, p.reduced);
+    for (const auto& [part, whole] : {std::pair{op.writes[0], p.weight}, {p.reduced, p.gradient}}) {
+      if (view.plan().placements[part.index()] == view.plan().placements[whole.index()]) continue;
+      fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
+           graph.value(whole).name);
+    }
+    by_role_[{p.layer, p.role}] = parameters_.size();
+    parameters_.push_back(std::move(p));
+  }
+}
+
+const ParameterState& ParameterStates::of(std::int32_t layer, Role role) const {
+  const Role own = parameter_role(view_.plan().model, view_.plan().layout, role);
+  const auto found = by_role_.find({layer, own});
+  WEFT_CHECK(found != by_role_.end());
+  return parameters_[found->second];
+}
+
+bool ParameterStates::sharded(const ParameterState& p) const {
+  return view_.plan().layout.zero >= 1 && view_.group_size(p.group) > 1;
+}
+
+ElementRange ParameterStates::own(const ParameterState& p) const {
+  return sharded(p) ? view_.own_shard(p.elements, p.group) : ElementRange{0, p.elements};
+}
+
+bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const {
+  return !sharded(p) || view_.plan().graph.value(value).elements() >= p.elements;
+}
+
+Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch,
+                                 std::int64_t position) const {
+  const ElementRange range = view_.shard(p.elements, p.group, position);
+  float* const base = view_.data(value, micro_batch);
+  return {holds_whole(p, value) ? base + range.begin : base, range.size()};
+}
+
+Vector ParameterStates::own_weights(const ParameterState& p) const {
+  if (!sharded(p)) return {view_.data(p.weight, -1), p.elements};
+  return shard_in(p, p.weight, -1, view_.position_in(p.group));
+}
+
+Vector ParameterStates::own_gradient(const ParameterState& p) const {
+  if (!sharded(p)) return {view_.data(p.gradient, -1), p.elements};
+  return shard_in(p, p.gradient, -1, view_.position_in(p.group));
+}
+
+Vector ParameterStates::own_moment(const ParameterState& p, int which) const {
+  const std::int64_t room = view_.plan().graph.value(p.state).elements();
+  return {view_.data(p.state, -1) + which * room, own(p).size()};
+}
+
+}  // namespace weft

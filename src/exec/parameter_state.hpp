@@ -1,0 +1,56 @@
+// The parameters of a rank's class: which values of the graph hold their weights, gradients and optimizer state, and
+// where this rank's own part of them lies.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "exec/parameter_table.hpp"
+#include "exec/rank_view.hpp"
+#include "kernels/matrix.hpp"
+
+namespace weft {
+
+// Whose parameter an operation of this role works on: a head that is tied to the embedding of its own stage has none.
+Role parameter_role(const Transformer& model, const Layout& layout, Role role);
+
+struct ParameterState {
+  std::int32_t layer = -1;
+  Role role = Role::embedding;
+  std::int64_t elements = 0;  // whole, without the padding of shards
+  GroupKind group = GroupKind::dp;
+  std::vector<ParameterTensor> tensors;
+  ValueId weight;            // whole; under ZeRO-3 this rank's shard
+  ValueId gradient;          // what backward sums up: whole; under ZeRO-2 and 3 a shard
+  ValueId reduced;           // what the update reads; in the memory of `gradient`
+  ValueId state;             // first moments, then second
+  std::string name() const;  // "layer 3 qkv"
+};
+
+class ParameterStates {
+ public:
+  explicit ParameterStates(const RankView& view);
+
+  const std::vector<ParameterState>& all() const { return parameters_; }
+  // Of an operation of this layer that serves `role` (a tied head's is the embedding). Throws where there is none.
+  const ParameterState& of(std::int32_t layer, Role role) const;
+
+  // The elements that this rank updates: all, or its shard under ZeRO.
+  ElementRange own(const ParameterState& p) const;
+  Vector own_weights(const ParameterState& p) const;
+  Vector own_gradient(const ParameterState& p) const;  // reduced
+  Vector own_moment(const ParameterState& p, int which) const;
+  // Where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the shard.
+  Vector shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch, std::int64_t position) const;
+  bool holds_whole(const ParameterState& p, ValueId value) const;
+
+ private:
+  bool sharded(const ParameterState& p) const;
+
+  const RankView& view_;
+  std::vector<ParameterState> parameters_;
+  std::map<std::pair<std::int32_t, Role>, std::size_t> by_role_;
+};
+
+}  // namespace weft

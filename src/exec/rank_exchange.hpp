@@ -1,0 +1,46 @@
+// What ranks tell each other beside the plan: losses, measurements, the difference of their clocks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace weft {
+
+// Queues that no plan uses.
+inline constexpr std::int64_t kLossQueue = 1001, kExchangeQueue = 1002;
+
+// The sum over all ranks of one number a step, started when a rank has ended a step and read a step later: nobody waits
+// for it. Sums of fixed-point numbers: the same in any order.
+class SharedSum {
+ public:
+  explicit SharedSum(Communicator& communicator);
+  void start(double own);
+  // Of the last start. Waits for the other ranks.
+  double take();
+  bool is_under_way() const { return under_way_; }
+
+ private:
+  Communicator& communicator_;
+  Communicator::Prepared* call_;
+  Communicator::Handle handle_;
+  std::int64_t value_ = 0;
+  bool under_way_ = false;
+};
+
+void meet(Communicator& communicator);  // a barrier
+
+// Rank 0 gets the numbers of all ranks, by rank; the others nothing. All ranks know all counts.
+std::vector<std::vector<std::int64_t>> gather_numbers(Communicator& communicator, std::span<const std::int64_t> own,
+                                                      const std::vector<std::int64_t>& counts);
+// Every rank gets rank 0's text.
+std::string text_of_rank_0(Communicator& communicator, const std::string& text);
+
+// Rank 0 learns what to add to a time of each rank's steady clock to have it on its own: half the shortest of a few
+// round trips. The others get zeros.
+std::vector<std::int64_t> clock_offsets(Communicator& communicator);
+
+}  // namespace weft

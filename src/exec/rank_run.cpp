@@ -1,0 +1,199 @@
+#include "exec/rank_run.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+using Clock = RankRun::Clock;
+
+// How often a waiting worker asks whether the communicator has failed.
+constexpr std::chrono::milliseconds kLookForFailure{50};
+
+std::int64_t nanos(Clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+RankRun::RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
+                 const TransferBinder& transfers)
+    : view_(view), communicator_(communicator) {
+  const std::vector<Instance>& instances = view.unfolded().instances();
+  const auto of_class = [&](const Instance& i) { return i.rank_class == view.rank_class().value; };
+  first_instance_ =
+      static_cast<std::size_t>(std::find_if(instances.begin(), instances.end(), of_class) - instances.begin());
+  const auto count = static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_class));
+  const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
+  transfers_.resize(plan.queues.size());
+  operations_.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Instance& instance = instances[first_instance_ + i];
+    RunOperation& op = operations_[i];
+    op.operation = instance.operation;
+    op.micro_batch = instance.micro_batch;
+    for (const Edge& edge : view.unfolded().waits_for(first_instance_ + i)) {
+      // Queues keep their order by themselves.
+      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
+      if (edge.kind == EdgeKind::queue) continue;
+      op.waits.push_back({from, edge.distance, edge.kind == EdgeKind::blocking});
+    }
+    const auto queue = static_cast<std::size_t>(instance.queue);
+    RunQueue& target = plan.queues[queue].kind == QueueKind::compute ? compute_
+                       : plan.queues[queue].kind == QueueKind::extra ? extra_
+                                                                     : transfers_[queue];
+    target.operations.push_back(static_cast<std::int32_t>(i));
+  }
+  bind(compute);
+  prepare(transfers);
+}
+
+void RankRun::bind(const ComputeBinder& compute) {
+  for (RunOperation& op : operations_) {
+    if (view_.plan().graph.op(op.operation).is_transfer()) continue;
+    op.compute = compute.bind(op.operation, op.micro_batch);
+  }
+}
+
+// One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
+void RankRun::prepare(const TransferBinder& transfers) {
+  struct Known {
+    Communicator::Prepared* prepared;
+    std::size_t running;
+  };
+  std::map<std::pair<OpId, bool>, Known> known;
+  for (RunOperation& op : operations_) {
+    if (!view_.plan().graph.op(op.operation).is_transfer()) continue;
+    op.places = transfers.bind(op.operation, op.micro_batch);
+    const auto [found, is_new] = known.try_emplace({op.operation, op.places.accumulate}, Known{});
+    if (is_new) {
+      TransferCall transfer = transfers.call(op.operation);
+      transfer.call.accumulate = op.places.accumulate;
+      const std::size_t number = running_.size();
+      transfer.call.on_done = [this, number](Clock::time_point began, Clock::time_point ended) {
+        transfer_ended(number, began, ended);
+      };
+      running_.push_back(nullptr);
+      found->second = {&communicator_.prepare(std::move(transfer.call)), number};
+    }
+    op.prepared = found->second.prepared;
+    op.running = found->second.running;
+  }
+}
+
+void RankRun::run(std::int64_t steps, const OnStep& on_step) {
+  steps_ = steps;
+  spans_.assign(operations_.size() * static_cast<std::size_t>(steps), {});
+  for (RunOperation& op : operations_) op.done = 0;
+  for (RunQueue& queue : transfers_) queue.next = 0, queue.step = 0;
+  for (RunQueue* queue : {&compute_, &extra_}) queue->next = 0, queue->step = 0;
+  std::unique_lock lock(mutex_);
+  start_transfers();
+  for (;;) {
+    if (startable(compute_) != nullptr) {
+      const std::int64_t step = compute_.step;
+      compute_one(compute_, lock);
+      if (compute_.step != step && on_step) {
+        lock.unlock();
+        on_step(step);
+        lock.lock();
+      }
+    } else if (startable(extra_) != nullptr) {
+      compute_one(extra_, lock);
+    } else {
+      const auto all_done = [&](const RunOperation& op) { return op.done == steps_; };
+      if (std::all_of(operations_.begin(), operations_.end(), all_done)) return;
+      wait_for_change(lock);
+    }
+  }
+}
+
+bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {
+  return std::all_of(op.waits.begin(), op.waits.end(), [&](const Dependency& wait) {
+    return operations_[static_cast<std::size_t>(wait.on)].done >= step + 1 - wait.distance;
+  });
+}
+
+std::int64_t RankRun::ready_at(const RunOperation& op) const {
+  std::int64_t at = 0;
+  for (const Dependency& wait : op.waits) {
+    if (!wait.order) at = std::max(at, operations_[static_cast<std::size_t>(wait.on)].ended_at);
+  }
+  return at;
+}
+
+RankRun::RunOperation* RankRun::startable(const RunQueue& queue) {
+  if (over(queue)) return nullptr;
+  RunOperation& op = operations_[static_cast<std::size_t>(queue.operations[queue.next])];
+  return op.done == queue.step && is_ready(op, queue.step) ? &op : nullptr;
+}
+
+void RankRun::pop(RunQueue& queue) {
+  if (++queue.next < queue.operations.size()) return;
+  queue.next = 0;
+  ++queue.step;
+}
+
+// The communicator keeps the order of a queue, so a transfer is handed over as soon as its own data is there.
+void RankRun::start_transfers() {
+  for (RunQueue& queue : transfers_) {
+    for (RunOperation* op = startable(queue); op != nullptr; op = startable(queue)) {
+      if (running_[op->running] != nullptr) break;  // its last execution has not ended
+      running_[op->running] = op;
+      span_of(*op).ready = ready_at(*op);
+      pop(queue);
+      last_started_ = communicator_.start(*op->prepared, op->places.input, op->places.output);
+    }
+  }
+}
+
+void RankRun::transfer_ended(std::size_t prepared, Clock::time_point began, Clock::time_point ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    RunOperation& op = *running_[prepared];
+    running_[prepared] = nullptr;
+    end(op, {span_of(op).ready, nanos(began), nanos(ended)});
+    start_transfers();
+  }
+  changed_.notify_one();
+}
+
+void RankRun::end(RunOperation& op, const RankSpan& span) {
+  span_of(op) = span;
+  op.ended_at = span.end;
+  ++op.done;
+}
+
+void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
+  RunOperation& op = *startable(queue);
+  const std::int64_t step = queue.step;
+  RankSpan span{ready_at(op), 0, 0};
+  lock.unlock();
+  span.start = nanos(Clock::now());
+  try {
+    op.compute(step);
+  } catch (const RunFailed& failure) {
+    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, step + 1,
+                                          describe(view_.plan().graph.op(op.operation)), failure.what());
+    communicator_.fail(words);
+    throw RunFailed(words);
+  }
+  span.end = nanos(Clock::now());
+  lock.lock();
+  end(op, span);
+  pop(queue);
+  start_transfers();
+}
+
+void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
+  if (changed_.wait_for(lock, kLookForFailure) == std::cv_status::no_timeout || !last_started_) return;
+  const Communicator::Handle handle = *last_started_;
+  lock.unlock();
+  communicator_.done(handle);  // throws where the run has failed
+  lock.lock();
+}
+
+}  // namespace weft

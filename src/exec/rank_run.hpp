@@ -1,0 +1,105 @@
+// Executes one rank's part of a plan, step after step: its queues and dependencies and nothing else.
+//
+// The calling thread is the worker of `compute` and `extra`. Transfers are handed to the communicator the moment their
+// dependencies are done, by whoever finished the last of them: the worker, or the communication thread. A queue of
+// streams with events between them could take the place of both.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "exec/bind_compute.hpp"
+#include "exec/bind_transfer.hpp"
+
+namespace weft {
+
+// One execution. Times are nanoseconds of this rank's steady clock.
+struct RankSpan {
+  std::int64_t ready = 0;  // its dependencies were done
+  std::int64_t start = 0;  // of a transfer: it became the first of its queue, and its data was there
+  std::int64_t end = 0;
+};
+
+class RankRun {
+ public:
+  using Clock = Transport::Clock;
+
+  // Prepares every collective: all ranks must do so in the same order. All must outlive it.
+  RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
+          const TransferBinder& transfers);
+
+  // Called by the worker when the compute queue has ended a step.
+  using OnStep = std::function<void(std::int64_t step)>;
+  // Runs so many steps. Throws RunFailed naming step and operation.
+  void run(std::int64_t steps, const OnStep& on_step = {});
+
+  // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
+  std::size_t instances() const { return operations_.size(); }
+  std::size_t first_instance() const { return first_instance_; }
+  // [step * instances() + instance]
+  const std::vector<RankSpan>& spans() const { return spans_; }
+
+ private:
+  struct Dependency {
+    std::int32_t on = 0;
+    std::int8_t distance = 0;
+    bool order = false;  // only decides when it is issued
+  };
+  struct RunOperation {
+    OpId operation;
+    std::int32_t micro_batch = -1;
+    std::vector<Dependency> waits;
+    BoundOperation compute;  // of the worker's
+    // Of a transfer:
+    BoundTransfer places;
+    Communicator::Prepared* prepared = nullptr;
+    std::size_t running = 0;  // index into running_
+
+    std::int64_t done = 0;  // steps that it has ended
+    std::int64_t ended_at = 0;
+  };
+  struct RunQueue {
+    std::vector<std::int32_t> operations;
+    std::size_t next = 0;
+    std::int64_t step = 0;
+  };
+
+  void bind(const ComputeBinder& compute);
+  void prepare(const TransferBinder& transfers);
+  bool is_ready(const RunOperation& op, std::int64_t step) const;
+  std::int64_t ready_at(const RunOperation& op) const;
+  // The first operation of a queue if it can start now.
+  RunOperation* startable(const RunQueue& queue);
+  static void pop(RunQueue& queue);
+  bool over(const RunQueue& queue) const { return queue.operations.empty() || queue.step == steps_; }
+  void start_transfers();
+  void transfer_ended(std::size_t prepared, Clock::time_point began, Clock::time_point ended);
+  void compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock);
+  void wait_for_change(std::unique_lock<std::mutex>& lock);
+  void end(RunOperation& op, const RankSpan& span);
+  RankSpan& span_of(const RunOperation& op) {
+    return spans_[static_cast<std::size_t>(op.done) * operations_.size() +
+                  static_cast<std::size_t>(&op - operations_.data())];
+  }
+
+  const RankView& view_;
+  Communicator& communicator_;
+  std::size_t first_instance_ = 0;
+  std::vector<RunOperation> operations_;
+  RunQueue compute_, extra_;
+  std::vector<RunQueue> transfers_;
+  std::vector<RankSpan> spans_;
+  std::int64_t steps_ = 0;
+
+  std::mutex mutex_;  // guards all progress
+  std::condition_variable changed_;
+  std::vector<RunOperation*> running_;  // by prepared collective: whom it serves now
+  std::vector<Communicator::Handle> handles_;
+  std::optional<Communicator::Handle> last_started_;
+};
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+#include "exec/rank_view.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace weft {
+
+Arena::Arena(Bytes size) : size_(static_cast<std::size_t>(std::max<std::int64_t>(size.value, 1))) {
+  void* const pages = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw RunFailed(fmt::format("no memory for a rank's {} bytes", size_));
+  madvise(pages, size_, MADV_HUGEPAGE);
+  data_ = static_cast<std::byte*>(pages);
+  std::memset(data_, 0, size_);
+}
+
+Arena::~Arena() {
+  munmap(data_, size_);
+}
+
+RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
+    : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
+  const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
+  class_ = {classes.class_of[rank.index()]};
+  for (int kind = 0; kind < kGroupKinds; ++kind) {
+    std::vector<std::int64_t>& members = groups_[static_cast<GroupKind>(kind)];
+    for (const Rank member :
+         group_members(plan.layout, plan.model.experts.has_value(), static_cast<GroupKind>(kind), rank)) {
+      members.push_back(member.value);
+    }
+  }
+  memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
+}
+
+std::int64_t RankView::data_rank() const {
+  return dense_mesh(plan_.layout).coordinate(Axis::dp, rank_);
+}
+
+const std::vector<std::int64_t>& RankView::members(GroupKind kind) const {
+  return groups_.at(kind);
+}
+
+std::int64_t RankView::position_in(GroupKind kind) const {
+  const std::vector<std::int64_t>& ranks = members(kind);
+  const auto found = std::find(ranks.begin(), ranks.end(), rank_.value);
+  WEFT_CHECK(found != ranks.end());
+  return found - ranks.begin();
+}
+
+float* RankView::data(ValueId value, std::int32_t micro_batch) const {
+  WEFT_CHECK(plan_.graph.value(value).rank_class == class_);
+  return reinterpret_cast<float*>(memory_->data() + address(plan_, value, std::max(micro_batch, 0)).value);
+}
+
+bool RankView::writes_first(OpId id, std::int32_t micro_batch) const {
+  const StepGraph& graph = plan_.graph;
+  for (const ValueId value : graph.op(id).writes) {
+    if (!graph.value(value).accumulated) continue;
+    for (const Instance& instance : unfolded_.instances()) {  // in issue order
+      const std::vector<ValueId>& writes = graph.op(instance.operation).writes;
+      if (std::find(writes.begin(), writes.end(), value) == writes.end()) continue;
+      return instance.operation == id && instance.micro_batch == micro_batch;
+    }
+  }
+  return true;
+}
+
+ElementRange RankView::shard(std::int64_t elements, GroupKind kind, std::int64_t position) const {
+  const std::int64_t n = group_size(kind);
+  const std::int64_t length = (elements + n - 1) / n;
+  return {std::min(elements, position * length), std::min(elements, (position + 1) * length)};
+}
+
+}  // namespace weft

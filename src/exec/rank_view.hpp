@@ -1,0 +1,75 @@
+// A plan as one rank sees it: its class, its groups, its memory.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/rank_classes.hpp"
+#include "plan/plan.hpp"
+#include "plan/unfold.hpp"
+
+namespace weft {
+
+// Whole pages of zeros, touched by the thread that makes it.
+class Arena {
+ public:
+  explicit Arena(Bytes size);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// A run of elements of a value.
+struct ElementRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+class RankView {
+ public:
+  // `original`: the graph that the plan was made from, which its operations name as origins. All must outlive it.
+  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank);
+
+  const Plan& plan() const { return plan_; }
+  const Unfolded& unfolded() const { return unfolded_; }
+  const StepGraph& original() const { return original_; }
+  Rank rank() const { return rank_; }
+  ClassId rank_class() const { return class_; }
+  std::int64_t data_rank() const;  // which share of the global batch it trains on
+
+  const std::vector<std::int64_t>& members(GroupKind kind) const;
+  std::int64_t group_size(GroupKind kind) const { return static_cast<std::int64_t>(members(kind).size()); }
+  std::int64_t position_in(GroupKind kind) const;  // among the members
+
+  // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
+  // memory they lie begin where the whole does: shard_of() says where this rank's part is.
+  float* data(ValueId value, std::int32_t micro_batch) const;
+  // Whether this execution of an operation is the first of its step to write its values: sums over micro-batches (and
+  // over the two uses of a tied embedding) begin with it.
+  bool writes_first(OpId operation, std::int32_t micro_batch) const;
+
+  // The elements of a parameter of `elements` that member `position` of its group holds under ZeRO.
+  ElementRange shard(std::int64_t elements, GroupKind kind, std::int64_t position) const;
+  ElementRange own_shard(std::int64_t elements, GroupKind kind) const {
+    return shard(elements, kind, position_in(kind));
+  }
+
+ private:
+  const Plan& plan_;
+  const Unfolded& unfolded_;
+  const StepGraph& original_;
+  Rank rank_;
+  ClassId class_;
+  std::map<GroupKind, std::vector<std::int64_t>> groups_;
+  std::unique_ptr<Arena> memory_;
+};
+
+}  // namespace weft

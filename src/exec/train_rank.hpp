@@ -1,0 +1,41 @@
+// One rank trains: weights are made, steps run as the plan says, measurements come back.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exec/measured_timeline.hpp"
+#include "exec/tensor_collector.hpp"
+
+namespace weft {
+
+// Tensors that a run is asked to keep, for a check by others. Ranks must be threads of one process.
+struct KeptTensors {
+  TensorCollector initial, first_gradients, last;
+};
+
+struct TrainJob {
+  const Plan& plan;
+  const Unfolded& unfolded;
+  const StepGraph& original;  // from which the plan was made
+  TrainSettings settings;
+  std::shared_ptr<const Corpus> corpus;
+  std::int64_t warm_up = 0;  // steps that do not count
+  bool one_clock = true;     // ranks share a steady clock
+  KeptTensors* keep = nullptr;
+};
+
+struct TrainResult {
+  std::vector<double> losses;  // by step, the mean over the global batch
+  MeasuredRun run;             // on rank 0; elsewhere without ranks
+};
+
+// Refuses what cannot be trained yet, naming it. Throws Error.
+void require_trainable(const Plan& plan);
+
+// Called on this rank's worker: the loss of `step`, one step late.
+using OnLoss = std::function<void(std::int64_t step, double loss)>;
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss = {});
+
+}  // namespace weft
