@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -27,6 +26,8 @@ using Clock = Transport::Clock;
 constexpr std::int64_t kChannelsPerQueue = 1024;
 constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; programs have the others
 constexpr std::int64_t kMaxQueues = 1024;
+// What a queue may do before the others have their turn: calls that start each other could go on for ever.
+constexpr int kStepsInTurn = 64;
 // How often a waiting thread asks whether a rank was lost.
 constexpr std::chrono::milliseconds kWatchPeriod{50};
 // Silence beyond this is worth naming in a timeout.
@@ -55,6 +56,15 @@ std::uint64_t hash_of(const PreparedCall& call) {
   return hash;
 }
 
+// A rank's contribution to the piece that it is to have.
+ByteRange own_part_of_input(const PreparedCall& call, std::int64_t member) {
+  const std::int64_t slots = call.spec.pieces / call.spec.ranks;
+  const auto own = call.sizes.begin() + member * slots;
+  const std::int64_t element = size_of(call.type).value;
+  return {BufferKind::input, std::accumulate(call.sizes.begin(), own, std::int64_t{0}) * element,
+          std::accumulate(own, own + slots, std::int64_t{0}) * element};
+}
+
 }  // namespace
 
 // Touched by the caller's thread between preparation and start, then by the communication thread until it is done.
@@ -64,8 +74,10 @@ struct Communicator::Prepared {
   std::unique_ptr<NativeCollective> native;
   std::unique_ptr<CallCheck> check;
   CallNote note;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
+  std::vector<Segment> input, output;              // of the execution under way; room is reserved
+  std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
+  Prepared* next = nullptr;                        // behind it on its queue
+  Clock::time_point began;
   std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
 
   std::string in_words() const {
@@ -93,25 +105,39 @@ class Communicator::Thread {
   Transport& transport() { return *transport_; }
 
   Prepared& prepare(PreparedCall call) {
+    if (call.accumulate) {
+      WEFT_CHECK(call.spec.kind == Collective::reduce_scatter && call.op == ReduceOp::sum);
+      WEFT_CHECK(call.program != nullptr && !call.program->in_place);
+    }
     auto prepared = std::make_unique<Prepared>();
     prepared->call = std::move(call);
     Prepared* const result = prepared.get();
     prepared_.push_back(std::move(prepared));  // before it is built: the library may never return from that
+    {
+      const std::lock_guard lock(mutex_);
+      submitted_.reserve(prepared_.size());
+    }
     run_on_thread([this, result] { build(*result); });
     return *result;
   }
 
-  Handle start(Prepared& prepared, const void* input, void* output) {
+  // A thread that is awake looks at what was submitted before it rests: most starts wake nobody.
+  Handle start(Prepared& prepared, std::span<const Segment> input, std::span<const Segment> output) {
+    const auto most = static_cast<std::size_t>(prepared.call.segments);
+    WEFT_CHECK(input.size() <= most && output.size() <= most);
     Handle handle{&prepared, 0};
+    bool asleep = false;
     {
       const std::lock_guard lock(mutex_);
+      rethrow();
       WEFT_CHECK(prepared.started == prepared.ended);
       handle.turn = ++prepared.started;
-      prepared.input = static_cast<const std::byte*>(input);
-      prepared.output = static_cast<std::byte*>(output);
+      prepared.input.assign(input.begin(), input.end());
+      prepared.output.assign(output.begin(), output.end());
       submitted_.push_back(&prepared);
+      asleep = std::exchange(resting_, false);
     }
-    transport_->wake();
+    if (asleep) transport_->wake();
     return handle;
   }
 
@@ -128,9 +154,28 @@ class Communicator::Thread {
     if (handle.call->ended < handle.turn) rethrow();
   }
 
+  // The communication thread says it, because what it does with the callers' memory must have ended; unless it is
+  // inside the library, which may never return.
+  void fail(const std::string& why) {
+    if (std::this_thread::get_id() == thread_.get_id()) return fail_all(why);
+    std::unique_lock lock(mutex_);
+    if (!reason_to_fail_) reason_to_fail_ = why;
+    lock.unlock();
+    transport_->wake();
+    lock.lock();
+    while (!failed_) {
+      if (in_library_ != nullptr) {
+        lock.unlock();
+        fail_all(why);
+        lock.lock();
+      }
+      ended_.wait_for(lock, kWatchPeriod, [&] { return failed_; });
+    }
+  }
+
  private:
   struct Queue {
-    std::deque<Prepared*> waiting;
+    Prepared *first = nullptr, *last = nullptr;  // the line of those that wait
     Prepared* active = nullptr;
     bool checking = false;
     std::int64_t turns = 0;
@@ -140,15 +185,20 @@ class Communicator::Thread {
   void main() {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // short sleeps end when they should
     try {
-      while (!stopping()) {
-        const bool moved = round();
-        if (!moved) rest();
+      while (goes_on()) {
+        if (!round()) rest();
       }
     } catch (const std::exception& error) {
       fail_all(error.what());
-      // Preparations that come now must not wait for ever.
-      while (!stopping()) transport_->pause(Clock::now() + kWatchPeriod);
     }
+    // Preparations that come now must not wait for ever.
+    while (!stopping()) transport_->pause(Clock::now() + kWatchPeriod);
+  }
+
+  bool goes_on() {
+    const std::lock_guard lock(mutex_);
+    if (reason_to_fail_) throw RunFailed(*reason_to_fail_);
+    return !stopping_ && !failed_;
   }
 
   bool stopping() {
@@ -162,7 +212,7 @@ class Communicator::Thread {
     take_submitted();
     bool moved = false;
     for (auto& [id, queue] : queues_) {
-      while (advance(queue)) moved = true;
+      for (int steps = 0; steps < kStepsInTurn && advance(queue); ++steps) moved = true;
     }
     return moved;
   }
@@ -185,17 +235,21 @@ class Communicator::Thread {
 
   void take_submitted() {
     const std::lock_guard lock(mutex_);
-    for (Prepared* const prepared : submitted_) queues_[prepared->call.queue].waiting.push_back(prepared);
+    for (Prepared* const prepared : submitted_) {
+      Queue& queue = queues_.at(prepared->call.queue);
+      prepared->next = nullptr;
+      (queue.first == nullptr ? queue.first : queue.last->next) = prepared;
+      queue.last = prepared;
+    }
     submitted_.clear();
   }
 
   // One bit of progress of a queue: false where it has to wait.
   bool advance(Queue& queue) {
     if (queue.active == nullptr) {
-      if (queue.waiting.empty()) return false;
-      queue.active = queue.waiting.front();
-      queue.waiting.pop_front();
-      queue.last_progress = Clock::now();
+      if (queue.first == nullptr) return false;
+      queue.active = std::exchange(queue.first, queue.first->next);
+      queue.last_progress = queue.active->began = Clock::now();
       begin(queue);
       return true;
     }
@@ -236,9 +290,10 @@ class Communicator::Thread {
   void run(Prepared& active) {
     if (active.native != nullptr) {
       const InLibrary inside(*this, active);
-      named(active, [&] { active.native->run(active.input, active.output); });
+      const auto memory = [](const std::vector<Segment>& list) { return list.empty() ? nullptr : list[0].data; };
+      named(active, [&] { active.native->run(memory(active.input), memory(active.output)); });
     } else if (active.run != nullptr) {
-      named(active, [&] { active.run->start(const_cast<std::byte*>(active.input), active.output); });
+      named(active, [&] { active.run->start(active.input, active.output); });
     }
   }
 
@@ -286,18 +341,29 @@ class Communicator::Thread {
   }
 
   void finish(Queue& queue) {
+    Prepared& call = *std::exchange(queue.active, nullptr);
+    const Clock::time_point now = Clock::now();
     {
       const std::lock_guard lock(mutex_);
-      ++queue.active->ended;
+      ++call.ended;
     }
     ended_.notify_all();
-    queue.active = nullptr;
+    if (!call.call.on_done) return;
+    call.call.on_done(call.began, now);
+    take_submitted();  // what it started need not wait for the next round
   }
 
   void rest() {
     const bool busy =
         std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.second.active; });
+    {
+      const std::lock_guard lock(mutex_);
+      if (!submitted_.empty()) return;
+      resting_ = true;
+    }
     transport_->pause(Clock::now() + (busy ? kWatchPeriod : std::chrono::milliseconds(500)));
+    const std::lock_guard lock(mutex_);
+    resting_ = false;
   }
 
   void look_for_trouble(Queue& queue) {
@@ -331,10 +397,14 @@ class Communicator::Thread {
   void build(Prepared& prepared) {
     const PreparedCall& call = prepared.call;
     if (call.queue < 0 || call.queue >= kMaxQueues)
-      fail("{}: queue {} is not in 0..{}", call.label, call.queue, kMaxQueues - 1);
+      weft::fail("{}: queue {} is not in 0..{}", call.label, call.queue, kMaxQueues - 1);
+    if (call.segments < 1) weft::fail("{}: buffers of {} segments; 1 or more are allowed", call.label, call.segments);
+    if (call.segments > 1 && call.program == nullptr)
+      weft::fail("{}: the library's own {} knows only buffers in one place, not in {}", call.label,
+                 name_of(call.spec.kind), call.segments);
     const std::int64_t first_channel = call.queue * kChannelsPerQueue;
     const auto self = std::find(call.members.begin(), call.members.end(), transport_->rank());
-    if (self == call.members.end()) fail("{}: rank {} is no member of it", call.label, transport_->rank());
+    if (self == call.members.end()) weft::fail("{}: rank {} is no member of it", call.label, transport_->rank());
     prepared.note = {0,
                      std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0}),
                      hash_of(call),
@@ -349,20 +419,28 @@ class Communicator::Thread {
     if (options_.check) {
       prepared.check = std::make_unique<CallCheck>(call.members, first_channel + kCheckChannel, *transport_);
     }
+    queues_.try_emplace(call.queue);
+    prepared.input.reserve(static_cast<std::size_t>(call.segments));
+    prepared.output.reserve(static_cast<std::size_t>(call.segments));
     if (call.program == nullptr) {
       const InLibrary inside(*this, prepared);
       prepared.native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes});
       if (prepared.native == nullptr)
-        fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind), name_of(call.type));
+        weft::fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind),
+                   name_of(call.type));
       return;
     }
     const ProgramVerdict proof = verify_program(*call.program);
-    if (!proof.accepted()) fail("program {}: {}", call.program->name, proof.words());
+    if (!proof.accepted()) weft::fail("program {}: {}", call.program->name, proof.words());
     std::vector<LoweredRank> lowered = lower(*call.program, proof.run, call.sizes, size_of(call.type));
+    const std::int64_t member = self - call.members.begin();
     const double scale = call.op == ReduceOp::average ? 1.0 / static_cast<double>(call.spec.ranks) : 1.0;
-    prepared.run = std::make_unique<ProgramRun>(
-        std::move(lowered[static_cast<std::size_t>(self - call.members.begin())]),
-        RunSettings{call.type, call.op, scale, call.members, first_channel, options_.credit}, *transport_);
+    RunSettings settings{call.type, call.op, scale, call.members, first_channel, options_.credit, call.segments};
+    if (call.accumulate && member < call.spec.ranks) settings.accumulated = own_part_of_input(call, member);
+    prepared.run = std::make_unique<ProgramRun>(std::move(lowered[static_cast<std::size_t>(member)]),
+                                                std::move(settings), *transport_);
+    prepared.input_bytes = prepared.run->input_bytes();
+    prepared.output_bytes = prepared.run->output_bytes();
   }
 
   void run_on_thread(std::function<void()> job) {
@@ -414,6 +492,8 @@ class Communicator::Thread {
   std::function<void()> job_;
   std::exception_ptr job_error_;
   bool stopping_ = false;
+  bool resting_ = false;  // and nobody has woken it
+  std::optional<std::string> reason_to_fail_;
   bool failing_ = false;  // somebody is telling it
   bool failed_ = false;
   std::string failure_;
@@ -438,13 +518,16 @@ Communicator::Prepared& Communicator::prepare(PreparedCall call) {
 }
 
 Communicator::Handle Communicator::start(Prepared& prepared, const void* input, void* output) {
-  return thread_->start(prepared, input, output);
+  const bool in_place = prepared.call.program != nullptr && prepared.call.program->in_place;
+  const Segment from{static_cast<std::byte*>(const_cast<void*>(input)), prepared.input_bytes};
+  const Segment to{static_cast<std::byte*>(output), prepared.output_bytes};
+  return thread_->start(prepared, {&from, in_place ? 0U : 1U}, {&to, 1});
 }
 
 Communicator::Handle Communicator::start(Prepared& prepared, std::span<const Segment> input,
                                          std::span<const Segment> output) {
-  WEFT_CHECK(input.size() <= 1 && output.size() <= 1);
-  return thread_->start(prepared, input.empty() ? nullptr : input[0].data, output.empty() ? nullptr : output[0].data);
+  const bool in_place = prepared.call.program != nullptr && prepared.call.program->in_place;
+  return thread_->start(prepared, in_place ? std::span<const Segment>{} : input, output);
 }
 
 bool Communicator::done(Handle handle) {
@@ -453,6 +536,10 @@ bool Communicator::done(Handle handle) {
 
 void Communicator::wait(Handle handle) {
   thread_->wait(handle);
+}
+
+void Communicator::fail(const std::string& why) {
+  thread_->fail(why);
 }
 
 }  // namespace weft

@@ -30,9 +30,10 @@ struct PreparedCall {
   std::string label;       // for messages: "dp gradients, bucket 3"
   // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
   bool accumulate = false;
-  std::int64_t segments = 1;  // at most so many in each buffer given to start()
-  // Called on the communication thread when an execution has ended, with the times it began and ended there. It may
-  // start other calls (and this one again). It must not wait.
+  std::int64_t segments = 1;  // at most so many in each buffer given to start(); native collectives know only one
+  // Called on the communication thread when an execution has ended, with the times it began and ended there: it begins
+  // when all before it on its queue have ended. It may start other calls (and this one again). It must not wait. Who
+  // waits for the execution may go on before this returns. What it throws fails the run.
   std::function<void(Transport::Clock::time_point began, Transport::Clock::time_point ended)> on_done = {};
 };
 
@@ -62,15 +63,19 @@ class Communicator {
 
   // Allocates everything that running it needs. The program must have been proven (collective/verify).
   Prepared& prepare(PreparedCall call);
-  // Returns at once. One start of a prepared collective may be under way at a time. `input` may be null where the rank
-  // has none; in place, `output` is the one buffer and `input` is ignored.
+  // Returns at once, from any thread. One start of a prepared collective may be under way at a time. `input` may be
+  // null where the rank has none; in place, `output` is the one buffer and `input` is ignored. Throws RunFailed once
+  // the run has failed.
   Handle start(Prepared& prepared, const void* input, void* output);
-  // The same with buffers in several places: element i is the i-th of the segments one after the other. What the spans
-  // name must stay until it is done. From any thread.
+  // The same with buffers in several places: element i is the i-th of the segments one after the other. Segments hold
+  // whole elements, or nothing. The memory they name must stay until it is done; the lists need not.
   Handle start(Prepared& prepared, std::span<const Segment> input, std::span<const Segment> output);
   bool done(Handle handle);
   // Throws RunFailed where it cannot end.
   void wait(Handle handle);
+  // From any thread: this rank cannot go on. When it returns, the other ranks have been told, and whoever waits, here
+  // or there, gets RunFailed with these words. Only the first failure counts.
+  void fail(const std::string& why);
 
  private:
   class Thread;

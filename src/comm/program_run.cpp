@@ -31,13 +31,20 @@ std::unique_ptr<std::byte[]> uninitialised(std::int64_t bytes) {
 }  // namespace
 
 ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& transport)
-    : settings_(std::move(settings)), transport_(transport), scratch_(uninitialised(program.scratch_bytes)) {
+    : settings_(std::move(settings)),
+      transport_(transport),
+      scratch_(uninitialised(program.scratch_bytes)),
+      input_bytes_(program.input_bytes),
+      output_bytes_(program.output_bytes) {
+  input_.reserve(settings_.segments);
+  output_.reserve(settings_.segments);
+  if (settings_.accumulated) reserve({*settings_.accumulated}, accumulated_);
   steps_.resize(program.steps.size());
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
     step.code = std::move(program.steps[i]);
-    step.src.resize(step.code.src.size());
-    step.dst.resize(step.code.dst.size());
+    reserve(step.code.src, step.src);
+    reserve(step.code.dst, step.dst);
     step.staged.resize(1);
     for (const std::int32_t other : step.code.waits) {
       steps_[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
@@ -83,23 +90,49 @@ bool ProgramRun::may_need_slot(const Step& step) const {
   return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
-Segment ProgramRun::bound(const ByteRange& range, std::byte* input, std::byte* output) const {
-  std::byte* const base = range.buffer == BufferKind::input    ? input
-                          : range.buffer == BufferKind::output ? output
-                                                               : scratch_.get();
-  return {base + range.begin, range.bytes};
+// Every border between segments cuts one range of a step at most, and an element is never cut.
+void ProgramRun::reserve(const std::vector<ByteRange>& ranges, std::vector<Segment>& segments) const {
+  std::int64_t elements = 0;
+  bool in_segments = false;
+  for (const ByteRange& range : ranges) {
+    elements += range.bytes / size_of(settings_.type).value;
+    in_segments = in_segments || range.buffer != BufferKind::scratch;
+  }
+  const std::int64_t borders = in_segments ? settings_.segments - 1 : 0;
+  segments.reserve(static_cast<std::size_t>(std::min(std::ssize(ranges) + borders, elements)));
 }
 
-void ProgramRun::start(std::byte* input, std::byte* output) {
+void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& segments) const {
+  segments.clear();
+  for (const ByteRange& range : ranges) {
+    if (range.buffer == BufferKind::scratch) {
+      append_joined(segments, {scratch_.get() + range.begin, range.bytes});
+    } else {
+      (range.buffer == BufferKind::input ? input_ : output_).append(range.begin, range.bytes, segments);
+    }
+  }
+}
+
+// Elements keep their order of addition: the same sum in every run.
+void ProgramRun::add_output_to_input(std::span<const Segment> output) {
+  bind({&*settings_.accumulated, 1}, accumulated_);
+  land(output, {.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum});
+}
+
+void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> output) {
   WEFT_CHECK(done());
+  input_.bind(input);
+  output_.bind(output);
+  WEFT_CHECK(input_.bytes() == input_bytes_ && output_.bytes() == output_bytes_);
+  if (settings_.accumulated) add_output_to_input(output);
   left_ = std::ssize(steps_);
   last_move_ = Transport::Clock::now();
   for (Connection& connection : outgoing_) connection.next = 0;
   for (Connection& connection : incoming_) connection.next = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Step& step = steps_[i];
-    for (std::size_t k = 0; k < step.src.size(); ++k) step.src[k] = bound(step.code.src[k], input, output);
-    for (std::size_t k = 0; k < step.dst.size(); ++k) step.dst[k] = bound(step.code.dst[k], input, output);
+    bind(step.code.src, step.src);
+    bind(step.code.dst, step.dst);
     step.pending = static_cast<std::int32_t>(step.code.waits.size());
     step.ahead = static_cast<std::int32_t>(step.code.turn.size());
     step.slot = -1;

@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "collective/lowered.hpp"
+#include "comm/segment_map.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {
@@ -22,14 +25,20 @@ struct RunSettings {
   std::vector<std::int64_t> members;  // rank of the transport by rank of the program
   std::int64_t first_channel = 0;     // added to the program's channels
   std::int64_t credit = 0;            // bytes of sends in flight; a larger message passes alone
+  std::int64_t segments = 1;          // at most so many in a buffer
+  // Input that the output is added to before an execution, so that the result is added to what the output held.
+  std::optional<ByteRange> accumulated = {};
 };
 
 class ProgramRun {
  public:
   ProgramRun(LoweredRank program, RunSettings settings, Transport& transport);
 
-  // The next execution works on these buffers; the last one must have ended. No memory is allocated from here on.
-  void start(std::byte* input, std::byte* output);
+  std::int64_t input_bytes() const { return input_bytes_; }
+  std::int64_t output_bytes() const { return output_bytes_; }
+  // The next execution works on these buffers; the last one must have ended. No memory is allocated from here on. The
+  // lists must stay until it is done.
+  void start(std::span<const Segment> input, std::span<const Segment> output);
   // Goes on as far as it can. True if anything happened.
   bool advance();
   bool done() const { return left_ == 0; }
@@ -58,7 +67,9 @@ class ProgramRun {
     std::vector<bool> slot_is_used;
   };
 
-  Segment bound(const ByteRange& range, std::byte* input, std::byte* output) const;
+  void reserve(const std::vector<ByteRange>& ranges, std::vector<Segment>& segments) const;
+  void bind(std::span<const ByteRange> ranges, std::vector<Segment>& segments) const;
+  void add_output_to_input(std::span<const Segment> output);
   void connect(std::int32_t step, bool outgoing);
   bool may_need_slot(const Step& step) const;
   bool post_sends();
@@ -77,6 +88,9 @@ class ProgramRun {
   std::vector<Step> steps_;
   std::vector<Connection> outgoing_, incoming_;
   std::unique_ptr<std::byte[]> scratch_;
+  std::int64_t input_bytes_ = 0, output_bytes_ = 0;
+  SegmentMap input_, output_;
+  std::vector<Segment> accumulated_;  // bound at start
   std::vector<std::int32_t> in_flight_;
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
   bool takes_turns_ = false;         // messages are asked for before they set out
