@@ -27,9 +27,10 @@ struct BatchShape {
   std::int64_t vocab = 256;
 };
 
-// Sequences of seq + 1 bytes; the last is the first's target. An epoch visits every sequence of the corpus once, in an
-// order shuffled by (seed, epoch). Sequence g of a step belongs to data rank g / (global_batch / data_ranks), and there
-// to micro-batch (g mod that) / micro_batch: so the same step sees the same sequences whatever the layout.
+// Sequence i is the seq + 1 bytes from i * seq on: every byte but the first is a target once. An epoch visits every
+// sequence of the corpus once, in an order shuffled by (seed, epoch). Sequence g of a step belongs to data rank g /
+// (global_batch / data_ranks), and there to micro-batch (g mod that) / micro_batch: so the same step sees the same
+// sequences whatever the layout.
 class Batches {
  public:
   // Throws Error where the corpus holds not even one sequence, or a byte that the vocabulary has no token for.
@@ -44,5 +45,8 @@ class Batches {
   BatchShape shape_;
   std::uint64_t seed_;
 };
+
+// The sequences of the first steps whole, whatever the rank: steps x global_batch x (seq + 1) tokens.
+std::vector<std::int64_t> sequences_of_steps(const Batches& batches, const BatchShape& shape, std::int64_t steps);
 
 }  // namespace weft

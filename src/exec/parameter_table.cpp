@@ -1,0 +1,163 @@
+#include "exec/parameter_table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "exec/data/mix.hpp"
+
+namespace weft {
+namespace {
+
+using Start = ParameterTensor::Start;
+constexpr double kDeviation = 0.02;  // GPT-2
+
+void check_trainable(const Transformer& model) {
+  const auto refuse = [&](std::string_view what) {
+    fail("model '{}': {}: weft run cannot train it yet", model.name, what);
+  };
+  if (model.experts) refuse(model.experts->shared_gate ? "experts (with a shared gate)" : "experts");
+  if (model.latent) refuse("latent attention");
+  if (model.qk_norm) refuse("qk_norm (norms of queries and keys)");
+  if (model.positions == Positions::rotary && model.head_dim % 2 != 0) {
+    fail("model '{}': head_dim: value {} is odd; rotary positions pair the halves of a head", model.name,
+         model.head_dim);
+  }
+}
+
+// Tensors laid down one after another.
+class TensorList {
+ public:
+  void add(std::string name, std::vector<std::int64_t> shape, Start start, double deviation = 0) {
+    ParameterTensor tensor{
+        .name = std::move(name), .offset = end_, .shape = std::move(shape), .start = start, .deviation = deviation};
+    end_ += tensor.elements();
+    tensors_.push_back(std::move(tensor));
+  }
+
+  void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias, double deviation) {
+    add(name + ".weight", {outputs, inputs}, Start::normal, deviation);
+    if (bias) add(name + ".bias", {outputs}, Start::zeros);
+  }
+
+  void norm(const std::string& name, const Transformer& model) {
+    add(name + ".weight", {model.hidden}, Start::ones);
+    if (model.norm == NormKind::layer_norm) add(name + ".bias", {model.hidden}, Start::zeros);
+  }
+
+  void vocabulary(const std::string& name, const Transformer& model, const Layout& layout) {
+    const std::int64_t rows = local_vocab(model, layout) * layout.tp;
+    add(name + ".weight", {rows, model.hidden}, Start::normal, kDeviation);
+    tensors_.back().padding = (rows - model.vocab) * model.hidden;
+  }
+
+  std::vector<ParameterTensor> take() { return std::move(tensors_); }
+
+ private:
+  std::vector<ParameterTensor> tensors_;
+  std::int64_t end_ = 0;
+};
+
+// Element i of a tensor whose numbers start from `key`. Twelve uniform 16-bit numbers have a sum of mean 6 * 65535 and
+// variance 12 * (65536^2 - 1) / 12: over 65536 it deviates by 1 - 2^-33.
+float normal_element(std::uint64_t key, std::int64_t i, double deviation) {
+  std::int64_t sum = 0;
+  for (std::uint64_t k = 0; k < 3; ++k) {
+    const std::uint64_t bits = mix_bits(key + 3 * static_cast<std::uint64_t>(i) + k);
+    for (int shift = 0; shift < 64; shift += 16) sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
+  }
+  return static_cast<float>(static_cast<double>(sum - std::int64_t{6} * 65535) * (deviation / 65536));
+}
+
+void fill_tensor(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
+  const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
+  const std::int64_t random = tensor.elements() - tensor.padding;
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const std::int64_t i = first + static_cast<std::int64_t>(k);
+    const bool zero = tensor.start == Start::zeros || i >= random;
+    out[k] = zero ? 0.0F : tensor.start == Start::ones ? 1.0F : normal_element(key, i, tensor.deviation);
+  }
+}
+
+}  // namespace
+
+std::int64_t ParameterTensor::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::vector<ParameterPlace> parameter_places(const Transformer& model) {
+  std::vector<ParameterPlace> places{{-1, Role::embedding}};
+  if (model.positions == Positions::learned) places.push_back({-1, Role::positions});
+  for (std::int32_t layer = 0; layer < model.layers; ++layer) {
+    for (const Role role :
+         {Role::attention_norm, Role::qkv, Role::attention_out, Role::ffn_norm, Role::ffn_in, Role::ffn_out}) {
+      places.push_back({layer, role});
+    }
+  }
+  places.push_back({-1, Role::final_norm});
+  if (!model.tied_embeddings) places.push_back({-1, Role::head});
+  return places;
+}
+
+std::vector<ParameterTensor> parameter_tensors(const Transformer& model, const Layout& layout, std::int32_t layer,
+                                               Role role) {
+  check_trainable(model);
+  const std::int64_t context = model.heads * model.head_dim;
+  const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
+  const double into_stream = kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers));
+  const std::string name = layer < 0 ? std::string(name_of(role)) : fmt::format("layers.{}.{}", layer, name_of(role));
+  TensorList list;
+  switch (role) {
+    case Role::embedding:
+      list.vocabulary("embedding", model, layout);
+      break;
+    case Role::head:
+      list.vocabulary(model.tied_embeddings ? "embedding" : "head", model, layout);
+      break;
+    case Role::positions:
+      list.add("positions.weight", {model.max_seq, model.hidden}, Start::normal, kDeviation);
+      break;
+    case Role::attention_norm:
+    case Role::ffn_norm:
+    case Role::final_norm:
+      list.norm(name, model);
+      break;
+    case Role::qkv:
+      list.linear(name, (model.heads + 2 * model.kv_heads) * model.head_dim, model.hidden,
+                  model.linear_bias || model.qkv_bias, kDeviation);
+      break;
+    case Role::attention_out:
+      list.linear(name, model.hidden, context, model.linear_bias, into_stream);
+      break;
+    case Role::ffn_in:
+      list.linear(name, gates * model.ffn, model.hidden, model.linear_bias, kDeviation);
+      break;
+    case Role::ffn_out:
+      list.linear(name, model.hidden, model.ffn, model.linear_bias, into_stream);
+      break;
+    default:
+      WEFT_CHECK(!"a role without parameters");
+  }
+  return list.take();
+}
+
+void initial_weights(const std::vector<ParameterTensor>& tensors, std::uint64_t seed, std::int64_t begin,
+                     std::span<float> out) {
+  std::ranges::fill(out, 0.0F);
+  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
+  for (const ParameterTensor& tensor : tensors) {
+    const std::int64_t from = std::max(begin, tensor.offset);
+    const std::int64_t to = std::min(end, tensor.offset + tensor.elements());
+    if (from >= to) continue;
+    fill_tensor(tensor, seed, from - tensor.offset,
+                out.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from)));
+  }
+}
+
+}  // namespace weft

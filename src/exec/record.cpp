@@ -1,0 +1,97 @@
+#include "exec/record.hpp"
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json shape_to_json(const Transformer& model) {
+  return {{"name", model.name},
+          {"layers", model.layers},
+          {"hidden", model.hidden},
+          {"heads", model.heads},
+          {"kv_heads", model.kv_heads},
+          {"head_dim", model.head_dim},
+          {"ffn", model.ffn},
+          {"vocab", model.vocab},
+          {"max_seq", model.max_seq},
+          {"norm", model.norm == NormKind::layer_norm ? "layer_norm" : "rms_norm"},
+          {"activation", model.activation == Activation::gelu ? "gelu" : "swiglu"},
+          {"positions", model.positions == Positions::learned ? "learned" : "rotary"},
+          {"tied_embeddings", model.tied_embeddings},
+          {"linear_bias", model.linear_bias},
+          {"qkv_bias", model.qkv_bias}};
+}
+
+ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer) {
+  if (const auto* adam = std::get_if<AdamSettings>(&optimizer)) {
+    return {{"name", "adam"},
+            {"lr", adam->learning_rate},
+            {"betas", {adam->beta1, adam->beta2}},
+            {"eps", adam->epsilon},
+            {"weight_decay", adam->weight_decay}};
+  }
+  const auto& sgd = std::get<SgdSettings>(optimizer);
+  return {{"name", "sgd"}, {"lr", sgd.learning_rate}, {"momentum", sgd.momentum}, {"weight_decay", sgd.weight_decay}};
+}
+
+ordered_json run_to_json(const RunRecord& record) {
+  return {{"model", shape_to_json(record.model)},
+          {"global_batch", record.layout.global_batch},
+          {"micro_batch", record.layout.micro_batch},
+          {"seq", record.layout.seq},
+          {"data_ranks", record.layout.dp},
+          {"zero", record.layout.zero},
+          {"policy", record.policy},
+          {"optimizer", optimizer_to_json(record.optimizer)},
+          {"clip_grad", record.layout.clip_grad},
+          {"seed", record.seed},
+          {"steps", record.losses.size()},
+          {"losses", record.losses}};
+}
+
+void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
+  std::ofstream file(path, std::ios::binary);
+  if (!file) fail("{}: cannot be written", path.string());
+  write(file);
+  file.close();
+  if (!file) fail("{}: cannot be written to its end (disk full?)", path.string());
+}
+
+}  // namespace
+
+void append_tensors(const std::vector<ParameterTensor>& table, std::span<const float> value,
+                    std::vector<NamedTensor>& tensors) {
+  for (const ParameterTensor& tensor : table) {
+    const auto offset = static_cast<std::size_t>(tensor.offset), count = static_cast<std::size_t>(tensor.elements());
+    WEFT_CHECK(offset + count <= value.size());
+    const auto part = value.subspan(offset, count);
+    tensors.push_back({tensor.name, tensor.shape, {part.begin(), part.end()}});
+  }
+}
+
+void write_record(const std::filesystem::path& folder, const RunRecord& record) {
+  const Layout& layout = record.layout;
+  WEFT_CHECK(record.batches.size() ==
+             record.losses.size() * static_cast<std::size_t>(layout.global_batch * (layout.seq + 1)));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail("{}: cannot be created: {}", folder.string(), error.message());
+  std::filesystem::remove(folder / "run.json", error);  // of an earlier run; what follows replaces its files
+  write_safetensors(folder / "initial.safetensors", record.initial);
+  write_safetensors(folder / "gradients.safetensors", record.gradients);
+  write_safetensors(folder / "final.safetensors", record.final_weights);
+  write_file(folder / "batches.bin", [&](std::ostream& out) {
+    out.write(reinterpret_cast<const char*>(record.batches.data()),
+              static_cast<std::streamsize>(record.batches.size() * sizeof(std::int64_t)));
+  });
+  write_file(folder / "run.json", [&](std::ostream& out) { out << run_to_json(record).dump(2) << '\n'; });
+}
+
+}  // namespace weft

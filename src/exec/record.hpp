@@ -1,0 +1,40 @@
+// What a run leaves for an oracle to check it by (docs/oracle.md): what it trained from, on what, and what came out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "exec/parameter_table.hpp"
+#include "exec/safetensors.hpp"
+#include "graph/layout.hpp"
+#include "kernels/kernels.hpp"
+#include "model/transformer.hpp"
+
+namespace weft {
+
+struct RunRecord {
+  Transformer model;
+  Layout layout;       // clip_grad among it
+  std::string policy;  // for whoever reads the record; it decides no number
+  std::variant<AdamSettings, SgdSettings> optimizer;
+  std::uint64_t seed = 0;
+  std::vector<double> losses;              // of every step: the mean over the global batch
+  std::vector<NamedTensor> initial;        // weights before the first step
+  std::vector<NamedTensor> gradients;      // of the first step, of the mean loss, before clipping
+  std::vector<NamedTensor> final_weights;  // after the last step
+  std::vector<std::int64_t> batches;       // tokens, steps x global_batch x (seq + 1): sequences_of_steps
+};
+
+// Cuts a whole parameter value (padding of ZeRO behind it is ignored) into its tensors.
+void append_tensors(const std::vector<ParameterTensor>& table, std::span<const float> value,
+                    std::vector<NamedTensor>& tensors);
+
+// Writes the folder, made where it is missing; run.json last, so that a folder with one is whole. Throws Error naming
+// the file that cannot be written.
+void write_record(const std::filesystem::path& folder, const RunRecord& record);
+
+}  // namespace weft
