@@ -24,8 +24,9 @@ class ScatteredBuffer {
     std::vector<std::int64_t> cuts = {0, elements};
     while (std::ssize(cuts) <= segments) {
       // A third repeats a cut, which leaves an empty segment.
-      cuts.push_back(random() % 3 == 0 ? cuts[random() % cuts.size()]
-                                       : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(elements + 1)));
+      cuts.push_back(random() % 3 == 0
+                         ? cuts[random() % cuts.size()]
+                         : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(elements + 1)));
     }
     std::sort(cuts.begin(), cuts.end());
     segments_.resize(static_cast<std::size_t>(segments));
@@ -78,8 +79,7 @@ class ScatteredBuffer {
 
 inline std::size_t slots_bytes(const PreparedCall& call, std::int64_t slots) {
   const auto end = call.sizes.begin() + slots;
-  return static_cast<std::size_t>(std::accumulate(call.sizes.begin(), end, std::int64_t{0}) *
-                                  size_of(call.type).value);
+  return static_cast<std::size_t>(std::accumulate(call.sizes.begin(), end, std::int64_t{0}) * size_of(call.type).value);
 }
 
 // A collective on scattered buffers against the definition, three times with other cuts. Members are ranks 0, 1, ...

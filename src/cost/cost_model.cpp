@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "cost/kernel_time.hpp"
+#include "cost/operation_time.hpp"
 
 namespace weft {
 namespace {
@@ -57,17 +58,26 @@ const DeviceProfile& CostModel::reached(ClassId rank_class) const {
 Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
-  return nanos_from_seconds(kernel_seconds(operation.key, device, reached(operation.rank_class)));
+  return nanos_from_seconds(operation_seconds(operation.key, device, reached(operation.rank_class)));
 }
 
 Nanos CostModel::least_compute(const Operation& operation) const {
-  const Nanos gap = operation.role == Role::update ? reached(operation.rank_class).kernel_gap : Nanos{0};
-  return std::max(Nanos{0}, compute(operation) - gap);
+  if (operation.role != Role::update) return compute(operation);
+  const DeviceProfile& device = reached(operation.rank_class);
+  if (!is_measured(operation)) return std::max(Nanos{0}, compute(operation) - device.kernel_gap);
+  return nanos_from_seconds(
+      least_fused_seconds(operation.key, graph_.classes[operation.rank_class.index()].device, device));
 }
 
 Nanos CostModel::launch(const Operation& operation) const {
   const DeviceProfile& device = reached(operation.rank_class);
-  return operation.is_transfer() ? device.transfer_launch : device.launch * kernel_count(operation.key);
+  if (operation.is_transfer()) return device.transfer_launch;
+  return is_measured(operation) ? Nanos{0} : device.launch * kernel_count(operation.key);
+}
+
+bool CostModel::is_measured(const Operation& operation) const {
+  const Device& device = graph_.classes[operation.rank_class.index()].device;
+  return nearest_measured(operation.key, device, reached(operation.rank_class)) != nullptr;
 }
 
 Nanos CostModel::resync(ClassId rank_class) const {

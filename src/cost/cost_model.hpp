@@ -29,6 +29,7 @@ class CostModel {
  public:
   CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile);
 
+  // As measured where the profile has it or one of its kind to scale from, else as modelled.
   Nanos compute(const Operation& operation) const;
   // For bounds: updates may be fused into one kernel, so their launches do not count.
   Nanos least_compute(const Operation& operation) const;
@@ -41,7 +42,7 @@ class CostModel {
   Nanos alone(const Operation& operation) const;
   // Emulated clusters: gives the transfer its fastest program. False where none is simulated.
   bool choose_program(Operation& operation) const;
-  // What the host needs to issue it.
+  // What the host needs to issue it; nothing where the operation was measured, launch included.
   Nanos launch(const Operation& operation) const;
   // From the end of a pipeline message to the first kernel that the receiver issues after it.
   Nanos resync(ClassId rank_class) const;
@@ -61,6 +62,7 @@ class CostModel {
   const Cluster& cluster_;
   Profile profile_;
   const DeviceProfile& reached(ClassId rank_class) const;
+  bool is_measured(const Operation& operation) const;
   // How much slower than its best rate a transfer uses the links of a fabric, by its size and members.
   double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
 

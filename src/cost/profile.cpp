@@ -67,6 +67,7 @@ void remove_overheads(Profile& profile) {
     device.kernel_gap = device.launch = device.transfer_launch = device.resync = Nanos{0};
     device.tiled = false;
     device.links.clear();
+    device.operations.clear();
   }
   for (auto& [level, link] : profile.links) link = {1.0, {}};
 }

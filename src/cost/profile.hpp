@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "graph/operation.hpp"
 
 namespace weft {
 
@@ -43,6 +44,9 @@ struct DeviceProfile {
   Nanos transfer_launch{5'000};  // host time to issue one transfer
   Nanos resync{100'000};         // after a pipeline message: the host waits for it and starts to issue again
   std::map<std::string, LinkProfile, std::less<>> links;  // by level name, e.g. "nvlink"
+  // How long operations took here with all ranks busy, their launch included; positive. Where one is listed, or one of
+  // its kind and phase is, the figures above only scale (cost/operation_time.hpp).
+  std::map<OpKey, Nanos> operations;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 

@@ -100,6 +100,26 @@ std::string_view name_of(OpKind kind) {
   return "?";
 }
 
+std::size_t dimensions_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::gemm:
+      return 4;
+    case OpKind::attention:
+      return 6;
+    case OpKind::norm:
+    case OpKind::elementwise:
+    case OpKind::gather_rows:
+    case OpKind::cross_entropy:
+    case OpKind::adam:
+      return 2;
+    case OpKind::square_sum:
+      return 1;
+    case OpKind::transfer:
+      return 0;
+  }
+  return 0;
+}
+
 namespace {
 
 double dim(const OpKey& key, std::size_t i) {

@@ -93,6 +93,8 @@ enum class OpKind : std::uint8_t {
   transfer        // a collective or a message
 };
 std::string_view name_of(OpKind kind);
+// How many of OpKey::dims it has.
+std::size_t dimensions_of(OpKind kind);
 
 // One key indexes cost, profile and kernel alike.
 struct OpKey {

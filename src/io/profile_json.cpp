@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "io/json_reader.hpp"
+#include "io/profile_operations_json.hpp"
 
 namespace weft {
 namespace {
@@ -98,7 +99,7 @@ void read_links(const json& value, const std::string& where, std::map<std::strin
 
 DeviceProfile read_device(const json& value, const std::string& where, DeviceProfile device) {
   const JsonObject object(value, where);
-  std::vector<std::string> known{"tile_startup", "tiled", "links", "origin"};
+  std::vector<std::string> known{"tile_startup", "tiled", "links", "operations", "origin"};
   for (const Share& field : kShares) known.emplace_back(field.key);
   for (const Time& field : kTimes) known.emplace_back(field.key);
   object.allow_only(known);
@@ -110,6 +111,7 @@ DeviceProfile read_device(const json& value, const std::string& where, DevicePro
   device.tile_startup = object.integer_or("tile_startup", device.tile_startup, 0, 1'000'000);
   device.tiled = object.boolean_or("tiled", device.tiled);
   if (object.has("links")) read_links(value.at("links"), object.object("links").where(), device.links);
+  if (object.has("operations")) device.operations = read_measured_operations(object, "operations");
   return device;
 }
 
@@ -124,6 +126,7 @@ ordered_json profile_to_json(const Profile& profile) {
     entry["tiled"] = device.tiled;
     for (const Time& field : kTimes) entry[field.key] = static_cast<double>((device.*field.field).value) / 1e3;
     if (!device.links.empty()) entry["links"] = links_to_json(device.links);
+    if (!device.operations.empty()) entry["operations"] = measured_operations_to_json(device.operations);
     devices[name] = entry;
   }
   return {{"weft_profile", kVersion}, {"devices", devices}, {"links", links_to_json(profile.links)}};

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "cluster/presets.hpp"
+#include "graph/step_graph.hpp"
+#include "model/presets.hpp"
 
 namespace weft {
 namespace {
@@ -64,6 +67,69 @@ TEST(ProfileJson, WhatItSaysOfALevelHoldsForEveryDeviceItDoesNotExcept) {
       "profile.json", default_profile());
   EXPECT_EQ(all.link("h100", "nvlink", false).best(), 0.1);
   EXPECT_EQ(all.link("a100-80", "nvlink", false).best(), 0.2);
+}
+
+// Every key of a real graph comes back as it was.
+TEST(ProfileJson, MeasuredOperationsReadBack) {
+  for (const bool flash : {true, false}) {
+    Layout layout;
+    layout.seq = 128;
+    layout.clip_grad = 1;
+    layout.attention = flash ? AttentionKernel::flash : AttentionKernel::unfused;
+    const Cluster cluster(parse_cluster("local:1"));
+    Profile profile = default_profile();
+    std::int64_t time = 1;
+    for (const Operation& op : build_step_graph(model_preset("mixtral-8x7b"), cluster, layout).operations) {
+      if (!op.is_transfer()) profile.devices["cpu"].operations.emplace(op.key, Nanos{time = time * 3 % 1'000'003});
+    }
+    ASSERT_GT(profile.devices["cpu"].operations.size(), 20U);
+    EXPECT_EQ(read_profile(profile_to_json(profile).dump(), "profile.json", default_profile()), profile);
+  }
+}
+
+TEST(ProfileJson, MeasuredOperationsReplaceThoseOfTheBase) {
+  Profile base = default_profile();
+  base.devices["cpu"].operations[OpKey{}] = Nanos{1};
+  const Profile changed = read_profile(
+      R"({"weft_profile": 1, "devices": {"cpu": {"operations": [
+          {"kind": "attention", "phase": "input_grad", "dtype": "fp32", "causal_half": true,
+           "dims": [1, 2, 3, 4, 5, 6], "seconds": 0.25}]}}})",
+      "profile.json", base);
+  OpKey key;
+  key.kind = OpKind::attention;
+  key.phase = Phase::input_grad;
+  key.dtype = DType::fp32;
+  key.causal_half = true;
+  key.dims = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(changed.device("cpu").operations, (std::map<OpKey, Nanos>{{key, Nanos{250'000'000}}}));
+}
+
+TEST(ProfileJson, MistakesInMeasuredOperationsNameTheEntry) {
+  const std::string good = R"({"kind": "adam", "phase": "optimizer", "dtype": "fp32", "dims": [9, 28], "seconds": 1})";
+  const auto with = [](const std::string& list) {
+    return R"({"weft_profile": 1, "devices": {"cpu": {"operations": )" + list + "}}}";
+  };
+  EXPECT_EQ(message(with("[" + good + "]")), "");
+  const std::vector<std::pair<std::string, std::vector<std::string>>> mistakes = {
+      {"{}", {"devices.cpu", "'operations'", "array"}},
+      {"[" + good + ", 3]", {"operations[1]"}},
+      {"[" + good + "," + good + "]", {"operations[1]", "twice"}},
+      {R"([{"phase": "forward"}])", {"operations[0]", "'seconds' is missing"}},
+      {R"([{"kind": "gem", "phase": "forward", "dtype": "fp32", "dims": [1, 1, 1, 1], "seconds": 1}])",
+       {"'gem'", "gemm"}},
+      {R"([{"kind": "transfer", "phase": "forward", "dtype": "fp32", "dims": [], "seconds": 1}])", {"'transfer'"}},
+      {R"([{"kind": "gemm", "phase": "forward", "dtype": "fp32", "dims": [1, 1, 1], "seconds": 1}])",
+       {"operations[0]", "'dims'", "an array of 4, as gemm has"}},
+      {R"([{"kind": "norm", "phase": "forward", "dtype": "fp32", "dims": [1, -1], "seconds": 1}])",
+       {"'dims'[1]", "-1"}},
+      {R"([{"kind": "norm", "phase": "forward", "dtype": "fp32", "dims": [1, 1], "seconds": 0}])",
+       {"'seconds'", "1e-09"}},
+      {R"([{"kind": "norm", "phase": "forward", "dtype": "fp32", "dims": [1, 1], "secs": 1}])", {"'secs'", "seconds"}}};
+  for (const auto& [list, words] : mistakes) {
+    for (const std::string& word : words) {
+      EXPECT_NE(message(with(list)).find(word), std::string::npos) << list << ": " << message(with(list));
+    }
+  }
 }
 
 TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
