@@ -6,6 +6,7 @@
 #include "app/collective_command.hpp"
 #include "app/flags.hpp"
 #include "app/plan_command.hpp"
+#include "app/run_command.hpp"
 #include "app/verify_command.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
@@ -22,6 +23,8 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"plan", "model, cluster, layout -> plan: step time, accounting, memory, bound", run_plan_command},
+    {"run", "a plan (or the flags of plan) executed for real: predicted and measured step side by side",
+     run_run_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},
     {"collective", "collectives as programs: list them, verify MSCCL files", run_collective_command},

@@ -10,6 +10,7 @@
 #include "app/collective_command.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/run_options.hpp"
 #include "app/version.hpp"
 #include "app/world.hpp"
 #include "base/error.hpp"
@@ -230,7 +231,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   } else if (options.slowdown != 1) {
     fail("--slowdown: slows the links of --cluster, which is not given");
   }
-  WorldOptions world;
+  WorldOptions world = read_world_options(flags, launch);
   const std::int64_t ranks = flags.integer("ranks", 1, 512).value_or(cluster ? cluster->device_count() : 2);
   if (processes && flags.given("ranks")) fail("--ranks: the launcher has started {} processes already", launch.ranks);
   if (cluster && ranks != cluster->device_count())
@@ -238,11 +239,6 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
-  world.transport = static_cast<TransportWish>(flags.one_of("transport", {"auto", "mpi", "tcp"}).value_or(0));
-  if (flags.given("transport") && launch.kind != LaunchKind::mpi) fail("--transport: a choice under mpirun only");
-  world.communicator.check = flags.on("check");
-  world.communicator.timeout =
-      std::chrono::nanoseconds(static_cast<std::int64_t>(flags.number("timeout", 0.1, 1e6).value_or(60) * 1e9));
 
   run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
     const std::string description = described(launch, way, cluster, options);

@@ -1,7 +1,5 @@
 #include "app/plan_command.hpp"
 
-#include <algorithm>
-
 #include "app/cli.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
@@ -10,30 +8,10 @@
 #include "app/plan_json_report.hpp"
 #include "app/plan_study.hpp"
 #include "app/plan_text_report.hpp"
+#include "app/policy_list.hpp"
 #include "app/sweep_command.hpp"
-#include "base/error.hpp"
-#include "base/text.hpp"
-#include "plan/policy/policy.hpp"
 
 namespace weft {
-namespace {
-
-std::vector<std::string> read_policies(const Flags& flags) {
-  const auto text = flags.text("policy");
-  if (!text) return policy_names();
-  std::vector<std::string> policies;
-  for (const std::string& name : split(*text, ',')) {
-    require_policy(name);
-    if (std::find(policies.begin(), policies.end(), name) != policies.end()) {
-      fail("--policy '{}': is named twice", name);
-    }
-    policies.push_back(name);
-  }
-  return policies;
-}
-
-}  // namespace
-
 int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Flags flags(
       "plan", "Plans one training step: step time, what is exposed and why, memory, the bound.",

@@ -47,6 +47,8 @@ Json memory_json(const std::vector<StageMemory>& memory) {
   return stages;
 }
 
+}  // namespace
+
 Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   Json json;
   json["step_s"] = p.step_s;
@@ -73,9 +75,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   return json;
 }
 
-}  // namespace
-
-nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
+nlohmann::ordered_json study_json(const PlanStudy& study) {
   Json json;
   json["version"] = kVersion;
   json["model"] = {{"name", study.inputs.model.name},
@@ -88,6 +88,11 @@ nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
   json["layout"] = layout_to_json(study.inputs.layout);
   json["bound_s"] = study.bound_s;
   json["bound_explanation"] = study.bound_explanation;
+  return json;
+}
+
+nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
+  Json json = study_json(study);
   for (const PolicyStudy& p : study.policies) json["policies"][p.policy] = policy_json(study, p);
   json["best"] = study.policies[study.best].policy;
   return json;

@@ -106,6 +106,69 @@ std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string&
   return fitting;
 }
 
+PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, UnfoldedPlan made, const Cluster& cluster,
+                           const Profile& profile) {
+  PolicyStudy study;
+  study.policy = made.plan.policy;
+  study.plan = std::move(made.plan);
+  study.timeline = simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, cluster, profile));
+  SpanIndex index(study.timeline);
+  study.accounting = account(study.timeline, index);
+  study.critical = critical_share(study.timeline, index);
+  study.step_s = study.timeline.period_ns * 1e-9;
+  const Throughput throughput = throughput_of(inputs.model, inputs.layout, graph, study.step_s);
+  study.tokens_per_s = throughput.tokens_per_s;
+  study.tflops_per_gpu = throughput.tflops_per_gpu;
+  study.mfu = throughput.mfu;
+  study.hfu = throughput.hfu;
+  add_memory(study);
+  return study;
+}
+
+PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
+                         const Cluster& cluster, const Profile& profile) {
+  const PlanRequest request = request_of(inputs, profile);
+  UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
+  if (const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false})) {
+    fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
+  }
+  PolicyStudy study = study_unfolded(inputs, graph, std::move(made), cluster, profile);
+  study.policy = policy;  // as typed
+  if (!study.fits) study.would_fit = what_would_fit(inputs, policy, profile);
+  return study;
+}
+
+using StudyOne = std::function<PolicyStudy(std::size_t, const StepGraph&, const Cluster&)>;
+
+PlanStudy study_all(const Inputs& inputs, std::size_t count, const Profile& profile, const StudyOne& study_one) {
+  PlanStudy study;
+  study.inputs = inputs;
+  const Cluster cluster(inputs.cluster);
+  study.devices = cluster.device_count();
+  study.parameters = total_parameters(inputs.model);
+  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  // The bound and the policies do not need each other.
+  study.policies.resize(count);
+  parallel_for(count + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
+    if (i < count) {
+      study.policies[i] = study_one(i, graph, cluster);
+      return;
+    }
+    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
+    study.bound_s = bound.seconds;
+    study.bound_explanation = bound.explanation;
+  });
+  for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
+  const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
+    return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
+  };
+  study.best = static_cast<std::size_t>(std::min_element(study.policies.begin(), study.policies.end(), better) -
+                                        study.policies.begin());
+  return study;
+}
+
+}  // namespace
+
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   CriticalShare share;
   const auto begin = static_cast<double>(timeline.steady_begin.value);
@@ -135,33 +198,6 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   return share;
 }
 
-PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
-                         const Cluster& cluster, const Profile& profile) {
-  PolicyStudy study;
-  study.policy = policy;
-  const PlanRequest request = request_of(inputs, profile);
-  UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
-  study.plan = std::move(made.plan);
-  if (const auto violation = verify_plan(study.plan, graph, made.unfolded, {.check_memory = false})) {
-    fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
-  }
-  study.timeline = simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, cluster, profile));
-  SpanIndex index(study.timeline);
-  study.accounting = account(study.timeline, index);
-  study.critical = critical_share(study.timeline, index);
-  study.step_s = study.timeline.period_ns * 1e-9;
-  const Throughput throughput = throughput_of(inputs.model, inputs.layout, graph, study.step_s);
-  study.tokens_per_s = throughput.tokens_per_s;
-  study.tflops_per_gpu = throughput.tflops_per_gpu;
-  study.mfu = throughput.mfu;
-  study.hfu = throughput.hfu;
-  add_memory(study);
-  if (!study.fits) study.would_fit = what_would_fit(inputs, policy, profile);
-  return study;
-}
-
-}  // namespace
-
 Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
   const Flops useful = model_flops(model, l.seq, l.global_batch);
   const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
@@ -173,30 +209,16 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
 }
 
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile) {
-  PlanStudy study;
-  study.inputs = inputs;
-  const Cluster cluster(inputs.cluster);
-  study.devices = cluster.device_count();
-  study.parameters = total_parameters(inputs.model);
-  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
-  // The bound and the policies do not need each other.
-  study.policies.resize(policies.size());
-  parallel_for(policies.size() + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
-    if (i < policies.size()) {
-      study.policies[i] = study_policy(inputs, graph, policies[i], cluster, profile);
-      return;
-    }
-    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
-    study.bound_s = bound.seconds;
-    study.bound_explanation = bound.explanation;
+  return study_all(inputs, policies.size(), profile,
+                   [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+                     return study_policy(inputs, graph, policies[i], cluster, profile);
+                   });
+}
+
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
+  return study_all(inputs, plans.size(), profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+    return study_unfolded(inputs, graph, {plans[i], Unfolded(plans[i])}, cluster, profile);
   });
-  for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
-  const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
-    return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
-  };
-  study.best = static_cast<std::size_t>(std::min_element(study.policies.begin(), study.policies.end(), better) -
-                                        study.policies.begin());
-  return study;
 }
 
 }  // namespace weft

@@ -56,6 +56,8 @@ struct PlanStudy {
   std::size_t best = 0;  // shortest step among those that fit, or of all where none does
 };
 
+CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
+
 // Model FLOPs and tokens of a step over its time.
 struct Throughput {
   double tokens_per_s = 0;
@@ -67,5 +69,7 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 // Changes to the layout that would fit are planned for real, cheapest in speed first.
 // Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile);
+// The same for plans at hand, which are safe and for these inputs.
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile);
 
 }  // namespace weft

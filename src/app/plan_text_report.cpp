@@ -18,22 +18,6 @@ std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
-std::string heading(const PlanStudy& study) {
-  const Layout& l = study.inputs.layout;
-  std::string text =
-      fmt::format("{}: {} parameters, on {}: {} x {}{}\n", study.inputs.model.name, format_count(study.parameters),
-                  study.inputs.cluster.name, study.devices, study.inputs.cluster.device.name,
-                  study.inputs.cluster.emulated ? " (emulated links)" : "");
-  text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
-  if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
-  if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
-  text +=
-      fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}  {}{}  recompute {}  {}\n", l.micro_batches(),
-                  l.micro_batch, l.seq, l.zero, name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
-                  name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
-  return text;
-}
-
 std::string policy_table(const PlanStudy& study) {
   TextTable table({"policy", "step", "speed-up", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU",
                    "HFU", "TFLOP/s/GPU", "over bound"});
@@ -129,9 +113,25 @@ std::string fit_advice(const PolicyStudy& study) {
 
 }  // namespace
 
+std::string study_heading(const PlanStudy& study) {
+  const Layout& l = study.inputs.layout;
+  std::string text =
+      fmt::format("{}: {} parameters, on {}: {} x {}{}\n", study.inputs.model.name, format_count(study.parameters),
+                  study.inputs.cluster.name, study.devices, study.inputs.cluster.device.name,
+                  study.inputs.cluster.emulated ? " (emulated links)" : "");
+  text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
+  if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
+  if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
+  text +=
+      fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}  {}{}  recompute {}  {}\n", l.micro_batches(),
+                  l.micro_batch, l.seq, l.zero, name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
+                  name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
+  return text;
+}
+
 std::string plan_text_report(const PlanStudy& study) {
   const PolicyStudy& best = study.policies[study.best];
-  std::string text = heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
+  std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
   text += fmt::format("Bound: {} (no schedule of this layout is faster)\n  {}\n", time(study.bound_s),
                       study.bound_explanation);
   text += critical_line(best);

@@ -7,6 +7,8 @@
 
 namespace weft {
 
+// Its first two lines: model, cluster, layout.
+std::string study_heading(const PlanStudy& study);
 std::string plan_text_report(const PlanStudy& study);
 
 }  // namespace weft

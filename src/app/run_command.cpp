@@ -1,0 +1,63 @@
+#include "app/run_command.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "app/cli.hpp"
+#include "app/megatron_inputs.hpp"
+#include "app/plan_files.hpp"
+#include "app/run_report.hpp"
+#include "app/run_session.hpp"
+#include "base/error.hpp"
+#include "kernels/kernels.hpp"
+
+namespace weft {
+namespace {
+
+int threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks) {
+  if (options.threads > 0) return options.threads;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  // Processes may be spread over machines; the launcher says how many share this one only by their local rank.
+  const std::int64_t here = launch.kind == LaunchKind::local ? ranks : std::max<std::int64_t>(1, launch.ranks);
+  return static_cast<int>(std::max<std::int64_t>(1, cores / here));
+}
+
+}  // namespace
+
+int run_run_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags("run", "Trains for real, as the plan says: predicted and measured step side by side.",
+              "weft run --layers 4 --hidden 256 --heads 8 --seq 128 --micro-batch 8 --cluster local:2,nic=200Mb/s "
+              "--policy serial,ddp,priority --steps 20 --out out/run");
+  declare_run_flags(flags);
+  flags.parse(arguments);
+  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
+  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  const Launch launch = launch_from_environment();
+  RunOptions options = read_run_options(flags, launch);
+  if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
+
+  const Cluster cluster(options.inputs.cluster);
+  options.threads = threads_of(options, launch, cluster.device_count());
+  set_kernel_threads(options.threads);
+  WorldOptions world = read_world_options(flags, launch);
+  world.ranks = cluster.device_count();
+  world.cluster = &cluster;
+  const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
+  RunSession session(options, launch, reports && isatty(STDERR_FILENO) == 1 ? &err : nullptr);
+  run_world(launch, world, err,
+            [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
+  if (!reports) return kOk;
+  std::vector<std::string> written;
+  if (options.out) written = write_run_files(session.study(), *options.out);
+  if (options.json) {
+    out << run_json_report(session.study()).dump(2) << "\n";
+  } else {
+    out << run_text_report(session.study()) << written_line(written);
+  }
+  return kOk;
+}
+
+}  // namespace weft

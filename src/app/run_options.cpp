@@ -1,0 +1,141 @@
+#include "app/run_options.hpp"
+
+#include <algorithm>
+
+#include "app/files.hpp"
+#include "app/policy_list.hpp"
+#include "base/error.hpp"
+#include "io/plan_json.hpp"
+#include "io/profile_json.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+constexpr const char* kTraining = "Training";
+constexpr std::int64_t kMost = 1'000'000'000;
+
+TrainSettings read_settings(const Flags& flags) {
+  TrainSettings settings;
+  settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
+  settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
+  settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
+  const double rate = flags.number("lr", 0, 1e9).value_or(settings.adam.learning_rate);
+  const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
+  settings.adam.learning_rate = settings.sgd.learning_rate = rate;
+  settings.adam.weight_decay = settings.sgd.weight_decay = decay;
+  settings.sgd.momentum = flags.number("momentum", 0, 1).value_or(0);
+  if (flags.given("momentum") && settings.optimizer != Optimizer::sgd) fail("--momentum: is of --optimizer sgd");
+  return settings;
+}
+
+// A plan file says model, cluster and layout itself.
+void read_plans(const Flags& flags, RunOptions& options) {
+  for (const char* flag : {"model", "layers", "hidden", "heads", "cluster", "tp", "pp", "dp", "zero", "micro-batch",
+                           "global-batch", "seq", "policy", "clip-grad"}) {
+    if (flags.given(flag)) fail("--{}: the plan file says it already", flag);
+  }
+  for (const std::string& file : flags.texts()) {
+    Plan plan = read_plan_json(read_text_file(file), file);
+    if (const auto violation = verify_plan(plan)) fail("{}: is not safe to run: {}", file, violation->message);
+    if (!options.plans.empty()) {
+      const Plan& first = options.plans.front();
+      if (first.model != plan.model || first.layout != plan.layout || first.cluster.name != plan.cluster.name) {
+        fail("{}: is for another model, cluster or layout than {}", file, flags.texts().front());
+      }
+    }
+    options.policies.push_back(plan.policy);
+    options.plans.push_back(std::move(plan));
+  }
+  options.inputs = {options.plans.front().model, options.plans.front().cluster, options.plans.front().layout, {}};
+}
+
+void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
+  if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
+  options.links_given = flags.given("cluster");
+  if (!options.links_given) {
+    if (launch.kind == LaunchKind::local) fail("--cluster: is missing; give local:2,nic=200Mb/s (ranks and links)");
+    flags.set("cluster", fmt::format("local:{}", launch.ranks));
+  }
+  options.inputs = read_inputs(flags);
+  options.only_best = !flags.given("policy");
+  options.policies = read_policies(flags);
+}
+
+void check_world(const Launch& launch, const RunOptions& options) {
+  const ClusterSpec& spec = options.inputs.cluster;
+  if (!spec.emulated) {
+    fail("--cluster {}: weft run emulates clusters on this machine: give local:N, or a JSON file with emulated links",
+         spec.name);
+  }
+  const std::int64_t devices = Cluster(spec).device_count();
+  if (launch.kind != LaunchKind::local && launch.ranks != devices) {
+    fail("the plan is for {} ranks, the launcher has started {} processes", devices, launch.ranks);
+  }
+}
+
+}  // namespace
+
+void declare_run_flags(Flags& flags) {
+  declare_input_flags(flags);
+  flags.positionals("plan", "plan files to run, instead of the flags of a plan");
+  flags.value("policy", "A,B,...", "policies to run one after the other (default: the one predicted to be best)");
+  flags.value("steps", "N", "training steps (default: 10)", kTraining);
+  flags.value("warm-up", "N", "first steps that do not count (default: 2)", kTraining);
+  flags.value("data", "FILE", "text to train on, bytes as tokens (default: generated text)", kTraining);
+  flags.value("seed", "N", "of weights and data order (default: 1)", kTraining);
+  flags.value("optimizer", "adam|sgd", "AdamW, or SGD (default: adam)", kTraining);
+  flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
+  flags.value("weight-decay", "X", "default: 0", kTraining);
+  flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
+  flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
+  flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
+  flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
+  flags.value("transport", "auto|mpi|tcp", "how messages go under mpirun");
+  flags.value("timeout", "SECONDS", "a rank that stands still for so long is lost (default: 60)");
+  flags.toggle("check", "ranks compare notes before every transfer");
+  flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of the report");
+}
+
+WorldOptions read_world_options(const Flags& flags, const Launch& launch) {
+  WorldOptions world;
+  world.transport = static_cast<TransportWish>(flags.one_of("transport", {"auto", "mpi", "tcp"}).value_or(0));
+  if (flags.given("transport") && launch.kind != LaunchKind::mpi) fail("--transport: a choice under mpirun only");
+  world.communicator.check = flags.on("check");
+  world.communicator.timeout =
+      std::chrono::nanoseconds(static_cast<std::int64_t>(flags.number("timeout", 0.1, 1e6).value_or(60) * 1e9));
+  return world;
+}
+
+RunOptions read_run_options(const Flags& flags, const Launch& launch) {
+  RunOptions options;
+  if (!flags.texts().empty()) {
+    read_plans(flags, options);
+  } else {
+    read_flags_of_plan(flags, launch, options);
+  }
+  check_world(launch, options);
+  options.settings = read_settings(flags);
+  options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
+  if (options.warm_up >= options.settings.steps) {
+    fail("--warm-up {}: of {} steps none would count", options.warm_up, options.settings.steps);
+  }
+  const auto data = flags.text("data");
+  options.corpus = data ? Corpus::open(*data) : Corpus::generate(options.settings.seed);
+  if (const auto file = flags.text("profile")) {
+    options.profile = read_profile(read_text_file(*file), *file, default_profile());
+    options.profile_name = *file;
+  }
+  options.calibration_budget = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(flags.number("calibrate-seconds", 0.01, 3600).value_or(20) * 1e9));
+  options.threads = static_cast<int>(flags.integer("threads", 1, 1024).value_or(0));
+  options.record = flags.text("record");
+  if (options.record && launch.kind != LaunchKind::local) fail("--record: needs ranks that are threads");
+  options.out = flags.text("out");
+  options.json = flags.on("json");
+  return options;
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+// The flags of `weft run`, read and checked before anything starts.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/flags.hpp"
+#include "app/inputs.hpp"
+#include "app/world.hpp"
+#include "exec/data/batches.hpp"
+#include "exec/train_settings.hpp"
+
+namespace weft {
+
+void declare_run_flags(Flags& flags);
+
+struct RunOptions {
+  Inputs inputs;
+  std::vector<Plan> plans;            // read from files; empty: made by `policies`
+  std::vector<std::string> policies;  // to predict
+  bool only_best = false;             // run the one with the shortest prediction
+  TrainSettings settings;
+  std::int64_t warm_up = 2;
+  std::shared_ptr<const Corpus> corpus;
+  std::optional<Profile> profile;  // as given; otherwise measured
+  std::string profile_name;
+  std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
+  int threads = 0;  // inside a kernel; 0: the cores over the ranks
+  std::optional<std::string> record, out;
+  bool json = false;
+  bool links_given = false;  // --cluster says what the links are
+};
+
+// --transport, --timeout and --check.
+WorldOptions read_world_options(const Flags& flags, const Launch& launch);
+
+// Throws Error naming the flag or file, the value and what is allowed.
+RunOptions read_run_options(const Flags& flags, const Launch& launch);
+
+}  // namespace weft

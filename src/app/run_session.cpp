@@ -1,0 +1,158 @@
+#include "app/run_session.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "app/bench_ranks.hpp"
+#include "app/stream_probe.hpp"
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "base/text.hpp"
+#include "exec/rank_exchange.hpp"
+#include "exec/record.hpp"
+#include "plan/policy/overlap.hpp"
+
+namespace weft {
+
+struct RunSession::Prepared {
+  StepGraph graph;
+  UnfoldedPlan serial;
+};
+
+RunSession::RunSession(RunOptions options, Launch launch, std::ostream* progress)
+    : options_(std::move(options)), launch_(std::move(launch)), progress_(progress) {}
+
+void RunSession::run_rank(Communicator& communicator, const std::string& way) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  if (!options_.profile) measure_machine(communicator);
+  std::call_once(planned_, [&] { plan(); });
+  if (reports(communicator)) {
+    study_.world = way;
+    study_.ranks = communicator.size();
+  }
+  for (const std::size_t i : to_run_) train(communicator, i);
+  if (!reports(communicator)) return;
+  const auto faster = [](const PolicyRun& a, const PolicyRun& b) { return a.measured.step_s < b.measured.step_s; };
+  study_.best =
+      static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
+}
+
+// The links of processes are what they are; rank 0 measures them and tells.
+void RunSession::measure_links(Communicator& communicator) {
+  if (communicator.size() < 2) return;
+  BenchRanks ranks(communicator, true);
+  const MeasuredLink link = measure_link(communicator, ranks);
+  const std::string said = text_of_rank_0(communicator, fmt::format("{:.0f} {}", link.goodput, link.latency.value));
+  const std::vector<std::string> numbers = split(said, ' ');
+  auto& nic = options_.inputs.cluster.levels.front();
+  nic.bandwidth = {static_cast<double>(parse_integer(numbers[0], "goodput"))};
+  nic.latency = {parse_integer(numbers[1], "latency")};
+}
+
+void RunSession::measure_machine(Communicator& communicator) {
+  std::call_once(planned_for_calibration_, [&] {
+    const Inputs& in = options_.inputs;
+    StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
+    const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
+    UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
+    require_trainable(serial.plan);
+    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial)});
+  });
+  CalibrationJob job{calibration_->serial.plan, calibration_->serial.unfolded, calibration_->graph,
+                     options_.corpus,           options_.calibration_budget,   {}};
+  constexpr std::size_t kPieces = 100;
+  std::optional<ProgressBar> bar;
+  if (reports(communicator)) bar.emplace(progress_, "calibrating", kPieces);
+  std::size_t drawn = 0;
+  job.on_progress = [&](double share) {
+    const auto now = static_cast<std::size_t>(share * kPieces);
+    if (bar) bar->advance(now - drawn);
+    drawn = now;
+  };
+  const Calibration calibration = calibrate_rank(job, communicator);
+  std::call_once(profiled_, [&] {
+    Profile profile = default_profile();
+    const std::string& name = options_.inputs.cluster.device.name;
+    DeviceProfile device = profile.device(name);
+    apply(calibration, device);
+    profile.devices[name] = device;
+    options_.profile_name = "measured before the run";
+    profile_ = profile;
+  });
+}
+
+void RunSession::calibrate_only(Communicator& communicator) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  measure_machine(communicator);
+}
+
+void RunSession::plan() {
+  if (options_.profile) profile_ = *options_.profile;
+  study_.plan = options_.plans.empty() ? study_plan(options_.inputs, options_.policies, profile_)
+                                       : study_given_plans(options_.inputs, options_.plans, profile_);
+  study_.profile = options_.profile_name;
+  study_.threads = options_.threads;
+  for (std::size_t i = 0; i < study_.plan.policies.size(); ++i) {
+    require_trainable(study_.plan.policies[i].plan);
+    if (!options_.only_best || i == study_.plan.best) to_run_.push_back(i);
+    kept_.push_back(std::make_unique<KeptTensors>());
+  }
+}
+
+void RunSession::show(std::int64_t step, double loss, const std::string& policy) {
+  if (progress_ == nullptr) return;
+  const auto now = std::chrono::steady_clock::now();
+  const Nanos took{std::chrono::nanoseconds(now - last_shown_).count()};
+  last_shown_ = now;
+  *progress_ << fmt::format("\r{:<14} step {:>4}/{}  loss {:.4f}  {}   ", policy, step + 1, options_.settings.steps,
+                            loss, format_time(took))
+             << std::flush;
+  if (step + 1 == options_.settings.steps) *progress_ << "\n";
+}
+
+void RunSession::train(Communicator& communicator, std::size_t policy) {
+  const PolicyStudy& predicted = study_.plan.policies[policy];
+  // By each rank for itself: nothing of it may be shared while it runs.
+  const Unfolded unfolded(predicted.plan);
+  const StepGraph original =
+      build_step_graph(predicted.plan.model, Cluster(predicted.plan.cluster), predicted.plan.layout);
+  TrainJob job{predicted.plan,  unfolded,         original,     options_.settings,
+               options_.corpus, options_.warm_up, !processes(), nullptr};
+  const bool first = reports(communicator);
+  if (first) last_shown_ = std::chrono::steady_clock::now();
+  const auto on_loss = [&](std::int64_t step, double loss) {
+    if (first) show(step, loss, predicted.policy);
+  };
+  if (options_.record) job.keep = kept_[policy].get();
+  TrainResult result = train_rank(job, communicator, on_loss);
+  if (!first) return;
+  if (options_.record) write(predicted, *kept_[policy], result);
+  study_.runs.push_back(study_run(study_.plan, predicted, result.run, std::move(result.losses)));
+}
+
+// Everything that an oracle needs to train the same (docs/oracle.md).
+void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const {
+  const Inputs& in = options_.inputs;
+  RunRecord record;
+  record.model = in.model;
+  record.layout = in.layout;
+  record.policy = predicted.policy;
+  if (options_.settings.optimizer == Optimizer::adam) {
+    record.optimizer = options_.settings.adam;
+  } else {
+    record.optimizer = options_.settings.sgd;
+  }
+  record.seed = options_.settings.seed;
+  record.losses = result.losses;
+  record.initial = kept.initial.take();
+  record.gradients = kept.first_gradients.take();
+  record.final_weights = kept.last.take();
+  const BatchShape shape{in.layout.global_batch, in.layout.micro_batch, in.layout.seq, in.layout.dp, in.model.vocab};
+  record.batches =
+      sequences_of_steps(Batches(options_.corpus, shape, options_.settings.seed), shape, options_.settings.steps);
+  std::filesystem::path folder = *options_.record;
+  if (to_run_.size() > 1) folder /= predicted.policy;
+  write_record(folder, record);
+}
+
+}  // namespace weft

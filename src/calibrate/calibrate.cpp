@@ -1,0 +1,183 @@
+#include "calibrate/calibrate.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "calibrate/endless_transfer.hpp"
+#include "exec/bind_compute.hpp"
+#include "exec/rank_exchange.hpp"
+
+namespace weft {
+namespace {
+
+using Clock = Transport::Clock;
+
+constexpr int kLeastPasses = 2, kMostPasses = 9;  // after a first one that does not count
+// The share of the budget for operations alone; the rest is for transfers beside them.
+constexpr double kAloneShare = 0.6;
+constexpr double kMicro = 1e6;  // sums are of numbers with a few digits behind the point
+
+double in_seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The computation of one step, run by itself.
+class Passes {
+ public:
+  Passes(const CalibrationJob& job, Rank rank)
+      : view_(job.plan, job.unfolded, job.original, rank),
+        parameters_(view_),
+        batches_(job.corpus, shape_of(job.plan), 1),
+        compute_(view_, parameters_, settings_, batches_, training_) {
+    for (const Instance& instance : job.unfolded.instances()) {
+      const Operation& op = job.plan.graph.op(instance.operation);
+      if (op.is_transfer() || instance.rank_class != view_.rank_class().value) continue;
+      operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
+    }
+    for (const ParameterState& p : parameters_.all()) {
+      const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
+      initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
+    }
+  }
+
+  // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
+  template <class OnExecution, class Over>
+  void run(const OnExecution& on_execution, const Over& over) {
+    for (const Bound& operation : operations_) {
+      const Clock::time_point begin = Clock::now();
+      operation.compute(0);
+      const Clock::time_point end = Clock::now();
+      if (over()) return;
+      on_execution(operation.key, begin, end);
+    }
+  }
+
+ private:
+  struct Bound {
+    OpKey key;
+    BoundOperation compute;
+  };
+  static BatchShape shape_of(const Plan& plan) {
+    const Layout& l = plan.layout;
+    return {l.global_batch, l.micro_batch, l.seq, l.dp, plan.model.vocab};
+  }
+  // Weights stay as they are, pass after pass.
+  static TrainSettings still() {
+    TrainSettings settings;
+    settings.steps = 1;
+    settings.adam.learning_rate = 0;
+    return settings;
+  }
+
+  TrainSettings settings_ = still();
+  RankTraining training_;
+  RankView view_;
+  ParameterStates parameters_;
+  Batches batches_;
+  ComputeBinder compute_;
+  std::vector<Bound> operations_;
+};
+
+// The mean over the ranks of numbers that all have in the same order.
+std::vector<double> mean_of_ranks(Communicator& communicator, const std::vector<double>& own) {
+  std::vector<double> means;
+  SharedSum sum(communicator);
+  for (const double value : own) {
+    sum.start(value * kMicro / static_cast<double>(communicator.size()));
+    means.push_back(sum.take() / kMicro);
+  }
+  return means;
+}
+
+struct Measured {
+  std::map<OpKey, std::vector<double>> seconds;
+  std::vector<double> gaps;
+};
+
+void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes& passes, Measured& measured) {
+  const auto never = [] { return false; };
+  meet(communicator);
+  const Clock::time_point warming = Clock::now();
+  passes.run([](const OpKey&, Clock::time_point, Clock::time_point) {}, never);
+  // All ranks make as many passes, so that all are busy while any is measured.
+  const double longest = mean_of_ranks(communicator, {in_seconds(Clock::now() - warming)}).front();
+  const double room = kAloneShare * in_seconds(job.budget) / std::max(longest, 1e-6);
+  const int count = std::clamp(static_cast<int>(room), kLeastPasses, kMostPasses);
+  for (int pass = 0; pass < count; ++pass) {
+    meet(communicator);
+    std::optional<Clock::time_point> last;
+    passes.run(
+        [&](const OpKey& key, Clock::time_point begin, Clock::time_point end) {
+          measured.seconds[key].push_back(in_seconds(end - begin));
+          if (last) measured.gaps.push_back(in_seconds(begin - *last));
+          last = end;
+        },
+        never);
+    if (job.on_progress) job.on_progress(kAloneShare * (pass + 1) / count);
+  }
+}
+
+// Operations beside a transfer, and the transfer beside operations.
+void measure_together(const CalibrationJob& job, Communicator& communicator, Passes& passes,
+                      const std::map<OpKey, Nanos>& alone, Calibration& result) {
+  EndlessTransfer transfer(communicator);
+  meet(communicator);
+  const double transfer_alone = transfer.seconds_of_one();
+  double pass_seconds = 0;
+  passes.run([&](const OpKey& key, Clock::time_point, Clock::time_point) { pass_seconds += seconds(alone.at(key)); },
+             [] { return false; });
+  const double room = std::min((1 - kAloneShare) * in_seconds(job.budget), 2 * pass_seconds);
+  const double wanted = mean_of_ranks(communicator, {room / transfer_alone}).front();
+  const std::int64_t rounds = std::max<std::int64_t>(2, std::llround(wanted));
+  meet(communicator);
+  transfer.start(rounds);
+  double took = 0, would_take = 0;
+  while (!transfer.over()) {
+    passes.run(
+        [&](const OpKey& key, Clock::time_point begin, Clock::time_point end) {
+          took += in_seconds(end - begin);
+          would_take += seconds(alone.at(key));
+        },
+        [&] { return transfer.over(); });
+  }
+  const double beside = transfer.wait() / static_cast<double>(rounds);
+  const double compute_factor = would_take > 0 ? took / would_take : 1;
+  const std::vector<double> factors = mean_of_ranks(communicator, {compute_factor, beside / transfer_alone});
+  result.compute_slowdown = std::max(0.0, factors[0] - 1);
+  result.transfer_slowdown = std::max(0.0, factors[1] - 1);
+}
+
+}  // namespace
+
+void apply(const Calibration& calibration, DeviceProfile& device) {
+  device.operations = calibration.operations;
+}
+
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
+  Passes passes(job, make_id<Rank>(static_cast<std::size_t>(communicator.rank())));
+  Measured measured;
+  measure_alone(job, communicator, passes, measured);
+  std::vector<double> own{median(measured.gaps)};
+  for (const auto& [key, times] : measured.seconds) own.push_back(median(times));
+  const std::vector<double> means = mean_of_ranks(communicator, own);
+  Calibration result;
+  result.between_operations = nanos_from_seconds(means[0]);
+  std::size_t i = 1;
+  for (const auto& [key, times] : measured.seconds) {
+    result.operations[key] = std::max(Nanos{1}, nanos_from_seconds(means[i++]));
+  }
+  if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
+  if (job.on_progress) job.on_progress(1);
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,43 @@
+// Measures, on the ranks of a run and with all of them busy, what a plan is made of: its operations, and what
+// communication costs the computation beside it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "comm/communicator.hpp"
+#include "cost/profile.hpp"
+#include "exec/data/batches.hpp"
+#include "plan/plan.hpp"
+#include "plan/unfold.hpp"
+
+namespace weft {
+
+struct CalibrationJob {
+  const Plan& plan;  // any that holds the operations: the serial one
+  const Unfolded& unfolded;
+  const StepGraph& original;
+  std::shared_ptr<const Corpus> corpus;
+  std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
+  // Called on every rank's worker with the share that is done, 0 .. 1.
+  std::function<void(double)> on_progress = {};
+};
+
+// Means over the ranks of what each measured; the same on all ranks.
+struct Calibration {
+  std::map<OpKey, Nanos> operations;  // median of all executions of the key
+  Nanos between_operations;           // from the end of one to the begin of the next, median
+  // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.
+  double compute_slowdown = 0;
+  double transfer_slowdown = 0;  // the other way round
+};
+
+// All ranks call it. Runs the plan's computation pass after pass, without its transfers.
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator);
+
+// `device` as this machine has turned out to be.
+void apply(const Calibration& calibration, DeviceProfile& device);
+
+}  // namespace weft

@@ -1,0 +1,66 @@
+#include "calibrate/endless_transfer.hpp"
+
+#include <chrono>
+
+#include "collective/algorithms.hpp"
+#include "collective/piece_sizes.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kElements = 1 << 20;  // 4 MiB
+constexpr std::int64_t kQueue = 1000;        // no plan's
+constexpr int kRoundsAlone = 3;
+constexpr std::chrono::milliseconds kLookForFailure{50};
+
+}  // namespace
+
+EndlessTransfer::EndlessTransfer(Communicator& communicator)
+    : communicator_(communicator), data_(static_cast<std::size_t>(kElements), 0.0F) {
+  PreparedCall call;
+  call.program = std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
+                                                               .kind = Collective::all_reduce,
+                                                               .ranks = communicator.size(),
+                                                               .parts = 4,
+                                                               .in_place = true}));
+  call.spec = call.program->spec;
+  call.sizes = even_sizes(call.spec, kElements);
+  for (std::int64_t rank = 0; rank < communicator.size(); ++rank) call.members.push_back(rank);
+  call.queue = kQueue;
+  call.label = "beside compute";
+  call.on_done = [this](Clock::time_point, Clock::time_point ended) {
+    last_ended_ = ended;
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) > 1) return next();
+    const std::lock_guard lock(mutex_);
+    ended_.notify_all();
+  };
+  call_ = &communicator.prepare(std::move(call));
+}
+
+void EndlessTransfer::next() {
+  const std::lock_guard lock(mutex_);
+  handle_ = communicator_.start(*call_, nullptr, data_.data());
+}
+
+void EndlessTransfer::start(std::int64_t rounds) {
+  left_ = rounds;
+  began_ = Clock::now();
+  next();
+}
+
+double EndlessTransfer::wait() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kLookForFailure, [&] { return over(); })) {
+    communicator_.done(handle_);  // throws where the run has failed
+  }
+  return std::chrono::duration<double>(last_ended_ - began_).count();
+}
+
+double EndlessTransfer::seconds_of_one() {
+  start(1);
+  wait();
+  start(kRoundsAlone);
+  return wait() / kRoundsAlone;
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// A transfer that goes on and on beside whatever the ranks compute: all_reduce after all_reduce on all ranks.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace weft {
+
+class EndlessTransfer {
+ public:
+  // All ranks make one, and call what follows in the same order.
+  explicit EndlessTransfer(Communicator& communicator);
+
+  // One round alone, the mean of a few.
+  double seconds_of_one();
+  // So many rounds from now on; the same number on all ranks.
+  void start(std::int64_t rounds);
+  bool over() const { return left_.load(std::memory_order_acquire) == 0; }
+  // Waits for the last round; the seconds that all together took.
+  double wait();
+
+ private:
+  using Clock = Transport::Clock;
+  void next();
+
+  Communicator& communicator_;
+  std::vector<float> data_;
+  Communicator::Prepared* call_;
+  std::atomic<std::int64_t> left_{0};
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  Clock::time_point began_, last_ended_;
+  Communicator::Handle handle_;
+};
+
+}  // namespace weft
