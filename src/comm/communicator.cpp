@@ -16,6 +16,7 @@
 #include "collective/lowered.hpp"
 #include "collective/verify/verify_program.hpp"
 #include "comm/call_check.hpp"
+#include "comm/prepared_call.hpp"
 #include "comm/program_run.hpp"
 
 namespace weft {
@@ -25,7 +26,6 @@ using Clock = Transport::Clock;
 
 constexpr std::int64_t kChannelsPerQueue = 1024;
 constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; programs have the others
-constexpr std::int64_t kMaxQueues = 1024;
 // What a queue may do before the others have their turn: calls that start each other could go on for ever.
 constexpr int kStepsInTurn = 64;
 // How often a waiting thread asks whether a rank was lost.
@@ -35,34 +35,6 @@ constexpr std::chrono::seconds kSuspicious{1};
 
 double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
-}
-
-template <std::size_t size>
-void copy_text(std::array<char, size>& to, const std::string& from) {
-  std::copy_n(from.begin(), std::min(from.size(), size - 1), to.begin());
-}
-
-// FNV-1a over everything on which members must agree and that the note does not spell out.
-std::uint64_t hash_of(const PreparedCall& call) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  const auto mix = [&](std::int64_t value) {
-    for (int byte = 0; byte < 8; ++byte)
-      hash = (hash ^ ((static_cast<std::uint64_t>(value) >> (8 * byte)) & 0xff)) * 1099511628211ULL;
-  };
-  mix(call.spec.pieces);
-  mix(call.program != nullptr && call.program->in_place ? 1 : 0);
-  for (const std::int64_t size : call.sizes) mix(size);
-  for (const std::int64_t member : call.members) mix(member);
-  return hash;
-}
-
-// A rank's contribution to the piece that it is to have.
-ByteRange own_part_of_input(const PreparedCall& call, std::int64_t member) {
-  const std::int64_t slots = call.spec.pieces / call.spec.ranks;
-  const auto own = call.sizes.begin() + member * slots;
-  const std::int64_t element = size_of(call.type).value;
-  return {BufferKind::input, std::accumulate(call.sizes.begin(), own, std::int64_t{0}) * element,
-          std::accumulate(own, own + slots, std::int64_t{0}) * element};
 }
 
 }  // namespace
@@ -105,10 +77,6 @@ class Communicator::Thread {
   Transport& transport() { return *transport_; }
 
   Prepared& prepare(PreparedCall call) {
-    if (call.accumulate) {
-      WEFT_CHECK(call.spec.kind == Collective::reduce_scatter && call.op == ReduceOp::sum);
-      WEFT_CHECK(call.program != nullptr && !call.program->in_place);
-    }
     auto prepared = std::make_unique<Prepared>();
     prepared->call = std::move(call);
     Prepared* const result = prepared.get();
@@ -396,26 +364,9 @@ class Communicator::Thread {
   // On the communication thread: transports are used there alone.
   void build(Prepared& prepared) {
     const PreparedCall& call = prepared.call;
-    if (call.queue < 0 || call.queue >= kMaxQueues)
-      weft::fail("{}: queue {} is not in 0..{}", call.label, call.queue, kMaxQueues - 1);
-    if (call.segments < 1) weft::fail("{}: buffers of {} segments; 1 or more are allowed", call.label, call.segments);
-    if (call.segments > 1 && call.program == nullptr)
-      weft::fail("{}: the library's own {} knows only buffers in one place, not in {}", call.label,
-                 name_of(call.spec.kind), call.segments);
+    const std::int64_t member = member_of(call, transport_->rank());
     const std::int64_t first_channel = call.queue * kChannelsPerQueue;
-    const auto self = std::find(call.members.begin(), call.members.end(), transport_->rank());
-    if (self == call.members.end()) weft::fail("{}: rank {} is no member of it", call.label, transport_->rank());
-    prepared.note = {0,
-                     std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0}),
-                     hash_of(call),
-                     static_cast<std::int32_t>(call.spec.kind),
-                     static_cast<std::int32_t>(call.op),
-                     static_cast<std::int32_t>(call.type),
-                     static_cast<std::int32_t>(call.spec.root),
-                     {},
-                     {}};
-    copy_text(prepared.note.algorithm, call.program != nullptr ? call.program->name : "native");
-    copy_text(prepared.note.label, call.label);
+    prepared.note = note_of(call);
     if (options_.check) {
       prepared.check = std::make_unique<CallCheck>(call.members, first_channel + kCheckChannel, *transport_);
     }
@@ -433,7 +384,6 @@ class Communicator::Thread {
     const ProgramVerdict proof = verify_program(*call.program);
     if (!proof.accepted()) weft::fail("program {}: {}", call.program->name, proof.words());
     std::vector<LoweredRank> lowered = lower(*call.program, proof.run, call.sizes, size_of(call.type));
-    const std::int64_t member = self - call.members.begin();
     const double scale = call.op == ReduceOp::average ? 1.0 / static_cast<double>(call.spec.ranks) : 1.0;
     RunSettings settings{call.type, call.op, scale, call.members, first_channel, options_.credit, call.segments};
     if (call.accumulate && member < call.spec.ranks) settings.accumulated = own_part_of_input(call, member);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
-#include "comm/landing.hpp"
 
 namespace weft {
 namespace {
@@ -15,6 +15,8 @@ constexpr std::int32_t kSlots = 2;
 // A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
 // senders that need not wait for turns.
 constexpr std::chrono::milliseconds kPatience{20};
+// Local work between two looks at the messages: about 50 us.
+constexpr std::int64_t kWorkAtOnce = 256 << 10;
 
 bool is_receive(StepKind kind) {
   return kind == StepKind::receive || kind == StepKind::receive_reduce_copy;
@@ -229,22 +231,24 @@ bool ProgramRun::poll() {
   return moved;
 }
 
+// A bit of it: messages that could set out or arrive must not wait for a long copy.
 bool ProgramRun::run_ready() {
-  if (ready_.empty()) return false;
-  const std::int32_t id = ready_.back();
-  ready_.pop_back();
-  carry_out(steps_[static_cast<std::size_t>(id)]);
+  if (carried_out_ < 0) {
+    if (ready_.empty()) return false;
+    carried_out_ = ready_.back();
+    ready_.pop_back();
+    const Step& step = steps_[static_cast<std::size_t>(carried_out_)];
+    work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
+  }
+  work_.advance(kWorkAtOnce);
+  if (!work_.done()) return true;
+  const std::int32_t id = std::exchange(carried_out_, -1);
+  const Step& step = steps_[static_cast<std::size_t>(id)];
+  if (step.slot >= 0) {
+    incoming_[static_cast<std::size_t>(step.connection)].slot_is_used[static_cast<std::size_t>(step.slot)] = false;
+  }
   complete(id);
   return true;
-}
-
-void ProgramRun::carry_out(Step& step) {
-  if (is_local(step.code.kind)) {
-    land(step.src, landing_of(step));
-    return;
-  }
-  land(step.staged, landing_of(step));
-  incoming_[static_cast<std::size_t>(step.connection)].slot_is_used[static_cast<std::size_t>(step.slot)] = false;
 }
 
 void ProgramRun::complete(std::int32_t id) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collective/lowered.hpp"
+#include "comm/landing.hpp"
 #include "comm/segment_map.hpp"
 #include "comm/transport.hpp"
 
@@ -77,7 +78,6 @@ class ProgramRun {
   bool post_receive(Connection& connection, Step& step);
   bool poll();
   bool run_ready();
-  void carry_out(Step& step);
   void complete(std::int32_t step);
   void released(std::int32_t step);
   Landing landing_of(const Step& step) const;
@@ -93,7 +93,8 @@ class ProgramRun {
   std::vector<Segment> accumulated_;  // bound at start
   std::vector<std::int32_t> in_flight_;
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
-  bool takes_turns_ = false;         // messages are asked for before they set out
+  std::int32_t carried_out_ = -1;    // the one of them that is in work
+  LandingWork work_;
   std::int64_t left_ = 0;
   std::int64_t bytes_in_flight_ = 0;
   Transport::Clock::time_point last_move_;

@@ -62,6 +62,16 @@ class SegmentCursor {
     }
   }
 
+  void copy_out(std::byte* to, std::int64_t bytes) {
+    while (bytes > 0) {
+      const std::int64_t here = std::min(bytes, contiguous());
+      std::memcpy(to, data(), static_cast<std::size_t>(here));
+      to += here;
+      bytes -= here;
+      advance(here);
+    }
+  }
+
  private:
   void skip_empty() {
     while (index_ < segments_.size() && offset_ == segments_[index_].bytes) {

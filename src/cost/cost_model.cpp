@@ -48,7 +48,11 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * reached.best()));
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
-  if (cluster.spec().emulated) programs_ = std::make_unique<ProgramCosts>(graph, cluster);
+  if (cluster.spec().emulated) {
+    const DeviceProfile& own = profile_.device(device.name);
+    programs_ = std::make_unique<ProgramCosts>(
+        graph, cluster, ProgramTimeOptions{.reduce = own.reduce, .per_message = own.message_overhead});
+  }
 }
 
 const DeviceProfile& CostModel::reached(ClassId rank_class) const {
@@ -58,13 +62,15 @@ const DeviceProfile& CostModel::reached(ClassId rank_class) const {
 Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
-  return nanos_from_seconds(operation_seconds(operation.key, device, reached(operation.rank_class)));
+  return nanos_from_seconds(operation_seconds(operation.key, device, reached(operation.rank_class))) +
+         reached(operation.rank_class).operation_overhead;
 }
 
 Nanos CostModel::least_compute(const Operation& operation) const {
   if (operation.role != Role::update) return compute(operation);
   const DeviceProfile& device = reached(operation.rank_class);
-  if (!is_measured(operation)) return std::max(Nanos{0}, compute(operation) - device.kernel_gap);
+  if (!is_measured(operation))
+    return std::max(Nanos{0}, compute(operation) - device.kernel_gap - device.operation_overhead);
   return nanos_from_seconds(
       least_fused_seconds(operation.key, graph_.classes[operation.rank_class.index()].device, device));
 }
@@ -78,6 +84,13 @@ Nanos CostModel::launch(const Operation& operation) const {
 bool CostModel::is_measured(const Operation& operation) const {
   const Device& device = graph_.classes[operation.rank_class.index()].device;
   return nearest_measured(operation.key, device, reached(operation.rank_class)) != nullptr;
+}
+
+CostModel::Interference CostModel::interference(ClassId rank_class) const {
+  const Device& device = graph_.classes[rank_class.index()].device;
+  const DeviceProfile& own = reached(rank_class);
+  return {own.compute_slowdown.value_or(device.compute_slowdown),
+          own.transfer_slowdown.value_or(device.transfer_slowdown)};
 }
 
 Nanos CostModel::resync(ClassId rank_class) const {
@@ -108,7 +121,10 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 
 TransferCost CostModel::transfer(const Operation& operation) const {
   const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation) : std::nullopt;
-  return program ? from_program(operation, *program) : closed_form(operation);
+  TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
+  const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
+  if (moves) cost.latency += reached(operation.rank_class).handoff;
+  return cost;
 }
 
 // The bytes keep the links busy; what the program takes beyond that, waiting for messages, is latency. So it takes its

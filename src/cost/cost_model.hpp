@@ -44,6 +44,12 @@ class CostModel {
   bool choose_program(Operation& operation) const;
   // What the host needs to issue it; nothing where the operation was measured, launch included.
   Nanos launch(const Operation& operation) const;
+  // While a transfer is under way on a rank of the class, its compute takes (1 + compute) times as long, and the other
+  // way round.
+  struct Interference {
+    double compute = 0, transfer = 0;
+  };
+  Interference interference(ClassId rank_class) const;
   // From the end of a pipeline message to the first kernel that the receiver issues after it.
   Nanos resync(ClassId rank_class) const;
 

@@ -114,6 +114,54 @@ TEST(ComputeCost, LargeProductsRunAtTheProfilesShareOfThePeak) {
   EXPECT_EQ(c.cost.compute(op), nanos_from_seconds(seconds));
 }
 
+TEST(ComputeCost, TheRuntimesOverheadComesOnTopOfEveryOperation) {
+  Profile with = ideal_profile();
+  with.devices["a100-80"].operation_overhead = Nanos{700};
+  const Case c("dgx-a100:1", layout(8, 1), with), without("dgx-a100:1", layout(8, 1));
+  const Operation& product = find(c.graph, Role::ffn_in, Phase::forward);
+  EXPECT_EQ(c.cost.compute(product), without.cost.compute(product) + Nanos{700});
+  const Operation& update = find(c.graph, Role::update, Phase::optimizer);
+  EXPECT_EQ(c.cost.compute(update), without.cost.compute(update) + Nanos{700});
+  EXPECT_EQ(c.cost.least_compute(update), without.cost.least_compute(update));  // may be fused
+}
+
+TEST(TransferCost, AHandoffIsPartOfTheLatencyAndNotOfTheBound) {
+  Profile with = ideal_profile();
+  with.devices["a100-80"].handoff = with.devices["cpu"].handoff = Nanos{30'000};
+  for (const char* cluster : {"dgx-a100:1,gpus=4", "local:4"}) {
+    const Case c(cluster, layout(1, 4), with), without(cluster, layout(1, 4));
+    const Operation& op = find(c.graph, Role::grad_reduce, Phase::optimizer);
+    EXPECT_EQ(c.cost.transfer(op).latency, without.cost.transfer(op).latency + Nanos{30'000}) << cluster;
+    EXPECT_EQ(c.cost.transfer(op).bandwidth_seconds(), without.cost.transfer(op).bandwidth_seconds());
+    EXPECT_EQ(c.cost.least_transfer(op).latency, Nanos{0});
+  }
+}
+
+// Two ranks: two messages one after the other, each of half the buffer; what arrives first is reduced.
+TEST(TransferCost, MessagesOfEmulatedTransfersTakeWhatTheirRankAdds) {
+  Profile with = ideal_profile();
+  with.devices["cpu"].message_overhead = Nanos{1'000'000};
+  with.devices["cpu"].reduce = {1e9};
+  const Case c("local:2", layout(1, 2), with), without("local:2", layout(1, 2));
+  Operation op = find(c.graph, Role::grad_reduce, Phase::optimizer);
+  op.communication->collective = Collective::all_reduce;
+  op.communication->algorithm = Algorithm::ring;
+  op.communication->parts = 1;
+  op.communication->bytes = Bytes{8'000'000};
+  const double added = 2 * 1e-3 + 4e6 / 1e9;
+  EXPECT_NEAR(seconds(c.cost.alone(op)), seconds(without.cost.alone(op)) + added, 1e-8);
+}
+
+TEST(Interference, IsTheProfilesWhereItStatesIt) {
+  Profile profile = ideal_profile();
+  const Case devices("dgx-a100:1", layout(8, 1), profile);
+  EXPECT_DOUBLE_EQ(devices.cost.interference(ClassId{0}).compute, 0.1255);  // cluster/device.cpp
+  profile.devices["a100-80"].compute_slowdown = 0.5;
+  const Case stated("dgx-a100:1", layout(8, 1), profile);
+  EXPECT_EQ(stated.cost.interference(ClassId{0}).compute, 0.5);
+  EXPECT_DOUBLE_EQ(stated.cost.interference(ClassId{0}).transfer, 0.1255);
+}
+
 TEST(Algorithms, ATreeIsChosenOnlyWhereLatencyRules) {
   Case c("dgx-a100:128", layout(1, 1024));
   choose_algorithms(c.graph, c.cost);

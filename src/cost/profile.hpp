@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/machine.hpp"
 #include "base/units.hpp"
 #include "graph/operation.hpp"
 
@@ -44,6 +46,13 @@ struct DeviceProfile {
   Nanos transfer_launch{5'000};  // host time to issue one transfer
   Nanos resync{100'000};         // after a pipeline message: the host waits for it and starts to issue again
   std::map<std::string, LinkProfile, std::less<>> links;  // by level name, e.g. "nvlink"
+  // What a runtime adds, beside what the fields above have: nothing unless a calibration says so.
+  Nanos operation_overhead{0};  // between two operations of the compute queue
+  Nanos handoff{0};  // of a transfer: from ready to its first message, and from its last one to whoever waits, together
+  Nanos message_overhead{0};  // of a message of an emulated transfer (ProgramTimeOptions::per_message)
+  Bandwidth reduce{};         // at which a rank reduces what arrived (ProgramTimeOptions::reduce); 0: on the way
+  // Interference (cluster/device.hpp), in place of the device's where stated.
+  std::optional<double> compute_slowdown, transfer_slowdown;
   // How long operations took here with all ranks busy, their launch included; positive. Where one is listed, or one of
   // its kind and phase is, the figures above only scale (cost/operation_time.hpp).
   std::map<OpKey, Nanos> operations;
@@ -53,6 +62,7 @@ struct DeviceProfile {
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
+  std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
   // Emulated links are paced at their rate.
@@ -61,6 +71,9 @@ struct Profile {
 };
 
 Profile default_profile();
+
+// "" where the profile holds for `here` or does not say where it was measured; else what differs, for people.
+std::string machine_mismatch(const Profile& profile, const MachineFacts& here);
 
 // Kernels and transfers without fixed costs, products without tiles, links at their stated rate: closed forms hold.
 void remove_overheads(Profile& profile);

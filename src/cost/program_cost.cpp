@@ -53,8 +53,11 @@ constexpr double kMostSeconds = 1e6;
 
 }  // namespace
 
-ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster)
-    : graph_(graph), cluster_(cluster), slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
+ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options)
+    : graph_(graph),
+      cluster_(cluster),
+      options_(options),
+      slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
   for (const Link& link : cluster.links()) {
     slowest_bytes_per_second_ = std::min(slowest_bytes_per_second_, link.bandwidth.bytes_per_second);
   }
@@ -80,7 +83,7 @@ ProgramCost ProgramCosts::simulated(const Key& key) const {
   const std::vector<LoweredRank> lowered =
       lower(program, run_symbolically(program), even_sizes(program.spec, key.elements), Bytes{key.element_size});
   ProgramCost cost;
-  cost.time = program_time(lowered, cluster_, key.members);
+  cost.time = program_time(lowered, cluster_, key.members, options_);
   cost.traffic = average_traffic(lowered, cluster_, key.members);
   cost.busy_seconds = busy_seconds(cost.traffic, cluster_, key.members);
   return cost;
@@ -110,7 +113,7 @@ bool ProgramCosts::choose(Operation& operation) {
                                                    .element_size = Bytes{key->element_size},
                                                    .in_place = works_in_place(key->collective),
                                                    .members = key->members},
-                                                  cluster_);
+                                                  cluster_, options_);
     const ProgramRequest& best = fastest.request;
     entry->second = {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner)};
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cost/program_time.hpp"
 #include "graph/step_graph.hpp"
 
 namespace weft {
@@ -21,8 +22,8 @@ struct ProgramCost {
 
 class ProgramCosts {
  public:
-  // Both must outlive it.
-  ProgramCosts(const StepGraph& graph, const Cluster& cluster);
+  // Graph and cluster must outlive it. `options`: what a rank adds to its messages.
+  ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options = {});
 
   // Nothing where no program is simulated: messages between two ranks (one latency and the bytes, a closed form),
   // groups of more than kListedMembers, `native`, and what would take years. May be called from several threads.
@@ -50,6 +51,7 @@ class ProgramCosts {
 
   const StepGraph& graph_;
   const Cluster& cluster_;
+  ProgramTimeOptions options_;
   double slowest_bytes_per_second_ = 0;  // of any link
   std::mutex mutex_;
   std::map<Key, ProgramCost> costs_;

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "base/error.hpp"
+#include "io/chrome_trace_arrows.hpp"
 #include "io/chrome_trace_events.hpp"
 #include "io/chrome_trace_lanes.hpp"
 #include "timeline/folded_spans.hpp"
-#include "timeline/span_index.hpp"
 
 namespace weft {
 namespace {
@@ -24,13 +23,29 @@ std::size_t at(std::int32_t index) {
   fail("chrome trace: no span lies in iterations {}..{}", options.first_iteration, options.last_iteration);
 }
 
+void write_words(TraceEventStream& events, const std::vector<std::pair<std::string, std::string>>& metadata) {
+  for (const auto& [key, value] : metadata) {
+    events.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
+  }
+}
+
+// What a file has before this timeline.
+struct Neighbours {
+  std::int32_t processes = 0;
+  std::int64_t arrows = 0;
+  std::string label;       // of this timeline's processes
+  bool from_zero = false;  // the first span starts at time 0
+};
+
 class TraceWriter {
  public:
-  TraceWriter(std::ostream& out, const Timeline& timeline, const Accounting& accounting, const TraceOptions& options)
+  TraceWriter(TraceEventStream& events, const Timeline& timeline, const Accounting& accounting,
+              const TraceOptions& options, const Neighbours& others = {})
       : timeline_(timeline),
         accounting_(accounting),
         options_(options),
-        events_(out),
+        others_(others),
+        events_(events),
         lanes_(assign_lanes(timeline, options.first_iteration, options.last_iteration)) {
     for (const std::string& name : timeline.names) names_.push_back(json_quoted(name));
     if (lanes_.order.empty() && !timeline.spans.empty()) fail_without_spans(options);
@@ -41,32 +56,36 @@ class TraceWriter {
       begin_ = std::min(begin_, timeline.spans[at(i)].start);
       end_ = std::max(end_, timeline.spans[at(i)].end);
     }
-    if (begin_ < Nanos{}) origin_ = begin_;
+    if (others.from_zero || begin_ < Nanos{}) origin_ = begin_;
   }
 
-  void write() {
+  // The file up to its events.
+  void write_head() {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
-    for (const auto& [key, value] : options_.metadata)
-      events_.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
+    write_words(events_, options_.metadata);
     events_.text("},\"traceEvents\":[");
+  }
+  void write_events() {
     write_ranks();
     for (const std::int32_t span : lanes_.order) write_span(span);
     write_exposed();
     write_memory();
-    write_flows();
-    events_.text("\n]}\n");
-    events_.flush();
+    write_arrows();
+  }
+  // What the next timeline of the file has to count from.
+  Neighbours others() const {
+    return {others_.processes + static_cast<std::int32_t>(timeline_.ranks.size()), others_.arrows + arrows_,
+            others_.label, others_.from_zero};
   }
 
  private:
   void write_ranks() {
     for (std::int32_t pid = 0; at(pid) < timeline_.ranks.size(); ++pid) {
       const TimelineRank& rank = timeline_.ranks[at(pid)];
-      const std::string many = rank.ranks > 1 ? fmt::format(", ×{}", rank.ranks) : "";
-      metadata(pid, 0, "process_name", fmt::format("{} (rank {}{})", rank.name, rank.rank.value, many));
-      sort_index(pid, 0, "process_sort_index", pid);
+      metadata(pid, 0, "process_name", process_name(rank));
+      sort_index(pid, 0, "process_sort_index", others_.processes + pid);
       const auto& threads = lanes_.threads[at(pid)];
       for (std::int32_t tid = 1; tid <= exposed_tid(pid); ++tid) {
         metadata(pid, tid, "thread_name", tid == exposed_tid(pid) ? "exposed communication" : threads[at(tid - 1)]);
@@ -74,12 +93,20 @@ class TraceWriter {
       }
     }
   }
+  std::string process_name(const TimelineRank& rank) const {
+    const std::string label = others_.label.empty() ? "" : fmt::format("{} ", others_.label);
+    const std::string number = fmt::format("rank {}", rank.rank.value);
+    if (rank.ranks == 1 && rank.name == number) return fmt::format("{}{}", label, number);
+    const std::string many = rank.ranks > 1 ? fmt::format(", ×{}", rank.ranks) : "";
+    return fmt::format("{}{} ({}{})", label, rank.name, number, many);
+  }
   // Threads are counted from 1: Perfetto took thread 0 for the kernel's idle task.
   std::int32_t exposed_tid(std::int32_t rank) const {
     return static_cast<std::int32_t>(lanes_.threads[at(rank)].size()) + 1;
   }
+  TraceEventStream& event(char phase, std::int32_t rank) { return events_.event(phase, others_.processes + rank); }
   TraceEventStream& metadata_event(std::int32_t pid, std::int32_t tid, std::string_view what) {
-    events_.event('M', pid);
+    event('M', pid);
     if (tid > 0) events_.text(",\"tid\":").number(tid);
     return events_.text(",\"name\":\"").text(what);
   }
@@ -97,7 +124,7 @@ class TraceWriter {
     return names_[at(index)];
   }
   TraceEventStream& slice(std::int32_t pid, std::int32_t tid, Nanos start, Nanos end) {
-    events_.event('X', pid).text(",\"tid\":").number(tid);
+    event('X', pid).text(",\"tid\":").number(tid);
     return events_.text(",\"ts\":").micros(start - origin_).text(",\"dur\":").micros(end - start);
   }
 
@@ -164,7 +191,7 @@ class TraceWriter {
     }
   }
   TraceEventStream& counter(std::int32_t rank, std::string_view what, Nanos when) {
-    events_.event('C', rank).text(",\"ts\":").micros(when - origin_);
+    event('C', rank).text(",\"ts\":").micros(when - origin_);
     return events_.text(",\"name\":\"").text(what).text("\",\"args\":{");
   }
 
@@ -188,95 +215,83 @@ class TraceWriter {
     }
   }
 
-  // Messages from rank to rank first, then the arrows that decided a start, then the others; every rank has its share
-  // of the bound.
-  void write_flows() {
-    if (timeline_.ranks.empty()) return;
-    const auto ranks = static_cast<std::int64_t>(timeline_.ranks.size());
-    room_.assign(timeline_.ranks.size(), (options_.max_flows + ranks - 1) / ranks);
-    SpanIndex index(timeline_);
-    write_messages();
-    if (timeline_.dependency_begin.empty()) return;
-    std::vector<std::int32_t> sources;
-    for (const bool deciding : {true, false}) {
-      for (const std::int32_t span : lanes_.order) {
-        const Span& to = timeline_.spans[at(span)];
-        const std::int32_t decided_by = index.last_predecessor(span);
-        sources.clear();  // data and order may both wait for the same span: one arrow
-        for (const Dependency& dependency : index.dependencies(to.operation)) {
-          const std::int32_t from = index.find(dependency.operation, std::int64_t{to.iteration} - dependency.distance);
-          if (from < 0 || (from == decided_by) != deciding) continue;
-          if (std::find(sources.begin(), sources.end(), from) != sources.end()) continue;
-          sources.push_back(from);
-          write_flow(from, span);
-        }
-      }
+  void write_arrows() {
+    const auto rank_of = [&](std::int32_t span) {
+      return timeline_.operations[at(timeline_.spans[at(span)].operation)].rank;
+    };
+    for (const TraceArrow& arrow : trace_arrows(timeline_, lanes_, options_.max_flows)) {
+      flow_point('s', rank_of(arrow.from), lanes_.tid[at(arrow.from)], arrow.leaves).text("}");
+      flow_point('f', rank_of(arrow.to), lanes_.tid[at(arrow.to)], arrow.arrives).text(",\"bp\":\"e\"}");
+      ++arrows_;
     }
-  }
-  void write_messages() {
-    std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> sender;  // (transfer, iteration) -> span
-    for (const bool receiving : {false, true}) {
-      for (const std::int32_t id : lanes_.order) {
-        const Span& span = timeline_.spans[at(id)];
-        const TimelineOperation& operation = timeline_.operations[at(span.operation)];
-        if (operation.transfer < 0 || operation.receives != receiving) continue;
-        const std::pair key{operation.transfer, span.iteration};
-        if (!receiving) {
-          sender.try_emplace(key, id);
-        } else if (const auto found = sender.find(key); found != sender.end()) {
-          write_flow(found->second, id);
-        }
-      }
-    }
-  }
-  void write_flow(std::int32_t from, std::int32_t to) {
-    const Span& source = timeline_.spans[at(from)];
-    const Span& target = timeline_.spans[at(to)];
-    const TimelineOperation& sender = timeline_.operations[at(source.operation)];
-    const TimelineOperation& receiver = timeline_.operations[at(target.operation)];
-    if (lanes_.tid[at(from)] == TraceLanes::kNotWritten) return;
-    if (flows_ >= options_.max_flows || room_[at(receiver.rank)] <= 0) return;
-    if (sender.rank == receiver.rank && sender.queue == receiver.queue) return;
-    // An arrow binds to the slice that encloses its time: a zero-length slice encloses none, and a slice's end lies
-    // outside of it. Skewed clocks must not turn an arrow around.
-    if (source.start == source.end || target.start == target.end || source.start > target.start) return;
-    const Nanos leaves = std::min(source.end - Nanos{1}, target.start);
-    flow_point('s', sender.rank, lanes_.tid[at(from)], leaves).text("}");
-    flow_point('f', receiver.rank, lanes_.tid[at(to)], target.start).text(",\"bp\":\"e\"}");
-    ++flows_;
-    --room_[at(receiver.rank)];
   }
   TraceEventStream& flow_point(char phase, std::int32_t pid, std::int32_t tid, Nanos when) {
-    events_.event(phase, pid).text(",\"tid\":").number(tid).text(",\"ts\":").micros(when - origin_);
-    return events_.text(",\"cat\":\"dependency\",\"name\":\"waits for\",\"id\":").number(flows_);
+    event(phase, pid).text(",\"tid\":").number(tid).text(",\"ts\":").micros(when - origin_);
+    return events_.text(",\"cat\":\"dependency\",\"name\":\"waits for\",\"id\":").number(others_.arrows + arrows_);
   }
 
   const Timeline& timeline_;
   const Accounting& accounting_;
   const TraceOptions& options_;
-  TraceEventStream events_;
+  Neighbours others_;
+  TraceEventStream& events_;
   TraceLanes lanes_;
   std::vector<std::string> names_;  // quoted
   Nanos begin_, end_;               // what the written spans cover
   Nanos origin_;                    // written as time 0
-  std::int64_t flows_ = 0;
-  std::vector<std::int64_t> room_;  // flows each rank may still have
+  std::int64_t arrows_ = 0;
 };
+
+// The timeline without folded spans, of the iterations asked for; itself where nothing is folded.
+const Timeline& plain_timeline(const Timeline& timeline, const TraceOptions& options, Timeline& storage) {
+  check_timeline(timeline);
+  if (timeline.folded.empty()) return timeline;
+  // What a written span waited for may have run one iteration earlier.
+  const std::int32_t first = std::max(options.first_iteration, std::numeric_limits<std::int32_t>::min() + 1) - 1;
+  storage = expanded(timeline, first, options.last_iteration);
+  if (storage.spans.empty()) fail_without_spans(options);
+  return storage;
+}
+
+void close_file(TraceEventStream& events) {
+  events.text("\n]}\n");
+  events.flush();
+}
 
 }  // namespace
 
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
                         const TraceOptions& options) {
-  check_timeline(timeline);
-  if (timeline.folded.empty()) {
-    TraceWriter(out, timeline, accounting, options).write();
-    return;
+  Timeline storage;
+  const Timeline& plain = plain_timeline(timeline, options, storage);
+  TraceEventStream events(out);
+  TraceWriter writer(events, plain, accounting, options);
+  writer.write_head();
+  writer.write_events();
+  close_file(events);
+}
+
+void write_chrome_traces(std::ostream& out, const std::vector<TracePart>& parts, const TraceOptions& options) {
+  TraceEventStream events(out);
+  std::string labels;
+  for (const TracePart& part : parts) labels += fmt::format("{}{}", labels.empty() ? "" : " and ", part.label);
+  events.text(fmt::format("{{\"displayTimeUnit\":\"ms\",\"otherData\":{{\"timeline\":{}", json_quoted(labels)));
+  write_words(events, options.metadata);
+  events.text("},\"traceEvents\":[");
+  Neighbours others;
+  others.from_zero = true;
+  for (const TracePart& part : parts) {
+    TraceOptions own = options;
+    own.first_iteration = part.first_iteration;
+    own.last_iteration = part.last_iteration;
+    others.label = part.label;
+    Timeline storage;
+    const Timeline& plain = plain_timeline(*part.timeline, own, storage);
+    TraceWriter writer(events, plain, *part.accounting, own, others);
+    writer.write_events();
+    others = writer.others();
   }
-  // What a written span waited for may have run one iteration earlier.
-  const std::int32_t first = std::max(options.first_iteration, std::numeric_limits<std::int32_t>::min() + 1) - 1;
-  const Timeline plain = expanded(timeline, first, options.last_iteration);
-  if (plain.spans.empty()) fail_without_spans(options);
-  TraceWriter(out, plain, accounting, options).write();
+  close_file(events);
 }
 
 }  // namespace weft

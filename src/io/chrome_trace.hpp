@@ -25,10 +25,26 @@ struct TraceOptions {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Times are exact: microseconds with three decimals. Where the timeline begins before zero (Perfetto rejects negative
-// times) all are moved by the same amount, stated in otherData as "moved_us". Throws Error where check_timeline does,
-// on a name out of range, where no span lies in the iterations asked for, and where the stream fails.
+// A rank is a process, a queue a thread; arrows lead from the sender of a message to its receiver, from the member of a
+// collective that was ready last to the others, and from what an operation waited for. Times are exact: microseconds
+// with three decimals. Where the timeline begins before zero (Perfetto rejects negative times) all are moved by the
+// same amount, stated in otherData as "moved_us". Throws Error where check_timeline does, on a name out of range, where
+// no span lies in the iterations asked for, and where the stream fails.
 void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
                         const TraceOptions& options = {});
+
+// One of several timelines in one file.
+struct TracePart {
+  const Timeline* timeline = nullptr;
+  const Accounting* accounting = nullptr;
+  std::string label;  // before the name of each of its processes: "predicted", "measured"
+  // As in TraceOptions.
+  std::int32_t first_iteration = std::numeric_limits<std::int32_t>::min();
+  std::int32_t last_iteration = std::numeric_limits<std::int32_t>::max();
+};
+
+// Side by side: each part's first span starts at time 0. `options` say how many arrows each part may have, and the
+// metadata; the iterations are the parts' own.
+void write_chrome_traces(std::ostream& out, const std::vector<TracePart>& parts, const TraceOptions& options = {});
 
 }  // namespace weft

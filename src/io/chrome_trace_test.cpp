@@ -154,16 +154,108 @@ TEST(ChromeTrace, SlicesCarryExactTimesAndWhatTheSpanKnows) {
   EXPECT_EQ(transfer.at("args").at("ready_us"), 1.5);
 }
 
-// Between queues or ranks only: a -> send and recv -> b in each of two iterations, not a -> a.
+// Between queues or ranks only: send -> recv, a -> send and recv -> b in each of two iterations, not a -> a.
 TEST(ChromeTrace, ArrowsJoinQueuesAndRanksUpToTheBound) {
   const Timeline timeline = two_stages();
-  EXPECT_EQ(events_of(json::parse(trace_text(timeline)), "s").size(), 4u);
+  EXPECT_EQ(events_of(json::parse(trace_text(timeline)), "s").size(), 6u);
   TraceOptions options;
   options.max_flows = 3;
   EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "s").size(), 3u);
   EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "f").size(), 3u);
   options.max_flows = 0;
   EXPECT_TRUE(events_of(json::parse(trace_text(timeline, options)), "s").empty());
+}
+
+// Two ranks as a run measures them, each by itself: rank 1 is late, and its clock 20 ns behind.
+//  rank 0  [a   )100     [reduce     300)[b 310)
+//  rank 1  [a        )190 [reduce 280)[b 290)
+Timeline measured_ranks(int iterations) {
+  TestTimeline t;
+  for (int r = 0; r < 2; ++r) {
+    t.rank();
+    const auto a = t.compute(r, 100), reduce = t.transfer(r, TrafficKind::dp_grad, 4), b = t.compute(r, 10);
+    t.wait(reduce, {a});
+    t.wait(b, {reduce});
+    t.wait(a, {b}, 1);
+    for (int i = 0; i < iterations; ++i) {
+      const std::int64_t begin = 1000 + 400 * i;
+      t.run(a, begin, begin + (r == 0 ? 100 : 190), i);
+      t.run(reduce, begin + (r == 0 ? 200 : 192), begin + (r == 0 ? 300 : 280), i);
+      t.run(b, begin + (r == 0 ? 301 : 281), begin + (r == 0 ? 310 : 290), i);
+    }
+  }
+  t.window(1400, 400, iterations - 1);
+  Timeline timeline = t.build();
+  timeline.measured = true;
+  timeline.steady_first = 1;
+  for (std::size_t r = 0; r < 2; ++r) timeline.ranks[r].name = "rank " + std::to_string(r);
+  for (Span& span : timeline.spans) {
+    if (span.operation == 1) span.ready = span.issued = span.start - Nanos{100};  // rank 0 was ready long before
+  }
+  return timeline;
+}
+
+std::map<int, std::string> processes_of(const json& trace) {
+  std::map<int, std::string> processes;
+  for (const json& event : events_of(trace, "M")) {
+    if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
+  }
+  return processes;
+}
+
+TEST(ChromeTrace, AMeasuredTimelineHasAProcessForEachRankAndArrowsFromWhoWasLate) {
+  const json trace = json::parse(trace_text(measured_ranks(3)));
+  expect_rules(trace);
+  EXPECT_EQ(trace.at("otherData").at("timeline"), "measured");
+  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "rank 0"}, {1, "rank 1"}}));
+  EXPECT_EQ(events_of(trace, "X").size() - 2 * 2, 2u * 3 * 3);  // and what was exposed in two steps on two ranks
+  // The first arrows: rank 1 -> rank 0 at the later of both starts, 200, inside both slices.
+  const auto starts = events_of(trace, "s"), ends = events_of(trace, "f");
+  ASSERT_GE(starts.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const auto arrow = static_cast<std::size_t>(i);
+    EXPECT_EQ(starts[arrow].at("pid"), 1);
+    EXPECT_EQ(ends[arrow].at("pid"), 0);
+    EXPECT_EQ(nanos(starts[arrow].at("ts")), 1200 + 400 * i);
+    EXPECT_EQ(nanos(ends[arrow].at("ts")), 1200 + 400 * i);
+  }
+}
+
+TEST(ChromeTrace, UnknownDependenciesLeaveTheArrowsBetweenRanks) {
+  Timeline timeline = measured_ranks(2);
+  timeline.dependency_begin.clear();
+  timeline.dependencies.clear();
+  const json trace = json::parse(trace_text(timeline));
+  expect_rules(trace);
+  EXPECT_EQ(events_of(trace, "s").size(), 2u);
+}
+
+TEST(ChromeTrace, TwoTimelinesStandSideBySideFromTimeZero) {
+  const Timeline predicted = two_stages(), measured = measured_ranks(3);
+  const Accounting predicted_account = account(predicted), measured_account = account(measured);
+  std::ostringstream out;
+  TraceOptions options;
+  options.metadata = {{"links", "emulated"}};
+  write_chrome_traces(
+      out, {{&predicted, &predicted_account, "predicted", 1, 1}, {&measured, &measured_account, "measured", 2, 2}},
+      options);
+  const json trace = json::parse(out.str());
+  expect_rules(trace);  // the arrows' numbers too
+  EXPECT_EQ(trace.at("otherData"), (json{{"timeline", "predicted and measured"}, {"links", "emulated"}}));
+  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "predicted stage 0 (rank 0, ×16)"},
+                                                             {1, "predicted stage 1 (rank 1)"},
+                                                             {2, "measured rank 0"},
+                                                             {3, "measured rank 1"}}));
+  std::map<int, std::int64_t> first, last;
+  for (const auto& [thread, rows] : slices_of(trace)) {
+    for (const auto& [begin, end] : rows) {
+      first.try_emplace(thread.first, begin);
+      first[thread.first] = std::min(first[thread.first], begin);
+      last[thread.first] = std::max(last[thread.first], end);
+    }
+  }
+  EXPECT_EQ(first, (std::map<int, std::int64_t>{{0, 0}, {1, 1500}, {2, 0}, {3, 0}}));
+  EXPECT_EQ(last, (std::map<int, std::int64_t>{{0, 3001}, {1, 3500}, {2, 310}, {3, 290}}));
 }
 
 // c waits for a transfer that ends at 10 and for one at 5: the one that decided its start has the only arrow allowed.

@@ -32,9 +32,22 @@ struct Time {
   const char* key;
   Nanos DeviceProfile::* field;
 };
-constexpr std::array kTimes{
-    Time{"kernel_gap_us", &DeviceProfile::kernel_gap}, Time{"launch_us", &DeviceProfile::launch},
-    Time{"transfer_launch_us", &DeviceProfile::transfer_launch}, Time{"resync_us", &DeviceProfile::resync}};
+constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
+                            Time{"launch_us", &DeviceProfile::launch},
+                            Time{"transfer_launch_us", &DeviceProfile::transfer_launch},
+                            Time{"resync_us", &DeviceProfile::resync},
+                            Time{"operation_overhead_us", &DeviceProfile::operation_overhead},
+                            Time{"handoff_us", &DeviceProfile::handoff},
+                            Time{"message_overhead_us", &DeviceProfile::message_overhead}};
+
+struct Slowdown {
+  const char* key;
+  std::optional<double> DeviceProfile::* field;
+};
+constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
+                                Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown}};
+constexpr double kMostSlowdown = 100;  // as in a cluster file
+constexpr double kMostBandwidth = 1e15;
 
 ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>& links) {
   ordered_json result = ordered_json::object();
@@ -99,20 +112,44 @@ void read_links(const json& value, const std::string& where, std::map<std::strin
 
 DeviceProfile read_device(const json& value, const std::string& where, DeviceProfile device) {
   const JsonObject object(value, where);
-  std::vector<std::string> known{"tile_startup", "tiled", "links", "operations", "origin"};
+  std::vector<std::string> known{"tile_startup", "tiled", "links", "operations", "reduce_bytes_per_s", "origin"};
   for (const Share& field : kShares) known.emplace_back(field.key);
   for (const Time& field : kTimes) known.emplace_back(field.key);
+  for (const Slowdown& field : kSlowdowns) known.emplace_back(field.key);
   object.allow_only(known);
   for (const Share& field : kShares) device.*field.field = share(object, field.key, device.*field.field);
   for (const Time& field : kTimes) {
     const double us = object.number_or(field.key, seconds(device.*field.field) * 1e6, 0, kMostMicroseconds);
     device.*field.field = nanos_from_seconds(us * 1e-6);
   }
+  for (const Slowdown& field : kSlowdowns) {
+    if (object.has(field.key)) device.*field.field = object.number(field.key, 0, kMostSlowdown);
+  }
+  device.reduce = {object.number_or("reduce_bytes_per_s", device.reduce.bytes_per_second, 0, kMostBandwidth)};
   device.tile_startup = object.integer_or("tile_startup", device.tile_startup, 0, 1'000'000);
   device.tiled = object.boolean_or("tiled", device.tiled);
   if (object.has("links")) read_links(value.at("links"), object.object("links").where(), device.links);
   if (object.has("operations")) device.operations = read_measured_operations(object, "operations");
   return device;
+}
+
+ordered_json machine_to_json(const MachineFacts& machine) {
+  ordered_json result{{"cpu", machine.cpu}, {"cores", machine.cores}};
+  if (machine.ranks > 0) result["ranks"] = machine.ranks;
+  if (machine.threads_per_rank > 0) result["threads_per_rank"] = machine.threads_per_rank;
+  if (!machine.transport.empty()) result["transport"] = machine.transport;
+  return result;
+}
+
+MachineFacts read_machine(const JsonObject& object) {
+  object.allow_only(std::array<std::string, 5>{"cpu", "cores", "ranks", "threads_per_rank", "transport"});
+  MachineFacts machine;
+  machine.cpu = object.string("cpu");
+  machine.cores = object.integer("cores", 0, kMostMembers);
+  machine.ranks = object.integer_or("ranks", 0, 0, kMostMembers);
+  machine.threads_per_rank = object.integer_or("threads_per_rank", 0, 0, kMostMembers);
+  machine.transport = object.string_or("transport", "");
+  return machine;
 }
 
 }  // namespace
@@ -125,19 +162,28 @@ ordered_json profile_to_json(const Profile& profile) {
     entry["tile_startup"] = device.tile_startup;
     entry["tiled"] = device.tiled;
     for (const Time& field : kTimes) entry[field.key] = static_cast<double>((device.*field.field).value) / 1e3;
+    for (const Slowdown& field : kSlowdowns) {
+      if (device.*field.field) entry[field.key] = *(device.*field.field);
+    }
+    if (device.reduce.bytes_per_second > 0) entry["reduce_bytes_per_s"] = device.reduce.bytes_per_second;
     if (!device.links.empty()) entry["links"] = links_to_json(device.links);
     if (!device.operations.empty()) entry["operations"] = measured_operations_to_json(device.operations);
     devices[name] = entry;
   }
-  return {{"weft_profile", kVersion}, {"devices", devices}, {"links", links_to_json(profile.links)}};
+  ordered_json result{{"weft_profile", kVersion}};
+  if (profile.machine) result["machine"] = machine_to_json(*profile.machine);
+  result["devices"] = devices;
+  result["links"] = links_to_json(profile.links);
+  return result;
 }
 
 Profile read_profile(const std::string& text, const std::string& file_name, Profile base) {
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(std::array<std::string, 4>{"weft_profile", "devices", "links", "origin"});
+  object.allow_only(std::array<std::string, 5>{"weft_profile", "machine", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
+  if (object.has("machine")) base.machine = read_machine(object.object("machine"));
   if (object.has("links")) {
     object.object("links");
     read_links(value.at("links"), file_name, base.links);

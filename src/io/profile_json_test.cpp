@@ -87,6 +87,19 @@ TEST(ProfileJson, MeasuredOperationsReadBack) {
   }
 }
 
+TEST(ProfileJson, WhatACalibrationFindsReadsBack) {
+  Profile profile = default_profile();
+  profile.machine = MachineFacts{"aarch64 0x41 0xd40", 2, 2, 1, "local, links paced to 200 Mb/s"};
+  DeviceProfile& device = profile.devices["cpu"];
+  device.operation_overhead = Nanos{1'500};
+  device.handoff = Nanos{42'001};
+  device.message_overhead = Nanos{9'999};
+  device.reduce = {3.5e9};
+  device.compute_slowdown = 0.125;
+  device.transfer_slowdown = 0;  // stated, and none
+  EXPECT_EQ(read_profile(profile_to_json(profile).dump(), "profile.json", default_profile()), profile);
+}
+
 TEST(ProfileJson, MeasuredOperationsReplaceThoseOfTheBase) {
   Profile base = default_profile();
   base.devices["cpu"].operations[OpKey{}] = Nanos{1};
@@ -146,6 +159,11 @@ TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
           {R"({"weft_profile": 1, "devices": {"a100-80": {"launch_us": -1}}})", {"launch_us", "-1"}},
           {R"({"weft_profile": 1, "devices": {"a100-80": 3}})", {"devices.a100-80"}},
           {R"({"weft_profile": 1, "devices": 3})", {"devices"}},
+          {R"({"weft_profile": 1, "devices": {"cpu": {"compute_slowdown": -0.5}}})", {"compute_slowdown", "-0.5"}},
+          {R"({"weft_profile": 1, "devices": {"cpu": {"handoff": 1}}})", {"'handoff'", "handoff_us"}},
+          {R"({"weft_profile": 1, "machine": {"cores": 2}})", {"machine", "'cpu' is missing"}},
+          {R"({"weft_profile": 1, "machine": {"cpu": "x", "cores": -2}})", {"machine", "cores", "-2"}},
+          {R"({"weft_profile": 1, "machine": {"cpu": "x", "cores": 2, "rank": 1}})", {"'rank'", "ranks"}},
           {R"({"weft_profile": 1, "links": {"nic": {"measured": [{"members": 1, "bytes": [1], "efficiency": [1]}]}}})",
            {"links.nic", "members"}},
           {R"({"weft_profile": 1, "links": {"nic": {"measured": [{"members": 2, "bytes": [2, 1], "efficiency": [1, 1]}]}}})",

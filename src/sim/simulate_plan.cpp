@@ -81,8 +81,9 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
                                                             const CostModel& cost) {
   SimProblem problem;
   problem.resources = static_cast<std::int32_t>(cost.link_resources());
-  for (const RankClass& c : plan.graph.classes) {
-    problem.ranks.push_back({c.device.compute_slowdown, c.device.transfer_slowdown});
+  for (std::size_t c = 0; c < plan.graph.classes.size(); ++c) {
+    const CostModel::Interference interference = cost.interference(make_id<ClassId>(c));
+    problem.ranks.push_back({interference.compute, interference.transfer});
   }
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);

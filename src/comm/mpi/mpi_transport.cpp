@@ -9,33 +9,12 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi_calls.hpp"
+#include "comm/segment_cursor.hpp"
 
 namespace weft {
 namespace {
 
 constexpr std::int64_t kHighestChannel = (std::int64_t{1} << 20) - 1;
-
-std::int64_t total_bytes(std::span<const Segment> segments) {
-  std::int64_t bytes = 0;
-  for (const Segment& segment : segments) bytes += segment.bytes;
-  return bytes;
-}
-
-// Where the bytes begin, if the segments that have any follow one another in memory; otherwise null.
-std::byte* contiguous(std::span<const Segment> segments) {
-  std::byte* begin = nullptr;
-  std::byte* end = nullptr;
-  for (const Segment& segment : segments) {
-    if (segment.bytes == 0) continue;
-    if (begin == nullptr) {
-      begin = segment.data;
-    } else if (segment.data != end) {
-      return nullptr;
-    }
-    end = segment.data + segment.bytes;
-  }
-  return begin;
-}
 
 // How long the piece is that begins at `begin`. Depends on the length of the message alone, because the other end may
 // have other segments.
@@ -56,28 +35,34 @@ void validate(const MpiOptions& options) {
   }
 }
 
-// One ticket. The wire carries the concatenation of the segments. What is scattered in memory passes through `staging`,
-// kept for the next ticket.
+// One ticket. The wire carries the concatenation of the segments, in pieces. A piece across a border between segments
+// passes through `staging`, which is kept for the next ticket; the others go straight from and to memory.
 struct Message {
   std::int64_t open_requests = 0;
   std::uint64_t asked_in_round = 0;
   bool in_use = false;
-  std::span<const Segment> scatter;  // a receive's segments, to be filled from staging; else empty
+  std::span<const Segment> scatter;  // a receive's segments, where some are to be filled from staging; else empty
+  std::int64_t bytes = 0;
   std::vector<std::byte> staging;
-
-  std::byte* stage(std::int64_t bytes) {
-    if (std::ssize(staging) < bytes) staging.resize(static_cast<std::size_t>(bytes));
-    return staging.data();
-  }
-  void unpack() const {
-    const std::byte* from = staging.data();
-    for (const Segment& segment : scatter) {
-      if (segment.bytes == 0) continue;
-      std::memcpy(segment.data, from, static_cast<std::size_t>(segment.bytes));
-      from += segment.bytes;
-    }
-  }
 };
+
+// Calls on_piece(cursor, count, staged): `staged` is where in staging a piece has its place; -1: it needs none.
+// Returns the bytes of staging that are needed.
+template <class OnPiece>
+std::int64_t for_each_piece(std::span<const Segment> segments, std::int64_t bytes, const MpiOptions& options,
+                            const OnPiece& on_piece) {
+  SegmentCursor cursor(segments);
+  std::int64_t staged = 0;
+  for (std::int64_t begin = 0; begin < bytes;) {
+    const std::int64_t count = piece_length(begin, bytes, options);
+    const bool whole = cursor.contiguous() >= count;
+    on_piece(cursor, count, whole ? -1 : staged);
+    if (!whole) staged += count;
+    cursor.advance(count);
+    begin += count;
+  }
+  return staged;
+}
 
 class MpiTransport final : public Transport {
  public:
@@ -99,22 +84,20 @@ class MpiTransport final : public Transport {
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override {
     const Ticket ticket = take_ticket(peer, channel);
     Message& message = message_of(ticket);
-    const std::int64_t bytes = total_bytes(src);
-    std::byte* data = contiguous(src);
-    if (data == nullptr && bytes > 0) {
-      data = message.stage(bytes);
-      std::byte* to = data;
-      for (const Segment& segment : src) {
-        if (segment.bytes == 0) continue;
-        std::memcpy(to, segment.data, static_cast<std::size_t>(segment.bytes));
-        to += segment.bytes;
-      }
-    }
-    start_requests(ticket, bytes, [&](std::int64_t begin, int count, MPI_Request* request) {
-      check(MPI_Isend(data + begin, count, MPI_BYTE, static_cast<int>(peer), static_cast<int>(channel), messages_comm_,
-                      request),
-            "MPI_Isend");
-    });
+    prepare_staging(message, src);
+    start_requests(ticket, src,
+                   [&](SegmentCursor cursor, std::int64_t count, std::int64_t staged, MPI_Request* request) {
+                     std::byte* data = nullptr;
+                     if (staged >= 0) {
+                       data = message.staging.data() + staged;
+                       cursor.copy_out(data, count);
+                     } else if (count > 0) {
+                       data = cursor.data();
+                     }
+                     check(MPI_Isend(data, static_cast<int>(count), MPI_BYTE, static_cast<int>(peer),
+                                     static_cast<int>(channel), messages_comm_, request),
+                           "MPI_Isend");
+                   });
     return ticket;
   }
 
@@ -122,18 +105,15 @@ class MpiTransport final : public Transport {
     WEFT_CHECK(landing.operand.empty());  // reduces_on_arrival() is false
     const Ticket ticket = take_ticket(peer, channel);
     Message& message = message_of(ticket);
-    const std::int64_t bytes = total_bytes(landing.dst);
-    std::byte* data = contiguous(landing.dst);
-    message.scatter = {};
-    if (data == nullptr && bytes > 0) {
-      data = message.stage(bytes);
-      message.scatter = landing.dst;
-    }
-    start_requests(ticket, bytes, [&](std::int64_t begin, int count, MPI_Request* request) {
-      check(MPI_Irecv(data + begin, count, MPI_BYTE, static_cast<int>(peer), static_cast<int>(channel), messages_comm_,
-                      request),
-            "MPI_Irecv");
-    });
+    message.scatter = prepare_staging(message, landing.dst) > 0 ? landing.dst : std::span<const Segment>{};
+    start_requests(
+        ticket, landing.dst,
+        [&](const SegmentCursor& cursor, std::int64_t count, std::int64_t staged, MPI_Request* request) {
+          std::byte* const data = staged >= 0 ? message.staging.data() + staged : count > 0 ? cursor.data() : nullptr;
+          check(MPI_Irecv(data, static_cast<int>(count), MPI_BYTE, static_cast<int>(peer), static_cast<int>(channel),
+                          messages_comm_, request),
+                "MPI_Irecv");
+        });
     return ticket;
   }
 
@@ -218,20 +198,37 @@ class MpiTransport final : public Transport {
     return ticket;
   }
 
-  // Nothing to carry is carried too: the other end counts messages.
+  // Before any request: what is under way must not move.
+  std::int64_t prepare_staging(Message& message, std::span<const Segment> segments) {
+    message.bytes = total_bytes(segments);
+    const std::int64_t staged =
+        for_each_piece(segments, message.bytes, options_, [](const SegmentCursor&, std::int64_t, std::int64_t) {});
+    if (std::ssize(message.staging) < staged) message.staging.resize(static_cast<std::size_t>(staged));
+    return staged;
+  }
+
   template <class Start>
-  void start_requests(Ticket ticket, std::int64_t bytes, const Start& start) {
-    std::int64_t begin = 0;
-    do {
-      const std::int64_t count = piece_length(begin, bytes, options_);
+  void start_requests(Ticket ticket, std::span<const Segment> segments, const Start& start) {
+    const auto start_one = [&](const SegmentCursor& cursor, std::int64_t count, std::int64_t staged) {
       MPI_Request request = MPI_REQUEST_NULL;
-      start(begin, static_cast<int>(count), &request);
+      start(cursor, count, staged, &request);
       requests_.push_back(request);
       owners_.push_back(ticket);
       ++message_of(ticket).open_requests;
-      begin += count;
-    } while (begin < bytes);
+    };
+    // Nothing to carry is carried too: the other end counts messages.
+    const std::int64_t bytes = message_of(ticket).bytes;
+    if (bytes == 0) start_one({}, 0, -1);
+    for_each_piece(segments, bytes, options_, start_one);
     finished_.resize(requests_.size());
+  }
+
+  void unpack(const Message& message) const {
+    if (message.scatter.empty()) return;
+    for_each_piece(message.scatter, message.bytes, options_,
+                   [&](SegmentCursor cursor, std::int64_t count, std::int64_t staged) {
+                     if (staged >= 0) cursor.copy_in(message.staging.data() + staged, count);
+                   });
   }
 
   void make_progress() {
@@ -245,7 +242,7 @@ class MpiTransport final : public Transport {
     for (int i = 0; i < count; ++i) {
       Message& message = message_of(owners_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])]);
       if (--message.open_requests > 0) continue;
-      message.unpack();
+      unpack(message);
       message.scatter = {};
       news_ = true;
     }

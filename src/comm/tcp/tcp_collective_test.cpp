@@ -4,11 +4,12 @@
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/communicator.hpp"
+#include "comm/naive_collective.hpp"
 #include "comm/tcp/process_group.hpp"
 #include "comm/tcp/tcp_transport.hpp"
 #include "comm/tcp/test_reports.hpp"
 #include "comm/tcp/test_threads.hpp"
-#include "comm/naive_collective.hpp"
+#include "comm/test_scattered.hpp"
 
 namespace weft {
 namespace {
@@ -59,6 +60,42 @@ TEST(TcpCollectives, EveryAlgorithmGivesWhatTheCollectiveMeans) {
       for (const PreparedCall& call : calls) check_call(communicator, call);
     }));
   }
+}
+
+// Small messages come early and wait; large ones are read in portions that end anywhere.
+TEST(TcpCollectives, ScatteredBuffersGiveTheSame) {
+  for (const std::int64_t ranks : {2, 3}) {
+    const std::vector<PreparedCall> calls = every_call(ranks, {31, 50'021});
+    tcp::TestRoot root;
+    tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
+      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .job = "test"};
+      options.root_listener = root.take_listener(rank);
+      Communicator communicator(make_tcp_transport(options), {});
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        check_scattered(communicator, calls[i], static_cast<std::uint32_t>(i));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }));
+  }
+}
+
+// More segments than one system call takes (IOV_MAX is 1024), each of one or two elements.
+TEST(TcpCollectives, ThousandsOfSegmentsInOneMessage) {
+  constexpr std::int64_t kElements = 9'000, kSegments = 5'000;
+  tcp::TestRoot root;
+  tcp::expect_no_errors(tcp::run_threads(2, [&](std::int64_t rank) {
+    TcpOptions options{.rank = rank, .size = 2, .root = root.address, .job = "test"};
+    options.root_listener = root.take_listener(rank);
+    Communicator communicator(make_tcp_transport(options), {});
+    PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = 2}, kElements);
+    call.segments = kSegments;
+    Communicator::Prepared& prepared = communicator.prepare(call);
+    std::mt19937 random(static_cast<std::uint32_t>(rank));
+    ScatteredBuffer input(kElements, 4, kSegments, random), output(kElements, 4, kSegments, random);
+    input.store(input_bytes(call.spec, call.sizes, call.type, rank));
+    communicator.wait(communicator.start(prepared, input.segments(), output.segments()));
+    EXPECT_EQ(output.load(), expected_bytes(call.spec, call.sizes, call.type, call.op, rank));
+  }));
 }
 
 // All-reduce without end; a rank is killed in the midst of it.

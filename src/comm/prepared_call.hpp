@@ -1,0 +1,19 @@
+// What follows from a prepared call alone.
+#pragma once
+
+#include <cstdint>
+
+#include "collective/lowered.hpp"
+#include "comm/call_check.hpp"
+#include "comm/communicator.hpp"
+
+namespace weft {
+
+// Which of the members a rank of the transport is. Throws Error where it is none, or where the call makes no sense.
+std::int64_t member_of(const PreparedCall& call, std::int64_t rank);
+// What members tell each other of it; the turn is left open.
+CallNote note_of(const PreparedCall& call);
+// Of reduce_scatter: a member's contribution to the piece that it is to have.
+ByteRange own_part_of_input(const PreparedCall& call, std::int64_t member);
+
+}  // namespace weft
