@@ -10,7 +10,7 @@
 #include "app/collective_command.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
-#include "app/run_options.hpp"
+#include "app/world_flags.hpp"
 #include "app/version.hpp"
 #include "app/world.hpp"
 #include "base/error.hpp"
@@ -29,7 +29,6 @@ constexpr std::chrono::seconds kGrace{10};  // for the survivors of a process th
 void declare(Flags& flags) {
   flags.value("ranks", "N", "ranks as threads of this process (default: those of --cluster, or 2)", kRanks);
   flags.value("processes", "N", "ranks as processes on this machine, joined by TCP", kRanks);
-  flags.value("transport", "WAY", "of processes under mpirun: auto (default: measured), mpi or tcp", kRanks);
   flags.value("cluster", "SPEC",
               "links that pace the threads, e.g. local:4,nic=200Mb/s; without it they run at memory speed", kRanks);
   flags.value("slowdown", "F", "all links of --cluster slower by this factor (default: 1)", kRanks);
@@ -43,8 +42,7 @@ void declare(Flags& flags) {
   flags.value("repeat", "N", "timed rounds; the median counts (default: 7)");
   flags.toggle("overlap", "instead: how much of an all_reduce of the first size hides behind matrix products");
   flags.toggle("no-native", "leave the MPI library's own calls out");
-  flags.toggle("check", "ranks compare their calls before each runs");
-  flags.value("timeout", "SECONDS", "give up when nothing has moved for so long (default: 60)");
+  declare_world_flags(flags);
   flags.value("out", "DIR", "also write bench.json there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the table");

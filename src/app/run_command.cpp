@@ -2,30 +2,16 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <iostream>
-#include <thread>
-
 #include "app/cli.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/plan_files.hpp"
 #include "app/run_report.hpp"
 #include "app/run_session.hpp"
+#include "app/world_flags.hpp"
 #include "base/error.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
-namespace {
-
-int threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks) {
-  if (options.threads > 0) return options.threads;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  // Processes may be spread over machines; the launcher says how many share this one only by their local rank.
-  const std::int64_t here = launch.kind == LaunchKind::local ? ranks : std::max<std::int64_t>(1, launch.ranks);
-  return static_cast<int>(std::max<std::int64_t>(1, cores / here));
-}
-
-}  // namespace
 
 int run_run_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Flags flags("run", "Trains for real, as the plan says: predicted and measured step side by side.",
@@ -40,7 +26,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
 
   const Cluster cluster(options.inputs.cluster);
-  options.threads = threads_of(options, launch, cluster.device_count());
+  options.threads = kernel_threads_of(options, launch, cluster.device_count());
   set_kernel_threads(options.threads);
   WorldOptions world = read_world_options(flags, launch);
   world.ranks = cluster.device_count();

@@ -1,9 +1,11 @@
 #include "app/run_options.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "app/files.hpp"
 #include "app/policy_list.hpp"
+#include "app/world_flags.hpp"
 #include "base/error.hpp"
 #include "io/plan_json.hpp"
 #include "io/profile_json.hpp"
@@ -91,22 +93,10 @@ void declare_run_flags(Flags& flags) {
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
   flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
   flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
-  flags.value("transport", "auto|mpi|tcp", "how messages go under mpirun");
-  flags.value("timeout", "SECONDS", "a rank that stands still for so long is lost (default: 60)");
-  flags.toggle("check", "ranks compare notes before every transfer");
+  declare_world_flags(flags);
   flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
-}
-
-WorldOptions read_world_options(const Flags& flags, const Launch& launch) {
-  WorldOptions world;
-  world.transport = static_cast<TransportWish>(flags.one_of("transport", {"auto", "mpi", "tcp"}).value_or(0));
-  if (flags.given("transport") && launch.kind != LaunchKind::mpi) fail("--transport: a choice under mpirun only");
-  world.communicator.check = flags.on("check");
-  world.communicator.timeout =
-      std::chrono::nanoseconds(static_cast<std::int64_t>(flags.number("timeout", 0.1, 1e6).value_or(60) * 1e9));
-  return world;
 }
 
 RunOptions read_run_options(const Flags& flags, const Launch& launch) {
@@ -136,6 +126,14 @@ RunOptions read_run_options(const Flags& flags, const Launch& launch) {
   options.out = flags.text("out");
   options.json = flags.on("json");
   return options;
+}
+
+// Processes may be spread over machines, but nobody says over how many.
+int kernel_threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks) {
+  if (options.threads > 0) return options.threads;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const std::int64_t here = launch.kind == LaunchKind::local ? ranks : launch.ranks;
+  return static_cast<int>(std::max<std::int64_t>(1, cores / here));
 }
 
 }  // namespace weft

@@ -34,10 +34,10 @@ struct RunOptions {
   bool links_given = false;  // --cluster says what the links are
 };
 
-// --transport, --timeout and --check.
-WorldOptions read_world_options(const Flags& flags, const Launch& launch);
-
 // Throws Error naming the flag or file, the value and what is allowed.
 RunOptions read_run_options(const Flags& flags, const Launch& launch);
+
+// Threads inside a kernel: as asked for, or the cores over the ranks.
+int kernel_threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks);
 
 }  // namespace weft

@@ -24,7 +24,12 @@ RunSession::RunSession(RunOptions options, Launch launch, std::ostream* progress
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   if (!options_.links_given && processes()) measure_links(communicator);
-  if (!options_.profile) measure_machine(communicator);
+  if (!options_.profile) {
+    measure_machine(communicator);
+  } else if (options_.profile->machine) {
+    const std::string difference = machine_difference(*options_.profile->machine, facts(communicator.size()));
+    if (!difference.empty()) fail("--profile {}: was measured elsewhere: {}", options_.profile_name, difference);
+  }
   std::call_once(planned_, [&] { plan(); });
   if (reports(communicator)) {
     study_.world = way;
@@ -76,9 +81,17 @@ void RunSession::measure_machine(Communicator& communicator) {
     DeviceProfile device = profile.device(name);
     apply(calibration, device);
     profile.devices[name] = device;
+    profile.machine = facts(communicator.size());
     options_.profile_name = "measured before the run";
     profile_ = profile;
   });
+}
+
+MachineFacts RunSession::facts(std::int64_t ranks) const {
+  MachineFacts facts = this_machine();
+  facts.ranks = ranks;
+  facts.threads_per_rank = options_.threads;
+  return facts;
 }
 
 void RunSession::calibrate_only(Communicator& communicator) {

@@ -7,6 +7,7 @@
 
 #include "app/run_options.hpp"
 #include "app/run_study.hpp"
+#include "base/machine.hpp"
 #include "calibrate/calibrate.hpp"
 #include "exec/train_rank.hpp"
 
@@ -32,6 +33,7 @@ class RunSession {
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
   void measure_links(Communicator& communicator);
   void measure_machine(Communicator& communicator);
+  MachineFacts facts(std::int64_t ranks) const;
   void plan();
   void train(Communicator& communicator, std::size_t policy);
   void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;

@@ -160,6 +160,9 @@ void measure_together(const CalibrationJob& job, Communicator& communicator, Pas
 
 void apply(const Calibration& calibration, DeviceProfile& device) {
   device.operations = calibration.operations;
+  device.operation_overhead = calibration.between_operations;
+  device.compute_slowdown = calibration.compute_slowdown;
+  device.transfer_slowdown = calibration.transfer_slowdown;
 }
 
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
