@@ -116,6 +116,7 @@ void declare_input_flags(Flags& flags) {
   flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
   flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
+  flags.toggle("no-dropout", "a model with learned positions trains without dropout (always so on local)", kLayout);
   flags.value("recompute", "none|selective|full", "what backward computes again", kLayout);
   flags.value("attention", "flash|unfused", "attention kernel", kLayout);
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
@@ -198,6 +199,8 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.sequence_parallel = flags.on("sequence-parallel");
+  // A run trains without, so a plan for it has none either.
+  l.dropout = !flags.on("no-dropout") && !cluster.spec().emulated;
   l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full"}).value_or(0));
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
   l.precision = read_dtype(flags, "precision", cluster.spec().emulated ? DType::fp32 : DType::bf16);

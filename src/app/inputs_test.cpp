@@ -46,6 +46,12 @@ TEST(Defaults, ShapeFlagsMakeAGpt) {
   EXPECT_EQ(inputs("--layers 4 --hidden 512 --heads 8 --cluster local:2 --seq 8192").model.max_seq, 8192);
 }
 
+TEST(Defaults, DropoutIsOnButInRunsOnThisMachine) {
+  EXPECT_TRUE(inputs("--model gpt2 --cluster dgx-a100:1").layout.dropout);
+  EXPECT_FALSE(inputs("--model gpt2 --cluster dgx-a100:1 --no-dropout").layout.dropout);
+  EXPECT_FALSE(inputs("--model gpt2 --cluster local:2").layout.dropout);
+}
+
 TEST(Defaults, InterleavedWithSeveralChunksAndExpertsFollowTensorParallelism) {
   EXPECT_EQ(inputs("--model gpt3-175b --cluster dgx-a100:8 --tp 8 --pp 8 --vpp 2 --global-batch 8").layout.schedule,
             PipelineSchedule::interleaved);

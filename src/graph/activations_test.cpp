@@ -68,6 +68,21 @@ TEST(KeptActivations, AreSplitByContextParallelism) {
   EXPECT_EQ(kept_bytes(graph, 1), gpt_layer_activation_bytes(model, {.seq = 2048}).value / 4);
 }
 
+// The paper's layer without its masks: two of a byte for every element of the stream; with unfused attention also a mask
+// of a byte and a dropped-out copy of two for every score.
+TEST(KeptActivations, WithoutDropoutHaveNoMasks) {
+  const Transformer model = with_layers("gpt3-175b", 4);
+  const std::int64_t stream = 2048 * 12288, scores = std::int64_t{96} * 2048 * 2048;
+  for (const AttentionKernel attention : {AttentionKernel::unfused, AttentionKernel::flash}) {
+    const Layout with{.seq = 2048, .attention = attention};
+    Layout without = with;
+    without.dropout = false;
+    const std::int64_t masks = 2 * stream + (attention == AttentionKernel::unfused ? 3 * scores : 0);
+    EXPECT_EQ(kept_bytes(build(model, "dgx-a100:1", without), 1),
+              kept_bytes(build(model, "dgx-a100:1", with), 1) - masks);
+  }
+}
+
 TEST(KeptActivations, OfALlamaLayerByHand) {
   // Per token, two bytes each: input, norm, context, middle, norm: 5 h; queries, keys, values: (64 + 2 * 8) * 128;
   // gate and up: 2 f; their product: f. No dropout. And 4 bytes a head for flash attention.

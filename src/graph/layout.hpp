@@ -27,6 +27,7 @@ struct Layout {
   std::int64_t seq = 0;
   int zero = 0;  // ZeRO stage
   bool sequence_parallel = false;
+  bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
   AttentionKernel attention = AttentionKernel::flash;
   DType precision = DType::bf16;

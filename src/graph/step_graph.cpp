@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "graph/build/class_builder.hpp"
+#include "graph/transfer_part.hpp"
 
 namespace weft {
 
@@ -47,7 +48,11 @@ std::string describe(const Operation& op) {
   if (op.layer >= 0) text.append("layer ").append(fmt::format_int(op.layer).c_str()).append(" ");
   if (op.subject != op.role) text.append(name_of(op.subject)).append(" ");
   text.append(name_of(op.role)).append(" ").append(name_of(op.phase));
-  if (op.part > 0) text.append(" part ").append(fmt::format_int(op.part).c_str());
+  if (op.is_transfer() && is_part(op)) {
+    text.append(fmt::format(" part {} of {}", op.part + 1, op.origins.front().of));
+  } else if (op.part > 0) {
+    text.append(" part ").append(fmt::format_int(op.part).c_str());
+  }
   return text;
 }
 

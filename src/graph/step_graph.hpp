@@ -68,7 +68,7 @@ struct Communication {
   friend bool operator==(const Communication&, const Communication&) = default;
 };
 
-// A part of an operation of the graph that a rewrite started from.
+// A part of an operation of the graph that a rewrite started from (parts of transfers: graph/transfer_part.hpp).
 struct Origin {
   OpId operation;
   std::int32_t axis = 0;

@@ -3,6 +3,7 @@
 #include <set>
 #include <tuple>
 
+#include "graph/transfer_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {
@@ -45,14 +46,20 @@ void verify_identities(const StepGraph& graph) {
   }
 }
 
+// Parts of one transfer write their value together.
+bool write_together(const Operation& a, const Operation& b) {
+  return is_part(a) && is_part(b) && a.origins.front().operation == b.origins.front().operation;
+}
+
 void verify_writers(const StepGraph& graph) {
-  std::vector<bool> written(graph.values.size(), false);
+  std::vector<const Operation*> written(graph.values.size(), nullptr);
   for (const Operation& op : graph.operations) {
     for (const ValueId id : op.writes) {
-      if (written[id.index()] && !graph.value(id).accumulated) {
+      const Operation*& writer = written[id.index()];
+      if (writer && !graph.value(id).accumulated && !write_together(*writer, op)) {
         reject(graph, op, "writes '{}', which another operation writes already", graph.value(id).name);
       }
-      written[id.index()] = true;
+      writer = &op;
     }
   }
   for (const Operation& op : graph.operations) {

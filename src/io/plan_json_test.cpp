@@ -204,6 +204,14 @@ TEST(PlanFileText, AbsentKeysTakeTheirDefaults) {
   expect_same(plan, read_plan_json(file.dump(2), "plan.json"));
 }
 
+TEST(PlanFileText, WithoutDropoutSaysSo) {
+  const Plan with = plan_of({"", "gpt2", 1, "local:2", {}, 1});
+  EXPECT_EQ(text_of(with).find("\"dropout\""), std::string::npos);  // as in files older than the key
+  const Plan without = plan_of({"", "gpt2", 1, "local:2", {.dropout = false}, 1});
+  EXPECT_FALSE(read_plan_json(text_of(without), "plan.json").layout.dropout);
+  EXPECT_LT(without.graph.values.size(), with.graph.values.size());  // no masks
+}
+
 TEST(PlanFileText, IsRefusedWhereItIsCutOff) {
   const std::string text = text_of(plan_of({"", "gpt2", 1, "local:2", Layout{}, 1}));
   for (std::size_t length = 0; length + 2 < text.size(); length += 997) {

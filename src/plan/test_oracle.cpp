@@ -190,6 +190,27 @@ class Execution {
     }
   }
 
+  // The bytes of a value that an operation touches: all of it, or of a part of a transfer the same range of every
+  // rank's shard (of the one value, where an all_reduce has no shards).
+  std::vector<std::pair<std::int64_t, std::int64_t>> bytes_touched(const Operation& o, ValueId v) const {
+    const Value& value = plan_.graph.value(v);
+    const Origin* part = o.origins.size() == 1 ? &o.origins.front() : nullptr;
+    if (!part || part->end - part->begin == part->of) return {{0, value.bytes().value}};
+    const std::int64_t in = plan_.graph.value(o.reads.front().value).elements();
+    const std::int64_t out = plan_.graph.value(o.writes.front()).elements();
+    const std::int64_t length = std::min(in, out), width = value.bytes().value / value.elements();
+    std::vector<std::pair<std::int64_t, std::int64_t>> found;
+    for (std::int64_t shard = 0; shard < value.elements(); shard += length) {
+      const std::int64_t begin = std::min(value.elements(), shard + length * part->begin / part->of);
+      const std::int64_t end = std::min(value.elements(), shard + length * part->end / part->of);
+      if (begin < end) found.emplace_back(begin * width, end * width);
+    }
+    return found;
+  }
+  static bool is_part(const Operation& o) {
+    return o.origins.size() == 1 && o.origins.front().end - o.origins.front().begin < o.origins.front().of;
+  }
+
   // Bytes between neighbouring borders of any values are one stretch.
   void lay_out_memory() {
     memory_.resize(plan_.classes.size());
@@ -215,17 +236,22 @@ class Execution {
       if (begin < 0 || end > plan_.classes[c].memory.value) throw Damage{"a value lies outside the memory"};
       borders[c].insert({begin, end});
     });
+    for (const Operation& o : plan_.graph.operations) {
+      if (!is_part(o)) continue;
+      for (const ValueId v : {o.reads.front().value, o.writes.front()}) {
+        for (const auto& [begin, end] : bytes_touched(o, v)) {
+          const std::int64_t offset = plan_.placements[v.index()].offset.value;
+          borders[o.rank_class.index()].insert({offset + begin, offset + end});
+        }
+      }
+    }
     ranges_.resize(plan_.graph.values.size());
-    std::vector<std::vector<std::int64_t>> sorted;
     for (std::size_t c = 0; c < borders.size(); ++c) {
-      sorted.emplace_back(borders[c].begin(), borders[c].end());
-      memory_[c].resize(sorted[c].size());
+      borders_.emplace_back(borders[c].begin(), borders[c].end());
+      memory_[c].resize(borders_[c].size());
     }
     each_copy([&](std::size_t v, std::int32_t, std::size_t c, std::int64_t begin, std::int64_t end) {
-      const auto index = [&](std::int64_t byte) {
-        return static_cast<std::size_t>(std::lower_bound(sorted[c].begin(), sorted[c].end(), byte) - sorted[c].begin());
-      };
-      ranges_[v].push_back({index(begin), index(end)});
+      ranges_[v].push_back({stretch_at(c, begin), stretch_at(c, end)});
     });
     // Parameters and optimizer state before the first step.
     for (const Operation& o : plan_.graph.operations) {
@@ -239,6 +265,21 @@ class Execution {
   std::span<Stretch> stretches(std::size_t c, ValueId v, std::int32_t mb) {
     const Range& r = ranges_[v.index()][static_cast<std::size_t>(std::max(0, mb))];
     return std::span(memory_[c]).subspan(r.begin, r.end - r.begin);
+  }
+  std::size_t stretch_at(std::size_t c, std::int64_t byte) const {
+    return static_cast<std::size_t>(std::lower_bound(borders_[c].begin(), borders_[c].end(), byte) -
+                                    borders_[c].begin());
+  }
+  std::vector<std::span<Stretch>> touched(const Task& task, ValueId v) {
+    if (!is_part(op(task))) return {stretches(task.rank_class, v, micro_batch(task, v))};
+    std::vector<std::span<Stretch>> found;
+    const std::int64_t offset = plan_.placements[v.index()].offset.value;
+    for (const auto& [begin, end] : bytes_touched(op(task), v)) {
+      const std::size_t first = stretch_at(task.rank_class, offset + begin);
+      found.push_back(
+          std::span(memory_[task.rank_class]).subspan(first, stretch_at(task.rank_class, offset + end) - first));
+    }
+    return found;
   }
   std::int32_t micro_batch(const Task& task, ValueId v) const {
     return plan_.graph.value(v).per_micro_batch ? task.micro_batch : -1;
@@ -297,10 +338,12 @@ class Execution {
                           ? static_cast<int>(writers_[read.value.index()]) * static_cast<int>(plan_.graph.micro_batches)
                           : 1;
       const Content expected{read.value.value, micro_batch(task, read.value), iteration, iteration < 0 ? 0 : all};
-      for (const Stretch& s : stretches(task.rank_class, read.value, expected.micro_batch)) {
-        const bool own = s.writer == static_cast<std::int64_t>(t);
-        if (!own && (s.writer >= 0 || s.content != expected)) {
-          throw Damage{fmt::format("{} finds '{}' damaged at its {}", name(task), value.name, when)};
+      for (const std::span<Stretch> source : touched(task, read.value)) {
+        for (const Stretch& s : source) {
+          const bool own = s.writer == static_cast<std::int64_t>(t);
+          if (!own && (s.writer >= 0 || s.content != expected)) {
+            throw Damage{fmt::format("{} finds '{}' damaged at its {}", name(task), value.name, when)};
+          }
         }
       }
     }
@@ -316,21 +359,27 @@ class Execution {
     const Task& task = tasks_[t];
     check_reads(t, "start");
     for (const ValueId out : op(task).writes) {
-      const std::span<Stretch> target = stretches(task.rank_class, out, micro_batch(task, out));
-      for (const Read& read : op(task).reads) {
-        const std::span<Stretch> source = stretches(task.rank_class, read.value, micro_batch(task, read.value));
+      const bool adds = plan_.graph.value(out).accumulated && first_writer_[out.index()][task.iteration] != t;
+      if (!adds) contributions_[out.index()] = 0;
+      for (const std::span<Stretch> target : touched(task, out)) {
+        check_overwrites(task, out, target);
+        for (Stretch& s : target) {
+          const Content partial{out.value, -1, task.iteration, contributions_[out.index()]};
+          if (adds && (s.writer >= 0 || s.content != partial)) throw Damage{name(task) + " adds to something else"};
+          s.writer = static_cast<std::int64_t>(t);
+          s.content = {};
+        }
+      }
+    }
+  }
+
+  void check_overwrites(const Task& task, ValueId out, std::span<Stretch> target) {
+    for (const Read& read : op(task).reads) {
+      for (const std::span<Stretch> source : touched(task, read.value)) {
         if (source.data() < target.data() + target.size() && target.data() < source.data() + source.size() &&
             !may_overwrite(op(task), read.value, out)) {
           throw Damage{name(task) + " overwrites what it reads"};
         }
-      }
-      const bool adds = plan_.graph.value(out).accumulated && first_writer_[out.index()][task.iteration] != t;
-      if (!adds) contributions_[out.index()] = 0;
-      for (Stretch& s : target) {
-        const Content partial{out.value, -1, task.iteration, contributions_[out.index()]};
-        if (adds && (s.writer >= 0 || s.content != partial)) throw Damage{name(task) + " adds to something else"};
-        s.writer = static_cast<std::int64_t>(t);
-        s.content = {};
       }
     }
   }
@@ -340,15 +389,19 @@ class Execution {
     check_reads(t, "end");
     for (const ValueId out : op(task).writes) {
       const std::int32_t sum = ++contributions_[out.index()];
-      for (Stretch& s : stretches(task.rank_class, out, micro_batch(task, out))) {
-        if (s.writer != static_cast<std::int64_t>(t)) continue;  // another one wrote in the meantime
-        const bool accumulated = plan_.graph.value(out).accumulated;
-        s.content = {out.value, micro_batch(task, out), task.iteration, accumulated ? sum : 1};
+      for (const std::span<Stretch> target : touched(task, out)) {
+        for (Stretch& s : target) {
+          if (s.writer != static_cast<std::int64_t>(t)) continue;  // another one wrote in the meantime
+          const bool accumulated = plan_.graph.value(out).accumulated;
+          s.content = {out.value, micro_batch(task, out), task.iteration, accumulated ? sum : 1};
+        }
       }
     }
     for (const ValueId out : op(task).writes) {
-      for (Stretch& s : stretches(task.rank_class, out, micro_batch(task, out))) {
-        if (s.writer == static_cast<std::int64_t>(t)) s.writer = -1;
+      for (const std::span<Stretch> target : touched(task, out)) {
+        for (Stretch& s : target) {
+          if (s.writer == static_cast<std::int64_t>(t)) s.writer = -1;
+        }
       }
     }
   }
@@ -359,6 +412,7 @@ class Execution {
   std::map<std::tuple<std::size_t, std::int32_t, int>, std::size_t> task_of_;  // operation, micro-batch, iteration
   std::vector<std::vector<std::size_t>> transfers_;
   std::vector<std::vector<Stretch>> memory_;              // by class
+  std::vector<std::vector<std::int64_t>> borders_;        // by class: where each stretch begins
   std::vector<std::vector<Range>> ranges_;                // by value, by micro-batch
   std::vector<std::int32_t> contributions_;               // by value: since its sum began
   std::vector<std::size_t> writers_;                      // by value: operations that write it

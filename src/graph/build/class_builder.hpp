@@ -76,7 +76,7 @@ class ClassBuilder {
   std::string label(std::string_view what);
   std::int64_t width() const { return bytes_of(layout_.precision); }
   bool in_tp() const { return layout_.tp > 1; }
-  bool has_dropout() const { return model_.positions == Positions::learned; }
+  bool has_dropout() const { return model_.positions == Positions::learned && layout_.dropout; }
 
   // Parameters and ZeRO (state.cpp).
   ParameterIndex parameter(Role role, std::int64_t elements, GroupKind group = GroupKind::dp, bool replicated = false);

@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "graph/transfer_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {
@@ -58,6 +59,18 @@ void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
   }
 }
 
+void verify_part(const StepGraph& graph, const Operation& op) {
+  const Origin& part = op.origins.front();
+  if (!may_be_cut(graph, op)) reject(graph, op, "is a part of a transfer that cannot be cut");
+  if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts) {
+    reject(graph, op, "is pieces {}..{} of {} along axis {}", part.begin, part.end, part.of, part.axis);
+  }
+  const Bytes share = part_bytes(graph, op, part);
+  if (op.communication->bytes != share) {
+    reject(graph, op, "carries {} bytes, its part of the transfer has {}", op.communication->bytes.value, share.value);
+  }
+}
+
 bool is_pipeline(GroupKind group) {
   return group == GroupKind::pp_prev || group == GroupKind::pp_next;
 }
@@ -77,7 +90,11 @@ void verify_alone(const StepGraph& graph, const Operation& op) {
     reject(graph, op, "its {} group spans {} rank classes, but it has no transfer number", name_of(c.group),
            group.members.size());
   }
-  verify_bytes(graph, op, group.view.size);
+  if (is_part(op)) {
+    verify_part(graph, op);
+  } else {
+    verify_bytes(graph, op, group.view.size);
+  }
 }
 
 void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {

@@ -5,6 +5,7 @@
 #include "cost/cost_model.hpp"
 #include "plan/memory/place.hpp"
 #include "plan/partition/buckets.hpp"
+#include "plan/partition/cut.hpp"
 #include "plan/schedule/blocks.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
@@ -57,8 +58,10 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   plan.cluster = request.cluster;
   plan.layout = request.layout;
   plan.graph = merge_operations(graph, overlap.buckets);
+  if (!overlap.parts.empty()) plan.graph = cut_transfers(plan.graph, graph, overlap.parts);
   const Cluster cluster(request.cluster);
-  choose_algorithms(plan.graph, CostModel(plan.graph, cluster, request.profile));
+  const CostModel cost(plan.graph, cluster, request.profile);
+  choose_algorithms(plan.graph, cost);
   issue_by_group(plan);
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);

@@ -11,7 +11,8 @@
 namespace weft {
 
 struct Overlap {
-  std::vector<MergeSet> buckets;  // their order does not matter
+  std::vector<MergeSet> buckets;         // their order does not matter
+  std::vector<std::int32_t> parts = {};  // by operation: into how many it is cut (partition/cut.hpp); empty: no cuts
   // Gradient reductions start as soon as backward has finished their gradients: the once-a-step ones of ZeRO 0 and 1,
   // the per-layer ones that ZeRO 2 and 3 make in every micro-batch.
   bool reductions = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "graph/transfer_part.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/verify/order.hpp"
 
@@ -33,6 +34,10 @@ class Memory {
 
   std::optional<Violation> run(const std::vector<ValueId>& values, const std::vector<std::int32_t>& instances) {
     if (auto found = lay_out(values)) return found;
+    for (const std::int32_t i : instances) {
+      const Operation& op = plan_.graph.op(instance(i).operation);
+      for (const ValueId value : op.writes) parts_of_[value.index()] += is_part(op) ? 1 : 0;
+    }
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (const std::int32_t i : instances) {
         const Operation& op = plan_.graph.op(instance(i).operation);
@@ -78,6 +83,8 @@ class Memory {
     for (Extent& extent : extents_) extent = {index(extent.begin), index(extent.end)};
     stretches_.resize(borders.size());
     written_.assign(plan_.graph.values.size(), -1);
+    parts_of_.assign(plan_.graph.values.size(), 0);
+    parts_to_come_.assign(plan_.graph.values.size(), 0);
     return std::nullopt;
   }
 
@@ -137,7 +144,16 @@ class Memory {
   std::optional<Violation> check_read(ValueId id, int iteration, Access who) {
     if (iteration < 0) return std::nullopt;  // initial parameters and state
     const std::int32_t mb = micro_batch(id, who);
+    if (parts_to_come_[id.index()] > 0) {
+      return Violation{Rule::hazard,
+                       fmt::format("[{}] reads '{}' before {} of its {} parts have written it", name(who.instance),
+                                   name(id), parts_to_come_[id.index()], parts_of_[id.index()])};
+    }
     for (Stretch& stretch : stretches(id, mb)) {
+      if (another_part_wrote(stretch, id, who)) {
+        note(stretch, who);
+        continue;
+      }
       if (!stretch.value.valid()) {
         return Violation{Rule::hazard,
                          fmt::format("[{}] reads '{}' before anything has written it", name(who.instance), name(id))};
@@ -160,9 +176,19 @@ class Memory {
     if (plan_.graph.value(id).accumulated && written == who.iteration) {
       if (auto found = check_read(id, who.iteration, who)) return found;
     }
+    const bool first = written != who.iteration;
     written = who.iteration;
+    if (is_part(operation(who))) {
+      int& to_come = parts_to_come_[id.index()];
+      to_come = (first ? parts_of_[id.index()] : to_come) - 1;
+    }
     for (Stretch& stretch : stretches(id, mb)) {
+      std::vector<Access> beside;  // parts of the same transfer on other queues: whoever comes next waits for all
       for (const Access& earlier : stretch.accesses) {
+        if (part_of_the_same(earlier, who)) {
+          if (earlier.lane != who.lane) beside.push_back(earlier);
+          continue;
+        }
         const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
         if (itself && in_place(stretch.value, id)) continue;
         if (!itself && earlier.lane == who.lane) continue;  // a lane runs in the order in which we go through it
@@ -177,8 +203,24 @@ class Memory {
       stretch.micro_batch = mb;
       stretch.iteration = who.iteration;
       stretch.accesses.assign(1, who);
+      stretch.accesses.insert(stretch.accesses.end(), beside.begin(), beside.end());
     }
     return std::nullopt;
+  }
+
+  const Operation& operation(Access who) const { return plan_.graph.op(instance(who.instance).operation); }
+
+  // Two parts of one transfer touch different elements (check_provenance sees to that): neither is in the other's way.
+  bool part_of_the_same(Access a, Access b) const {
+    if (a.instance == b.instance || a.iteration != b.iteration) return false;
+    const Operation &x = operation(a), &y = operation(b);
+    return is_part(x) && is_part(y) && x.origins.front().operation == y.origins.front().operation;
+  }
+
+  // In place: where another part has left its result, this one still finds its own elements of what they all read.
+  bool another_part_wrote(const Stretch& stretch, ValueId id, Access who) const {
+    return stretch.value.valid() && stretch.value != id && in_place(id, stretch.value) && stretch.micro_batch < 0 &&
+           stretch.iteration == who.iteration && part_of_the_same(stretch.accesses.front(), who);
   }
 
   bool in_place(ValueId from, ValueId to) const {
@@ -206,6 +248,8 @@ class Memory {
   std::vector<std::size_t> first_copy_;  // by value: index into extents_
   std::vector<Stretch> stretches_;       // by address
   std::vector<int> written_;             // by value: the last iteration that wrote it
+  std::vector<int> parts_of_;            // by value: the parts of the transfer that writes it; 0: it is not cut
+  std::vector<int> parts_to_come_;       // by value: those that have not been issued yet in this iteration
 };
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/error.hpp"
+#include "graph/transfer_part.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
@@ -81,6 +83,22 @@ std::optional<Violation> check_frame(const StepGraph& whole, const StepGraph& gr
   return std::nullopt;
 }
 
+// A part is alone with its origin, of those that may be cut, and no smaller than an element.
+std::optional<Violation> check_part(const StepGraph& whole, const Operation& op, const Operation& source,
+                                    const std::string& where) {
+  const Origin& part = op.origins.front();
+  if (op.origins.size() > 1 || !may_be_cut(whole, source)) {
+    return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, not the whole", where, part.begin,
+                                 part.end, part.of));
+  }
+  if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts ||
+      part_bytes(whole, source, part).value < 1) {
+    return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, which is no part of it", where,
+                                 part.begin, part.end, part.of));
+  }
+  return std::nullopt;
+}
+
 std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph& graph, const Operation& op) {
   const std::string where = fmt::format("{}: '{}'", graph.classes[op.rank_class.index()].name, describe(op));
   if (op.origins.empty()) return violation(where + " names no operation of the model that it carries out");
@@ -90,16 +108,19 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
     if (!origin.operation.valid() || origin.operation.index() >= whole.operations.size()) {
       return violation(fmt::format("{} names origin {}, which the model does not have", where, origin.operation.value));
     }
-    if (origin.begin != 0 || origin.end != origin.of || origin.of < 1) {
-      return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, not the whole", where,
-                                   origin.begin, origin.end, origin.of));
-    }
     const Operation& source = whole.op(origin.operation);
+    if (!is_whole(origin) || origin.of < 1) {
+      if (auto found = check_part(whole, op, source, where)) return found;
+    }
     if (!same_nature(op, source)) {
       return violation(
           fmt::format("{} claims to carry out '{}', which is another kind of operation", where, describe(source)));
     }
     add(expected, source);
+  }
+  if (is_part(op)) {
+    expected.bytes = part_bytes(whole, whole.op(op.origins.front().operation), op.origins.front());
+    expected.size = expected.bytes.value;
   }
   if (actual.reads != expected.reads) return violation(where + " does not read what its origins read");
   if (actual.writes != expected.writes) return violation(where + " does not write what its origins write");
@@ -110,22 +131,85 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
   return std::nullopt;
 }
 
+// Every operation of the model is carried out once: by one operation of the plan, or by parts that follow each other
+// from its first piece to its last.
+std::optional<Violation> check_coverage(const StepGraph& whole, const StepGraph& graph) {
+  std::vector<std::int32_t> covered(whole.operations.size(), 0);
+  std::map<std::int32_t, std::vector<const Origin*>> parts;  // by operation of the model
+  for (const Operation& op : graph.operations) {
+    for (const Origin& origin : op.origins) {
+      if (is_whole(origin)) {
+        ++covered[origin.operation.index()];
+      } else {
+        parts[origin.operation.value].push_back(&origin);
+      }
+    }
+  }
+  const auto name = [&](std::size_t i) {
+    return fmt::format("{}: '{}'", whole.classes[whole.operations[i].rank_class.index()].name,
+                       describe(whole.operations[i]));
+  };
+  for (auto& [operation, list] : parts) {
+    const auto i = static_cast<std::size_t>(operation);
+    std::sort(list.begin(), list.end(), [](const Origin* a, const Origin* b) { return a->begin < b->begin; });
+    std::int64_t next = 0;
+    for (const Origin* part : list) {
+      if (part->begin != next || part->of != list.front()->of) {
+        return violation(fmt::format("{}: its parts do not follow each other: pieces {}..{} of {} come after {} of {}",
+                                     name(i), part->begin, part->end, part->of, next, list.front()->of));
+      }
+      next = part->end;
+    }
+    if (next != list.front()->of) {
+      return violation(fmt::format("{}: its parts end with piece {} of {}", name(i), next, list.front()->of));
+    }
+    ++covered[i];
+  }
+  for (std::size_t i = 0; i < covered.size(); ++i) {
+    if (covered[i] == 1) continue;
+    return violation(fmt::format("{} is carried out {} times instead of once", name(i), covered[i]));
+  }
+  return std::nullopt;
+}
+
 // Operations of several classes that are one transfer carry out the same transfers of the model, and go by the least of
-// their numbers.
+// their numbers. Parts have numbers of their own, but for the first.
 std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph& graph) {
+  // Transfers of the model and the pieces of each.
+  using Carried = std::set<std::tuple<std::int32_t, std::int64_t, std::int64_t, std::int64_t>>;
   struct First {
     const Operation* operation;
-    std::set<std::int32_t> carries;
+    Carried carries;
   };
-  std::map<std::int32_t, First> first_of;  // by transfer
+  std::int32_t numbers = 0;  // of the model
+  for (const Operation& op : whole.operations) {
+    if (op.communication) numbers = std::max(numbers, op.communication->transfer + 1);
+  }
+  std::map<std::int32_t, First> first_of;     // by transfer
+  std::map<Carried, std::int32_t> number_of;  // parts
   for (const Operation& op : graph.operations) {
     if (!op.communication || op.communication->transfer < 0) continue;
-    std::set<std::int32_t> carries;
-    for (const Origin& origin : op.origins) carries.insert(whole.op(origin.operation).communication->transfer);
+    Carried carries;
+    for (const Origin& origin : op.origins) {
+      const std::int32_t transfer = whole.op(origin.operation).communication->transfer;
+      if (is_whole(origin)) {
+        carries.insert({transfer, 0, 1, 1});
+      } else {
+        carries.insert({transfer, origin.begin, origin.end, origin.of});
+      }
+    }
     const std::string& where = graph.classes[op.rank_class.index()].name;
-    if (op.communication->transfer != *carries.begin()) {
-      return violation(fmt::format("{}: '{}' is numbered as transfer {}, the first that it carries out is {}", where,
-                                   describe(op), op.communication->transfer, *carries.begin()));
+    const std::int32_t number = op.communication->transfer, least = std::get<0>(*carries.begin());
+    const bool later_part = is_part(op) && op.origins.front().begin > 0;
+    if (later_part ? number < numbers : number != least) {
+      return violation(
+          fmt::format("{}: '{}' is numbered as transfer {}, {} {}", where, describe(op), number,
+                      later_part ? "parts behind the first have numbers from" : "the first that it carries out is",
+                      later_part ? numbers : least));
+    }
+    if (later_part && number_of.try_emplace(carries, number).first->second != number) {
+      return violation(fmt::format("{}: '{}' is numbered as transfer {}, in another class {}", where, describe(op),
+                                   number, number_of.at(carries)));
     }
     const auto [it, is_first] = first_of.try_emplace(op.communication->transfer, First{&op, carries});
     if (is_first || it->second.carries == carries) continue;
@@ -140,17 +224,10 @@ std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph
 
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole) {
   if (auto found = check_frame(whole, plan.graph)) return found;
-  std::vector<std::int32_t> covered(whole.operations.size(), 0);
   for (const Operation& op : plan.graph.operations) {
     if (auto found = check_operation(whole, plan.graph, op)) return found;
-    for (const Origin& origin : op.origins) ++covered[origin.operation.index()];
   }
-  for (std::size_t i = 0; i < covered.size(); ++i) {
-    if (covered[i] == 1) continue;
-    return violation(fmt::format("{}: '{}' is carried out {} times instead of once",
-                                 whole.classes[whole.operations[i].rank_class.index()].name,
-                                 describe(whole.operations[i]), covered[i]));
-  }
+  if (auto found = check_coverage(whole, plan.graph)) return found;
   return check_transfers(whole, plan.graph);
 }
 

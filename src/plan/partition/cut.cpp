@@ -1,0 +1,86 @@
+#include "plan/partition/cut.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+#include "graph/transfer_part.hpp"
+
+namespace weft {
+namespace {
+
+std::int32_t numbers_in_use(const StepGraph& graph) {
+  std::int32_t next = 0;
+  for (const Operation& op : graph.operations) {
+    if (op.communication) next = std::max(next, op.communication->transfer + 1);
+  }
+  return next;
+}
+
+// How a transfer with members in several classes is cut.
+struct JointCut {
+  std::int64_t parts = 1;
+  std::int32_t next_number = 0;  // of the second part; the others follow
+};
+
+class TransferCutter {
+ public:
+  TransferCutter(const StepGraph& whole, const std::vector<std::int32_t>& parts)
+      : whole_(whole), parts_(parts), next_number_(numbers_in_use(whole)) {}
+
+  void append(const Operation& op, std::vector<Operation>& result) {
+    const JointCut cut = cut_of(op);
+    if (cut.parts == 1) {
+      result.push_back(op);
+      return;
+    }
+    const OpId origin = op.origins.front().operation;
+    for (std::int64_t i = 0; i < cut.parts; ++i) {
+      Operation part = op;
+      part.origins = {{origin, 0, i, i + 1, cut.parts}};
+      part.part = static_cast<std::int32_t>(i);
+      part.communication->bytes = part_bytes(whole_, whole_.op(origin), part.origins.front());
+      part.key.dims[0] = part.communication->bytes.value;
+      if (i > 0 && op.communication->transfer >= 0) {
+        part.communication->transfer = cut.next_number + static_cast<std::int32_t>(i) - 1;
+      }
+      result.push_back(std::move(part));
+    }
+  }
+
+ private:
+  JointCut cut_of(const Operation& op) {
+    if (op.origins.size() != 1 || !is_whole(op.origins.front()) || !may_be_cut(whole_, op)) return {};
+    const std::int32_t transfer = op.communication->transfer;
+    if (const auto known = joint_.find(transfer); transfer >= 0 && known != joint_.end()) return known->second;
+    const OpId origin = op.origins.front().operation;
+    const std::int64_t most = std::min(kMaxCuts, cut_length(whole_, whole_.op(origin)).elements);
+    const JointCut cut{std::clamp<std::int64_t>(parts_[origin.index()], 1, most), next_number_};
+    if (transfer >= 0) {
+      joint_[transfer] = cut;
+      next_number_ += static_cast<std::int32_t>(cut.parts) - 1;
+    }
+    return cut;
+  }
+
+  const StepGraph& whole_;
+  const std::vector<std::int32_t>& parts_;
+  std::int32_t next_number_;
+  std::map<std::int32_t, JointCut> joint_;  // by transfer
+};
+
+}  // namespace
+
+StepGraph cut_transfers(const StepGraph& merged, const StepGraph& whole, const std::vector<std::int32_t>& parts) {
+  StepGraph result;
+  result.micro_batches = merged.micro_batches;
+  result.classes = merged.classes;
+  result.links = merged.links;
+  result.values = merged.values;
+  result.operations.reserve(merged.operations.size());
+  TransferCutter cutter(whole, parts);
+  for (const Operation& op : merged.operations) cutter.append(op, result.operations);
+  return result;
+}
+
+}  // namespace weft
