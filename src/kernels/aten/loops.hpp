@@ -1,0 +1,41 @@
+// Rows as floats, loops over several threads, scratch memory, sums over rows: what the plain loops share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "kernels/matrix.hpp"
+
+namespace weft::aten {
+
+inline float* row(const Matrix& x, std::int64_t index) {
+  return static_cast<float*>(x.data) + index * x.stride;
+}
+inline float* floats(const Vector& x) {
+  return static_cast<float*>(x.data);
+}
+
+// How many threads the loops of the calling thread take.
+void use_loop_threads(int threads);
+
+// Calls body(begin, end) for ranges that cover 0..count, each a multiple of `grain` long but the last; on the calling
+// thread alone where one suffices. The result of a kernel must not depend on how the ranges are cut beyond that.
+void in_ranges(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
+
+// Rows for one thread at least: fewer are not worth waking another.
+inline std::int64_t row_grain(std::int64_t columns) {
+  return columns >= 16384 ? 1 : 16384 / (columns + 1) + 1;
+}
+
+// Memory of the calling thread that the next kernel uses again. `slot` tells apart what one kernel needs at once.
+inline constexpr int kScratchSlots = 6;
+std::span<float> scratch(int slot, std::int64_t size);
+
+// Sums over rows are taken in blocks of this many first: the same bits for every number of threads, and rounding errors
+// that grow with the number of blocks rather than of rows.
+inline constexpr std::int64_t kSumBlock = 64;
+// sums += (or =, by `into`) the column sums of x.
+void sum_rows(const Matrix& x, float* sums, Into into);
+
+}  // namespace weft::aten

@@ -1,0 +1,259 @@
+// Checks what the caller promised, then calls the module's kernel with the caller's number of threads.
+#include "kernels/kernels.hpp"
+
+#include <atomic>
+
+#include "base/error.hpp"
+#include "kernels/kernel_module.hpp"
+
+namespace weft {
+namespace {
+
+std::atomic<int>& wanted_threads() {
+  static std::atomic<int> threads{1};
+  return threads;
+}
+
+const KernelModule& loaded_module() {
+  const KernelModule& module = kernel_module();
+  if (module.table == nullptr) fail("{}", module.problem);
+  return module;
+}
+
+// OpenMP keeps its number of threads per calling thread, so each sets it when it comes by.
+const KernelTable& kernels() {
+  static const KernelModule& module = []() -> const KernelModule& {
+    const KernelModule& loaded = loaded_module();
+    if (loaded.set_blas_threads != nullptr) loaded.set_blas_threads(wanted_threads());
+    return loaded;
+  }();
+  thread_local int used = 0;
+  if (const int wanted = wanted_threads(); used != wanted) {
+    module.table->use_threads(wanted);
+    used = wanted;
+  }
+  return *module.table;
+}
+
+bool is_matrix(const Matrix& x) {
+  return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
+         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::f32;
+}
+void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
+  WEFT_CHECK(is_matrix(x));
+  WEFT_CHECK(x.rows == rows);
+  WEFT_CHECK(x.columns == columns);
+}
+void check_size(const Vector& x, std::int64_t size) {
+  WEFT_CHECK(x.type == ElementType::f32);
+  WEFT_CHECK(x.size == size);
+}
+void check_optional(const Vector& x, std::int64_t size) {
+  if (!x.empty()) check_size(x, size);
+}
+
+void check_tokens(Tokens tokens, std::int64_t limit) {
+  for (const std::int64_t token : tokens) WEFT_CHECK(token >= 0 && token < limit);
+}
+void check_positions(const LearnedPositions& positions, std::int64_t rows) {
+  WEFT_CHECK(is_matrix(positions.table));
+  WEFT_CHECK(positions.sequence > 0 && rows % positions.sequence == 0);
+  WEFT_CHECK(positions.first_position >= 0);
+  WEFT_CHECK(positions.first_position + positions.sequence <= positions.table.rows);
+}
+
+void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                     const AttentionSaved& saved) {
+  WEFT_CHECK(shape.sequences >= 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
+  WEFT_CHECK(shape.head_size > 0 && shape.queries > 0 && shape.keys > 0 && shape.first_position >= 0);
+  WEFT_CHECK(shape.rotary_base == 0 || (shape.rotary_base > 0 && shape.head_size % 2 == 0));
+  check_shape(q, shape.sequences * shape.queries, shape.heads * shape.head_size);
+  check_shape(k, shape.sequences * shape.keys, shape.kv_heads * shape.head_size);
+  check_shape(v, k.rows, k.columns);
+  const std::int64_t softmax_rows = shape.sequences * shape.heads * shape.queries;
+  WEFT_CHECK(!saved.log_sums.empty() || !saved.softmax.empty());
+  check_optional(saved.log_sums, softmax_rows);
+  if (!saved.softmax.empty()) check_shape(saved.softmax, softmax_rows, shape.keys);
+}
+
+}  // namespace
+
+bool kernels_available() {
+  return kernel_module().table != nullptr;
+}
+
+std::string kernels_in_words() {
+  const KernelModule& module = kernel_module();
+  return module.table != nullptr ? module.table->in_words : module.problem;
+}
+
+void set_kernel_threads(int threads) {
+  WEFT_CHECK(threads > 0);
+  wanted_threads() = threads;
+  if (const KernelModule& module = loaded_module(); module.set_blas_threads != nullptr)
+    module.set_blas_threads(threads);
+}
+
+void linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& y, Into into) {
+  check_shape(x, y.rows, w.columns);
+  check_shape(w, y.columns, x.columns);
+  check_shape(y, x.rows, w.rows);
+  check_optional(bias, w.rows);
+  kernels().linear(x, w, bias, y, into);
+}
+
+void linear_input_grad(const Matrix& dy, const Matrix& w, const Matrix& dx, Into into) {
+  check_shape(dy, dx.rows, w.rows);
+  check_shape(w, dy.columns, dx.columns);
+  check_shape(dx, dy.rows, w.columns);
+  kernels().linear_input_grad(dy, w, dx, into);
+}
+
+void linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, const Vector& dbias, Into into) {
+  check_shape(x, dy.rows, dw.columns);
+  check_shape(dy, x.rows, dw.rows);
+  check_shape(dw, dy.columns, x.columns);
+  check_optional(dbias, dw.rows);
+  kernels().linear_weight_grad(x, dy, dw, dbias, into);
+}
+
+void norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
+  check_shape(x, y.rows, weights.gain.size);
+  check_shape(y, x.rows, weights.gain.size);
+  check_optional(weights.bias, weights.gain.size);
+  kernels().norm(x, weights, y);
+}
+
+void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
+                     const Matrix& dx) {
+  check_shape(dy, x.rows, weights.gain.size);
+  check_shape(x, x.rows, weights.gain.size);
+  check_shape(dx, x.rows, weights.gain.size);
+  if (!residual.empty()) check_shape(residual, x.rows, weights.gain.size);
+  kernels().norm_input_grad(dy, x, weights, residual, dx);
+}
+
+void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
+                      const Vector& dbias, Into into) {
+  check_shape(dy, x.rows, dgain.size);
+  check_shape(x, dy.rows, dgain.size);
+  check_optional(dbias, dgain.size);
+  WEFT_CHECK(dbias.empty() == weights.bias.empty());
+  kernels().norm_weight_grad(dy, x, weights, dgain, dbias, into);
+}
+
+void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
+               const AttentionSaved& saved) {
+  check_attention(shape, q, k, v, saved);
+  check_shape(context, q.rows, q.columns);
+  kernels().attention(shape, q, k, v, context, saved);
+}
+
+void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                          const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
+                          const Matrix& dk, const Matrix& dv) {
+  check_attention(shape, q, k, v, saved);
+  check_shape(d_context, q.rows, q.columns);
+  check_shape(dq, q.rows, q.columns);
+  check_shape(dk, k.rows, k.columns);
+  check_shape(dv, v.rows, v.columns);
+  kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv);
+}
+
+void gelu(const Matrix& x, const Matrix& y) {
+  check_shape(x, y.rows, y.columns);
+  check_shape(y, x.rows, x.columns);
+  kernels().gelu(x, y);
+}
+
+void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
+  check_shape(dy, x.rows, x.columns);
+  check_shape(x, x.rows, x.columns);
+  check_shape(dx, x.rows, x.columns);
+  kernels().gelu_input_grad(dy, x, dx);
+}
+
+void swiglu(const Matrix& x, const Matrix& y) {
+  check_shape(x, y.rows, 2 * y.columns);
+  check_shape(y, x.rows, y.columns);
+  kernels().swiglu(x, y);
+}
+
+void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
+  check_shape(dy, x.rows, dy.columns);
+  check_shape(x, dy.rows, 2 * dy.columns);
+  check_shape(dx, x.rows, x.columns);
+  kernels().swiglu_input_grad(dy, x, dx);
+}
+
+void add(const Matrix& a, const Matrix& b, const Matrix& sum) {
+  check_shape(a, sum.rows, sum.columns);
+  check_shape(b, sum.rows, sum.columns);
+  check_shape(sum, a.rows, a.columns);
+  kernels().add(a, b, sum);
+}
+
+void embedding(Tokens tokens, const Matrix& table, const LearnedPositions& positions, const Matrix& y) {
+  check_tokens(tokens, table.rows);
+  check_shape(table, table.rows, y.columns);
+  check_shape(y, std::ssize(tokens), table.columns);
+  if (!positions.table.empty()) {
+    check_positions(positions, y.rows);
+    WEFT_CHECK(positions.table.columns == y.columns);
+  }
+  kernels().embedding(tokens, table, positions, y);
+}
+
+void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, Into into) {
+  check_tokens(tokens, dtable.rows);
+  check_shape(dtable, dtable.rows, dy.columns);
+  check_shape(dy, std::ssize(tokens), dtable.columns);
+  kernels().embedding_weight_grad(tokens, dy, dtable, into);
+}
+
+void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into) {
+  check_positions(d_positions, dy.rows);
+  check_shape(dy, dy.rows, d_positions.table.columns);
+  kernels().positions_weight_grad(dy, d_positions, into);
+}
+
+double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
+  WEFT_CHECK(vocab > 0 && vocab <= logits.columns);
+  check_tokens(targets, vocab);
+  check_shape(logits, std::ssize(targets), probabilities.columns);
+  check_shape(probabilities, logits.rows, logits.columns);
+  return kernels().cross_entropy(logits, targets, vocab, probabilities);
+}
+
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits) {
+  check_tokens(targets, probabilities.columns);
+  check_shape(probabilities, std::ssize(targets), d_logits.columns);
+  check_shape(d_logits, probabilities.rows, probabilities.columns);
+  kernels().cross_entropy_input_grad(probabilities, targets, scale, d_logits);
+}
+
+bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
+          const Vector& weights, const Vector& first_moment, const Vector& second_moment) {
+  WEFT_CHECK(step >= 1);
+  check_size(gradient, weights.size);
+  check_size(first_moment, weights.size);
+  check_size(second_moment, weights.size);
+  return kernels().adam(settings, step, gradient_scale, gradient, weights, first_moment, second_moment);
+}
+
+bool sgd(const SgdSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
+         const Vector& weights, const Vector& momentum) {
+  WEFT_CHECK(step >= 1);
+  check_size(gradient, weights.size);
+  if (settings.momentum != 0) check_size(momentum, weights.size);
+  return kernels().sgd(settings, step, gradient_scale, gradient, weights, momentum);
+}
+
+double square_sum(const Vector& x) {
+  return kernels().square_sum(x);
+}
+void fill(const Vector& x, float value) {
+  kernels().fill(x, value);
+}
+
+}  // namespace weft
