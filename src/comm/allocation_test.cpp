@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "comm/tcp/tcp_transport.hpp"
+#include "comm/tcp/test_threads.hpp"
 #include "comm/test_ranks.hpp"
 #include "comm/test_scattered.hpp"
 
@@ -35,47 +37,66 @@ namespace {
 
 using namespace local_ranks;
 
-// Two scattered calls on two queues; the second also restarts a third from on_done. What a transport keeps for
-// messages grows with the most that were ever under way, so some blocks of executions may allocate, but not all.
-TEST(SteadyState, AllocatesNothing) {
-  constexpr std::int64_t kRanks = 2, kBlocks = 30, kExecutions = 150;
-  std::barrier together(kRanks);
-  std::int64_t in_block = -1;  // of a block; written by rank 0
-  on_ranks({.ranks = kRanks}, {}, [&](Communicator& communicator) {
-    std::mt19937 random(5);
-    PreparedCall reduce = call_of({.ranks = kRanks, .in_place = true}, 301);
-    reduce.segments = 7;
-    PreparedCall scatter = call_of({.kind = Collective::reduce_scatter, .ranks = kRanks, .parts = 2}, 301);
-    scatter.segments = 7;
-    scatter.accumulate = true;
-    scatter.queue = 1;
-    ScatteredBuffer whole(301, 4, 7, random), input(301, 4, 7, random), chained(301, 4, 3, random);
-    ScatteredBuffer output(output_elements(scatter.spec, scatter.sizes, communicator.rank()), 4, 4, random);
-    PreparedCall behind = reduce;
-    behind.queue = 2;
-    Communicator::Prepared& third = communicator.prepare(behind);
-    std::atomic<std::uint64_t> turn = 0;
-    scatter.on_done = [&](auto, auto) { turn = communicator.start(third, {}, chained.segments()).turn; };
-    Communicator::Prepared &first = communicator.prepare(reduce), &second = communicator.prepare(scatter);
-    for (std::int64_t block = 0; block < kBlocks; ++block) {
-      together.arrive_and_wait();
-      const std::int64_t before = allocations;
-      for (std::uint64_t k = 1; k <= kExecutions; ++k) {
-        const auto one = communicator.start(first, {}, whole.segments());
-        const auto two = communicator.start(second, input.segments(), output.segments());
-        communicator.wait(one);
-        communicator.wait(two);
-        while (turn < static_cast<std::uint64_t>(block * kExecutions) + k) std::this_thread::yield();
-        communicator.wait({&third, turn});
-      }
-      const std::int64_t during = allocations - before;
-      together.arrive_and_wait();
-      if (communicator.rank() == 0) in_block = during;
-      together.arrive_and_wait();
-      if (in_block == 0) break;
+constexpr std::int64_t kRanks = 2;
+
+struct Counted {
+  std::barrier<> together{kRanks};
+  std::int64_t in_block = -1;  // allocations of a block; written by rank 0
+};
+
+// Two scattered calls on two queues; the second starts a third from on_done. What a transport keeps for messages grows
+// with the most that were ever under way, so some blocks of executions may allocate, but not all.
+void run_until_a_block_allocates_nothing(Communicator& communicator, Counted& counted) {
+  constexpr std::int64_t kBlocks = 30, kExecutions = 150;
+  std::mt19937 random(5);
+  PreparedCall reduce = call_of({.ranks = kRanks, .in_place = true}, 301);
+  reduce.segments = 7;
+  PreparedCall scatter = call_of({.kind = Collective::reduce_scatter, .ranks = kRanks, .parts = 2}, 301);
+  scatter.segments = 7;
+  scatter.accumulate = true;
+  scatter.queue = 1;
+  ScatteredBuffer whole(301, 4, 7, random), input(301, 4, 7, random), chained(301, 4, 3, random);
+  ScatteredBuffer output(output_elements(scatter.spec, scatter.sizes, communicator.rank()), 4, 4, random);
+  PreparedCall behind = reduce;
+  behind.queue = 2;
+  Communicator::Prepared& third = communicator.prepare(behind);
+  std::atomic<std::uint64_t> turn = 0;
+  scatter.on_done = [&](auto, auto) { turn = communicator.start(third, {}, chained.segments()).turn; };
+  Communicator::Prepared &first = communicator.prepare(reduce), &second = communicator.prepare(scatter);
+  for (std::int64_t block = 0; block < kBlocks && counted.in_block != 0; ++block) {
+    counted.together.arrive_and_wait();
+    const std::int64_t before = allocations;
+    for (std::uint64_t k = 1; k <= kExecutions; ++k) {
+      const auto one = communicator.start(first, {}, whole.segments());
+      const auto two = communicator.start(second, input.segments(), output.segments());
+      communicator.wait(one);
+      communicator.wait(two);
+      while (turn < static_cast<std::uint64_t>(block * kExecutions) + k) std::this_thread::yield();
+      communicator.wait({&third, turn});
     }
-  });
-  EXPECT_EQ(in_block, 0);
+    counted.together.arrive_and_wait();
+    if (communicator.rank() == 0) counted.in_block = allocations - before;
+    counted.together.arrive_and_wait();
+  }
+}
+
+TEST(SteadyState, AllocatesNothing) {
+  Counted counted;
+  on_ranks({.ranks = kRanks}, {},
+           [&](Communicator& communicator) { run_until_a_block_allocates_nothing(communicator, counted); });
+  EXPECT_EQ(counted.in_block, 0);
+}
+
+TEST(SteadyState, AllocatesNothingOverTcp) {
+  Counted counted;
+  tcp::TestRoot root;
+  tcp::expect_no_errors(tcp::run_threads(kRanks, [&](std::int64_t rank) {
+    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .job = "test"};
+    options.root_listener = root.take_listener(rank);
+    Communicator communicator(make_tcp_transport(options), {});
+    run_until_a_block_allocates_nothing(communicator, counted);
+  }));
+  EXPECT_EQ(counted.in_block, 0);
 }
 
 }  // namespace

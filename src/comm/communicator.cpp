@@ -116,6 +116,7 @@ class Communicator::Thread {
   }
 
   void wait(Handle handle) {
+    WEFT_CHECK(!on_own_thread());  // it would wait for itself
     std::unique_lock lock(mutex_);
     const auto over = [&] { return failed_ || handle.call->ended >= handle.turn; };
     wait_and_watch(lock, over);
@@ -125,7 +126,7 @@ class Communicator::Thread {
   // The communication thread says it, because what it does with the callers' memory must have ended; unless it is
   // inside the library, which may never return.
   void fail(const std::string& why) {
-    if (std::this_thread::get_id() == thread_.get_id()) return fail_all(why);
+    if (on_own_thread()) return fail_all(why);
     std::unique_lock lock(mutex_);
     if (!reason_to_fail_) reason_to_fail_ = why;
     lock.unlock();
@@ -393,7 +394,10 @@ class Communicator::Thread {
     prepared.output_bytes = prepared.run->output_bytes();
   }
 
+  bool on_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
   void run_on_thread(std::function<void()> job) {
+    WEFT_CHECK(!on_own_thread());
     std::unique_lock lock(mutex_);
     rethrow();
     job_ = std::move(job);

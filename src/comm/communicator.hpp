@@ -32,8 +32,8 @@ struct PreparedCall {
   bool accumulate = false;
   std::int64_t segments = 1;  // at most so many in each buffer given to start(); native collectives know only one
   // Called on the communication thread when an execution has ended, with the times it began and ended there: it begins
-  // when all before it on its queue have ended. It may start other calls (and this one again). It must not wait. Who
-  // waits for the execution may go on before this returns. What it throws fails the run.
+  // when all before it on its queue have ended. It may start other calls (and this one again). It must neither wait nor
+  // prepare. Who waits for the execution may go on before this returns. What it throws fails the run.
   std::function<void(Transport::Clock::time_point began, Transport::Clock::time_point ended)> on_done = {};
 };
 

@@ -98,6 +98,31 @@ TEST(TcpCollectives, ThousandsOfSegmentsInOneMessage) {
   }));
 }
 
+TEST(TcpCollectives, ARankThatCannotGoOnTellsTheOthers) {
+  constexpr std::int64_t kRanks = 3;
+  std::vector<std::string> words(kRanks);
+  tcp::TestRoot root;
+  tcp::expect_no_errors(tcp::run_threads(kRanks, [&](std::int64_t rank) {
+    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .job = "test"};
+    options.root_listener = root.take_listener(rank);
+    Communicator communicator(make_tcp_transport(options), {.timeout = std::chrono::hours(1)});
+    Communicator::Prepared& prepared = communicator.prepare(call_of({.ranks = kRanks, .in_place = true}, 1000));
+    std::vector<float> data(1000);
+    communicator.wait(communicator.start(prepared, nullptr, data.data()));
+    if (rank == 2) communicator.fail("the loss of step 7 is not a number");
+    try {
+      communicator.wait(communicator.start(prepared, nullptr, data.data()));
+    } catch (const RunFailed& failure) {
+      words[static_cast<std::size_t>(rank)] = failure.what();
+    }
+  }));
+  EXPECT_EQ(words[2], "the loss of step 7 is not a number");
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_NE(words[rank].find("rank 2 was lost (it gave up: the loss of step 7 is not a number)"), std::string::npos)
+        << words[rank];
+  }
+}
+
 // All-reduce without end; a rank is killed in the midst of it.
 TEST(TcpCollectives, SurvivorsNameTheKilledRankAndTheOperation) {
   constexpr std::int64_t kVictim = 1;
