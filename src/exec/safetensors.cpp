@@ -9,9 +9,13 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -138,7 +142,8 @@ class TensorReader {
     bool good = list != object.end() && list->is_array();
     if (good) {
       for (const json& number : *list) {
-        good = good && number.is_number_unsigned() && number.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+        good = good && number.is_number_unsigned() &&
+               number.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         numbers.push_back(good ? number.get<std::int64_t>() : 0);
       }
     }

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Checks what `weft run --record FOLDER` computed against PyTorch, or two records against each other.
+
+    oracle.py FOLDER...                  the same training by torch's autograd and optimizers
+    oracle.py --compare A B              two runs of the same training, say on one rank and on four
+    oracle.py --compare A B --identical  the same bits
+
+Exit code 0: all agree; 1: something differs (the worst of every kind is printed); 2: a record cannot be read;
+77: there is no torch here. The folder and the tolerances are described in docs/oracle.md.
+"""
+
+import argparse
+import sys
+
+try:
+    import numpy
+    import torch
+except ImportError as missing:
+    print(f"skipped: this python has no {missing.name} (Debian: apt install python3-torch, and /usr/bin/python3)")
+    sys.exit(77)
+
+import reference_model
+from records import BadRecord, read_record
+
+LOSS = 1e-4  # relative, every step
+GRADIENT = 1e-5  # |difference| / |gradient| per tensor
+FINAL = 1e-3  # |difference| / |weights| per tensor
+# A small learning rate moves weights by less than FINAL: what moved must be right too, as far as rounding to float32
+# lets it be.
+MOVED = 1e-3
+ROUNDING = 1e-6
+
+
+class Finding:
+    """One comparison; it fails where the error is above the tolerance, or no number."""
+
+    def __init__(self, kind, name, error, tolerance):
+        self.kind, self.name, self.error, self.tolerance = kind, name, float(error), tolerance
+
+    @property
+    def failed(self):
+        return not self.error <= self.tolerance
+
+
+def relative(difference, size):
+    """0 / 0 is no difference at all."""
+    return 0.0 if difference == 0 else difference / size if size > 0 else float("inf")
+
+
+def norm(array):
+    return numpy.linalg.norm(numpy.asarray(array, numpy.float64))
+
+
+def missing_or_misshapen(kind, ours, theirs):
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name not in ours or name not in theirs or ours[name].shape != theirs[name].shape:
+            yield Finding(kind, f"{name} (is there, and of one shape)", float("inf"), 0)
+
+
+def without_key_bias(name, array, shape):
+    """The weights that count. All keys of a row share their bias, so without rotation softmax cancels it: its gradient
+    is zero but for rounding, which Adam blows up to steps of the learning rate. It changes no result."""
+    if not name.endswith(".qkv.bias") or shape["positions"] == "rotary":
+        return array
+    begin = shape["heads"] * shape["head_dim"]
+    return numpy.delete(array, slice(begin, begin + shape["kv_heads"] * shape["head_dim"]))
+
+
+def compare_losses(ours, theirs):
+    for step, (a, b) in enumerate(zip(ours, theirs), 1):
+        yield Finding("loss", f"step {step}", relative(abs(a - b), abs(b)), LOSS)
+
+
+def compare_gradients(ours, theirs):
+    yield from missing_or_misshapen("gradient", ours, theirs)
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name].shape == theirs[name].shape:
+            yield Finding("gradient", name, relative(norm(ours[name] - theirs[name]), norm(theirs[name])), GRADIENT)
+
+
+def compare_weights(record, theirs):
+    ours, initial, shape = record.final, record.initial, record.run["model"]
+    yield from missing_or_misshapen("weights", ours, theirs)
+    for name in sorted(ours.keys() & theirs.keys() & initial.keys()):
+        if not ours[name].shape == theirs[name].shape == initial[name].shape:
+            continue
+        a, b, start = (without_key_bias(name, array, shape) for array in (ours[name], theirs[name], initial[name]))
+        difference = norm(a - b)
+        yield Finding("weights", name, relative(difference, norm(b)), FINAL)
+        beyond_rounding = max(0.0, difference - ROUNDING * norm(b))
+        yield Finding("moved", name, relative(beyond_rounding, norm(b - start)), MOVED)
+
+
+def check(record, dtype=torch.float32):
+    """The record against PyTorch's training from the same weights on the same batches."""
+    return check_against(record, reference_model.train(record, dtype))
+
+
+def check_against(record, reference):
+    losses, gradients, final = reference
+    return [*compare_losses(record.run["losses"], losses), *compare_gradients(record.gradients, gradients),
+            *compare_weights(record, final)]
+
+
+def same_bits(kind, ours, theirs):
+    yield from missing_or_misshapen(kind, ours, theirs)
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name].shape == theirs[name].shape:
+            changed = numpy.count_nonzero(ours[name].view(numpy.uint32) != theirs[name].view(numpy.uint32))
+            yield Finding(kind, f"{name} (elements)", changed, 0)
+
+
+def same_start(a, b):
+    """What must be equal before anything else can be."""
+    yield from same_bits("start", a.initial, b.initial)
+    same_batches = a.batches.shape == b.batches.shape and numpy.array_equal(a.batches, b.batches)
+    yield Finding("start", "batches", 0 if same_batches else float("inf"), 0)
+    for key in ("steps", "optimizer", "clip_grad"):
+        yield Finding("start", key, 0 if a.run[key] == b.run[key] else float("inf"), 0)
+
+
+def compare(a, b, identical=False):
+    """Two records of the same training."""
+    findings = list(same_start(a, b))
+    if not identical:
+        return findings + [*compare_losses(a.run["losses"], b.run["losses"]),
+                           *compare_gradients(a.gradients, b.gradients), *compare_weights(a, b.final)]
+    for step, (x, y) in enumerate(zip(a.run["losses"], b.run["losses"]), 1):
+        findings.append(Finding("loss", f"step {step}", abs(x - y), 0))
+    return findings + [*same_bits("gradient", a.gradients, b.gradients), *same_bits("weights", a.final, b.final)]
+
+
+def summary(findings):
+    """The worst of every kind, and all that failed: lines of a table."""
+    lines = []
+    for kind in dict.fromkeys(f.kind for f in findings):
+        of_kind = sorted((f for f in findings if f.kind == kind), key=lambda f: (not f.failed, -f.error))
+        shown = [f for f in of_kind if f.failed][:8] or of_kind[:1]
+        for f in shown:
+            lines.append(f"{'FAIL' if f.failed else 'ok':4}  {f.kind:8}  {f.error:9.2e} of {f.tolerance:7.0e}  {f.name}")
+    return lines
+
+
+def agree(findings):
+    return bool(findings) and not any(f.failed for f in findings)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", help="records to check against PyTorch")
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two records against each other")
+    parser.add_argument("--identical", action="store_true", help="with --compare: bit by bit")
+    parser.add_argument("--precision", choices=["float32", "float64"], default="float32", help="of the reference")
+    arguments = parser.parse_args()
+    if bool(arguments.folders) == bool(arguments.compare):
+        parser.error("give record folders, or --compare A B")
+    torch.set_num_threads(1)
+    good = True
+    try:
+        if arguments.compare:
+            results = [(" and ".join(arguments.compare),
+                        compare(*map(read_record, arguments.compare), arguments.identical))]
+        else:
+            dtype = getattr(torch, arguments.precision)
+            results = ((folder, check(read_record(folder), dtype)) for folder in arguments.folders)
+        for name, findings in results:
+            print(f"{name}: {'agree' if agree(findings) else 'DIFFER'}", *summary(findings), sep="\n  ")
+            good = good and agree(findings)
+    except BadRecord as error:
+        print(f"oracle.py: {error}", file=sys.stderr)
+        return 2
+    except (KeyError, RuntimeError) as error:
+        print(f"oracle.py: the record describes no model that can be built: {error}", file=sys.stderr)
+        return 2
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

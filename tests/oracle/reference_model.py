@@ -1,0 +1,118 @@
+"""The model of a record in plain torch operations, trained by autograd and torch.optim."""
+
+import torch
+import torch.nn.functional as F
+
+EPSILON = 1e-5
+ROTARY_BASE = 10000.0
+
+
+class Model:
+    def __init__(self, shape, tensors, dtype):
+        self.shape = shape
+        self.weights = {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in tensors.items()}
+        if unknown := self.weights.keys() ^ self._names():
+            raise KeyError(f"tensors that only the record or only the model has: {', '.join(sorted(unknown))}")
+
+    def _names(self):
+        parts = [f"layers.{layer}.{part}" for layer in range(self.shape["layers"])
+                 for part in ("attention_norm", "qkv", "attention_out", "ffn_norm", "ffn_in", "ffn_out")]
+        parts += ["embedding", "final_norm"]
+        parts += ["positions"] if self.shape["positions"] == "learned" else []
+        parts += [] if self.shape["tied_embeddings"] else ["head"]
+        return {part + ".weight" for part in parts} | {part + ".bias" for part in parts if self._has_bias(part)}
+
+    def _norm(self, x, name):
+        gain = self.weights[name + ".weight"]
+        if self.shape["norm"] == "layer_norm":
+            return F.layer_norm(x, gain.shape, gain, self.weights[name + ".bias"], EPSILON)
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * gain
+
+    def _linear(self, x, name):
+        bias = self.weights[name + ".bias"] if self._has_bias(name) else None
+        return F.linear(x, self.weights[name + ".weight"], bias)
+
+    def _has_bias(self, name):
+        if name.endswith("_norm"):
+            return self.shape["norm"] == "layer_norm"
+        if not name.startswith("layers."):
+            return False
+        return self.shape["linear_bias"] or (name.endswith(".qkv") and self.shape["qkv_bias"])
+
+    def _rotate(self, x):
+        """x is batch x heads x seq x head_dim; the halves of a head are pairs."""
+        half = x.shape[-1] // 2
+        frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequency
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        first, second = x[..., :half], x[..., half:]
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    def _attention(self, x, layer):
+        heads, kv_heads, size = self.shape["heads"], self.shape["kv_heads"], self.shape["head_dim"]
+        batch, seq, _ = x.shape
+        packed = self._linear(x, f"layers.{layer}.qkv")
+        q, k, v = packed.split([heads * size, kv_heads * size, kv_heads * size], -1)
+        q, k, v = (part.view(batch, seq, -1, size).transpose(1, 2) for part in (q, k, v))
+        if self.shape["positions"] == "rotary":
+            q, k = self._rotate(q), self._rotate(k)
+        k, v = (part.repeat_interleave(heads // kv_heads, 1) for part in (k, v))
+        scores = q @ k.transpose(-1, -2) / size**0.5
+        scores = scores.masked_fill(torch.ones(seq, seq, dtype=torch.bool).triu(1), float("-inf"))
+        context = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, heads * size)
+        return self._linear(context, f"layers.{layer}.attention_out")
+
+    def _ffn(self, x, layer):
+        hidden = self._linear(x, f"layers.{layer}.ffn_in")
+        if self.shape["activation"] == "swiglu":
+            gate, value = hidden.chunk(2, -1)
+            hidden = F.silu(gate) * value
+        else:
+            hidden = F.gelu(hidden)
+        return self._linear(hidden, f"layers.{layer}.ffn_out")
+
+    def loss(self, sequences):
+        tokens, targets = sequences[:, :-1], sequences[:, 1:]
+        table = self.weights["embedding.weight"]
+        x = table[tokens]
+        if self.shape["positions"] == "learned":
+            x = x + self.weights["positions.weight"][:tokens.shape[1]]
+        for layer in range(self.shape["layers"]):
+            x = x + self._attention(self._norm(x, f"layers.{layer}.attention_norm"), layer)
+            x = x + self._ffn(self._norm(x, f"layers.{layer}.ffn_norm"), layer)
+        x = self._norm(x, "final_norm")
+        head = table if self.shape["tied_embeddings"] else self.weights["head.weight"]
+        logits = x @ head[:self.shape["vocab"]].T  # rows behind the vocabulary are padding
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def make_optimizer(settings, weights):
+    if settings["name"] == "adam":
+        return torch.optim.AdamW(weights, lr=settings["lr"], betas=tuple(settings["betas"]), eps=settings["eps"],
+                                 weight_decay=settings["weight_decay"])
+    if settings["name"] == "sgd":
+        return torch.optim.SGD(weights, lr=settings["lr"], momentum=settings["momentum"],
+                               weight_decay=settings["weight_decay"])
+    raise KeyError(f"optimizer {settings['name']}: is neither adam nor sgd")
+
+
+def train(record, dtype=torch.float32):
+    """Losses of every step, first gradients and final weights by name, as float64 arrays."""
+    run = record.run
+    model = Model(run["model"], record.initial, dtype)
+    weights = list(model.weights.values())
+    optimizer = make_optimizer(run["optimizer"], weights)
+    batches = torch.tensor(record.batches)
+    losses, gradients = [], {}
+    for step in range(run["steps"]):
+        optimizer.zero_grad()
+        loss = model.loss(batches[step])
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            gradients = {name: weight.grad.double().numpy().copy() for name, weight in model.weights.items()}
+        if run["clip_grad"] > 0:
+            torch.nn.utils.clip_grad_norm_(weights, run["clip_grad"])
+        optimizer.step()
+    final = {name: weight.detach().double().numpy() for name, weight in model.weights.items()}
+    return losses, gradients, final
