@@ -2,6 +2,8 @@
 // the nearest measured one where there is such, modelled (kernel_time.hpp) otherwise.
 #pragma once
 
+#include <utility>
+
 #include "cluster/device.hpp"
 #include "cost/profile.hpp"
 #include "graph/operation.hpp"
