@@ -18,7 +18,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
-  flags.value("out", "DIR", "write plan.json and trace.json there (a trace opens at ui.perfetto.dev)");
+  flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   declare_sweep_flags(flags);

@@ -8,6 +8,8 @@
 
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
+#include "io/timeline_json.hpp"
+#include "timeline/accounting.hpp"
 
 namespace weft {
 namespace {
@@ -125,6 +127,16 @@ TEST(PlanFiles, AreWrittenOnlyWithOut) {
   const nlohmann::json trace = nlohmann::json::parse(read_text_file(folder.file("a/b/trace.json")));
   EXPECT_GT(trace.at("traceEvents").size(), 100U);
   EXPECT_EQ(weft_cli("verify " + folder.file("a/b/plan.json")).code, kOk);
+  // The timeline that the figures come from.
+  const std::string name = folder.file("a/b/timeline.json");
+  const Timeline timeline = read_timeline_json(read_text_file(name), name).timeline;
+  EXPECT_FALSE(timeline.measured);
+  const nlohmann::json report = plan_json("--model gpt2 --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8");
+  const nlohmann::json best = report.at("policies").at(report.at("best").get<std::string>());
+  const RankAccount mean = account(timeline).mean;
+  EXPECT_NEAR(mean.step_s, best.at("step_s").get<double>(), 1e-9);
+  EXPECT_NEAR(mean.exposed_s, best.at("exposed_comm_s").get<double>(), 1e-9);
+  EXPECT_NEAR(mean.bubble_s, best.at("bubble_s").get<double>(), 1e-9);
 }
 
 TEST(PlanFiles, AFolderThatCannotBeMadeIsBadInputAndNothingIsLost) {

@@ -3,7 +3,9 @@
 #include "app/files.hpp"
 #include "io/chrome_trace.hpp"
 #include "io/plan_json.hpp"
+#include "io/timeline_json.hpp"
 #include "sim/memory_curve.hpp"
+#include "timeline/folded_spans.hpp"
 
 namespace weft {
 namespace {
@@ -21,6 +23,25 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
   write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
 }
 
+// About 6 MB; a plan of more operations than that has its trace alone.
+constexpr std::int64_t kMostTimelineSpans = 100'000;
+
+// The steady period, and an iteration before and after it: what it waits for, and what follows its last gap. False, and
+// nothing written, where that is much.
+bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
+  const Timeline& timeline = policy.timeline;
+  if (std::ssize(timeline.operations) * (timeline.periods + 2) > kMostTimelineSpans) return false;
+  TimelineFile file;
+  file.timeline = expanded(timeline, timeline.steady_first - 1, timeline.steady_first + timeline.periods);
+  file.timeline.memory.clear();  // the trace shows it
+  file.about = {{"model", study.inputs.model.name},
+                {"cluster", study.inputs.cluster.name},
+                {"policy", policy.policy},
+                {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+  write_text_file(path, [&](std::ostream& out) { write_timeline_json(out, file); });
+  return true;
+}
+
 }  // namespace
 
 std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
@@ -36,6 +57,8 @@ std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesyste
     write_trace(study, policy, trace);
     written.push_back(plan.string());
     written.push_back(trace.string());
+    const std::filesystem::path timeline = folder / ("timeline" + suffix + ".json");
+    if (write_timeline(study, policy, timeline)) written.push_back(timeline.string());
   }
   return written;
 }

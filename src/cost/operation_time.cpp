@@ -52,7 +52,10 @@ const std::pair<const OpKey, Nanos>* nearest_measured(const OpKey& key, const De
     nearest = &entry;
     least = distance;
   });
-  return nearest;
+  if (nearest != nullptr || key.phase != Phase::recompute) return nearest;
+  OpKey forward = key;
+  forward.phase = Phase::forward;
+  return nearest_measured(forward, device, reached);
 }
 
 double operation_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {

@@ -2,6 +2,8 @@
 // the nearest measured one where there is such, modelled (kernel_time.hpp) otherwise.
 #pragma once
 
+#include <utility>
+
 #include "cluster/device.hpp"
 #include "cost/profile.hpp"
 #include "graph/operation.hpp"
@@ -10,7 +12,8 @@ namespace weft {
 
 // The measured operation that stands for `key`: itself, or of those of the same kind and phase the one of the same
 // element type, then with the most dimensions in common (half the rows of a product are nearest to the whole), then of
-// the nearest modelled time; ties: the lowest key. Null where none of its kind and phase was measured.
+// the nearest modelled time; ties: the lowest key. What is recomputed takes what it takes in the forward pass where no
+// recomputation was measured. Null where none of its kind and phase was measured.
 const std::pair<const OpKey, Nanos>* nearest_measured(const OpKey& key, const Device& device,
                                                       const DeviceProfile& reached);
 

@@ -67,6 +67,16 @@ TEST(OperationTime, OtherKindsAndPhasesAreModelled) {
   for (const OpKey& key : {backward, norm}) EXPECT_EQ(core.time(key), kernel_seconds(key, core.device, core.reached));
 }
 
+TEST(OperationTime, RecomputationTakesWhatForwardTook) {
+  Core core;
+  const OpKey again = key_of(OpKind::norm, Phase::recompute, {64, 512}),
+              once = key_of(OpKind::norm, Phase::forward, {64, 512});
+  core.reached.operations[once] = Nanos{40'000};
+  EXPECT_NEAR(core.time(again), 40e-6, 1e-12);
+  core.reached.operations[again] = Nanos{50'000};
+  EXPECT_NEAR(core.time(again), 50e-6, 1e-12);
+}
+
 TEST(OperationTime, AnotherElementTypeIsTheLastResort) {
   Core core;
   OpKey half = product(1024, 1024, 1024);

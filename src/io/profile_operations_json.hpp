@@ -4,6 +4,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "graph/operation.hpp"
 #include "io/json_reader.hpp"

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "io/test_plans.hpp"
@@ -214,7 +216,7 @@ TEST(TimelineFileMistakes, OfAnyKindAreErrors) {
   std::mt19937 random(5);
   std::int64_t read = 0, refused = 0;
   const std::string alphabet = "0123456789-.,:[]{}\"etnul ";
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 4'000; ++i) {
     std::string mutated = text;
     for (auto changes = 1 + random() % 3; changes > 0; --changes) {
       const std::size_t place = random() % mutated.size();
@@ -236,7 +238,7 @@ TEST(TimelineFileMistakes, OfAnyKindAreErrors) {
       ++refused;
     }
   }
-  EXPECT_GT(read, 100);  // the mutations reach past the parser
+  EXPECT_GT(read, 50);  // the mutations reach past the parser
   EXPECT_GT(refused, 1000);
 }
 

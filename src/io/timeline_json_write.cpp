@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <ostream>
+#include <utility>
 
 #include "base/error.hpp"
 #include "io/chrome_trace_events.hpp"
