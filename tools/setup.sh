@@ -61,7 +61,7 @@ torch-in-python() {
 }
 # A PyTorch from elsewhere brings its own matrix products.
 openblas() {
-  compgen -G '/usr/lib/*/openblas-pthread/libopenblas.so.0' >/dev/null || ! has_header '<ATen/ATen.h>' && libtorch
+  compgen -G '/usr/lib/*/openblas-pthread/libopenblas.so.0' >/dev/null || { ! has_header '<ATen/ATen.h>' && libtorch; }
 }
 
 find_compiler() {
