@@ -25,6 +25,9 @@ optional=(       # Weft is built without what these give where they cannot be in
   'libopenmpi-dev|mpicxx'         # ranks under MPI
   'openmpi-bin|mpirun'
   'iproute2|tc'                   # emulated networks of namespaces
+  'libtorch-dev|libtorch'         # the kernels of `weft run`
+  'libopenblas0-pthread|openblas' # libtorch's matrix products; ten times slower with the reference BLAS
+  'python3-torch|torch-in-python' # what the tests of training compare with
 )
 speed=(          # faster builds; the Makefile manages without, so these alone never start an installation
   'ninja-build|ninja'
@@ -43,6 +46,22 @@ tidy=(           # static analysis and formatting
 fuzzer-runtime() {
   command -v clang++-19 >/dev/null || return 1
   compgen -G "$(clang++-19 -print-resource-dir)/lib/*/libclang_rt.fuzzer*" >/dev/null
+}
+
+# PyTorch, wherever it lies: importing it takes seconds, finding it does not.
+torch_package() {
+  "$1" -c "import importlib.util as u, sys; s = u.find_spec('torch'); s or sys.exit(1); print(s.submodule_search_locations[0])" \
+    2>/dev/null
+}
+libtorch() {
+  has_header '<ATen/ATen.h>' || [[ -e $(torch_package python3)/include/ATen/ATen.h ]]
+}
+torch-in-python() {
+  torch_package /usr/bin/python3 >/dev/null || torch_package python3 >/dev/null
+}
+# A PyTorch from elsewhere brings its own matrix products.
+openblas() {
+  compgen -G '/usr/lib/*/openblas-pthread/libopenblas.so.0' >/dev/null || { ! has_header '<ATen/ATen.h>' && libtorch; }
 }
 
 find_compiler() {

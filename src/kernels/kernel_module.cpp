@@ -33,6 +33,7 @@ KernelModule open_module() {
     const auto table = reinterpret_cast<const KernelTable* (*)()>(dlsym(handle, kKernelTableSymbol));
     if (table == nullptr) return {nullptr, nullptr, fmt::format("{}: not a module of kernels", path.string())};
     const auto set_blas_threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "openblas_set_num_threads"));
+    if (set_blas_threads != nullptr) set_blas_threads(1);  // until set_kernel_threads says otherwise
     return {table(), set_blas_threads, ""};
   }
   return {nullptr, nullptr,

@@ -22,17 +22,13 @@ const KernelModule& loaded_module() {
 
 // OpenMP keeps its number of threads per calling thread, so each sets it when it comes by.
 const KernelTable& kernels() {
-  static const KernelModule& module = []() -> const KernelModule& {
-    const KernelModule& loaded = loaded_module();
-    if (loaded.set_blas_threads != nullptr) loaded.set_blas_threads(wanted_threads());
-    return loaded;
-  }();
+  const KernelTable& table = *loaded_module().table;
   thread_local int used = 0;
   if (const int wanted = wanted_threads(); used != wanted) {
-    module.table->use_threads(wanted);
+    table.use_threads(wanted);
     used = wanted;
   }
-  return *module.table;
+  return table;
 }
 
 bool is_matrix(const Matrix& x) {

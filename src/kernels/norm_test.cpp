@@ -47,10 +47,12 @@ TEST_P(Norm, InputGradientWithAndWithoutTheBranchAround) {
   norm_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(x).matrix(), weights, SlicedTensor(residual).matrix(),
                   with_residual.matrix());
   const at::Tensor exact = oracle().gradients[0];
-  // Of one column the output hardly depends on x: what is left of the gradient is rounding, measured against dy.
+  // Of one column the output hardly depends on x: what is left of the gradient is rounding, measured against dy, times
+  // the inverse deviation, 1 / sqrt(1e-5) = 316 where the deviation is 0.
   const double size = (columns == 1 ? dy : exact).norm().item<double>();
-  EXPECT_LE((dx.values() - exact).norm().item<double>(), kTolerance * size);
-  EXPECT_LE(relative_error(with_residual.values(), exact + residual), kTolerance);
+  const double tolerance = columns == 1 ? 316 * 1e-7 : kTolerance;
+  EXPECT_LE((dx.values() - exact).norm().item<double>(), tolerance * size);
+  EXPECT_LE(relative_error(with_residual.values(), exact + residual), tolerance);
   EXPECT_TRUE(dx.surroundings_intact());
 }
 
