@@ -38,10 +38,11 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
 
 BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
   const Operation& op = view_.plan().graph.op(id);
-  const bool first = view_.writes_first(id, micro_batch);
   std::vector<BoundOperation> pieces;
   for (const Origin& origin : op.origins) {
-    pieces.push_back(bind_one(view_.original().op(origin.operation), micro_batch, first));
+    const Operation& original = view_.original().op(origin.operation);
+    const bool first = view_.writes_first(original.writes.front(), id, micro_batch);
+    pieces.push_back(bind_one(original, micro_batch, first));
   }
   if (pieces.size() == 1) return pieces.front();
   return [pieces](std::int64_t step) {

@@ -126,8 +126,17 @@ BoundTransfer TransferBinder::bind(OpId id, std::int32_t micro_batch) const {
   BoundTransfer bound;
   bound.input = std::move(places.input);
   bound.output = std::move(places.output);
-  bound.accumulate = op.per_micro_batch && op.communication->collective == Collective::reduce_scatter &&
-                     !view_.writes_first(id, micro_batch);
+  if (!op.per_micro_batch || op.communication->collective != Collective::reduce_scatter) return bound;
+  // One segment of the output per origin. Some sums may begin here while others go on: those begin with zeros.
+  for (std::size_t i = 0; i < op.origins.size(); ++i) {
+    const ValueId sum = view_.original().op(op.origins[i].operation).writes.front();
+    if (view_.writes_first(sum, id, micro_batch)) {
+      bound.clear.push_back(bound.output[i]);
+    } else {
+      bound.accumulate = true;
+    }
+  }
+  if (!bound.accumulate) bound.clear.clear();
   return bound;
 }
 

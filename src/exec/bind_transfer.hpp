@@ -12,6 +12,7 @@ namespace weft {
 struct BoundTransfer {
   std::vector<Segment> input, output;  // in place: output alone
   bool accumulate = false;             // the result is added to what is there
+  std::vector<Segment> clear;          // before it starts: parts of the output where nothing is there yet
 };
 
 // What a transfer is, whatever micro-batch it serves.

@@ -69,8 +69,14 @@ ElementRange ParameterStates::own(const ParameterState& p) const {
   return sharded(p) ? view_.own_shard(p.elements, p.group) : ElementRange{0, p.elements};
 }
 
+// A shard that lies in the memory of the whole (plan/memory/lifetimes.hpp) counts as the whole.
 bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const {
-  return !sharded(p) || view_.plan().graph.value(value).elements() >= p.elements;
+  if (!sharded(p)) return true;
+  const std::vector<Placement>& placements = view_.plan().placements;
+  for (const ValueId kept : {p.weight, p.gradient}) {
+    if (placements[value.index()] == placements[kept.index()]) value = kept;
+  }
+  return view_.plan().graph.value(value).elements() >= p.elements;
 }
 
 Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch,

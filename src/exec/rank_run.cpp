@@ -1,6 +1,7 @@
 #include "exec/rank_run.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "base/error.hpp"
@@ -145,6 +146,8 @@ void RankRun::start_transfers() {
       running_[op->running] = op;
       span_of(*op).ready = ready_at(*op);
       pop(queue);
+      for (const Segment& segment : op->places.clear)
+        std::memset(segment.data, 0, static_cast<std::size_t>(segment.bytes));
       last_started_ = communicator_.start(*op->prepared, op->places.input, op->places.output);
     }
   }

@@ -55,15 +55,13 @@ float* RankView::data(ValueId value, std::int32_t micro_batch) const {
   return reinterpret_cast<float*>(memory_->data() + address(plan_, value, std::max(micro_batch, 0)).value);
 }
 
-bool RankView::writes_first(OpId id, std::int32_t micro_batch) const {
+bool RankView::writes_first(ValueId value, OpId id, std::int32_t micro_batch) const {
   const StepGraph& graph = plan_.graph;
-  for (const ValueId value : graph.op(id).writes) {
-    if (!graph.value(value).accumulated) continue;
-    for (const Instance& instance : unfolded_.instances()) {  // in issue order
-      const std::vector<ValueId>& writes = graph.op(instance.operation).writes;
-      if (std::find(writes.begin(), writes.end(), value) == writes.end()) continue;
-      return instance.operation == id && instance.micro_batch == micro_batch;
-    }
+  if (!graph.value(value).accumulated) return true;
+  for (const Instance& instance : unfolded_.instances()) {  // in issue order
+    const std::vector<ValueId>& writes = graph.op(instance.operation).writes;
+    if (std::find(writes.begin(), writes.end(), value) == writes.end()) continue;
+    return instance.operation == id && instance.micro_batch == micro_batch;
   }
   return true;
 }

@@ -52,9 +52,9 @@ class RankView {
   // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
   // memory they lie begin where the whole does: shard_of() says where this rank's part is.
   float* data(ValueId value, std::int32_t micro_batch) const;
-  // Whether this execution of an operation is the first of its step to write its values: sums over micro-batches (and
-  // over the two uses of a tied embedding) begin with it.
-  bool writes_first(OpId operation, std::int32_t micro_batch) const;
+  // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
+  // the two uses of a tied embedding) begin with it. True of values that are no sums.
+  bool writes_first(ValueId value, OpId operation, std::int32_t micro_batch) const;
 
   // The elements of a parameter of `elements` that member `position` of its group holds under ZeRO.
   ElementRange shard(std::int64_t elements, GroupKind kind, std::int64_t position) const;
