@@ -129,7 +129,9 @@ void declare_input_flags(Flags& flags) {
   flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
               kPolicy);
   flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)", kPolicy);
-  flags.value("prefetch", "N", "layers that fsdp gathers ahead at --zero 3 (default: 1)", kPolicy);
+  flags.value("part-mib", "MIB", "parts that priority cuts gradients into (default: by the links' speed and latency)",
+              kPolicy);
+  flags.value("prefetch", "N", "layers that fsdp and priority gather ahead at --zero 3 (default: 1)", kPolicy);
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
 }
 
@@ -229,6 +231,7 @@ PolicyOptions read_policy_options(const Flags& flags) {
   PolicyOptions options;
   options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
   options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
+  options.part_mib = flags.number("part-mib", 1e-6, 1 << 30);
   options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
   return options;
 }

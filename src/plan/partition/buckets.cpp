@@ -55,28 +55,6 @@ class Cutter {
     return buckets;
   }
 
-  // Replicas' reductions, each with the bucket that its parameter's gradient travels in; the rest together.
-  std::vector<std::vector<OpId>> follow(const Buckets& reductions) const {
-    using BucketName = std::tuple<ClassId, GroupKind, std::size_t>;
-    std::map<ParameterName, BucketName> bucket_of;
-    for (const auto& [group, buckets] : reductions) {
-      for (std::size_t b = 0; b < buckets.size(); ++b) {
-        for (const OpId id : buckets[b]) bucket_of[parameter_of(graph_.op(id))] = {group.first, group.second, b};
-      }
-    }
-    std::map<BucketName, std::vector<OpId>> sets;
-    for (std::size_t i = 0; i < graph_.operations.size(); ++i) {
-      const Operation& op = graph_.operations[i];
-      if (!once_a_step(op, Role::replica_reduce)) continue;
-      const auto found = bucket_of.find(parameter_of(op));
-      const BucketName alone{op.rank_class, GroupKind::tp, 0};
-      sets[found == bucket_of.end() ? alone : found->second].push_back(make_id<OpId>(i));
-    }
-    std::vector<std::vector<OpId>> result;
-    for (auto& [name, members] : sets) result.push_back(std::move(members));
-    return result;
-  }
-
  private:
   BucketItem item(OpId id) const {
     const Operation& op = graph_.op(id);
@@ -154,12 +132,33 @@ std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule
   });
   const Cutter cutter(graph, rule);
   const Buckets reductions = cutter.cut(Role::grad_reduce);
-  append(sets, cutter.follow(reductions));
+  std::vector<std::vector<OpId>> lists;
+  for (const auto& [group, buckets] : reductions) lists.insert(lists.end(), buckets.begin(), buckets.end());
+  append(sets, replicas_by_bucket(graph, lists));
   for (const auto& [group, buckets] : reductions) append(sets, buckets);
   if (gathers) {
     for (const auto& [group, buckets] : cutter.cut(Role::param_gather)) append(sets, buckets);
   }
   return sets;
+}
+
+std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
+                                                  const std::vector<std::vector<OpId>>& buckets) {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  std::map<ParameterName, std::size_t> bucket_of;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    for (const OpId id : buckets[b]) bucket_of[parameter_of(graph.op(id))] = b;
+  }
+  std::map<std::pair<ClassId, std::size_t>, std::vector<OpId>> sets;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (!once_a_step(op, Role::replica_reduce)) continue;
+    const auto found = bucket_of.find(parameter_of(op));
+    sets[{op.rank_class, found == bucket_of.end() ? kNone : found->second}].push_back(make_id<OpId>(i));
+  }
+  std::vector<std::vector<OpId>> result;
+  for (auto& [name, members] : sets) result.push_back(std::move(members));
+  return result;
 }
 
 std::vector<std::int32_t> last_gradient_writers(const StepGraph& graph) {

@@ -55,6 +55,11 @@ std::vector<std::vector<OpId>> cut_into_buckets(const std::vector<BucketItem>& i
 // before that of data parallelism, is cut alike so that no bucket waits for another's gradients.
 std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule, bool gathers = false);
 
+// Replicas' reductions, each with those of the bucket that its parameter's gradient travels in; the rest of a class
+// together.
+std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
+                                                  const std::vector<std::vector<OpId>>& buckets);
+
 // By operation: for a once-a-step reduction the last operation of backward whose result it reduces, in graph order; -1
 // for any other operation.
 std::vector<std::int32_t> last_gradient_writers(const StepGraph& graph);

@@ -9,6 +9,7 @@
 #include "plan/schedule/blocks.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
+#include "plan/schedule/urgent_first.hpp"
 
 namespace weft {
 namespace {
@@ -66,7 +67,11 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);
   order_blocks(plan);
-  if (overlap.reductions) order_reductions(plan, last_gradient_writers(plan.graph));
+  if (overlap.urgent_first) {
+    urgent_first(plan, cost);
+  } else if (overlap.reductions) {
+    order_reductions(plan, last_gradient_writers(plan.graph));
+  }
   overlap_sharded_traffic(plan,
                           {.gathers = overlap.gathers, .reductions = overlap.reductions, .prefetch = overlap.prefetch});
   if (overlap.receives) overlap_receives(plan);

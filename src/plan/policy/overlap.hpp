@@ -20,6 +20,8 @@ struct Overlap {
   bool gathers = false;
   int prefetch = 1;       // layers that ZeRO 3 gathers ahead
   bool receives = false;  // pipeline messages arrive under computation
+  // What a step does once goes in the order in which the next iteration needs it (schedule/urgent_first.hpp).
+  bool urgent_first = false;
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 // Messages of the interleaved schedule are posted ahead by default (Megatron's --overlap-p2p-communication); 1F1B's and

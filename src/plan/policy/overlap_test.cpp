@@ -23,7 +23,7 @@ std::string verdict(const Plan& plan) {
 
 // Buckets small enough that the tests' models have several.
 PlanRequest small_buckets(PlanRequest r) {
-  r.options = {.bucket_parameters = 30'000, .bucket_mib = 0.1};
+  r.options = {.bucket_parameters = 30'000, .bucket_mib = 0.1, .part_mib = 0.02};
   return r;
 }
 
@@ -61,7 +61,13 @@ TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(overlapping()), [](const auto& test) {
+std::vector<std::string> and_priority() {
+  std::vector<std::string> names = overlapping();
+  names.emplace_back("priority");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, AcceptsOverlap, ::testing::ValuesIn(and_priority()), [](const auto& test) {
   std::string name = test.param;
   std::erase(name, '-');
   return name;

@@ -7,6 +7,7 @@
 #include "plan/policy/ddp.hpp"
 #include "plan/policy/fsdp.hpp"
 #include "plan/policy/megatron.hpp"
+#include "plan/policy/priority.hpp"
 #include "plan/policy/serial.hpp"
 
 namespace weft {
@@ -23,6 +24,7 @@ constexpr Policy kPolicies[] = {
     {"megatron-grad", megatron_grad_overlap},
     {"megatron-param", megatron_param_overlap},
     {"fsdp", fsdp_overlap},
+    {"priority", priority_overlap},
 };
 // Other names that are understood and not listed.
 struct Alias {

@@ -17,7 +17,8 @@ namespace weft {
 struct PolicyOptions {
   std::optional<std::int64_t> bucket_parameters;  // megatron-grad, megatron-param: Megatron's --ddp-bucket-size
   std::optional<double> bucket_mib;               // ddp: PyTorch's bucket_cap_mb
-  int prefetch = 1;                               // fsdp: layers gathered ahead of the one in use
+  int prefetch = 1;                               // fsdp, priority: layers gathered ahead of the one in use
+  std::optional<double> part_mib = {};            // priority: what gradients are cut into; by default from the cost
 };
 
 struct PlanRequest {
