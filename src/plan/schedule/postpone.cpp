@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 // The step of one class on two resources: its compute in a given order, and one link that takes what is ready, the most
-// urgent first. Updates take no time.
+// urgent first. An update runs when forward first needs it.
 class TwoLanes {
  public:
   TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class)
@@ -23,7 +23,7 @@ class TwoLanes {
         const Operation& op = plan.graph.op(id);
         const bool job = is_job(op);
         const bool counts = job || !op.is_transfer() || plan.issues[id.index()].blocking;
-        if (counts && op.role != Role::update) time_[id.index()] = static_cast<double>(cost.alone(op).value);
+        if (counts) time_[id.index()] = static_cast<double>(cost.alone(op).value);
         if (job) jobs_.push_back(id);
       }
     }
@@ -34,7 +34,11 @@ class TwoLanes {
       use_.push_back(use[id.index()]);
       needs_of_job_.push_back(jobs_before(id));
     }
-    for (const OpId id : c_.blocks[0].operations) needs_of_forward_.push_back(jobs_before(id));
+    std::vector<bool> updated(plan.graph.operations.size(), false);
+    for (const OpId id : c_.blocks[0].operations) {
+      needs_of_forward_.push_back(jobs_before(id));
+      updates_of_forward_.push_back(updates_before(id, updated));
+    }
     between_ = 0;
     for (std::size_t b = 0; b < 2; ++b) {
       for (const OpId id : c_.blocks[b].operations) between_ += time_[id.index()];
@@ -42,6 +46,7 @@ class TwoLanes {
     between_ *= static_cast<double>(plan.graph.micro_batches - 1);
   }
 
+  std::size_t jobs() const { return jobs_.size(); }
   // Nanoseconds a step, with backward in this order.
   double period(const std::vector<OpId>& backward) {
     double now = 0, started = 0, link = 0, period = 0;
@@ -51,7 +56,7 @@ class TwoLanes {
       started = now;
       for (std::size_t f = 0; f < needs_of_forward_.size(); ++f) {
         if (i > 0) now = std::max(now, wait_for(needs_of_forward_[f], link));
-        now += time_[c_.blocks[0].operations[f].index()];
+        now += updates_of_forward_[f] + time_[c_.blocks[0].operations[f].index()];
       }
       now += between_;
       begin_step();
@@ -59,6 +64,7 @@ class TwoLanes {
         now += time_[id.index()];
         ended_[id.index()] = now;
       }
+      backward_end_ = now;
       for (std::size_t j = 0; j < jobs_.size(); ++j) {
         if (needs_of_job_[j].empty()) available_.insert({ready(jobs_[j]), static_cast<std::int32_t>(j)});
       }
@@ -92,6 +98,20 @@ class TwoLanes {
       }
     }
     return found;
+  }
+
+  // The time of the updates that an operation waits for and none before it did.
+  double updates_before(OpId id, std::vector<bool>& updated) const {
+    double sum = 0;
+    for (const Read& read : plan_.graph.op(id).reads) {
+      for (const OpId writer : writers_[read.value.index()]) {
+        const Operation& op = plan_.graph.op(writer);
+        if (op.per_micro_batch || updated[writer.index()]) continue;
+        updated[writer.index()] = true;
+        sum += op.role == Role::update ? time_[writer.index()] : updates_before(writer, updated);
+      }
+    }
+    return sum;
   }
 
   // When backward has finished what a reduction reads, by way of replicas too.
@@ -143,7 +163,9 @@ class TwoLanes {
     link += time_[jobs_[job].index()];
     end_[job] = link;
     for (const std::int32_t reader : readers_[job]) {
-      if (--missing_[static_cast<std::size_t>(reader)] == 0) available_.insert({link, reader});
+      if (--missing_[static_cast<std::size_t>(reader)] == 0) {
+        available_.insert({std::max(link, backward_end_), reader});  // updates run when compute waits
+      }
     }
   }
 
@@ -158,11 +180,13 @@ class TwoLanes {
   std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
   std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
   std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
+  std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
   std::vector<std::size_t> missing_;                           // by job: of what it needs
   std::vector<double> end_;                                    // by job; -1: has not been sent
   std::set<std::pair<double, std::int32_t>> available_;        // when, job
   std::set<std::pair<std::int32_t, std::int32_t>> now_ready_;  // use, job
-  double between_ = 0;                                         // the other micro-batches
+  double backward_end_ = 0;
+  double between_ = 0;  // the other micro-batches
 };
 
 // Weight gradients of the block that only transfers of the step read, in their order.
@@ -216,21 +240,10 @@ class Postponer {
   void run() {
     if (candidates_.empty()) return;
     move_a_run();
-    for (std::size_t early = 1; early <= std::min<std::size_t>(3, candidates_.size()); ++early) {
-      Moves moves = best_;
-      moves.early = early;
-      try_moves(moves);
-    }
-    // One by one, as long as that helps.
-    constexpr std::size_t kTogether = 64, kRounds = 3;
-    for (std::size_t round = 0; round < kRounds; ++round) {
-      bool better = false;
-      for (std::size_t i = 0; i < std::min(kTogether, candidates_.size()); ++i) {
-        Moves moves = best_;
-        moves.last[i] = !moves.last[i];
-        better = try_moves(moves) || better;
-      }
-      if (!better) break;
+    for (bool better = true; better && budget_ > 0;) {
+      better = hurry();
+      better = toggle_one() || better;
+      better = better || toggle_two();
     }
     backward_ = ordered(best_);
   }
@@ -248,7 +261,42 @@ class Postponer {
     }
   }
 
+  bool hurry() {
+    bool better = false;
+    for (std::size_t early = 0; early <= std::min<std::size_t>(4, candidates_.size()); ++early) {
+      Moves moves = best_;
+      moves.early = early;
+      better = try_moves(moves) || better;
+    }
+    return better;
+  }
+
+  bool toggle_one() {
+    bool better = false;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      Moves moves = best_;
+      moves.last[i] = !moves.last[i];
+      better = try_moves(moves) || better;
+    }
+    return better;
+  }
+
+  bool toggle_two() {
+    bool better = false;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      for (std::size_t j = i + 1; j < candidates_.size(); ++j) {
+        Moves moves = best_;
+        moves.last[i] = !moves.last[i];
+        moves.last[j] = !moves.last[j];
+        better = try_moves(moves) || better;
+      }
+    }
+    return better;
+  }
+
   bool try_moves(const Moves& moves) {
+    if (budget_ <= 0) return false;
+    budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     constexpr double kWorthIt = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
     if (period >= least_ * kWorthIt) return false;
@@ -299,6 +347,7 @@ class Postponer {
   TwoLanes lanes_;
   Moves best_;
   double least_ = 0;
+  std::int64_t budget_ = 2'000'000;  // operations and transfers to walk through: well under a second
 };
 
 }  // namespace
