@@ -33,8 +33,8 @@ constexpr std::size_t kKindsShown = 3;
 
 // The kinds of operations that a rank spent most more or less time on than predicted.
 std::string differences(const RunStudy& study) {
-  TextTable table({"prediction off by", "", "most different", "times a step", "predicted each", "measured each",
-                   "difference a step"});
+  TextTable table(
+      {"policy", "error", "most different", "times a step", "predicted each", "measured each", "difference a step"});
   bool any = false;
   for (const PolicyRun& run : study.runs) {
     if (std::abs(run.prediction_error_pct()) <= kWorthExplainingPct) continue;

@@ -65,6 +65,9 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   one("--ep", layout.ep);
   if (layout.precision != DType::fp32) fail("--precision {}: weft run trains in fp32", name_of(layout.precision));
   if (layout.grad_dtype != DType::fp32) fail("--grad-dtype {}: weft run reduces fp32", name_of(layout.grad_dtype));
+  if (layout.dropout && model.positions == Positions::learned) {
+    fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
+  }
   if (model.experts) fail("model {}: weft run has no experts yet", model.name);
   if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
   if (model.qk_norm) fail("model {}: weft run has no norms on queries and keys yet", model.name);

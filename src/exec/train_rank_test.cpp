@@ -51,6 +51,7 @@ struct TinyRun {
     layout.zero = c.zero;
     layout.clip_grad = c.clip_grad;
     layout.precision = layout.grad_dtype = DType::fp32;
+    layout.dropout = false;
     layout.seq = 8;
     layout.micro_batch = 2;
     PlanRequest r = test::request(tiny_gpt(), cluster, layout, kGlobalBatch / (2 * c.ranks));
@@ -251,6 +252,7 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
   };
   Layout plain;
   plain.precision = plain.grad_dtype = DType::fp32;
+  plain.dropout = false;
   EXPECT_EQ(words(tiny_gpt(), plain), "");
   const auto with = [&](auto change) {
     Layout layout = plain;
@@ -260,6 +262,7 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
   EXPECT_EQ(with([](Layout& l) { l.tp = 2; }), "--tp 2: weft run trains data-parallel layouts (with --zero) so far");
   EXPECT_EQ(with([](Layout& l) { l.pp = 4; }), "--pp 4: weft run trains data-parallel layouts (with --zero) so far");
   EXPECT_NE(with([](Layout& l) { l.precision = DType::bf16; }).find("--precision bf16"), std::string::npos);
+  EXPECT_NE(with([](Layout& l) { l.dropout = true; }).find("--no-dropout"), std::string::npos);
   EXPECT_NE(words(test::small_moe(), plain).find("small-moe"), std::string::npos);
   EXPECT_NE(words(test::small_mla(), plain).find("small-mla"), std::string::npos);
 }
