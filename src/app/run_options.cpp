@@ -23,7 +23,7 @@ TrainSettings read_settings(const Flags& flags) {
   settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
   settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
-  const double rate = flags.number("lr", 0, 1e9).value_or(settings.adam.learning_rate);
+  const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
   const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
   settings.adam.learning_rate = settings.sgd.learning_rate = rate;
   settings.adam.weight_decay = settings.sgd.weight_decay = decay;
