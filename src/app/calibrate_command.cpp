@@ -4,6 +4,7 @@
 
 #include "app/cli.hpp"
 #include "app/files.hpp"
+#include "app/own_processes.hpp"
 #include "app/plan_files.hpp"
 #include "app/run_session.hpp"
 #include "app/world_flags.hpp"
@@ -53,14 +54,14 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
   if (!kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
+  if (options.processes) return run_own_processes(*options.processes, {"calibrate"}, arguments, err);
   const Cluster cluster(options.inputs.cluster);
-  options.threads = kernel_threads_of(options, launch, cluster.device_count());
   set_kernel_threads(options.threads);
   WorldOptions world = read_world_options(flags, launch);
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
-  RunSession session(options, launch, reports && isatty(STDERR_FILENO) == 1 ? &err : nullptr);
+  RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
   run_world(launch, world, err,
             [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
   if (!reports) return kOk;

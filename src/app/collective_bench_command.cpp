@@ -10,21 +10,20 @@
 #include "app/collective_command.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
-#include "app/world_flags.hpp"
+#include "app/own_processes.hpp"
 #include "app/version.hpp"
 #include "app/world.hpp"
+#include "app/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
-#include "comm/tcp/process_group.hpp"
 #include "io/enum_names.hpp"
 
 namespace weft {
 namespace {
 
 constexpr const char* kRanks = "Ranks";
-constexpr std::chrono::seconds kGrace{10};  // for the survivors of a process that failed
 
 void declare(Flags& flags) {
   flags.value("ranks", "N", "ranks as threads of this process (default: those of --cluster, or 2)", kRanks);
@@ -195,17 +194,6 @@ void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json&
   }
 }
 
-// The same command once per process, each of which finds its rank in its environment.
-int run_processes(std::int64_t count, const std::vector<std::string>& arguments, std::ostream& err) {
-  std::vector<std::string> command = {"/proc/self/exe", "collective", "bench"};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  const auto exits = ProcessGroup::execute(count, command).wait(kGrace);
-  for (const RankExit& exit : exits) {
-    if (exit.signal != 0) err << "weft: " << exit.text() << "\n";
-  }
-  return exit_code(exits);
-}
-
 }  // namespace
 
 int run_collective_bench_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -219,7 +207,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   const Launch launch = launch_from_environment();
   const bool processes = launch.kind != LaunchKind::local;
   if (const auto count = flags.integer("processes", 1, 512); count && !processes)
-    return run_processes(*count, arguments, err);
+    return run_own_processes(*count, {"collective", "bench"}, arguments, err);
 
   std::optional<Cluster> cluster;
   if (const auto text = flags.text("cluster")) {

@@ -4,7 +4,9 @@
 
 #include "app/cli.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/own_processes.hpp"
 #include "app/plan_files.hpp"
+#include "app/run_files.hpp"
 #include "app/run_report.hpp"
 #include "app/run_session.hpp"
 #include "app/world_flags.hpp"
@@ -24,15 +26,15 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
+  if (options.processes) return run_own_processes(*options.processes, {"run"}, arguments, err);
 
   const Cluster cluster(options.inputs.cluster);
-  options.threads = kernel_threads_of(options, launch, cluster.device_count());
   set_kernel_threads(options.threads);
   WorldOptions world = read_world_options(flags, launch);
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
-  RunSession session(options, launch, reports && isatty(STDERR_FILENO) == 1 ? &err : nullptr);
+  RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
   run_world(launch, world, err,
             [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
   if (!reports) return kOk;

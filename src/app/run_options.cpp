@@ -7,6 +7,7 @@
 #include "app/policy_list.hpp"
 #include "app/world_flags.hpp"
 #include "base/error.hpp"
+#include "exec/train_rank.hpp"
 #include "io/plan_json.hpp"
 #include "io/profile_json.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -22,7 +23,7 @@ TrainSettings read_settings(const Flags& flags) {
   settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
   settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
-  const double rate = flags.number("lr", 0, 1e9).value_or(settings.adam.learning_rate);
+  const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
   const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
   settings.adam.learning_rate = settings.sgd.learning_rate = rate;
   settings.adam.weight_decay = settings.sgd.weight_decay = decay;
@@ -56,7 +57,9 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
   if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
   if (!options.links_given) {
-    if (launch.kind == LaunchKind::local) fail("--cluster: is missing; give local:2,nic=200Mb/s (ranks and links)");
+    if (launch.kind == LaunchKind::local) {
+      fail("--cluster: is missing; give local:2,nic=200Mb/s (ranks and links), or --processes 2");
+    }
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
@@ -64,6 +67,15 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
+}
+
+Launch launch_of(const Flags& flags, const Launch& launch) {
+  const auto processes = flags.integer("processes", 1, 512);
+  if (!processes || launch.kind != LaunchKind::local) return launch;
+  Launch own = launch;
+  own.kind = LaunchKind::tcp;
+  own.ranks = *processes;
+  return own;
 }
 
 void check_world(const Launch& launch, const RunOptions& options) {
@@ -74,8 +86,32 @@ void check_world(const Launch& launch, const RunOptions& options) {
   }
   const std::int64_t devices = Cluster(spec).device_count();
   if (launch.kind != LaunchKind::local && launch.ranks != devices) {
-    fail("the plan is for {} ranks, the launcher has started {} processes", devices, launch.ranks);
+    fail("the plan is for {} ranks, not for {} processes", devices, launch.ranks);
   }
+}
+
+// As asked for, or the cores over the ranks. Processes may be spread over machines, but nobody says over how many.
+int read_threads(const Flags& flags, std::int64_t ranks) {
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(flags.integer("threads", 1, 1024).value_or(std::max<std::int64_t>(1, cores / ranks)));
+}
+
+void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions& options) {
+  const auto file = flags.text("profile");
+  if (!file) return;
+  options.profile = read_profile(read_text_file(*file), *file, default_profile());
+  options.profile_name = *file;
+  if (!options.profile->machine) return;
+  const std::string difference = machine_difference(*options.profile->machine, facts_of(options, ranks));
+  if (!difference.empty()) fail("--profile {}: was measured elsewhere: {}", *file, difference);
+}
+
+void read_data(const Flags& flags, RunOptions& options) {
+  const auto data = flags.text("data");
+  options.corpus = data ? Corpus::open(*data) : Corpus::generate(options.settings.seed);
+  const Layout& layout = options.inputs.layout;
+  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, options.inputs.model.vocab};
+  const Batches refuses_what_is_too_short(options.corpus, shape, options.settings.seed);
 }
 
 }  // namespace
@@ -93,6 +129,8 @@ void declare_run_flags(Flags& flags) {
   flags.value("weight-decay", "X", "default: 0", kTraining);
   flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
+  flags.value("processes", "N",
+              "ranks as processes on this machine, joined by TCP, over real links (default: threads)");
   flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
   flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
   declare_world_flags(flags);
@@ -101,41 +139,40 @@ void declare_run_flags(Flags& flags) {
   flags.toggle("json", "one JSON object instead of the report");
 }
 
-RunOptions read_run_options(const Flags& flags, const Launch& launch) {
+RunOptions read_run_options(const Flags& flags, const Launch& given) {
   RunOptions options;
+  const Launch launch = launch_of(flags, given);  // or will be launched
   if (!flags.texts().empty()) {
     read_plans(flags, options);
   } else {
     read_flags_of_plan(flags, launch, options);
   }
   check_world(launch, options);
+  require_trainable(options.inputs.model, options.inputs.layout);
   options.settings = read_settings(flags);
   options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
   if (options.warm_up >= options.settings.steps) {
     fail("--warm-up {}: of {} steps none would count", options.warm_up, options.settings.steps);
   }
-  const auto data = flags.text("data");
-  options.corpus = data ? Corpus::open(*data) : Corpus::generate(options.settings.seed);
-  if (const auto file = flags.text("profile")) {
-    options.profile = read_profile(read_text_file(*file), *file, default_profile());
-    options.profile_name = *file;
-  }
+  const std::int64_t ranks = Cluster(options.inputs.cluster).device_count();
+  options.threads = read_threads(flags, ranks);
+  read_data(flags, options);
+  read_profile_of_machine(flags, ranks, options);
   options.calibration_budget = std::chrono::nanoseconds(
       static_cast<std::int64_t>(flags.number("calibrate-seconds", 0.01, 3600).value_or(20) * 1e9));
-  options.threads = static_cast<int>(flags.integer("threads", 1, 1024).value_or(0));
   options.record = flags.text("record");
   if (options.record && launch.kind != LaunchKind::local) fail("--record: needs ranks that are threads");
+  if (given.kind == LaunchKind::local && launch.kind != given.kind) options.processes = launch.ranks;
   options.out = flags.text("out");
   options.json = flags.on("json");
   return options;
 }
 
-// Processes may be spread over machines, but nobody says over how many.
-int kernel_threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks) {
-  if (options.threads > 0) return options.threads;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  const std::int64_t here = launch.kind == LaunchKind::local ? ranks : launch.ranks;
-  return static_cast<int>(std::max<std::int64_t>(1, cores / here));
+MachineFacts facts_of(const RunOptions& options, std::int64_t ranks) {
+  MachineFacts facts = this_machine();
+  facts.ranks = ranks;
+  facts.threads_per_rank = options.threads;
+  return facts;
 }
 
 }  // namespace weft

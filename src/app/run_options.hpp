@@ -10,6 +10,7 @@
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "app/world.hpp"
+#include "base/machine.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_settings.hpp"
 
@@ -28,16 +29,17 @@ struct RunOptions {
   std::optional<Profile> profile;  // as given; otherwise measured
   std::string profile_name;
   std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
-  int threads = 0;  // inside a kernel; 0: the cores over the ranks
+  int threads = 0;  // inside a kernel
   std::optional<std::string> record, out;
+  std::optional<std::int64_t> processes;  // to be started by us
   bool json = false;
   bool links_given = false;  // --cluster says what the links are
 };
 
-// Throws Error naming the flag or file, the value and what is allowed.
+// Throws Error naming the flag or file, the value and what is allowed: what it returns can be trained.
 RunOptions read_run_options(const Flags& flags, const Launch& launch);
 
-// Threads inside a kernel: as asked for, or the cores over the ranks.
-int kernel_threads_of(const RunOptions& options, const Launch& launch, std::int64_t ranks);
+// This machine as `options` use it.
+MachineFacts facts_of(const RunOptions& options, std::int64_t ranks);
 
 }  // namespace weft

@@ -4,13 +4,11 @@
 
 #include <cmath>
 
-#include "app/files.hpp"
 #include "app/plan_json_report.hpp"
 #include "app/plan_text_report.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
-#include "io/chrome_trace.hpp"
-#include "io/plan_json.hpp"
+#include "timeline/compare.hpp"
 
 namespace weft {
 namespace {
@@ -23,12 +21,42 @@ std::string percent(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.1f} %", value);
 }
 
+std::string world_line(const RunStudy& study) {
+  return fmt::format("{} rank{} as {}, {} thread{} in a kernel; links {}; durations {}\n", study.ranks,
+                     study.ranks == 1 ? "" : "s", study.world, study.threads, study.threads == 1 ? "" : "s",
+                     study.links, study.profile);
+}
+
+// Where a prediction is off by more than this, the report says what differs.
+constexpr double kWorthExplainingPct = 3;
+constexpr std::size_t kKindsShown = 3;
+
+// The kinds of operations that a rank spent most more or less time on than predicted.
+std::string differences(const RunStudy& study) {
+  TextTable table(
+      {"policy", "error", "most different", "times a step", "predicted each", "measured each", "difference a step"});
+  bool any = false;
+  for (const PolicyRun& run : study.runs) {
+    if (std::abs(run.prediction_error_pct()) <= kWorthExplainingPct) continue;
+    const TimelineComparison comparison = compare_timelines(run.predicted, run.measured.timeline);
+    for (std::size_t i = 0; i < std::min(kKindsShown, comparison.kinds.size()); ++i) {
+      const KindComparison& kind = comparison.kinds[i];
+      table.add_row({i == 0 ? run.measured.policy : "",
+                     i == 0 ? fmt::format("{:+.1f} %", run.prediction_error_pct()) : "", kind.kind,
+                     fmt::format("{:.0f}", kind.measured.executions), time(kind.predicted.mean_s),
+                     time(kind.measured.mean_s),
+                     fmt::format("{}{}", kind.difference_s() < 0 ? "-" : "+", time(std::abs(kind.difference_s())))});
+      any = true;
+    }
+  }
+  return any ? fmt::format("\n{}", table.to_string()) : "";
+}
+
 }  // namespace
 
 std::string run_text_report(const RunStudy& study) {
   std::string text = study_heading(study.plan);
-  text += fmt::format("{} ranks, {} thread{} in a kernel: {}; durations {}\n\n", study.ranks, study.threads,
-                      study.threads == 1 ? "" : "s", study.world, study.profile);
+  text += world_line(study) + "\n";
   TextTable table({"policy", "predicted step", "measured step", "error", "compute", "slowdown", "exposed", "bubble",
                    "idle", "hidden", "over bound", "first loss", "last loss"});
   for (const PolicyRun& run : study.runs) {
@@ -39,14 +67,14 @@ std::string run_text_report(const RunStudy& study) {
                    fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), fmt::format("{:.4f}", run.losses.front()),
                    fmt::format("{:.4f}", run.losses.back())});
   }
-  text += table.to_string();
+  text += table.to_string() + differences(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   return text;
 }
 
 nlohmann::ordered_json run_json_report(const RunStudy& study) {
   nlohmann::ordered_json json = study_json(study.plan);
-  json["world"] = {{"ranks", study.ranks}, {"threads", study.threads}, {"transport", study.world}};
+  json["world"] = {{"ranks", study.ranks}, {"threads", study.threads}, {"kind", study.world}, {"links", study.links}};
   json["profile"] = study.profile;
   for (const PolicyRun& run : study.runs) {
     nlohmann::ordered_json policy = policy_json(study.plan, run.measured);
@@ -60,31 +88,6 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
   }
   json["best"] = study.runs[study.best].measured.policy;
   return json;
-}
-
-std::vector<std::string> write_run_files(const RunStudy& study, const std::filesystem::path& folder) {
-  make_folder(folder);
-  std::vector<std::string> written;
-  const auto write = [&](const std::string& name, const std::function<void(std::ostream&)>& content) {
-    write_text_file(folder / name, content);
-    written.push_back((folder / name).string());
-  };
-  for (std::size_t i = 0; i < study.runs.size(); ++i) {
-    const PolicyRun& run = study.runs[i];
-    const std::string suffix = (i == study.best ? "" : "-" + run.measured.policy) + ".json";
-    write("plan" + suffix, [&](std::ostream& file) { write_plan_json(file, run.measured.plan); });
-    TraceOptions options;
-    options.first_iteration = run.measured.timeline.steady_first;
-    options.last_iteration = options.first_iteration + std::min(run.measured.timeline.periods, 2) - 1;
-    options.metadata = {{"title", study.plan.inputs.model.name + " on " + study.plan.inputs.cluster.name},
-                        {"policy", run.measured.policy},
-                        {"timeline", "measured"},
-                        {"links", study.world}};
-    write("trace" + suffix, [&](std::ostream& file) {
-      write_chrome_trace(file, run.measured.timeline, run.measured.accounting, options);
-    });
-  }
-  return written;
 }
 
 }  // namespace weft

@@ -19,20 +19,16 @@ struct RunSession::Prepared {
   UnfoldedPlan serial;
 };
 
-RunSession::RunSession(RunOptions options, Launch launch, std::ostream* progress)
-    : options_(std::move(options)), launch_(std::move(launch)), progress_(progress) {}
+RunSession::RunSession(RunOptions options, Launch launch, RunProgress progress)
+    : options_(std::move(options)), launch_(std::move(launch)), progress_(std::move(progress)) {}
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   if (!options_.links_given && processes()) measure_links(communicator);
-  if (!options_.profile) {
-    measure_machine(communicator);
-  } else if (options_.profile->machine) {
-    const std::string difference = machine_difference(*options_.profile->machine, facts(communicator.size()));
-    if (!difference.empty()) fail("--profile {}: was measured elsewhere: {}", options_.profile_name, difference);
-  }
+  if (!options_.profile) measure_machine(communicator);
   std::call_once(planned_, [&] { plan(); });
   if (reports(communicator)) {
-    study_.world = way;
+    study_.world = processes() ? "processes" : "threads";
+    study_.links = links_in_words(way);
     study_.ranks = communicator.size();
   }
   for (const std::size_t i : to_run_) train(communicator, i);
@@ -40,6 +36,13 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const auto faster = [](const PolicyRun& a, const PolicyRun& b) { return a.measured.step_s < b.measured.step_s; };
   study_.best =
       static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
+}
+
+// Nobody shall take an emulated network for a real one.
+std::string RunSession::links_in_words(const std::string& way) const {
+  if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
+  return fmt::format("real ({}), {}", way,
+                     options_.links_given ? "predicted as --cluster says" : "measured before the run");
 }
 
 // The links of processes are what they are; rank 0 measures them and tells.
@@ -60,14 +63,18 @@ void RunSession::measure_machine(Communicator& communicator) {
     StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
     const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
     UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
-    require_trainable(serial.plan);
     calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial)});
   });
   CalibrationJob job{calibration_->serial.plan, calibration_->serial.unfolded, calibration_->graph,
                      options_.corpus,           options_.calibration_budget,   {}};
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;
-  if (reports(communicator)) bar.emplace(progress_, "calibrating", kPieces);
+  if (reports(communicator)) {
+    progress_.say(
+        fmt::format("measuring this machine for about {:.0f} s (--profile FILE, from weft calibrate, saves that)",
+                    static_cast<double>(options_.calibration_budget.count()) * 1e-9));
+    bar.emplace(progress_.bar(), "calibrating", kPieces);
+  }
   std::size_t drawn = 0;
   job.on_progress = [&](double share) {
     const auto now = static_cast<std::size_t>(share * kPieces);
@@ -81,17 +88,10 @@ void RunSession::measure_machine(Communicator& communicator) {
     DeviceProfile device = profile.device(name);
     apply(calibration, device);
     profile.devices[name] = device;
-    profile.machine = facts(communicator.size());
+    profile.machine = facts_of(options_, communicator.size());
     options_.profile_name = "measured before the run";
     profile_ = profile;
   });
-}
-
-MachineFacts RunSession::facts(std::int64_t ranks) const {
-  MachineFacts facts = this_machine();
-  facts.ranks = ranks;
-  facts.threads_per_rank = options_.threads;
-  return facts;
 }
 
 void RunSession::calibrate_only(Communicator& communicator) {
@@ -106,21 +106,9 @@ void RunSession::plan() {
   study_.profile = options_.profile_name;
   study_.threads = options_.threads;
   for (std::size_t i = 0; i < study_.plan.policies.size(); ++i) {
-    require_trainable(study_.plan.policies[i].plan);
     if (!options_.only_best || i == study_.plan.best) to_run_.push_back(i);
     kept_.push_back(std::make_unique<KeptTensors>());
   }
-}
-
-void RunSession::show(std::int64_t step, double loss, const std::string& policy) {
-  if (progress_ == nullptr) return;
-  const auto now = std::chrono::steady_clock::now();
-  const Nanos took{std::chrono::nanoseconds(now - last_shown_).count()};
-  last_shown_ = now;
-  *progress_ << fmt::format("\r{:<14} step {:>4}/{}  loss {:.4f}  {}   ", policy, step + 1, options_.settings.steps,
-                            loss, format_time(took))
-             << std::flush;
-  if (step + 1 == options_.settings.steps) *progress_ << "\n";
 }
 
 void RunSession::train(Communicator& communicator, std::size_t policy) {
@@ -132,10 +120,11 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
   TrainJob job{predicted.plan,  unfolded,         original,     options_.settings,
                options_.corpus, options_.warm_up, !processes(), nullptr};
   const bool first = reports(communicator);
-  if (first) last_shown_ = std::chrono::steady_clock::now();
-  const auto on_loss = [&](std::int64_t step, double loss) {
-    if (first) show(step, loss, predicted.policy);
-  };
+  OnLoss on_loss;
+  if (first) {
+    progress_.begin(predicted.policy, options_.settings.steps);
+    on_loss = [this](std::int64_t step, double loss, const StepGlance& glance) { progress_.step(step, loss, glance); };
+  }
   if (options_.record) job.keep = kept_[policy].get();
   TrainResult result = train_rank(job, communicator, on_loss);
   if (!first) return;

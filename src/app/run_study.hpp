@@ -25,7 +25,8 @@ struct RunStudy {
   PlanStudy plan;  // the prediction, all policies that were asked for
   std::vector<PolicyRun> runs;
   std::size_t best = 0;  // shortest measured step
-  std::string world;     // "2 threads, links emulated"
+  std::string world;     // "threads", "processes"
+  std::string links;     // "emulated: local:2,nic=200Mb/s", "real, measured: messages over TCP sockets"
   std::int64_t ranks = 1;
   int threads = 1;      // inside a kernel
   std::string profile;  // where the durations come from

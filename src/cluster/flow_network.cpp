@@ -185,14 +185,19 @@ void FlowNetwork::set_rates() {
         level = std::min(level, room_[l] / users_[l]);
       }
     }
-    const auto still_rising = std::stable_partition(rising_.begin(), rising_.end(),
-                                                    [&](std::int32_t id) { return meets_full_link(flow(id), level); });
-    for (auto it = rising_.begin(); it != still_rising; ++it) {
-      Flow& fixed = flow(*it);
+    // In order, but without std::stable_partition, which allocates.
+    stopping_.clear();
+    std::erase_if(rising_, [&](std::int32_t id) {
+      const bool stops = meets_full_link(flow(id), level);
+      if (stops) stopping_.push_back(id);
+      return stops;
+    });
+    for (const std::int32_t id : stopping_) {
+      Flow& fixed = flow(id);
       const Nanos end = now_ + time_to_move(fixed.left, level);
       if (fixed.rate == 0) fixed.told = end;
       if (fixed.told - end > kWorthTelling) {
-        sooner_.push_back(*it);
+        sooner_.push_back(id);
         fixed.told = end;
       }
       fixed.rate = level;
@@ -202,7 +207,6 @@ void FlowNetwork::set_rates() {
         --users_[static_cast<std::size_t>(link)];
       }
     }
-    rising_.erase(rising_.begin(), still_rising);
   }
 }
 

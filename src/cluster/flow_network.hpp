@@ -87,7 +87,7 @@ class FlowNetwork {
   // Kept between calls so that the steady state allocates nothing.
   std::vector<double> room_;
   std::vector<std::int32_t> users_;
-  std::vector<std::int32_t> rising_, ending_;
+  std::vector<std::int32_t> rising_, stopping_, ending_;
 };
 
 }  // namespace weft

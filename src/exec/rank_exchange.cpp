@@ -114,9 +114,11 @@ std::string text_of_rank_0(Communicator& communicator, const std::string& text) 
   return {reinterpret_cast<const char*>(words.data()), static_cast<std::size_t>(length)};
 }
 
-std::vector<std::int64_t> clock_offsets(Communicator& communicator) {
-  using Clock = Transport::Clock;
-  const auto now = [] { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); };
+std::int64_t steady_nanos() {
+  return std::chrono::nanoseconds(Transport::Clock::now().time_since_epoch()).count();
+}
+
+std::vector<std::int64_t> clock_offsets(Communicator& communicator, const ClockReader& now) {
   std::vector<std::int64_t> offsets(static_cast<std::size_t>(communicator.size()), 0);
   for (std::int64_t other = 1; other < communicator.size(); ++other) {
     if (communicator.rank() != 0 && communicator.rank() != other) continue;

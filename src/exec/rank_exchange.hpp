@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,8 +40,12 @@ std::vector<std::vector<std::int64_t>> gather_numbers(Communicator& communicator
 // Every rank gets rank 0's text.
 std::string text_of_rank_0(Communicator& communicator, const std::string& text);
 
-// Rank 0 learns what to add to a time of each rank's steady clock to have it on its own: half the shortest of a few
+// This rank's time in nanoseconds.
+using ClockReader = std::function<std::int64_t()>;
+std::int64_t steady_nanos();
+
+// Rank 0 learns what to add to a time of each rank's clock to have it on its own, right to half the shortest of a few
 // round trips. The others get zeros.
-std::vector<std::int64_t> clock_offsets(Communicator& communicator);
+std::vector<std::int64_t> clock_offsets(Communicator& communicator, const ClockReader& now = steady_nanos);
 
 }  // namespace weft

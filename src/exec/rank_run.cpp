@@ -50,6 +50,13 @@ RankRun::RankRun(const RankView& view, Communicator& communicator, const Compute
   }
   bind(compute);
   prepare(transfers);
+  // Of a rank's two queues of computations the worker runs one operation at a time.
+  std::vector<std::int32_t> computes = compute_.operations, in_flight;
+  computes.insert(computes.end(), extra_.operations.begin(), extra_.operations.end());
+  for (const RunQueue& queue : transfers_) {
+    in_flight.insert(in_flight.end(), queue.operations.begin(), queue.operations.end());
+  }
+  glancer_.emplace(std::move(computes), std::move(in_flight));
 }
 
 void RankRun::bind(const ComputeBinder& compute) {
@@ -110,6 +117,18 @@ void RankRun::run(std::int64_t steps, const OnStep& on_step) {
       wait_for_change(lock);
     }
   }
+}
+
+StepGlance RankRun::glance(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  const std::span<const RankSpan> all(spans_);
+  const std::span<const RankSpan> own = all.subspan(static_cast<std::size_t>(step) * instances(), instances());
+  if (step + 1 < steps_) {
+    return glancer_->look(own, glancer_->begin_of(all.subspan(static_cast<std::size_t>(step + 1) * instances())));
+  }
+  std::int64_t end = 0;
+  for (const RankSpan& span : own) end = std::max(end, span.end);
+  return glancer_->look(own, end);
 }
 
 bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {

@@ -14,15 +14,10 @@
 #include "comm/communicator.hpp"
 #include "exec/bind_compute.hpp"
 #include "exec/bind_transfer.hpp"
+#include "exec/rank_span.hpp"
+#include "exec/step_glance.hpp"
 
 namespace weft {
-
-// One execution. Times are nanoseconds of this rank's steady clock.
-struct RankSpan {
-  std::int64_t ready = 0;  // its dependencies were done
-  std::int64_t start = 0;  // of a transfer: it became the first of its queue, and its data was there
-  std::int64_t end = 0;
-};
 
 class RankRun {
  public:
@@ -36,6 +31,9 @@ class RankRun {
   using OnStep = std::function<void(std::int64_t step)>;
   // Runs so many steps. Throws RunFailed naming step and operation.
   void run(std::int64_t steps, const OnStep& on_step = {});
+
+  // Of a step after which another has ended its compute, or of the last when all is over.
+  StepGlance glance(std::int64_t step);
 
   // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
   std::size_t instances() const { return operations_.size(); }
@@ -93,6 +91,7 @@ class RankRun {
   RunQueue compute_, extra_;
   std::vector<RunQueue> transfers_;
   std::vector<RankSpan> spans_;
+  std::optional<StepGlancer> glancer_;
   std::int64_t steps_ = 0;
 
   std::mutex mutex_;  // guards all progress

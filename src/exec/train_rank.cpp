@@ -54,8 +54,7 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
 
 }  // namespace
 
-void require_trainable(const Plan& plan) {
-  const Layout& layout = plan.layout;
+void require_trainable(const Transformer& model, const Layout& layout) {
   const auto one = [](const char* flag, std::int64_t degree) {
     if (degree != 1) fail("{} {}: weft run trains data-parallel layouts (with --zero) so far", flag, degree);
   };
@@ -66,9 +65,12 @@ void require_trainable(const Plan& plan) {
   one("--ep", layout.ep);
   if (layout.precision != DType::fp32) fail("--precision {}: weft run trains in fp32", name_of(layout.precision));
   if (layout.grad_dtype != DType::fp32) fail("--grad-dtype {}: weft run reduces fp32", name_of(layout.grad_dtype));
-  if (plan.model.experts) fail("model {}: weft run has no experts yet", plan.model.name);
-  if (plan.model.latent) fail("model {}: weft run has no latent attention yet", plan.model.name);
-  if (plan.model.qk_norm) fail("model {}: weft run has no norms on queries and keys yet", plan.model.name);
+  if (layout.dropout && model.positions == Positions::learned) {
+    fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
+  }
+  if (model.experts) fail("model {}: weft run has no experts yet", model.name);
+  if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
+  if (model.qk_norm) fail("model {}: weft run has no norms on queries and keys yet", model.name);
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
@@ -96,7 +98,8 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
   const double tokens = static_cast<double>(layout.global_batch * layout.seq);
   const auto take_loss = [&] {
     result.losses.push_back(shared_loss.take() / tokens);
-    if (on_loss) on_loss(std::ssize(result.losses) - 1, result.losses.back());
+    const std::int64_t step = std::ssize(result.losses) - 1;
+    if (on_loss) on_loss(step, result.losses.back(), run.glance(step));
   };
   meet(communicator);
   run.run(job.settings.steps, [&](std::int64_t step) {

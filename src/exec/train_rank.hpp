@@ -32,10 +32,10 @@ struct TrainResult {
 };
 
 // Refuses what cannot be trained yet, naming it. Throws Error.
-void require_trainable(const Plan& plan);
+void require_trainable(const Transformer& model, const Layout& layout);
 
-// Called on this rank's worker: the loss of `step`, one step late.
-using OnLoss = std::function<void(std::int64_t step, double loss)>;
+// Called on this rank's worker, one step late.
+using OnLoss = std::function<void(std::int64_t step, double loss, const StepGlance& glance)>;
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss = {});
 
 }  // namespace weft

@@ -21,6 +21,10 @@ bool is_digit(char c) {
   return '0' <= c && c <= '9';
 }
 
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
+}
+
 // Compute and transfers of the same name are kept apart.
 using Kind = std::pair<std::string, Activity>;
 using Kinds = std::map<Kind, KindTimes>;
@@ -69,16 +73,19 @@ Kinds steady_kinds(const Timeline& timeline) {
 }  // namespace
 
 std::string_view kind_of_operation(std::string_view name) {
-  constexpr std::string_view kLayer = "layer ", kPart = " part ";
+  constexpr std::string_view kLayer = "layer ", kPart = " part ", kOf = " of ";
   if (name.starts_with(kLayer)) {
     std::size_t end = kLayer.size();
     while (end < name.size() && is_digit(name[end])) ++end;
     if (end > kLayer.size() && end < name.size() && name[end] == ' ') name.remove_prefix(end + 1);
   }
-  std::size_t digits = name.size();
-  while (digits > 0 && is_digit(name[digits - 1])) --digits;
-  if (digits < name.size() && name.substr(0, digits).ends_with(kPart)) {
-    name.remove_suffix(name.size() - (digits - kPart.size()));
+  // " part 7", " part 7 of 11".
+  if (const std::size_t part = name.rfind(kPart); part != std::string_view::npos) {
+    std::string_view number = name.substr(part + kPart.size());
+    if (const std::size_t of = number.find(kOf); of != std::string_view::npos && all_digits(number.substr(0, of))) {
+      number.remove_prefix(of + kOf.size());
+    }
+    if (all_digits(number)) name.remove_suffix(name.size() - part);
   }
   return name;
 }

@@ -14,6 +14,9 @@ TEST(KindOfOperation, LeavesOutLayerAndPart) {
   EXPECT_EQ(kind_of_operation("layer 3 qkv forward"), "qkv forward");
   EXPECT_EQ(kind_of_operation("layer 12 qkv grad_reduce optimizer part 7"), "qkv grad_reduce optimizer");
   EXPECT_EQ(kind_of_operation("head forward part 10"), "head forward");
+  EXPECT_EQ(kind_of_operation("positions grad_reduce optimizer part 2 of 11"), "positions grad_reduce optimizer");
+  EXPECT_EQ(kind_of_operation("head forward part 2 of"), "head forward part 2 of");
+  EXPECT_EQ(kind_of_operation("head forward part of 3"), "head forward part of 3");
   EXPECT_EQ(kind_of_operation("update optimizer"), "update optimizer");
   // Nothing that only looks like it.
   EXPECT_EQ(kind_of_operation("layer norm"), "layer norm");
