@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -91,8 +92,8 @@ class Shell:
 class Namespaces:
     """Prefix of a command that runs across namespaces of this machine, joined by links of a rate."""
 
-    def __init__(self, rate, python=None):
-        self.rate, self.python = rate, python
+    def __init__(self, rate):
+        self.rate = rate
 
     def prefix(self, ranks, launcher):
         return [NETNS, "--ranks", ranks, "--rate", self.rate, *(["--no-mpi"] if launcher == "tcp" else []), "--"]
@@ -158,8 +159,12 @@ def add_common_flags(parser):
 
 
 def run_main(main):
-    """Broken commands end a benchmark with 1 and their message."""
+    """Broken commands end a benchmark with 1 and their message; a signal lets it end what it has started."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         sys.exit(main())
     except Broken as error:
         sys.exit(f"broken: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
