@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import resource
 import shlex
 import signal
 import subprocess
@@ -53,11 +54,30 @@ class Machine:
         return self.facts
 
 
+class Others:
+    """The cores that other programs (and, on a virtual machine, other guests) took while a command of ours ran."""
+
+    def __init__(self):
+        self.start = self.now()
+
+    @staticmethod
+    def now():
+        user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
+        ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+        busy = (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+        return time.monotonic(), busy - ours.ru_utime - ours.ru_stime
+
+    def cores(self):
+        (begin, busy_before), (end, busy_after) = self.start, self.now()
+        return max(0.0, (busy_after - busy_before) / (end - begin))
+
+
 class Shell:
     """Runs commands, one at a time, and keeps them for the report."""
 
     def __init__(self, timeout=600, verbose=False):
         self.timeout, self.verbose, self.commands = timeout, verbose, []
+        self.other_cores = None  # that others took during the last command; of no use under mpirun, whose ranks are not ours
 
     def run(self, command, env=None):
         """The command's standard output; Broken where it fails. `env` is added to the environment."""
@@ -66,6 +86,7 @@ class Shell:
         self.commands.append(line)
         if self.verbose:
             print(f"$ {line}", file=sys.stderr, flush=True)
+        others = Others()
         # Asked to end first: tools/netns.sh then removes its namespaces.
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **(env or {})})
@@ -77,6 +98,7 @@ class Shell:
             if process.poll() is None:
                 process.terminate()
                 process.communicate(timeout=30)
+        self.other_cores = others.cores()
         if process.returncode != 0:
             raise Broken(f"exit code {process.returncode}: {line}\n{err[-2000:]}")
         return out

@@ -10,7 +10,7 @@ Plans with more ranks than cores are left out, and said so. Runs that differ in 
 unless --calibrate-each is given. Errors are (predicted - measured) / measured, against the mean step as `weft run` states
 it and against the median step. Goals: |error| in the median of the plans 5 % and at worst 10 %; across namespaces 8 % in
 the median. Exit code 1 where a run fails, or with --require where a goal is missed; 77 where namespaces are not permitted.
-Run it on a quiet machine: figures measured beside other programs are theirs too (see the load it prints).
+Run it on a quiet machine: the last column says how many cores other programs took during a run.
 """
 
 import argparse
@@ -93,7 +93,11 @@ class Suite:
                 "error_pct": 100 * (predicted / mean - 1), "error_of_median_pct": 100 * (predicted / median - 1),
                 "steps_s": figures["steps_s"], "compute_s": figures["compute_s"] + figures["slowdown_s"],
                 "comm_s": figures["comm_s"], "hidden_pct": figures["hidden_pct"], "bound_s": report["bound_s"],
-                "transport": report["world"]["transport"]}
+                "transport": report["world"]["transport"],
+                "other_cores": None if self.under_mpirun() else self.shell.other_cores}
+
+    def under_mpirun(self):
+        return self.options.namespaces and self.options.launcher == "mpi"
 
     def plan_only(self, plan):
         report = self.shell.json([self.options.weft, "plan", *self.world_flags(plan), *self.policy_flags(plan), "--json"])
@@ -119,12 +123,13 @@ def line_of(result):
             milliseconds(result["predicted_s"])]
     if "mean_s" in result:
         line += [milliseconds(result["mean_s"]), milliseconds(result["median_s"]), f"{result['error_pct']:+.1f}",
-                 f"{result['error_of_median_pct']:+.1f}"]
+                 f"{result['error_of_median_pct']:+.1f}",
+                 "-" if result["other_cores"] is None else f"{result['other_cores']:.2f}"]
     return line
 
 
 HEAD = ["plan", "ranks", "zero", "micro-batches", "clip", "link", "policy", "compute/comm", "predicted ms", "mean ms",
-        "median ms", "error %", "of median %"]
+        "median ms", "error %", "of median %", "others' cores"]
 
 
 def summary(results, goal_of_median, goal_of_worst):
