@@ -22,8 +22,13 @@ import time
 from pathlib import Path
 
 import bench_kit as kit
-import peer_gpt
-import torch
+
+try:
+    import peer_gpt
+    import torch
+except ImportError as error:
+    print(f"skipped: {sys.executable} has no PyTorch ({error}); Debian's is /usr/bin/python3 with python3-torch")
+    sys.exit(kit.SKIPPED)
 
 
 def arguments():
