@@ -191,6 +191,7 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
   for (const char* words : {"2 ranks as threads", "links emulated: local:2,nic=200Mb/s", "Bound: ", "last loss"}) {
     EXPECT_TRUE(contains(again.out, words)) << words << " in\n" << again.out;
   }
+  for (const std::string& line : split(again.out, '\n')) EXPECT_LE(line.size(), 160) << line;
 }
 
 }  // namespace
