@@ -6,12 +6,13 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 30
 PREFIX ?= /usr/local
+TORCH_PYTHON ?= /usr/bin/python3
 WERROR ?= $(if $(filter true 1,$(CI)),1,0)
 
 override werror := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF)
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo test test-fast test-sanitized tsan bench tidy fuzz format install clean help
+.PHONY: build setup all demo test test-fast test-sanitized tsan bench bench-run tidy fuzz format install clean help
 
 build: setup ## the program, at build/release/weft (default)
 	@tools/configure.sh release $(werror)
@@ -45,10 +46,19 @@ tsan: setup ## the tests of the core under the thread sanitizer
 	@cmake --build build/tsan -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/tsan/tests/core
 
+# training_step_bench is driven by bench/compute_vs_pytorch.py and does nothing alone.
 bench: setup ## build and run the benchmarks
 	@tools/configure.sh release $(werror) -DWEFT_BENCH=ON
 	@cmake --build build/release -j$(JOBS)
-	@set -e; for bench in build/release/bench/*_bench; do echo "== $$bench"; "$$bench"; done
+	@set -e; for bench in build/release/bench/*_bench; do \
+	  [[ $$bench != */training_step_bench ]] || continue; echo "== $$bench"; "$$bench"; \
+	done
+
+# Half an hour with every core: predictions, overlap and compute of `weft run` on this machine (bench/README.md).
+bench-run: build ## measure weft run: predictions, overlap, compute against PyTorch
+	@bench/prediction_suite.py build/release/weft --out out/bench/prediction_suite.json
+	@bench/overlap_vs_ddp.py build/release/weft --local --out out/bench/overlap_local.json
+	@$(TORCH_PYTHON) bench/compute_vs_pytorch.py build/release/weft --runtime --out out/bench/compute_vs_pytorch.json
 
 tidy: ## clang-tidy over every source
 	@tools/setup.sh --with tidy

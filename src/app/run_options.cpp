@@ -63,6 +63,8 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
+  // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
+  if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
 }

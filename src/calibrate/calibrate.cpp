@@ -87,15 +87,31 @@ class Passes {
   std::vector<Bound> operations_;
 };
 
-// The mean over the ranks of numbers that all have in the same order.
-std::vector<double> mean_of_ranks(Communicator& communicator, const std::vector<double>& own) {
-  std::vector<double> means;
+// Sums over the ranks of numbers that all have in the same order.
+std::vector<double> sums_of_ranks(Communicator& communicator, const std::vector<double>& own) {
+  std::vector<double> sums;
   SharedSum sum(communicator);
   for (const double value : own) {
-    sum.start(value * kMicro / static_cast<double>(communicator.size()));
-    means.push_back(sum.take() / kMicro);
+    sum.start(value * kMicro);
+    sums.push_back(sum.take() / kMicro);
   }
+  return sums;
+}
+
+std::vector<double> mean_of_ranks(Communicator& communicator, const std::vector<double>& own) {
+  std::vector<double> means = sums_of_ranks(communicator, own);
+  for (double& mean : means) mean /= static_cast<double>(communicator.size());
   return means;
+}
+
+// The numbers of the rank for which `total` is largest: the one that the others wait for.
+std::vector<double> of_slowest_rank(Communicator& communicator, double total, std::vector<double> own) {
+  std::vector<double> totals(static_cast<std::size_t>(communicator.size()), 0.0);
+  totals[static_cast<std::size_t>(communicator.rank())] = total;
+  totals = sums_of_ranks(communicator, totals);
+  const auto slowest = std::max_element(totals.begin(), totals.end()) - totals.begin();
+  if (communicator.rank() != slowest) std::fill(own.begin(), own.end(), 0.0);
+  return sums_of_ranks(communicator, own);
 }
 
 struct Measured {
@@ -170,13 +186,17 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   Measured measured;
   measure_alone(job, communicator, passes, measured);
   std::vector<double> own{median(measured.gaps)};
-  for (const auto& [key, times] : measured.seconds) own.push_back(median(times));
-  const std::vector<double> means = mean_of_ranks(communicator, own);
+  double pass = 0;
+  for (const auto& [key, times] : measured.seconds) {
+    own.push_back(median(times));
+    pass += own.back() * static_cast<double>(times.size());
+  }
+  const std::vector<double> slowest = of_slowest_rank(communicator, pass, own);
   Calibration result;
-  result.between_operations = nanos_from_seconds(means[0]);
+  result.between_operations = nanos_from_seconds(slowest[0]);
   std::size_t i = 1;
   for (const auto& [key, times] : measured.seconds) {
-    result.operations[key] = std::max(Nanos{1}, nanos_from_seconds(means[i++]));
+    result.operations[key] = std::max(Nanos{1}, nanos_from_seconds(slowest[i++]));
   }
   if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
   if (job.on_progress) job.on_progress(1);

@@ -25,9 +25,9 @@ struct CalibrationJob {
   std::function<void(double)> on_progress = {};
 };
 
-// Means over the ranks of what each measured; the same on all ranks.
+// The same on all ranks. Ranks wait for each other in every step, so it is the slowest one's operations that count.
 struct Calibration {
-  std::map<OpKey, Nanos> operations;  // median of all executions of the key
+  std::map<OpKey, Nanos> operations;  // median of all executions of the key on the slowest rank
   Nanos between_operations;           // from the end of one to the begin of the next, median
   // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.
   double compute_slowdown = 0;

@@ -204,6 +204,20 @@ TEST(PlanFileText, AbsentKeysTakeTheirDefaults) {
   expect_same(plan, read_plan_json(file.dump(2), "plan.json"));
 }
 
+TEST(PlanFile, HoldsPartsOfTransfersAndTheExtraQueue) {
+  const Plan shape = plan_of({"", "gpt2", 2, "local:2", {.zero = 1}, 2});
+  PlanRequest request{shape.model, shape.cluster, shape.layout, default_profile()};
+  request.options.part_mib = 1;
+  const Plan plan = make_plan(request, build_step_graph(shape.model, Cluster(shape.cluster), shape.layout), "priority");
+  const std::string text = text_of(plan);
+  EXPECT_NE(text.find(" part 2 of "), std::string::npos);
+  EXPECT_NE(text.find("\"extra\""), std::string::npos);
+  const Plan again = read_plan_json(text, "plan.json");
+  expect_same(plan, again);
+  const std::optional<Violation> violation = verify_plan(again, {.memory_limit = {}, .check_memory = false});
+  EXPECT_FALSE(violation) << violation->message;
+}
+
 TEST(PlanFileText, WithoutDropoutSaysSo) {
   const Plan with = plan_of({"", "gpt2", 1, "local:2", {}, 1});
   EXPECT_EQ(text_of(with).find("\"dropout\""), std::string::npos);  // as in files older than the key

@@ -129,6 +129,7 @@ TEST(Overlap, NeverLosesWhereNothingElseUsesTheLinks) {
         for (const std::string& policy : policy_names()) step[policy] = simulated(r, policy).period_ns;
         const double rounding = static_cast<double>(build(r).operations.size());
         EXPECT_LE(step["ddp"], step["serial"] + rounding);
+        EXPECT_LE(step["priority"], step["serial"] + rounding);
         EXPECT_NEAR(step["megatron-dist"], step["serial"], rounding);
         EXPECT_LE(step["megatron-grad"], step["megatron-dist"] + rounding);
         EXPECT_LE(step["megatron-param"], step["megatron-grad"] + rounding);

@@ -32,7 +32,7 @@ constexpr int kUnsentInSystem = 256 << 10;
 
 // In the middle of a slice the system wakes us for this many bytes, not for every packet: beside busy compute threads a
 // wake-up is what receiving costs.
-constexpr std::int64_t kWorthWaking = 64 << 10;
+constexpr std::int64_t kWorthWaking = 256 << 10;
 
 }  // namespace
 
@@ -376,9 +376,13 @@ void Link::read() {
   while (open() && readable_ && budget > 0) {
     std::array<iovec, kEntries> entries;
     const std::size_t used = describe_input(entries);
+    std::int64_t room = 0;
+    for (std::size_t i = 0; i < used; ++i) room += static_cast<std::int64_t>(entries[i].iov_len);
     const ssize_t count = ::readv(socket_.fd(), entries.data(), static_cast<int>(used));
     if (count > 0) {
       budget -= count;
+      // Less than there was room for: that was all. What trickles in meanwhile is worth no call of its own.
+      if (count < room) readable_ = false;
       const std::int64_t direct = std::min<std::int64_t>(count, in_.left);
       staged_end_ += static_cast<std::size_t>(count - direct);
       if (direct > 0) {
@@ -392,7 +396,7 @@ void Link::read() {
       readable_ = false;
     }
   }
-  wake_for(in_.left >= kWorthWaking ? kWorthWaking : 1);
+  wake_for(std::clamp<std::int64_t>(in_.left, 1, kWorthWaking));
 }
 
 void Link::wake_for(std::int64_t bytes) {

@@ -22,7 +22,7 @@
 
 namespace weft {
 
-// No operation is cut into more parts than this.
+// No operation is cut into more (but transfers of a step, whose reader waits for all parts: their chains are whole).
 inline constexpr int kMaxParts = 8;
 
 struct BoundUse {

@@ -1,169 +1,14 @@
 #include "plan/schedule/postpone.hpp"
 
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <set>
+#include <vector>
 
 #include "graph/op_lists.hpp"
 #include "plan/schedule/next_use.hpp"
+#include "plan/schedule/two_lanes.hpp"
 
 namespace weft {
 namespace {
-
-// The step of one class on two resources: its compute in a given order, and one link that takes what is ready, the most
-// urgent first. Updates take no time.
-class TwoLanes {
- public:
-  TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class)
-      : plan_(plan), c_(plan.classes[rank_class]), writers_(writers_by_value(plan.graph)) {
-    time_.assign(plan.graph.operations.size(), 0);
-    for (const IssueBlock& block : c_.blocks) {
-      for (const OpId id : block.operations) {
-        const Operation& op = plan.graph.op(id);
-        const bool job = is_job(op);
-        const bool counts = job || !op.is_transfer() || plan.issues[id.index()].blocking;
-        if (counts && op.role != Role::update) time_[id.index()] = static_cast<double>(cost.alone(op).value);
-        if (job) jobs_.push_back(id);
-      }
-    }
-    job_at_.assign(plan.graph.operations.size(), -1);
-    for (std::size_t j = 0; j < jobs_.size(); ++j) job_at_[jobs_[j].index()] = static_cast<std::int32_t>(j);
-    const std::vector<std::int32_t> use = next_use(plan.graph);
-    for (const OpId id : jobs_) {
-      use_.push_back(use[id.index()]);
-      needs_of_job_.push_back(jobs_before(id));
-    }
-    for (const OpId id : c_.blocks[0].operations) needs_of_forward_.push_back(jobs_before(id));
-    between_ = 0;
-    for (std::size_t b = 0; b < 2; ++b) {
-      for (const OpId id : c_.blocks[b].operations) between_ += time_[id.index()];
-    }
-    between_ *= static_cast<double>(plan.graph.micro_batches - 1);
-  }
-
-  // Nanoseconds a step, with backward in this order.
-  double period(const std::vector<OpId>& backward) {
-    double now = 0, started = 0, link = 0, period = 0;
-    constexpr int kIterations = 5;
-    for (int i = 0; i < kIterations; ++i) {
-      period = now - started;
-      started = now;
-      for (std::size_t f = 0; f < needs_of_forward_.size(); ++f) {
-        if (i > 0) now = std::max(now, wait_for(needs_of_forward_[f], link));
-        now += time_[c_.blocks[0].operations[f].index()];
-      }
-      now += between_;
-      begin_step();
-      for (const OpId id : backward) {
-        now += time_[id.index()];
-        ended_[id.index()] = now;
-      }
-      for (std::size_t j = 0; j < jobs_.size(); ++j) {
-        if (needs_of_job_[j].empty()) available_.insert({ready(jobs_[j]), static_cast<std::int32_t>(j)});
-      }
-    }
-    return period;
-  }
-
- private:
-  static bool is_job(const Operation& op) {
-    return op.is_transfer() && !op.per_micro_batch && (op.role == Role::grad_reduce || op.role == Role::param_gather);
-  }
-
-  // The transfers whose results an operation reads, itself or by way of updates and of replicas.
-  std::vector<std::int32_t> jobs_before(OpId id) const {
-    std::vector<std::int32_t> found;
-    std::vector<OpId> open{id};
-    while (!open.empty()) {
-      const Operation& op = plan_.graph.op(open.back());
-      open.pop_back();
-      for (const Read& read : op.reads) {
-        if (op.role == Role::update && read.distance == 1) continue;  // its own state
-        for (const OpId writer : writers_[read.value.index()]) {
-          if (plan_.graph.op(writer).per_micro_batch) continue;
-          const std::int32_t job = job_at_[writer.index()];
-          if (job < 0) {
-            open.push_back(writer);
-          } else if (std::find(found.begin(), found.end(), job) == found.end()) {
-            found.push_back(job);
-          }
-        }
-      }
-    }
-    return found;
-  }
-
-  // When backward has finished what a reduction reads, by way of replicas too.
-  double ready(OpId id) const {
-    double latest = 0;
-    for (const Read& read : plan_.graph.op(id).reads) {
-      for (const OpId writer : writers_[read.value.index()]) {
-        latest = std::max(latest, plan_.graph.op(writer).per_micro_batch ? ended_[writer.index()] : ready(writer));
-      }
-    }
-    return latest;
-  }
-
-  void begin_step() {
-    ended_.assign(plan_.graph.operations.size(), 0);
-    end_.assign(jobs_.size(), -1);
-    missing_.clear();
-    readers_.assign(jobs_.size(), {});
-    for (std::size_t j = 0; j < jobs_.size(); ++j) {
-      missing_.push_back(needs_of_job_[j].size());
-      for (const std::int32_t before : needs_of_job_[j]) {
-        readers_[static_cast<std::size_t>(before)].push_back(static_cast<std::int32_t>(j));
-      }
-    }
-    available_.clear();
-    now_ready_.clear();
-  }
-
-  // Lets the link go on until all of them have arrived.
-  double wait_for(const std::vector<std::int32_t>& needs, double& link) {
-    double latest = 0;
-    for (const std::int32_t need : needs) {
-      double& end = end_[static_cast<std::size_t>(need)];
-      while (end < 0) next_job(link);
-      latest = std::max(latest, end);
-    }
-    return latest;
-  }
-
-  void next_job(double& link) {
-    if (now_ready_.empty()) link = std::max(link, available_.begin()->first);
-    while (!available_.empty() && available_.begin()->first <= link) {
-      const std::int32_t job = available_.begin()->second;
-      available_.erase(available_.begin());
-      now_ready_.insert({use_[static_cast<std::size_t>(job)], job});
-    }
-    const auto job = static_cast<std::size_t>(now_ready_.begin()->second);
-    now_ready_.erase(now_ready_.begin());
-    link += time_[jobs_[job].index()];
-    end_[job] = link;
-    for (const std::int32_t reader : readers_[job]) {
-      if (--missing_[static_cast<std::size_t>(reader)] == 0) available_.insert({link, reader});
-    }
-  }
-
-  const Plan& plan_;
-  const ClassPlan& c_;
-  OpLists writers_;
-  std::vector<double> time_;   // by operation
-  std::vector<double> ended_;  // by operation of backward, in this step
-  std::vector<OpId> jobs_;     // of the link
-  std::vector<std::int32_t> job_at_;
-  std::vector<std::int32_t> use_;                              // by job
-  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
-  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
-  std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
-  std::vector<std::size_t> missing_;                           // by job: of what it needs
-  std::vector<double> end_;                                    // by job; -1: has not been sent
-  std::set<std::pair<double, std::int32_t>> available_;        // when, job
-  std::set<std::pair<std::int32_t, std::int32_t>> now_ready_;  // use, job
-  double between_ = 0;                                         // the other micro-batches
-};
 
 // Weight gradients of the block that only transfers of the step read, in their order.
 std::vector<OpId> movable(const Plan& plan, const IssueBlock& backward) {
@@ -216,21 +61,10 @@ class Postponer {
   void run() {
     if (candidates_.empty()) return;
     move_a_run();
-    for (std::size_t early = 1; early <= std::min<std::size_t>(3, candidates_.size()); ++early) {
-      Moves moves = best_;
-      moves.early = early;
-      try_moves(moves);
-    }
-    // One by one, as long as that helps.
-    constexpr std::size_t kTogether = 64, kRounds = 3;
-    for (std::size_t round = 0; round < kRounds; ++round) {
-      bool better = false;
-      for (std::size_t i = 0; i < std::min(kTogether, candidates_.size()); ++i) {
-        Moves moves = best_;
-        moves.last[i] = !moves.last[i];
-        better = try_moves(moves) || better;
-      }
-      if (!better) break;
+    for (bool better = true; better && budget_ > 0;) {
+      better = hurry();
+      better = toggle_one() || better;
+      better = better || toggle_two();
     }
     backward_ = ordered(best_);
   }
@@ -248,7 +82,42 @@ class Postponer {
     }
   }
 
+  bool hurry() {
+    bool better = false;
+    for (std::size_t early = 0; early <= std::min<std::size_t>(4, candidates_.size()); ++early) {
+      Moves moves = best_;
+      moves.early = early;
+      better = try_moves(moves) || better;
+    }
+    return better;
+  }
+
+  bool toggle_one() {
+    bool better = false;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      Moves moves = best_;
+      moves.last[i] = !moves.last[i];
+      better = try_moves(moves) || better;
+    }
+    return better;
+  }
+
+  bool toggle_two() {
+    bool better = false;
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      for (std::size_t j = i + 1; j < candidates_.size(); ++j) {
+        Moves moves = best_;
+        moves.last[i] = !moves.last[i];
+        moves.last[j] = !moves.last[j];
+        better = try_moves(moves) || better;
+      }
+    }
+    return better;
+  }
+
   bool try_moves(const Moves& moves) {
+    if (budget_ <= 0) return false;
+    budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     constexpr double kWorthIt = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
     if (period >= least_ * kWorthIt) return false;
@@ -299,12 +168,13 @@ class Postponer {
   TwoLanes lanes_;
   Moves best_;
   double least_ = 0;
+  std::int64_t budget_ = 2'000'000;  // operations and transfers to walk through: well under a second
 };
 
 }  // namespace
 
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
-  if (plan.layout.pp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
+  if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
   for (std::size_t c = 0; c < plan.classes.size(); ++c) Postponer(plan, cost, c).run();
 }
 

@@ -51,6 +51,14 @@ class ChainClock {
   std::vector<double>& ended_;
 };
 
+// Behind the first stage of a plain pipeline there is time to spare: the stages before it have yet to go through
+// backward, and through the next forward. Its reductions wait for its own backward to end, or they would take the link
+// from the messages that the others wait for.
+bool holds_back(const Plan& plan, std::size_t rank_class) {
+  return plan.layout.pp > 1 && plan.layout.schedule != PipelineSchedule::interleaved &&
+         plan.graph.classes[rank_class].stage > 0;
+}
+
 class UrgentFirst {
  public:
   UrgentFirst(Plan& plan, const CostModel& cost)
@@ -64,7 +72,7 @@ class UrgentFirst {
   void run() {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       ChainClock(plan_, cost_, c, ended_);
-      order_class(plan_.classes[c]);
+      order_class(plan_.classes[c], holds_back(plan_, c));
     }
   }
 
@@ -78,7 +86,7 @@ class UrgentFirst {
     friend auto operator<=>(const Place&, const Place&) = default;
   };
 
-  void order_class(ClassPlan& c) {
+  void order_class(ClassPlan& c, bool held) {
     std::vector<OpId>& update = c.blocks.back().operations;
     std::map<std::int32_t, std::vector<OpId>> queues;  // of reductions
     for (const OpId id : update) {
@@ -105,7 +113,7 @@ class UrgentFirst {
     };
     for (const bool now : {true, false}) {
       for (const auto& queue : queues) {
-        if (replicas(queue) == now) fill_link(queue.second);
+        if (replicas(queue) == now) fill_link(queue.second, held && !now);
       }
     }
     std::stable_sort(update.begin(), update.end(),
@@ -122,10 +130,11 @@ class UrgentFirst {
 
   // One after the other, the most urgent of those that are ready; where another class of the transfers has decided, as
   // it did.
-  void fill_link(const std::vector<OpId>& queue) {
+  void fill_link(const std::vector<OpId>& queue, bool held) {
     std::vector<OpId> waiting = queue;
     std::map<OpId, double> ready_at;
     for (const OpId id : queue) ready_at[id] = ready(id);
+    if (held) hold(ready_at);
     std::set<std::tuple<std::int32_t, std::int32_t, OpId>> chosen_from;  // turn of another class, use
     std::stable_sort(waiting.begin(), waiting.end(), [&](OpId a, OpId b) { return ready_at[a] < ready_at[b]; });
     const bool is_decided = decided_.contains(plan_.graph.op(queue.front()).communication->transfer);
@@ -141,9 +150,19 @@ class UrgentFirst {
       free = start + static_cast<double>(cost_.alone(plan_.graph.op(id)).value);
       ended_[id.index()] = free;
       place_[id.index()] = {0, start, 0};
+      if (held && ready_at.size() == queue.size())
+        plan_.issues[id.index()].blocking = true;  // the first holds the rest
+      ready_at.erase(id);
       const std::int32_t transfer = plan_.graph.op(id).communication->transfer;
       if (transfer >= 0) decided_.try_emplace(transfer, static_cast<std::int32_t>(decided_.size()));
     }
+  }
+
+  // All are ready when the last is.
+  static void hold(std::map<OpId, double>& ready_at) {
+    double last = 0;
+    for (const auto& [id, at] : ready_at) last = std::max(last, at);
+    for (auto& [id, at] : ready_at) at = last;
   }
 
   std::int32_t turn(OpId id) const {

@@ -173,7 +173,7 @@ Plan with_extra(Plan plan) {
 
 // Buckets under backward, gathers under the next forward; across classes where the cluster says so.
 Plan overlapped(PlanRequest request, std::string_view policy) {
-  request.options = {.bucket_parameters = 30'000, .bucket_mib = 0.05};
+  request.options = {.bucket_parameters = 30'000, .bucket_mib = 0.05, .part_mib = 0.02};
   return make_plan(request, test::build(request), policy);
 }
 
@@ -195,6 +195,9 @@ std::vector<Plan> plans() {
                  "megatron-param"),
       overlapped(test::request(test::small_moe(4), parse_cluster("local:4"), {.pp = 2, .ep = 2}, 2), "ddp"),
       test::fsdp(test::small_llama(4), "local:2", {.zero = 3, .clip_grad = 1}, 3),
+      overlapped(test::request(test::small_gpt(2), parse_cluster("local:2,nic=200Mb/s"), {}, 1), "priority"),
+      overlapped(test::request(test::small_llama(2), test::uneven_nics(), {.zero = 1}, 2), "priority"),
+      overlapped(test::request(test::small_gpt(4), parse_cluster("local:4"), {.pp = 2, .zero = 2}, 2), "priority"),
       receiving_early(test::fsdp(test::small_moe(4), "local:8", {.pp = 2, .ep = 2, .zero = 3})),
   };
 }

@@ -1,0 +1,57 @@
+// A quick estimate of a step for the search for an order (schedule/postpone.hpp); the simulator has the last word.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "graph/op_lists.hpp"
+#include "plan/plan.hpp"
+
+namespace weft {
+
+// The step of one class without pipeline on two resources: its compute in a given order, and one link that takes what
+// is ready, the most urgent first. An update runs when forward first needs it.
+class TwoLanes {
+ public:
+  TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class);
+
+  // Nanoseconds a step, with backward in this order.
+  double period(const std::vector<OpId>& backward);
+  std::size_t jobs() const { return jobs_.size(); }
+
+ private:
+  // The transfers whose results an operation reads, itself or by way of updates and of replicas.
+  std::vector<std::int32_t> jobs_before(OpId id) const;
+  // The time of the updates that an operation waits for and none before it did.
+  double updates_before(OpId id, std::vector<bool>& updated) const;
+  // When backward has finished what a reduction reads, by way of replicas too.
+  double ready(OpId id) const;
+  void begin_step();
+  // Lets the link go on until all of them have arrived.
+  double wait_for(const std::vector<std::int32_t>& needs, double& link);
+  void next_job(double& link);
+
+  const Plan& plan_;
+  const ClassPlan& c_;
+  OpLists writers_;
+  std::vector<double> time_;   // by operation
+  std::vector<double> ended_;  // by operation of backward, in this step
+  std::vector<OpId> jobs_;     // of the link
+  std::vector<std::int32_t> job_at_;
+  std::vector<std::int32_t> use_;                              // by job
+  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
+  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
+  std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
+  std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
+  std::vector<std::size_t> missing_;                           // by job: of what it needs
+  std::vector<double> end_;                                    // by job; -1: has not been sent
+  std::set<std::pair<double, std::int32_t>> available_;        // when, job
+  std::set<std::pair<std::int32_t, std::int32_t>> now_ready_;  // use, job
+  double backward_end_ = 0;
+  double between_ = 0;  // the other micro-batches
+};
+
+}  // namespace weft
