@@ -44,6 +44,11 @@ TEST(RunProgress, SaysNothingOfTransfersWhereThereAreNone) {
   EXPECT_FALSE(contains(shown(false, 1, std::numeric_limits<double>::quiet_NaN()), "hidden"));
 }
 
+TEST(RunProgress, KeepsDivergedLossesShort) {
+  EXPECT_EQ(loss_in_words(5.56061), "5.5606");
+  EXPECT_EQ(loss_in_words(4294967296), "4.3e+09");
+}
+
 TEST(RunProgress, IsSilentWithoutAListener) {
   RunProgress progress(nullptr, true);
   progress.begin("ddp", 2);
