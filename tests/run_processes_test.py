@@ -55,8 +55,8 @@ def launcher(part, name):
 
 
 def same_training(weft, start):
-    for ranks in (2, 4):
-        for case in CASES:
+    for ranks, cases in ((2, CASES), (4, CASES[1:2])):
+        for case in cases:
             flags = MODEL + case + SHORT
             _, expected = losses([weft, "run", "--cluster", f"local:{ranks}", *flags])
             before, after = start(ranks)
@@ -85,7 +85,7 @@ def said(weft, start, flags, code, *words):
 
 def mistakes(weft, start, folder):
     said(weft, start, ["--policy", "ddp", "--optimizer", "sgd", "--lr", "1e30"], 3, "rank ", "step 2", "not finite")
-    said(weft, start, ["--cluster", "local:3"], 2, "for 3 ranks, not for 2 processes")
+    said(weft, start, ["--cluster", "local:4"], 2, "for 4 ranks, not for 2 processes")
     said(weft, start, ["--record", str(folder / "record")], 2, "--record: needs ranks that are threads")
     empty = folder / "empty.txt"
     empty.touch()

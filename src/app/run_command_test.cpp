@@ -160,11 +160,16 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
   ASSERT_EQ(calibrated.code, kOk) << calibrated.err;
   EXPECT_TRUE(contains(calibrated.out, "gemm")) << calibrated.out;
   const std::string profile = " --profile " + folder.file("profile.json");
-  const CliResult planned = weft_cli("plan " + kTiny + "--policy serial,ddp --json" + profile);
+  const CliResult planned =
+      weft_cli("plan " + kTiny + "--policy serial,ddp --json --out " + folder.file("planned") + profile);
   ASSERT_EQ(planned.code, kOk) << planned.err;
 
-  const std::string run_flags = "run " + kTiny + "--threads 1 --steps 8 --warm-up 1 --policy serial,ddp" + profile;
-  const CliResult run = weft_cli(run_flags + " --json --out " + folder.file("out"));
+  std::string plans;
+  for (const auto& file : std::filesystem::directory_iterator(folder.file("planned"))) {
+    if (file.path().filename().string().starts_with("plan")) plans += file.path().string() + " ";
+  }
+  const CliResult run =
+      weft_cli("run " + plans + "--threads 1 --steps 8 --warm-up 1 --json --out " + folder.file("out") + profile);
   ASSERT_EQ(run.code, kOk) << run.err;
   EXPECT_TRUE(contains(run.err, "step 8/8  loss ")) << run.err;
   EXPECT_TRUE(contains(run.err, "% hidden")) << run.err;
@@ -191,6 +196,7 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
   for (const char* words : {"2 ranks as threads", "links emulated: local:2,nic=200Mb/s", "Bound: ", "last loss"}) {
     EXPECT_TRUE(contains(again.out, words)) << words << " in\n" << again.out;
   }
+  for (const std::string& line : split(again.out, '\n')) EXPECT_LE(line.size(), 160) << line;
 }
 
 }  // namespace

@@ -18,11 +18,15 @@ constexpr std::int64_t kLinesInALog = 10;
 std::string line_of(const std::string& policy, std::int64_t step, std::int64_t steps, double loss,
                     const StepGlance& glance) {
   const std::string hidden = std::isnan(glance.hidden) ? "" : fmt::format("  {:3.0f} % hidden", 100 * glance.hidden);
-  return fmt::format("{:<14} step {:>{}}/{}  loss {:.4f}  {}{}", policy, step + 1, std::to_string(steps).size(), steps,
-                     loss, format_time(Nanos{glance.nanos}), hidden);
+  return fmt::format("{:<14} step {:>{}}/{}  loss {}  {}{}", policy, step + 1, std::to_string(steps).size(), steps,
+                     loss_in_words(loss), format_time(Nanos{glance.nanos}), hidden);
 }
 
 }  // namespace
+
+std::string loss_in_words(double loss) {
+  return std::abs(loss) < 1e5 ? fmt::format("{:.4f}", loss) : fmt::format("{:.1e}", loss);
+}
 
 void RunProgress::begin(std::string policy, std::int64_t steps) {
   policy_ = std::move(policy);

@@ -10,6 +10,8 @@
 
 namespace weft {
 
+std::string loss_in_words(double loss);  // "4.5123", or "2.7e+08" where it has diverged
+
 class RunProgress {
  public:
   // `out` may be null: nothing is said.

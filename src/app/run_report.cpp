@@ -6,6 +6,7 @@
 
 #include "app/plan_json_report.hpp"
 #include "app/plan_text_report.hpp"
+#include "app/run_progress.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/compare.hpp"
@@ -22,9 +23,9 @@ std::string percent(double value) {
 }
 
 std::string world_line(const RunStudy& study) {
-  return fmt::format("{} rank{} as {}, {} thread{} in a kernel; links {}; durations {}\n", study.ranks,
-                     study.ranks == 1 ? "" : "s", study.world, study.threads, study.threads == 1 ? "" : "s",
-                     study.links, study.profile);
+  const std::string ranks = study.ranks == 1 ? "1 rank" : fmt::format("{} ranks as {}", study.ranks, study.world);
+  return fmt::format("{}, {} thread{} in a kernel; links {}; durations {}\n", ranks, study.threads,
+                     study.threads == 1 ? "" : "s", study.links, study.profile);
 }
 
 // Where a prediction is off by more than this, the report says what differs.
@@ -52,6 +53,19 @@ std::string differences(const RunStudy& study) {
   return any ? fmt::format("\n{}", table.to_string()) : "";
 }
 
+// No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
+std::string below_bound(const RunStudy& study) {
+  constexpr double kNoisePct = -1;
+  for (const PolicyRun& run : study.runs) {
+    if (run.measured.gap_to_bound_pct >= kNoisePct) continue;
+    return fmt::format(
+        "{} is below the bound: this machine computed faster than when it was measured (was it busy?); weft calibrate "
+        "measures it again\n",
+        run.measured.policy);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string run_text_report(const RunStudy& study) {
@@ -64,12 +78,12 @@ std::string run_text_report(const RunStudy& study) {
     table.add_row({run.measured.policy, time(run.predicted_step_s), time(run.measured.step_s),
                    fmt::format("{:+.1f} %", run.prediction_error_pct()), time(a.compute_s), time(a.slowdown_s),
                    time(a.exposed_s), time(a.bubble_s), time(a.idle_s), percent(hidden_pct(a)),
-                   fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), fmt::format("{:.4f}", run.losses.front()),
-                   fmt::format("{:.4f}", run.losses.back())});
+                   fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), loss_in_words(run.losses.front()),
+                   loss_in_words(run.losses.back())});
   }
   text += table.to_string() + differences(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
-  return text;
+  return text + below_bound(study);
 }
 
 nlohmann::ordered_json run_json_report(const RunStudy& study) {

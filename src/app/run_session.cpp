@@ -71,8 +71,7 @@ void RunSession::measure_machine(Communicator& communicator) {
   std::optional<ProgressBar> bar;
   if (reports(communicator)) {
     progress_.say(
-        fmt::format("measuring this machine for about {:.0f} s (--profile FILE, from weft calibrate, saves that)",
-                    static_cast<double>(options_.calibration_budget.count()) * 1e-9));
+        fmt::format("measuring this machine for about {}", format_time(Nanos{options_.calibration_budget.count()})));
     bar.emplace(progress_.bar(), "calibrating", kPieces);
   }
   std::size_t drawn = 0;

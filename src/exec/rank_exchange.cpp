@@ -57,7 +57,9 @@ SharedSum::SharedSum(Communicator& communicator)
 
 void SharedSum::start(double own) {
   WEFT_CHECK(!under_way_);
-  value_ = std::llround(own * kFixedPoint);
+  // The sum over all ranks must fit. Training that has diverged this far shows as a loss that stays where it is.
+  const double most = static_cast<double>(std::int64_t{1} << 62) / static_cast<double>(communicator_.size());
+  value_ = std::llround(std::clamp(own * kFixedPoint, -most, most));
   handle_ = communicator_.start(*call_, nullptr, &value_);
   under_way_ = true;
 }

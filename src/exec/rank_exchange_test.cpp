@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <cmath>
 
 #include "comm/test_ranks.hpp"
 
@@ -42,6 +42,15 @@ TEST(SharedSum, IsTheSameOnAllRanksAndReadLater) {
       // 0 + 0.5 + 1, and the step once per rank: exact in fixed point.
       EXPECT_EQ(sum.take(), 1.5 + 3 * step);
     }
+  });
+}
+
+// 2^62 units of 2^-24 is the most that all ranks together can say.
+TEST(SharedSum, StaysAtItsLimitWhereLossesAreEnormous) {
+  on_ranks({.ranks = 3}, {}, [&](Communicator& communicator) {
+    SharedSum sum(communicator);
+    sum.start(1e300);
+    EXPECT_NEAR(sum.take() / std::ldexp(1.0, 62 - 24), 1, 1e-9);
   });
 }
 
