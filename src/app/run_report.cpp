@@ -19,7 +19,8 @@ std::string time(double s) {
 }
 
 std::string percent(double value) {
-  return std::isnan(value) ? "-" : fmt::format("{:.1f} %", value);
+  if (std::isnan(value)) return "-";
+  return fmt::format("{:.1f} %", std::abs(value) < 0.05 ? 0 : value);  // never "-0.0 %"
 }
 
 std::string world_line(const RunStudy& study) {
