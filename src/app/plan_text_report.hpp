@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// Its first two lines: model, cluster, layout.
-std::string study_heading(const PlanStudy& study);
+// Its first two lines: model, cluster, layout. `links`: and whether those are emulated.
+std::string study_heading(const PlanStudy& study, bool links = true);
 std::string plan_text_report(const PlanStudy& study);
 
 }  // namespace weft

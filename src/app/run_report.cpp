@@ -25,8 +25,8 @@ std::string percent(double value) {
 
 std::string world_line(const RunStudy& study) {
   const std::string ranks = study.ranks == 1 ? "1 rank" : fmt::format("{} ranks as {}", study.ranks, study.world);
-  return fmt::format("{}, {} thread{} in a kernel; links {}; durations {}\n", ranks, study.threads,
-                     study.threads == 1 ? "" : "s", study.links, study.profile);
+  return fmt::format("{}, {} thread{} in a kernel; durations {}\nlinks {}\n", ranks, study.threads,
+                     study.threads == 1 ? "" : "s", study.profile, study.links);
 }
 
 // Where a prediction is off by more than this, the report says what differs.
@@ -70,7 +70,7 @@ std::string below_bound(const RunStudy& study) {
 }  // namespace
 
 std::string run_text_report(const RunStudy& study) {
-  std::string text = study_heading(study.plan);
+  std::string text = study_heading(study.plan, false);
   text += world_line(study) + "\n";
   TextTable table({"policy", "predicted step", "measured step", "error", "compute", "slowdown", "exposed", "bubble",
                    "idle", "hidden", "over bound", "first loss", "last loss"});
