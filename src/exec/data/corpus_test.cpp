@@ -26,16 +26,19 @@ TEST(Corpus, HoldsTheBytesOfItsFile) {
 }
 
 TEST(Corpus, IsMappedAndNotRead) {
-  // 64 GiB with a hole: reading it would take memory and minutes. (The thread sanitizer has no room for a terabyte.)
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer leaves no room for mappings of this size";
+#endif
+  // A terabyte with a hole: reading it would take memory and hours.
   const ScratchFolder folder("sparse");
   folder.write("sparse", "begin");
-  std::filesystem::resize_file(folder.file("sparse"), std::uintmax_t{1} << 36);
+  std::filesystem::resize_file(folder.file("sparse"), std::uintmax_t{1} << 40);
   const auto corpus = Corpus::open(folder.file("sparse"));
-  ASSERT_EQ(corpus->bytes().size(), std::size_t{1} << 36);
+  ASSERT_EQ(corpus->bytes().size(), std::size_t{1} << 40);
   EXPECT_EQ(corpus->bytes()[4], 'n');
-  EXPECT_EQ(corpus->bytes()[(std::size_t{1} << 36) - 1], 0);
+  EXPECT_EQ(corpus->bytes()[(std::size_t{1} << 40) - 1], 0);
   const Batches batches(corpus, {.seq = 1024}, 1);
-  EXPECT_EQ(batches.sequences_per_epoch(), (std::int64_t{1} << 26) - 1);  // 2^36 - 1 targets
+  EXPECT_EQ(batches.sequences_per_epoch(), (std::int64_t{1} << 30) - 1);  // 2^40 - 1 targets
 }
 
 TEST(Corpus, SaysWhyAFileCannotBeUsed) {
