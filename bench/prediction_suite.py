@@ -93,7 +93,7 @@ class Suite:
                 "error_pct": 100 * (predicted / mean - 1), "error_of_median_pct": 100 * (predicted / median - 1),
                 "steps_s": figures["steps_s"], "compute_s": figures["compute_s"] + figures["slowdown_s"],
                 "comm_s": figures["comm_s"], "hidden_pct": figures["hidden_pct"], "bound_s": report["bound_s"],
-                "transport": report["world"]["transport"],
+                "links": report["world"]["links"],
                 "other_cores": None if self.under_mpirun() else self.shell.other_cores}
 
     def under_mpirun(self):

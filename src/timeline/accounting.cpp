@@ -166,11 +166,22 @@ class RankLedger {
 
   void charge(std::int32_t operation, const Interval& part) {
     const std::int32_t own = own_member(operation);
-    if (own < 0) {
-      bubble_ += part.end - part.begin;
-    } else {
+    if (own == operation) {
       backwards_.push_back({rank_, timeline_.operations[at(own)].traffic, part.begin, part.end});
+      return;
     }
+    Nanos exposed;
+    if (own >= 0) {
+      // As measured, a peer's end of a transfer may last longer than this rank's own: the rest is waiting for the peer.
+      auto stretch =
+          std::partition_point(own_.begin(), own_.end(), [&](const ExposedStretch& s) { return s.begin < part.end; });
+      while (stretch != own_.begin() && (--stretch)->end > part.begin) {
+        const Nanos begin = std::max(stretch->begin, part.begin), end = std::min(stretch->end, part.end);
+        backwards_.push_back({rank_, stretch->kind, begin, end});
+        exposed += end - begin;
+      }
+    }
+    bubble_ += part.end - part.begin - exposed;
   }
 
   // This rank's part in a transfer; -1 where it has none, or the operation computes.

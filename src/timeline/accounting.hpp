@@ -3,7 +3,8 @@
 // At an instant at which a rank computes nothing, take its next compute operation and follow the last-finishing
 // unfinished predecessor (ties: the lowest operation) until one that runs at that instant: a transfer of this rank is
 // exposed communication; any other rank's operation is a pipeline bubble (waiting for a late peer, not for bytes);
-// nothing running is idle time.
+// nothing running is idle time. Where it is a peer's end of a shared transfer (as measured, ends differ), it is exposed
+// while a transfer of this rank runs.
 //
 // "Next" is the compute span that starts next, one of length zero included (ties: the lowest operation). A transfer
 // of several ranks waits for what any of its members waits for. Where the dependencies are unknown, or no compute

@@ -73,7 +73,7 @@ class InstantOracle {
     while (at && at->start.value > now);
     if (!at) {
       sum.idle_s += 1;
-    } else if (const auto kind = kind_on(*at, rank)) {
+    } else if (const auto kind = kind_on(*at, rank, now)) {
       expose(*kind);
     } else {
       sum.bubble_s += 1;
@@ -125,13 +125,14 @@ class InstantOracle {
     return best;
   }
 
-  std::optional<TrafficKind> kind_on(const Span& s, int rank) const {
+  std::optional<TrafficKind> kind_on(const Span& s, int rank, std::int64_t now) const {
     if (operation(s).activity == Activity::compute) return std::nullopt;
     if (operation(s).rank == rank) return operation(s).traffic;
     for (std::size_t member = 0; member < t_.operations.size(); ++member) {
-      if (same_transfer(member, static_cast<std::size_t>(s.operation)) && t_.operations[member].rank == rank) {
-        return t_.operations[member].traffic;
-      }
+      if (!same_transfer(member, static_cast<std::size_t>(s.operation)) || t_.operations[member].rank != rank) continue;
+      // Only a peer's end of it is known to run: exposed as long as a transfer of this rank does.
+      const Span* own = own_transfer(rank, now);
+      return own != nullptr ? std::optional(operation(*own).traffic) : std::nullopt;
     }
     return std::nullopt;
   }
