@@ -17,6 +17,9 @@ using Clock = Transport::Clock;
 constexpr int kLeastPasses = 2, kMostPasses = 9;  // after a first one that does not count
 // The share of the budget for operations alone; the rest is for transfers beside them.
 constexpr double kAloneShare = 0.6;
+// Elements.
+constexpr std::int64_t kSmallTransfer = 16 << 10, kLargeTransfer = 1 << 20;
+constexpr int kSmallTransfers = 30;
 constexpr double kMicro = 1e6;  // sums are of numbers with a few digits behind the point
 
 double in_seconds(Clock::duration time) {
@@ -142,12 +145,21 @@ void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes
   }
 }
 
+// What the runtime adds to every transfer of a queue: seen in small ones, one after the other.
+void measure_handoff(const CalibrationJob& job, Communicator& communicator, Calibration& result) {
+  EndlessTransfer transfer(communicator, kSmallTransfer, 1);
+  meet(communicator);
+  const double took = mean_of_ranks(communicator, {transfer.seconds_of_one(kSmallTransfers)}).front();
+  const double links = seconds(transfer.predicted(Cluster(job.plan.cluster)));
+  result.handoff = nanos_from_seconds(std::max(0.0, took - links));
+}
+
 // Operations beside a transfer, and the transfer beside operations.
 void measure_together(const CalibrationJob& job, Communicator& communicator, Passes& passes,
                       const std::map<OpKey, Nanos>& alone, Calibration& result) {
-  EndlessTransfer transfer(communicator);
+  EndlessTransfer transfer(communicator, kLargeTransfer, 4);
   meet(communicator);
-  const double transfer_alone = transfer.seconds_of_one();
+  const double transfer_alone = transfer.seconds_of_one(3);
   double pass_seconds = 0;
   passes.run([&](const OpKey& key, Clock::time_point, Clock::time_point) { pass_seconds += seconds(alone.at(key)); },
              [] { return false; });
@@ -177,6 +189,7 @@ void measure_together(const CalibrationJob& job, Communicator& communicator, Pas
 void apply(const Calibration& calibration, DeviceProfile& device) {
   device.operations = calibration.operations;
   device.operation_overhead = calibration.between_operations;
+  device.handoff = calibration.handoff;
   device.compute_slowdown = calibration.compute_slowdown;
   device.transfer_slowdown = calibration.transfer_slowdown;
 }
@@ -198,6 +211,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   for (const auto& [key, times] : measured.seconds) {
     result.operations[key] = std::max(Nanos{1}, nanos_from_seconds(slowest[i++]));
   }
+  if (communicator.size() > 1) measure_handoff(job, communicator, result);
   if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
   if (job.on_progress) job.on_progress(1);
   return result;

@@ -3,28 +3,30 @@
 #include <chrono>
 
 #include "collective/algorithms.hpp"
+#include "collective/lowered.hpp"
 #include "collective/piece_sizes.hpp"
+#include "cost/program_time.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::int64_t kElements = 1 << 20;  // 4 MiB
-constexpr std::int64_t kQueue = 1000;        // no plan's
-constexpr int kRoundsAlone = 3;
+constexpr std::int64_t kQueue = 1000;  // no plan's
 constexpr std::chrono::milliseconds kLookForFailure{50};
 
 }  // namespace
 
-EndlessTransfer::EndlessTransfer(Communicator& communicator)
-    : communicator_(communicator), data_(static_cast<std::size_t>(kElements), 0.0F) {
+EndlessTransfer::EndlessTransfer(Communicator& communicator, std::int64_t elements, std::int64_t parts)
+    : communicator_(communicator),
+      program_(std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
+                                                             .kind = Collective::all_reduce,
+                                                             .ranks = communicator.size(),
+                                                             .parts = parts,
+                                                             .in_place = true}))),
+      data_(static_cast<std::size_t>(elements), 0.0F) {
   PreparedCall call;
-  call.program = std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
-                                                               .kind = Collective::all_reduce,
-                                                               .ranks = communicator.size(),
-                                                               .parts = 4,
-                                                               .in_place = true}));
-  call.spec = call.program->spec;
-  call.sizes = even_sizes(call.spec, kElements);
+  call.program = program_;
+  call.spec = program_->spec;
+  call.sizes = even_sizes(call.spec, elements);
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) call.members.push_back(rank);
   call.queue = kQueue;
   call.label = "beside compute";
@@ -56,11 +58,20 @@ double EndlessTransfer::wait() {
   return std::chrono::duration<double>(last_ended_ - began_).count();
 }
 
-double EndlessTransfer::seconds_of_one() {
+double EndlessTransfer::seconds_of_one(int rounds) {
   start(1);
   wait();
-  start(kRoundsAlone);
-  return wait() / kRoundsAlone;
+  start(rounds);
+  return wait() / rounds;
+}
+
+Nanos EndlessTransfer::predicted(const Cluster& cluster) const {
+  const std::vector<LoweredRank> lowered = lower(*program_, run_symbolically(*program_),
+                                                 even_sizes(program_->spec, std::ssize(data_)), Bytes{sizeof(float)});
+  std::vector<Rank> members;
+  for (std::int64_t rank = 0; rank < communicator_.size(); ++rank)
+    members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+  return program_time(lowered, cluster, members);
 }
 
 }  // namespace weft

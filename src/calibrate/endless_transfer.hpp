@@ -3,20 +3,24 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "cluster/cluster.hpp"
 #include "comm/communicator.hpp"
 
 namespace weft {
 
 class EndlessTransfer {
  public:
-  // All ranks make one, and call what follows in the same order.
-  explicit EndlessTransfer(Communicator& communicator);
+  // A ring of so many f32 on all ranks. All make one, and call what follows in the same order.
+  EndlessTransfer(Communicator& communicator, std::int64_t elements, std::int64_t parts);
 
-  // One round alone, the mean of a few.
-  double seconds_of_one();
+  // One round alone, the mean of so many.
+  double seconds_of_one(int rounds);
+  // What the links alone would need for one round.
+  Nanos predicted(const Cluster& cluster) const;
   // So many rounds from now on; the same number on all ranks.
   void start(std::int64_t rounds);
   bool over() const { return left_.load(std::memory_order_acquire) == 0; }
@@ -28,6 +32,7 @@ class EndlessTransfer {
   void next();
 
   Communicator& communicator_;
+  std::shared_ptr<const Program> program_;
   std::vector<float> data_;
   Communicator::Prepared* call_;
   std::atomic<std::int64_t> left_{0};
