@@ -34,20 +34,6 @@ Interval steady_window(const Timeline& timeline) {
   return {timeline.steady_begin, timeline.steady_begin + Nanos{std::llround(length)}};
 }
 
-// Both ascend.
-Nanos length_of_union(const std::vector<ExposedStretch>& a, const std::vector<ExposedStretch>& b) {
-  Nanos sum, covered_to{std::numeric_limits<std::int64_t>::min()};
-  auto i = a.begin(), j = b.begin();
-  while (i != a.end() || j != b.end()) {
-    const bool first = j == b.end() || (i != a.end() && i->begin <= j->begin);
-    const ExposedStretch& next = first ? *i++ : *j++;
-    if (next.end <= covered_to) continue;
-    sum += next.end - std::max(next.begin, covered_to);
-    covered_to = next.end;
-  }
-  return sum;
-}
-
 // One rank's time, sorted into its terms. Idle time is what no other term claims.
 class RankLedger {
  public:
@@ -63,8 +49,6 @@ class RankLedger {
       after = span < plain ? add_compute(timeline_.spans[span], *next) : add_folded(span - plain);
     }
     if (covered_to_ < window_.end) expose_own_transfers({covered_to_, window_.end});
-    // Measured, members of a transfer end at different times: this rank may wait while its own part is over.
-    communicating_ = length_of_union(own_, exposed_);
     return totals();
   }
 
@@ -130,6 +114,7 @@ class RankLedger {
       own_.push_back({rank_, timeline_.operations[at(s.operation)].traffic, inside.begin, inside.end});
       lasting = &s;
     }
+    for (const ExposedStretch& stretch : own_) communicating_ += stretch.end - stretch.begin;
   }
 
   void add_slowdown(const Span& span, const Interval& inside) {

@@ -30,8 +30,7 @@ struct RankAccount {
   std::array<double, kTrafficKinds> exposed_by{};  // index: TrafficKind
   double bubble_s = 0;
   double idle_s = 0;
-  // |union of this rank's transfers|; where it waits for one that another member has not ended, that time too.
-  double comm_s = 0;
+  double comm_s = 0;  // |union of this rank's transfers|
 };
 // 100 * (1 - exposed / comm); NaN without communication.
 double hidden_pct(const RankAccount& account);

@@ -21,7 +21,7 @@ class InstantOracle {
     RankAccount sum;
     double computing = 0, stretched = 0;
     for (auto now = begin; now < end; ++now) {
-      const double exposed_before = sum.exposed_s;
+      if (own_transfer(rank, now)) sum.comm_s += 1;
       double stretched_now = 0;
       if (computes(rank, now, stretched_now)) {
         computing += 1;
@@ -29,7 +29,6 @@ class InstantOracle {
       } else {
         classify(rank, now, sum);
       }
-      if (own_transfer(rank, now) || sum.exposed_s > exposed_before) sum.comm_s += 1;
     }
     sum.step_s = static_cast<double>(end - begin);
     sum.slowdown_s = std::min(stretched, computing);
