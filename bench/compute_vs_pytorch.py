@@ -45,7 +45,7 @@ def arguments():
 
 class Peer:
     def __init__(self, a):
-        torch.set_num_threads(a.threads)
+        peer_gpt.limit_threads(a.threads)
         torch.manual_seed(0)
         self.model = peer_gpt.Gpt(a)
         self.tokens, self.targets = torch.randint(0, a.vocab, (2, a.batch, a.seq))

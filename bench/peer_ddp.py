@@ -74,7 +74,7 @@ class Trainer:
 
 def main():
     options = arguments()
-    torch.set_num_threads(options.threads)
+    peer_gpt.limit_threads(options.threads)
     rank = join()
     runs = []
     for bucket in options.buckets.split(","):

@@ -3,6 +3,8 @@
 Attention is PyTorch's own kernel where there is one (2.0 and later), else written out.
 """
 
+import ctypes
+
 import torch
 from torch import nn
 
@@ -15,6 +17,18 @@ def attend(q, k, v):
     tokens, head = q.shape[-2:]
     mask = torch.triu(torch.full((tokens, tokens), -1e9), 1)
     return ((q @ k.transpose(-1, -2)) * head ** -0.5 + mask).softmax(-1) @ v
+
+
+def limit_threads(threads):
+    """Of kernels. OpenBLAS with threads of its own, as Debian has it, does not listen to torch."""
+    torch.set_num_threads(threads)
+    with open("/proc/self/maps") as maps:
+        libraries = {line.split()[-1] for line in maps if "openblas" in line and line.rstrip().endswith(".so")}
+    for library in libraries:
+        set_threads = getattr(ctypes.CDLL(library), "openblas_set_num_threads", None)
+        if set_threads:
+            set_threads(threads)
+
 
 
 class Block(nn.Module):
