@@ -11,6 +11,9 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kSmallestPart = 4096;
+// More parts shorten the wait for the one under way by less than a hundredth of the communication, and each wakes a
+// thread on every rank, which the modelled time of a transfer does not contain.
+constexpr std::int64_t kMostParts = 64;
 
 // What a rank uses at once: a layer; the embedding; the last norm and the head. In the order of their use.
 struct UnitName {
@@ -183,7 +186,8 @@ class ClassParts {
 Bytes best_part(const CostModel& cost, const Operation& probe, Bytes all) {
   Bytes best = all;
   double least = std::numeric_limits<double>::max();
-  for (std::int64_t parts = 1; parts == 1 || all.value / parts >= kSmallestPart; parts *= 2) {
+  const auto large_enough = [&](std::int64_t parts) { return parts == 1 || all.value / parts >= kSmallestPart; };
+  for (std::int64_t parts = 1; parts <= kMostParts && large_enough(parts); parts *= 2) {
     Operation part = probe;
     part.communication->bytes = {std::max<std::int64_t>(1, all.value / parts)};
     part.key.dims[0] = part.communication->bytes.value;
