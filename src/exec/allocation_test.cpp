@@ -20,6 +20,15 @@ std::atomic<std::int64_t> allocations_beside_compute{0};
   throw std::bad_alloc();
 }
 
+// std::stable_sort asks this way, and gives back through the delete below.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
