@@ -72,8 +72,8 @@ class InstantOracle {
     while (at && at->start.value > now);
     if (!at) {
       sum.idle_s += 1;
-    } else if (const auto kind = kind_on(*at, rank, now)) {
-      expose(*kind);
+    } else if (const Span* transfer = charged_to(*at, rank, now)) {
+      expose(operation(*transfer).traffic);
     } else {
       sum.bubble_s += 1;
     }
@@ -124,16 +124,16 @@ class InstantOracle {
     return best;
   }
 
-  std::optional<TrafficKind> kind_on(const Span& s, int rank, std::int64_t now) const {
-    if (operation(s).activity == Activity::compute) return std::nullopt;
-    if (operation(s).rank == rank) return operation(s).traffic;
+  // The transfer of `rank` that the instant is charged to; none: a bubble.
+  const Span* charged_to(const Span& s, int rank, std::int64_t now) const {
+    if (operation(s).activity == Activity::compute) return nullptr;
+    if (operation(s).rank == rank) return &s;
     for (std::size_t member = 0; member < t_.operations.size(); ++member) {
-      if (!same_transfer(member, static_cast<std::size_t>(s.operation)) || t_.operations[member].rank != rank) continue;
+      const bool own = t_.operations[member].rank == rank;
       // Only a peer's end of it is known to run: exposed as long as a transfer of this rank does.
-      const Span* own = own_transfer(rank, now);
-      return own != nullptr ? std::optional(operation(*own).traffic) : std::nullopt;
+      if (own && same_transfer(member, static_cast<std::size_t>(s.operation))) return own_transfer(rank, now);
     }
-    return std::nullopt;
+    return nullptr;
   }
 
   const Timeline& t_;
