@@ -55,15 +55,10 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   RunOptions options = read_run_options(flags, launch);
   if (!kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
   if (options.processes) return run_own_processes(*options.processes, {"calibrate"}, arguments, err);
-  const Cluster cluster(options.inputs.cluster);
-  set_kernel_threads(options.threads);
-  WorldOptions world = read_world_options(flags, launch);
-  world.ranks = cluster.device_count();
-  world.cluster = &cluster;
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
   RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
-  run_world(launch, world, err,
-            [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
+  session.on_ranks(read_world_options(flags, launch), err,
+                   [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
   if (!reports) return kOk;
   const std::string json = profile_to_json(session.profile()).dump(2);
   std::vector<std::string> written;

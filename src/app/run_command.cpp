@@ -28,15 +28,10 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
   if (options.processes) return run_own_processes(*options.processes, {"run"}, arguments, err);
 
-  const Cluster cluster(options.inputs.cluster);
-  set_kernel_threads(options.threads);
-  WorldOptions world = read_world_options(flags, launch);
-  world.ranks = cluster.device_count();
-  world.cluster = &cluster;
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
   RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
-  run_world(launch, world, err,
-            [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
+  session.on_ranks(read_world_options(flags, launch), err,
+                   [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
   if (!reports) return kOk;
   std::vector<std::string> written;
   if (options.out) written = write_run_files(session.study(), *options.out);

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
+#include "kernels/kernels.hpp"
 #include "plan/policy/overlap.hpp"
 
 namespace weft {
@@ -21,6 +22,14 @@ struct RunSession::Prepared {
 
 RunSession::RunSession(RunOptions options, Launch launch, RunProgress progress)
     : options_(std::move(options)), launch_(std::move(launch)), progress_(std::move(progress)) {}
+
+void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody& body) {
+  const Cluster cluster(options_.inputs.cluster);
+  world.ranks = cluster.device_count();
+  world.cluster = &cluster;
+  set_kernel_threads(options_.threads);
+  run_world(launch_, world, err, body);
+}
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   if (!options_.links_given && processes()) measure_links(communicator);

@@ -17,6 +17,8 @@ class RunSession {
  public:
   RunSession(RunOptions options, Launch launch, RunProgress progress);
 
+  // Runs `body` on every rank of this process, with the links and the threads inside kernels that the options say.
+  void on_ranks(WorldOptions world, std::ostream& err, const WorldBody& body);
   // One rank's part. All ranks of the run must take part.
   void run_rank(Communicator& communicator, const std::string& way);
   // On the process of rank 0, when all have ended.
