@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <set>
 
 #include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
@@ -50,6 +51,7 @@ class Passes {
       const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
       initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
     }
+    fill_scalars(job.plan.graph);
   }
 
   // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
@@ -69,6 +71,16 @@ class Passes {
     OpKey key;
     BoundOperation compute;
   };
+  // Nothing is transferred, so what others would send is never there. Of zeros a loss has no logarithm.
+  void fill_scalars(const StepGraph& graph) {
+    for (std::size_t i = 0; i < graph.values.size(); ++i) {
+      const Value& value = graph.values[i];
+      if (value.rank_class != view_.rank_class() || value.kind != ValueKind::scalar) continue;
+      for (std::int32_t m = 0; m < (value.per_micro_batch ? graph.micro_batches : 1); ++m) {
+        fill({view_.data(make_id<ValueId>(i), m), value.elements()}, 1.0F);
+      }
+    }
+  }
   static BatchShape shape_of(const Plan& plan) {
     const Layout& l = plan.layout;
     return {l.global_batch, l.micro_batch, l.seq, l.dp, plan.model.vocab};
@@ -107,20 +119,51 @@ std::vector<double> mean_of_ranks(Communicator& communicator, const std::vector<
   return means;
 }
 
-// The numbers of the rank for which `total` is largest: the one that the others wait for.
-std::vector<double> of_slowest_rank(Communicator& communicator, double total, std::vector<double> own) {
-  std::vector<double> totals(static_cast<std::size_t>(communicator.size()), 0.0);
-  totals[static_cast<std::size_t>(communicator.rank())] = total;
-  totals = sums_of_ranks(communicator, totals);
-  const auto slowest = std::max_element(totals.begin(), totals.end()) - totals.begin();
-  if (communicator.rank() != slowest) std::fill(own.begin(), own.end(), 0.0);
-  return sums_of_ranks(communicator, own);
-}
-
 struct Measured {
   std::map<OpKey, std::vector<double>> seconds;
   std::vector<double> gaps;
+  double total() const {
+    double sum = 0;
+    for (const auto& [key, times] : seconds) sum += median(times) * static_cast<double>(times.size());
+    return sum;
+  }
 };
+
+// Whether this rank takes longest of its class: it is the one that the others wait for.
+bool is_slowest_of_class(const CalibrationJob& job, Communicator& communicator, double total) {
+  std::vector<double> totals(static_cast<std::size_t>(communicator.size()), 0.0);
+  const auto own = static_cast<std::size_t>(communicator.rank());
+  totals[own] = total;
+  totals = sums_of_ranks(communicator, totals);
+  const RankClasses classes =
+      find_rank_classes(Cluster(job.plan.cluster), job.plan.layout, job.plan.model.experts.has_value());
+  for (std::size_t r = 0; r < totals.size(); ++r) {
+    if (classes.class_of[r] != classes.class_of[own]) continue;
+    if (totals[r] > totals[own] || (totals[r] == totals[own] && r < own)) return false;
+  }
+  return true;
+}
+
+// Of every key, the mean over the classes that have it of what their slowest rank took; likewise the gaps.
+void agree(const CalibrationJob& job, Communicator& communicator, const Measured& measured, Calibration& result) {
+  const bool counts = is_slowest_of_class(job, communicator, measured.total());
+  std::set<OpKey> keys;  // of all classes, in one order
+  for (const Operation& op : job.plan.graph.operations) {
+    if (!op.is_transfer()) keys.insert(op.key);
+  }
+  std::vector<double> own{counts ? median(measured.gaps) : 0.0, counts ? 1.0 : 0.0};
+  for (const OpKey& key : keys) {
+    const auto found = measured.seconds.find(key);
+    const bool has = counts && found != measured.seconds.end();
+    own.push_back(has ? median(found->second) : 0.0);
+    own.push_back(has ? 1.0 : 0.0);
+  }
+  const std::vector<double> sums = sums_of_ranks(communicator, own);
+  const auto mean = [&](std::size_t i) { return nanos_from_seconds(sums[2 * i] / std::max(sums[2 * i + 1], 1.0)); };
+  result.between_operations = mean(0);
+  std::size_t i = 1;
+  for (const OpKey& key : keys) result.operations[key] = std::max(Nanos{1}, mean(i++));
+}
 
 void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes& passes, Measured& measured) {
   const auto never = [] { return false; };
@@ -198,19 +241,8 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   Passes passes(job, make_id<Rank>(static_cast<std::size_t>(communicator.rank())));
   Measured measured;
   measure_alone(job, communicator, passes, measured);
-  std::vector<double> own{median(measured.gaps)};
-  double pass = 0;
-  for (const auto& [key, times] : measured.seconds) {
-    own.push_back(median(times));
-    pass += own.back() * static_cast<double>(times.size());
-  }
-  const std::vector<double> slowest = of_slowest_rank(communicator, pass, own);
   Calibration result;
-  result.between_operations = nanos_from_seconds(slowest[0]);
-  std::size_t i = 1;
-  for (const auto& [key, times] : measured.seconds) {
-    result.operations[key] = std::max(Nanos{1}, nanos_from_seconds(slowest[i++]));
-  }
+  agree(job, communicator, measured, result);
   if (communicator.size() > 1) measure_handoff(job, communicator, result);
   if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
   if (job.on_progress) job.on_progress(1);

@@ -25,9 +25,10 @@ struct CalibrationJob {
   std::function<void(double)> on_progress = {};
 };
 
-// The same on all ranks. Ranks wait for each other in every step, so it is the slowest one's operations that count.
+// The same on all ranks. Ranks wait for each other in every step, so of each class it is the slowest one's operations
+// that count.
 struct Calibration {
-  std::map<OpKey, Nanos> operations;  // median of all executions of the key on the slowest rank
+  std::map<OpKey, Nanos> operations;  // median of all executions of the key there; of several classes the mean
   Nanos between_operations;           // from the end of one to the begin of the next, median
   Nanos handoff;                      // what a transfer takes beyond its links, mean
   // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "exec/bind_attention.hpp"
+#include "exec/bind_linear.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
@@ -13,26 +15,25 @@ namespace {
   fail("weft run has no kernel yet for '{}'", describe(op));
 }
 
-// The columns of the packed projections.
-struct Packed {
-  Matrix q, k, v;
-};
-Packed unpack(const Matrix& qkv, const AttentionShape& shape) {
-  const std::int64_t q = shape.heads * shape.head_size, kv = shape.kv_heads * shape.head_size;
-  WEFT_CHECK(qkv.columns == q + 2 * kv);
-  return {qkv.column_slice(0, q), qkv.column_slice(q, q + kv), qkv.column_slice(q + kv, q + 2 * kv)};
-}
-
 }  // namespace
 
 ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
                              const Batches& batches, RankTraining& training)
     : view_(view), parameters_(parameters), settings_(settings), batches_(batches), training_(training) {
+  const std::int64_t rows = local_vocab(view.plan().model, view.plan().layout);
+  const std::int64_t first = view.coordinate(Axis::tp) * rows;
+  vocabulary_ = {first, std::clamp<std::int64_t>(view.plan().model.vocab - first, 0, rows)};
   const Layout& layout = view.plan().layout;
   const auto tokens = static_cast<std::size_t>(layout.tokens());
   const auto micro_batches = static_cast<std::size_t>(layout.micro_batches());
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
+  training_.loaded.assign(micro_batches, -1);
+  batch_tokens_.resize(static_cast<std::size_t>(layout.micro_batch * layout.seq));
+  batch_targets_ = batch_tokens_;
+  for (const ElementRange& part : view.context_parts()) {
+    for (std::int64_t at = part.begin; at < part.end; ++at) positions_.push_back(at);
+  }
   training_.loss_sums.assign(static_cast<std::size_t>(settings.steps), 0.0);
 }
 
@@ -79,10 +80,9 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::ffn_in:
     case Role::ffn_out:
     case Role::head:
-      return [x = of.read(0), w = of.weight(op.reads[1].value), b = of.bias(op.reads[1].value),
-              y = of.write()](std::int64_t) { linear(x, w, b, y); };
+      return bind_linear(view_, op, micro_batch);
     case Role::attention:
-      return bind_attention(op, micro_batch, false);
+      return bind_attention(view_, op, micro_batch);
     case Role::attention_residual:
     case Role::ffn_residual:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
@@ -92,7 +92,7 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
       }
       return [x = of.read(0), y = of.write()](std::int64_t) { gelu(x, y); };
     case Role::loss:
-      return bind_loss(op, micro_batch, false);
+      return op.part == 1 ? bind_loss_part(op, micro_batch) : bind_loss(op, micro_batch);
     default:
       no_kernel(op);
   }
@@ -113,19 +113,16 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::ffn_in:
     case Role::ffn_out:
     case Role::head:
-      WEFT_CHECK(op.reads.size() == 2);
-      return [dy = of.read(0), w = of.weight(op.reads[1].value), dx = of.write()](std::int64_t) {
-        linear_input_grad(dy, w, dx);
-      };
+      return bind_linear_input_grad(view_, op, micro_batch);
     case Role::attention:
-      return bind_attention(op, micro_batch, true);
+      return bind_attention_grad(view_, op, micro_batch);
     case Role::ffn_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };
       }
       return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { gelu_input_grad(dy, x, dx); };
     case Role::loss:
-      return bind_loss(op, micro_batch, true);
+      return bind_loss_grad(op, micro_batch);
     default:
       no_kernel(op);
   }
@@ -149,88 +146,95 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::ffn_in:
     case Role::ffn_out:
     case Role::head:
-      WEFT_CHECK(op.reads.size() == 2);
-      return [x = of.read(0), dy = of.read(1), dw = of.weight(gradient), db = of.bias(gradient), into](std::int64_t) {
-        linear_weight_grad(x, dy, dw, db, into);
-      };
+      return bind_linear_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0),
-              dw = of.weight(gradient), into](std::int64_t) { embedding_weight_grad(tokens, dy, dw, into); };
-    case Role::positions: {
-      const LearnedPositions d{of.weight(gradient), view_.plan().layout.seq, 0};
-      return [dy = of.read(0), d, into](std::int64_t) { positions_weight_grad(dy, d, into); };
-    }
+      return
+          [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0), dw = of.weight(gradient),
+           first = vocabulary_.first, into](std::int64_t) { embedding_weight_grad(tokens, dy, dw, first, into); };
+    case Role::positions:
+      return [dy = of.read(0), d = learned_positions(of.weight(gradient)), into](std::int64_t) {
+        positions_weight_grad(dy, d, into);
+      };
     default:
       no_kernel(op);
   }
 }
 
+// Each rank has the tokens of its vocabulary's part; the first of them also adds the positions.
 BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t micro_batch) const {
   const Operands of(view_, op, micro_batch);
   LearnedPositions positions;
-  if (op.reads.size() > 1) {
+  if (op.reads.size() > 1 && view_.coordinate(Axis::tp) == 0) {
     Operation table = op;
     table.role = Role::positions;
-    positions = {Operands(view_, table, micro_batch).weight(op.reads[1].value), view_.plan().layout.seq, 0};
+    positions = learned_positions(Operands(view_, table, micro_batch).weight(op.reads[1].value));
   }
-  auto& tokens = training_.tokens[static_cast<std::size_t>(micro_batch)];
-  auto& targets = training_.targets[static_cast<std::size_t>(micro_batch)];
-  return [this, micro_batch, &tokens, &targets, positions, table = of.weight(op.reads[0].value),
-          y = of.write()](std::int64_t step) {
-    batches_.fill(step, view_.data_rank(), micro_batch, tokens, targets);
-    embedding(tokens, table, positions, y);
+  return [this, micro_batch, &tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], positions,
+          table = of.weight(op.reads[0].value), y = of.write()](std::int64_t step) {
+    load_batch(step, micro_batch);
+    embedding(tokens, table, vocabulary_.first, positions, y);
   };
 }
 
-BoundOperation ComputeBinder::bind_attention(const Operation& op, std::int32_t micro_batch, bool backward) const {
-  const Operands of(view_, op, micro_batch);
-  const Plan& plan = view_.plan();
-  if (plan.layout.cp > 1 || plan.layout.tp > 1) no_kernel(op);
-  AttentionShape shape{.sequences = plan.layout.micro_batch,
-                       .heads = plan.model.heads,
-                       .kv_heads = plan.model.kv_heads,
-                       .head_size = plan.model.head_dim,
-                       .queries = plan.layout.seq,
-                       .keys = plan.layout.seq};
-  if (plan.model.positions == Positions::rotary) shape.rotary_base = kRotaryBase;
-  const auto saved_in = [&](ValueId value) {
-    AttentionSaved saved;
-    if (plan.layout.attention == AttentionKernel::flash) {
-      saved.log_sums = of.flat(value);
-    } else {
-      const std::int64_t rows = shape.sequences * shape.heads * shape.queries;
-      saved.softmax = Matrix::dense(view_.data(value, micro_batch), rows, shape.keys);
-    }
-    return saved;
-  };
-  const Packed in = unpack(of.read(0), shape);
-  if (!backward) {
-    return [shape, in, context = of.write(), saved = saved_in(op.writes[1])](std::int64_t) {
-      attention(shape, in.q, in.k, in.v, context, saved);
-    };
+// Whoever needs a step's tokens or targets first loads both: the first stage of a pipeline, and its last.
+void ComputeBinder::load_batch(std::int64_t step, std::int32_t micro_batch) const {
+  const auto m = static_cast<std::size_t>(micro_batch);
+  if (training_.loaded[m] == step) return;
+  training_.loaded[m] = step;
+  const auto all = static_cast<std::size_t>(view_.plan().layout.seq);
+  if (positions_.size() == all) {
+    return batches_.fill(step, view_.data_rank(), micro_batch, training_.tokens[m], training_.targets[m]);
   }
-  const Packed d = unpack(of.write(), shape);
-  return [shape, in, d, d_context = of.read(1), context = of.read(2), saved = saved_in(op.reads[3].value)](
-             std::int64_t) { attention_input_grad(shape, in.q, in.k, in.v, context, saved, d_context, d.q, d.k, d.v); };
+  batches_.fill(step, view_.data_rank(), micro_batch, batch_tokens_, batch_targets_);
+  for (std::size_t i = 0; i < training_.tokens[m].size(); ++i) {
+    const std::size_t at = i / positions_.size() * all + static_cast<std::size_t>(positions_[i % positions_.size()]);
+    training_.tokens[m][i] = batch_tokens_[at];
+    training_.targets[m][i] = batch_targets_[at];
+  }
 }
 
-BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_batch, bool backward) const {
+BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t micro_batch) const {
   const Operands of(view_, op, micro_batch);
-  const Layout& layout = view_.plan().layout;
-  if (layout.tp > 1) no_kernel(op);
-  const auto& targets = training_.targets[static_cast<std::size_t>(micro_batch)];
-  if (backward) {
-    // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
-    const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-    return [&targets, scale, p = of.read(0), dx = of.write()](std::int64_t) {
-      cross_entropy_input_grad(p, targets, scale, dx);
-    };
+  return [this, micro_batch, &targets = training_.targets[static_cast<std::size_t>(micro_batch)], logits = of.read(0),
+          part = loss_parts(of.flat(op.writes.front())).front()](std::int64_t step) {
+    load_batch(step, micro_batch);
+    cross_entropy_part(logits, targets, vocabulary_, part);
+  };
+}
+
+// One after the other in a value: the three numbers of every token of every vocabulary part.
+std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
+  const std::int64_t tokens = view_.plan().layout.tokens();
+  std::vector<LossPart> parts;
+  for (auto* at = static_cast<float*>(value.data); at < static_cast<float*>(value.data) + value.size;
+       at += 3 * tokens) {
+    parts.push_back({{at, tokens}, {at + tokens, tokens}, {at + 2 * tokens, tokens}});
   }
-  return [&targets, this, micro_batch, logits = of.read(0), p = of.write()](std::int64_t step) {
-    const double sum = cross_entropy(logits, targets, view_.plan().model.vocab, p);
-    training_.loss_sums[static_cast<std::size_t>(step)] += sum;
+  return parts;
+}
+
+BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_batch) const {
+  const Operands of(view_, op, micro_batch);
+  std::vector<LossPart> parts;
+  if (op.reads.size() > 1) parts = loss_parts(of.flat(op.reads[1].value));
+  const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
+  return [this, micro_batch, parts, counts, &targets = training_.targets[static_cast<std::size_t>(micro_batch)],
+          logits = of.read(0), p = of.write()](std::int64_t step) {
+    load_batch(step, micro_batch);
+    const double sum = parts.empty() ? cross_entropy(logits, targets, vocabulary_.count, p)
+                                     : cross_entropy_of_parts(logits, vocabulary_, parts, p);
+    if (counts) training_.loss_sums[static_cast<std::size_t>(step)] += sum;
     if (!std::isfinite(sum)) throw RunFailed(fmt::format("the loss is not finite{}", first_not_finite(micro_batch)));
   };
+}
+
+BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, std::int32_t micro_batch) const {
+  const Operands of(view_, op, micro_batch);
+  const Layout& layout = view_.plan().layout;
+  // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
+  const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
+  return [&targets = training_.targets[static_cast<std::size_t>(micro_batch)], scale, first = vocabulary_.first,
+          p = of.read(0), dx = of.write()](std::int64_t) { cross_entropy_input_grad(p, targets, first, scale, dx); };
 }
 
 // The first result of forward, among those that backward still needs, that holds a NaN or an infinity.
@@ -255,8 +259,16 @@ std::string ComputeBinder::first_not_finite(std::int32_t micro_batch) const {
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
   if (op.role != Role::grad_norm) no_kernel(op);
+  // Every element of the model once: not those that another rank answers for.
   std::vector<Vector> gradients;
-  for (const ParameterState& p : parameters_.all()) gradients.push_back(parameters_.own_gradient(p));
+  for (const ParameterState& p : parameters_.all()) {
+    const ElementRange own = parameters_.own(p);
+    auto* const data = static_cast<float*>(parameters_.own_gradient(p).data);
+    for (const HeldTensor& tensor : p.tensors) {
+      const ElementRange part = overlap(own, {tensor.offset, tensor.offset + tensor.elements()});
+      if (!tensor.copy && !part.empty()) gradients.push_back({data + part.begin - own.begin, part.size()});
+    }
+  }
   return [gradients, out = view_.data(op.writes.front(), -1)](std::int64_t) {
     double sum = 0;
     for (const Vector& gradient : gradients) sum += square_sum(gradient);

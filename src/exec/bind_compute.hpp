@@ -14,8 +14,10 @@ using BoundOperation = std::function<void(std::int64_t step)>;
 
 // What operations of a rank leave beside the plan's values. Written by the thread that computes.
 struct RankTraining {
-  std::vector<std::vector<std::int64_t>> tokens, targets;  // by micro-batch
-  std::vector<double> loss_sums;                           // by step: -log p over this rank's tokens
+  // Of the positions that this rank holds, by micro-batch.
+  std::vector<std::vector<std::int64_t>> tokens, targets;
+  std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
+  std::vector<double> loss_sums;     // by step: -log p over this rank's tokens
   // Told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
 };
@@ -38,8 +40,12 @@ class ComputeBinder {
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;
   BoundOperation bind_embedding(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_attention(const Operation& op, std::int32_t micro_batch, bool backward) const;
-  BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch, bool backward) const;
+  BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_loss_part(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_loss_grad(const Operation& op, std::int32_t micro_batch) const;
+  std::vector<LossPart> loss_parts(const Vector& value) const;
+  LearnedPositions learned_positions(const Matrix& table) const { return {table, positions_}; }
+  void load_batch(std::int64_t step, std::int32_t micro_batch) const;
   std::string first_not_finite(std::int32_t micro_batch) const;
 
   const RankView& view_;
@@ -47,6 +53,9 @@ class ComputeBinder {
   const TrainSettings& settings_;
   const Batches& batches_;
   RankTraining& training_;
+  VocabularyPart vocabulary_;            // this rank's columns of the head, rows of the embedding
+  std::vector<std::int64_t> positions_;  // that this rank holds of every sequence
+  mutable std::vector<std::int64_t> batch_tokens_, batch_targets_;  // of whole sequences
 };
 
 }  // namespace weft

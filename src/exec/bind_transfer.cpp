@@ -30,26 +30,37 @@ std::int64_t elements_in(const std::vector<Segment>& segments) {
   return bytes / static_cast<std::int64_t>(sizeof(float));
 }
 
-}  // namespace
+// Communicator queues of messages between stages; below them are the others (exec/rank_exchange.hpp has its own).
+constexpr std::int64_t kForwardMessages = 300, kBackwardMessages = 650, kMostStages = 350;
 
-std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue) {
+bool is_message(const Communication& c) {
+  return c.collective == Collective::send_recv;
+}
+
+// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
+std::int64_t queue_number(const Plan& plan, const std::string& name) {
   std::set<std::string> names;
   for (const ClassPlan& c : plan.classes) {
     for (const Queue& q : c.queues) names.insert(q.name);
   }
-  const std::string& name = plan.classes[rank_class.index()].queues[static_cast<std::size_t>(queue)].name;
   return std::distance(names.begin(), names.find(name));
 }
+
+}  // namespace
 
 TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
     : view_(view), parameters_(parameters) {}
 
 TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micro_batch) const {
   Ends ends;
-  if (op.communication->collective == Collective::all_reduce) {
+  if (is_message(*op.communication)) {
+    add_message(op, micro_batch, ends);
+  } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
     add_shards(op, micro_batch, ends);
+  } else if (op.reads.size() == 1 && op.writes.size() == 1) {
+    add_rows(op, micro_batch, ends);
   } else {
     fail("weft run cannot carry out '{}' yet", describe(op));
   }
@@ -60,12 +71,101 @@ void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_ba
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
     WEFT_CHECK(original.reads.size() == 1 && original.writes.size() == 1);
-    const ValueId in = original.reads.front().value, out = original.writes.front();
-    const ElementRange range = part_of(origin, view_.original().value(in).elements());
-    ends.input.push_back(segment_of(view_.data(in, micro_batch) + range.begin, range.size()));
-    ends.output.push_back(segment_of(view_.data(out, micro_batch) + range.begin, range.size()));
+    const bool of_gradients = original.phase == Phase::optimizer && original.role != Role::norm_reduce;
+    const auto part = [&](ValueId value) {
+      const std::int64_t elements = view_.original().value(value).elements();
+      const Vector whole =
+          of_gradients ? gradient_in(original, value) : Vector{view_.data(value, micro_batch), elements};
+      const ElementRange range = overlap(part_of(origin, elements), {0, whole.size});
+      return segment_of(static_cast<float*>(whole.data) + range.begin, std::max<std::int64_t>(0, range.size()));
+    };
+    ends.input.push_back(part(original.reads.front().value));
+    ends.output.push_back(part(original.writes.front()));
   }
   ends.in_place = same_places(ends.input, ends.output);
+}
+
+// A gradient between backward and the update: whole, or this rank's shard, which may lie in the memory of the whole.
+Vector TransferBinder::gradient_in(const Operation& original, ValueId value) const {
+  const ParameterState& p = parameters_.of(original.layer, original.subject);
+  if (view_.original().value(value).elements() >= p.elements) return {view_.data(value, -1), p.elements};
+  return parameters_.shard_in(p, value, -1, view_.position_in(p.group));
+}
+
+// Members hold equal shares of the rows of one value: in their order, or (context parallelism) each the rows of the
+// positions that it holds.
+void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+  const Operation& original = view_.original().op(op.origins.front().operation);
+  const bool scatters = op.communication->collective == Collective::reduce_scatter;
+  const ValueId read = original.reads.front().value, written = original.writes.front();
+  const ValueId share = scatters ? written : read;
+  std::vector<Segment> all;
+  for (const std::vector<Segment>& of_member : shares_of(original, scatters ? read : written, micro_batch)) {
+    ends.slices.push_back(elements_in(of_member));
+    all.insert(all.end(), of_member.begin(), of_member.end());
+  }
+  const std::vector<Segment> own{segment_of(view_.data(share, micro_batch), view_.original().value(share).elements())};
+  WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
+  ends.input = scatters ? all : own;
+  ends.output = scatters ? own : all;
+}
+
+std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, ValueId whole,
+                                                            std::int32_t micro_batch) const {
+  const GroupKind group = original.communication->group;
+  const Layout& layout = view_.plan().layout;
+  const Value& value = view_.original().value(whole);
+  const std::int64_t n = view_.group_size(group), width = value.elements() / value.shape.front();
+  float* const data = view_.data(whole, micro_batch);
+  std::vector<std::vector<Segment>> shares;
+  for (std::int64_t r = 0; r < n; ++r) {
+    std::vector<Segment>& share = shares.emplace_back();
+    if (group != GroupKind::cp) {
+      const std::int64_t elements = value.elements() / n;
+      share.push_back(segment_of(data + r * elements, elements));
+      continue;
+    }
+    for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
+      for (const ElementRange& part : context_parts_of(layout, r)) {
+        share.push_back(segment_of(data + (sequence * layout.seq + part.begin) * width, part.size() * width));
+      }
+    }
+  }
+  return shares;
+}
+
+// Where tensor-parallel ranks hold the same rows, each sends its own share of them.
+void TransferBinder::add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+  const Operation& original = view_.original().op(op.origins.front().operation);
+  const std::int64_t sent = op.communication->bytes.value / static_cast<std::int64_t>(sizeof(float));
+  if (!op.communication->sends) {
+    ends.output.push_back(segment_of(view_.data(original.writes.front(), micro_batch), sent));
+    return;
+  }
+  const ValueId value = original.reads.front().value;
+  const bool whole = view_.original().value(value).elements() == sent;
+  const std::int64_t begin = whole ? 0 : view_.coordinate(Axis::tp) * sent;
+  ends.input.push_back(segment_of(view_.data(value, micro_batch) + begin, sent));
+}
+
+// The sender of a message comes first.
+std::vector<std::int64_t> TransferBinder::members(const Communication& c) const {
+  std::vector<std::int64_t> ranks = view_.members(c.group);
+  if (is_message(c) && !c.sends) std::swap(ranks.front(), ranks.back());
+  return ranks;
+}
+
+// Both ends of a message must name the same queue: it is that of the sender's stage.
+std::int64_t TransferBinder::queue(const Operation& op, std::int32_t queue) const {
+  const Plan& plan = view_.plan();
+  if (!is_message(*op.communication)) {
+    return queue_number(plan, plan.classes[op.rank_class.index()].queues[static_cast<std::size_t>(queue)].name);
+  }
+  const std::int64_t stages = plan.layout.pp, own = view_.coordinate(Axis::pp);
+  if (stages > kMostStages) fail("--pp {}: weft run has queues for {} stages", stages, kMostStages);
+  const bool to_next = op.communication->group == GroupKind::pp_next;
+  const std::int64_t sender = op.communication->sends ? own : (own + (to_next ? 1 : stages - 1)) % stages;
+  return sender + (op.phase == Phase::forward ? kForwardMessages : kBackwardMessages);
 }
 
 // The buffer of the whole is the members' shares one after the other, each with its shard of every parameter.
@@ -111,10 +211,12 @@ TransferCall TransferBinder::call(OpId id) const {
   request->in_place = places.in_place;
   result.call.program = std::make_shared<const Program>(make_program(*request));
   result.call.spec = result.call.program->spec;
-  result.call.sizes = places.slices.empty() ? even_sizes(result.call.spec, elements_in(places.output))
-                                            : sliced_sizes(result.call.spec, places.slices);
-  result.call.members = view_.members(c.group);
-  result.call.queue = queue_number(view_.plan(), op.rank_class, view_.plan().issues[id.index()].queue);
+  result.call.sizes =
+      places.slices.empty()
+          ? even_sizes(result.call.spec, elements_in(places.output.empty() ? places.input : places.output))
+          : sliced_sizes(result.call.spec, places.slices);
+  result.call.members = members(c);
+  result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
   result.call.label = describe(op);
   result.call.segments = std::ssize(places.input.size() > places.output.size() ? places.input : places.output);
   return result;

@@ -37,12 +37,15 @@ class TransferBinder {
   Ends ends(const Operation& op, std::int32_t micro_batch) const;
   void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  Vector gradient_in(const Operation& original, ValueId value) const;
+  std::vector<std::vector<Segment>> shares_of(const Operation& original, ValueId whole, std::int32_t micro_batch) const;
+  std::vector<std::int64_t> members(const Communication& communication) const;
+  std::int64_t queue(const Operation& op, std::int32_t queue) const;
 
   const RankView& view_;
   const ParameterStates& parameters_;
 };
-
-// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
-std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue);
 
 }  // namespace weft

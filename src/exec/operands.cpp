@@ -16,28 +16,31 @@ Vector Operands::flat(ValueId value) const {
   return {view_.data(value, micro_batch_), view_.plan().graph.value(value).elements()};
 }
 
+std::vector<HeldTensor> Operands::tensors() const {
+  const Plan& plan = view_.plan();
+  return held_tensors(plan.model, plan.layout, op_.layer, parameter_role(plan.model, plan.layout, op_.role),
+                      view_.coordinate(Axis::tp));
+}
+
 Matrix Operands::weight(ValueId value) const {
-  const auto tensors = parameter_tensors(view_.plan().model, view_.plan().layout, op_.layer,
-                                         parameter_role(view_.plan().model, view_.plan().layout, op_.role));
-  const ParameterTensor& w = tensors.front();
-  WEFT_CHECK(w.shape.size() == 2);
-  return Matrix::dense(view_.data(value, micro_batch_) + w.offset, w.shape[0], w.shape[1]);
+  const HeldTensor w = tensors().front();
+  WEFT_CHECK(w.whole.shape.size() == 2);
+  return Matrix::dense(view_.data(value, micro_batch_) + w.offset, w.row_count(), w.columns.size());
 }
 
 Vector Operands::bias(ValueId value) const {
-  const auto tensors = parameter_tensors(view_.plan().model, view_.plan().layout, op_.layer,
-                                         parameter_role(view_.plan().model, view_.plan().layout, op_.role));
-  if (tensors.size() < 2) return {};
-  return {view_.data(value, micro_batch_) + tensors[1].offset, tensors[1].elements()};
+  const std::vector<HeldTensor> held = tensors();
+  return held.size() < 2 ? Vector{} : vector(value, held[1]);
+}
+
+Vector Operands::added_bias(ValueId value) const {
+  const std::vector<HeldTensor> held = tensors();
+  return held.size() < 2 || held[1].copy ? Vector{} : vector(value, held[1]);
 }
 
 NormWeights Operands::norm(ValueId value) const {
-  const auto tensors = parameter_tensors(view_.plan().model, view_.plan().layout, op_.layer,
-                                         parameter_role(view_.plan().model, view_.plan().layout, op_.role));
-  const auto vector = [&](std::size_t i) {
-    return Vector{view_.data(value, micro_batch_) + tensors[i].offset, tensors[i].elements()};
-  };
-  return {vector(0), tensors.size() > 1 ? vector(1) : Vector{}, kNormEpsilon};
+  const std::vector<HeldTensor> held = tensors();
+  return {vector(value, held[0]), held.size() > 1 ? vector(value, held[1]) : Vector{}, kNormEpsilon};
 }
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 // The matrices that an operation of the graph works on, found in a rank's memory.
 #pragma once
 
-#include "exec/parameter_table.hpp"
+#include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
 #include "kernels/kernels.hpp"
 
@@ -20,11 +20,19 @@ class Operands {
   // The tensors of the parameter that the operation uses, in the memory of `value` (weights, whole or gathered, or
   // their gradient).
   Matrix weight(ValueId value) const;
-  Vector bias(ValueId value) const;  // empty where it has none
+  // Empty where it has none.
+  Vector bias(ValueId value) const;
+  // The same, but where several ranks' products are summed only the first one adds it.
+  Vector added_bias(ValueId value) const;
   NormWeights norm(ValueId value) const;
 
  private:
   Matrix matrix(ValueId value) const;
+  std::vector<HeldTensor> tensors() const;
+  Vector vector(ValueId value, const HeldTensor& tensor) const {
+    return {view_.data(value, micro_batch_) + tensor.offset, tensor.elements()};
+  }
+
   const RankView& view_;
   const Operation& op_;
   std::int32_t micro_batch_;

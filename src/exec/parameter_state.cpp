@@ -38,8 +38,8 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view) {
     p.layer = op.layer;
     p.role = op.subject;
     p.group = is_expert(op.subject) ? GroupKind::edp : GroupKind::dp;
-    p.tensors = parameter_tensors(view.plan().model, view.plan().layout, op.layer, op.subject);
-    for (const ParameterTensor& tensor : p.tensors) p.elements += tensor.elements();
+    p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.coordinate(Axis::tp));
+    for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = op.reads[0].value;
     p.state = op.reads[1].value;
     p.weight = op.reads[2].value;

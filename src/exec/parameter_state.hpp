@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "exec/parameter_table.hpp"
+#include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
 #include "kernels/matrix.hpp"
 
@@ -18,9 +18,9 @@ Role parameter_role(const Transformer& model, const Layout& layout, Role role);
 struct ParameterState {
   std::int32_t layer = -1;
   Role role = Role::embedding;
-  std::int64_t elements = 0;  // whole, without the padding of shards
+  std::int64_t elements = 0;  // of this tensor-parallel rank, without the padding of ZeRO's shards
   GroupKind group = GroupKind::dp;
-  std::vector<ParameterTensor> tensors;
+  std::vector<HeldTensor> tensors;
   ValueId weight;            // whole; under ZeRO-3 this rank's shard
   ValueId gradient;          // what backward sums up: whole; under ZeRO-2 and 3 a shard
   ValueId reduced;           // what the update reads; in the memory of `gradient`

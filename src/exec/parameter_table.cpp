@@ -35,10 +35,7 @@ void check_trainable(const Transformer& model) {
 class TensorList {
  public:
   void add(std::string name, std::vector<std::int64_t> shape, Start start, double deviation = 0) {
-    ParameterTensor tensor{
-        .name = std::move(name), .offset = end_, .shape = std::move(shape), .start = start, .deviation = deviation};
-    end_ += tensor.elements();
-    tensors_.push_back(std::move(tensor));
+    tensors_.push_back({std::move(name), std::move(shape), start, deviation});
   }
 
   void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias, double deviation) {
@@ -51,17 +48,14 @@ class TensorList {
     if (model.norm == NormKind::layer_norm) add(name + ".bias", {model.hidden}, Start::zeros);
   }
 
-  void vocabulary(const std::string& name, const Transformer& model, const Layout& layout) {
-    const std::int64_t rows = local_vocab(model, layout) * layout.tp;
-    add(name + ".weight", {rows, model.hidden}, Start::normal, kDeviation);
-    tensors_.back().padding = (rows - model.vocab) * model.hidden;
+  void vocabulary(const std::string& name, const Transformer& model) {
+    add(name + ".weight", {model.vocab, model.hidden}, Start::normal, kDeviation);
   }
 
   std::vector<ParameterTensor> take() { return std::move(tensors_); }
 
  private:
   std::vector<ParameterTensor> tensors_;
-  std::int64_t end_ = 0;
 };
 
 // Element i of a tensor whose numbers start from `key`. Twelve uniform 16-bit numbers have a sum of mean 6 * 65535 and
@@ -73,16 +67,6 @@ float normal_element(std::uint64_t key, std::int64_t i, double deviation) {
     for (int shift = 0; shift < 64; shift += 16) sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
   }
   return static_cast<float>(static_cast<double>(sum - std::int64_t{6} * 65535) * (deviation / 65536));
-}
-
-void fill_tensor(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
-  const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
-  const std::int64_t random = tensor.elements() - tensor.padding;
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const std::int64_t i = first + static_cast<std::int64_t>(k);
-    const bool zero = tensor.start == Start::zeros || i >= random;
-    out[k] = zero ? 0.0F : tensor.start == Start::ones ? 1.0F : normal_element(key, i, tensor.deviation);
-  }
 }
 
 }  // namespace
@@ -105,8 +89,7 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
   return places;
 }
 
-std::vector<ParameterTensor> parameter_tensors(const Transformer& model, const Layout& layout, std::int32_t layer,
-                                               Role role) {
+std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role) {
   check_trainable(model);
   const std::int64_t context = model.heads * model.head_dim;
   const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
@@ -115,10 +98,10 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, const L
   TensorList list;
   switch (role) {
     case Role::embedding:
-      list.vocabulary("embedding", model, layout);
+      list.vocabulary("embedding", model);
       break;
     case Role::head:
-      list.vocabulary(model.tied_embeddings ? "embedding" : "head", model, layout);
+      list.vocabulary(model.tied_embeddings ? "embedding" : "head", model);
       break;
     case Role::positions:
       list.add("positions.weight", {model.max_seq, model.hidden}, Start::normal, kDeviation);
@@ -147,16 +130,11 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, const L
   return list.take();
 }
 
-void initial_weights(const std::vector<ParameterTensor>& tensors, std::uint64_t seed, std::int64_t begin,
-                     std::span<float> out) {
-  std::ranges::fill(out, 0.0F);
-  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
-  for (const ParameterTensor& tensor : tensors) {
-    const std::int64_t from = std::max(begin, tensor.offset);
-    const std::int64_t to = std::min(end, tensor.offset + tensor.elements());
-    if (from >= to) continue;
-    fill_tensor(tensor, seed, from - tensor.offset,
-                out.subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from)));
+void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
+  if (tensor.start != Start::normal) return std::ranges::fill(out, tensor.start == Start::ones ? 1.0F : 0.0F);
+  const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    out[k] = normal_element(key, first + static_cast<std::int64_t>(k), tensor.deviation);
   }
 }
 

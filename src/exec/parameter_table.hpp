@@ -1,5 +1,5 @@
-// What lies inside the flat parameter values of the graph: weight matrices, then biases. One table serves
-// initialisation, export, kernels and checkpoints.
+// The model's tensors, whole, whatever the layout: weight matrices, then biases. What a rank holds of them is in
+// held_tensor.hpp.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,11 @@
 
 namespace weft {
 
-// A tensor inside a parameter value: `shape` row-major from element `offset` on.
 struct ParameterTensor {
-  std::string name;  // "layers.3.qkv.weight", "embedding.weight"
-  std::int64_t offset = 0;
+  std::string name;                 // "layers.3.qkv.weight", "embedding.weight"
   std::vector<std::int64_t> shape;  // a linear's weight is {outputs, inputs}
   enum class Start : std::uint8_t { normal, ones, zeros } start = Start::normal;
-  double deviation = 0;      // of Start::normal: 0.02, over sqrt(2 layers) for projections back into the stream (GPT-2)
-  std::int64_t padding = 0;  // so many elements at the end are zeros at the start: rows beyond the vocabulary
+  double deviation = 0;  // of Start::normal: 0.02, over sqrt(2 layers) for projections back into the stream (GPT-2)
   std::int64_t elements() const;
 };
 
@@ -33,17 +30,14 @@ struct ParameterPlace {
 // Every parameter of the model from input to output; a tied head is the embedding and not named again.
 std::vector<ParameterPlace> parameter_places(const Transformer& model);
 
-// The tensors of a parameter, whole (before tensor parallelism and ZeRO), in order, without gaps. qkv has rows of
-// queries, keys, values; a swiglu ffn_in has rows of gates, then values; embedding and head have local_vocab rows of
-// every tensor-parallel rank. A tied head has the embedding's tensor. Throws Error naming what a run cannot train yet.
-std::vector<ParameterTensor> parameter_tensors(const Transformer& model, const Layout& layout, std::int32_t layer,
-                                               Role role);
+// The tensors of a parameter, in order. qkv has rows of queries, keys, values; a swiglu ffn_in has rows of gates, then
+// values; embedding and head have a row per token. A tied head has the embedding's tensor. Throws Error naming what a
+// run cannot train yet.
+std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role);
 
-// Element i of a tensor at the start of training: a pure function of seed, name and i, so any shard can be made on its
-// own. `out` gets elements [begin, begin + out.size()) of the whole parameter value; beyond its end zeros (ZeRO pads).
-// Normal numbers are sums of twelve uniform ones, in integers: the same bits on every machine, none beyond 6
-// deviations.
-void initial_weights(const std::vector<ParameterTensor>& tensors, std::uint64_t seed, std::int64_t begin,
-                     std::span<float> out);
+// Elements from `first` on of a tensor at the start of training: a pure function of seed, name and index, so any part
+// can be made on its own. Normal numbers are sums of twelve uniform ones, in integers: the same bits on every machine,
+// none beyond 6 deviations.
+void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out);
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "exec/element_range.hpp"
 #include "graph/rank_classes.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"
@@ -27,11 +28,9 @@ class Arena {
   std::size_t size_ = 0;
 };
 
-// A run of elements of a value.
-struct ElementRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-};
+// Of 2 cp equal stretches of a sequence, context-parallel rank r holds the r-th and the r-th from the end: with causal
+// attention all have the same to compute. Where 2 cp does not divide the sequence, its r-th of cp stretches.
+std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp_rank);
 
 class RankView {
  public:
@@ -43,7 +42,10 @@ class RankView {
   const StepGraph& original() const { return original_; }
   Rank rank() const { return rank_; }
   ClassId rank_class() const { return class_; }
-  std::int64_t data_rank() const;  // which share of the global batch it trains on
+  std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
+  std::int64_t data_rank() const { return coordinate(Axis::dp); }  // which share of the global batch it trains on
+  // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
+  const std::vector<ElementRange>& context_parts() const { return context_parts_; }
 
   const std::vector<std::int64_t>& members(GroupKind kind) const;
   std::int64_t group_size(GroupKind kind) const { return static_cast<std::int64_t>(members(kind).size()); }
@@ -68,6 +70,7 @@ class RankView {
   const StepGraph& original_;
   Rank rank_;
   ClassId class_;
+  std::vector<ElementRange> context_parts_;
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
   std::unique_ptr<Arena> memory_;
 };

@@ -46,6 +46,14 @@ ordered_json run_to_json(const RunRecord& record) {
           {"global_batch", record.layout.global_batch},
           {"micro_batch", record.layout.micro_batch},
           {"seq", record.layout.seq},
+          {"tp", record.layout.tp},
+          {"cp", record.layout.cp},
+          {"pp", record.layout.pp},
+          {"vpp", record.layout.vpp},
+          {"schedule", name_of(record.layout.schedule)},
+          {"sequence_parallel", record.layout.sequence_parallel},
+          {"recompute", name_of(record.layout.recompute)},
+          {"attention", name_of(record.layout.attention)},
           {"data_ranks", record.layout.dp},
           {"zero", record.layout.zero},
           {"policy", record.policy},
@@ -65,16 +73,6 @@ void write_file(const std::filesystem::path& path, const std::function<void(std:
 }
 
 }  // namespace
-
-void append_tensors(const std::vector<ParameterTensor>& table, std::span<const float> value,
-                    std::vector<NamedTensor>& tensors) {
-  for (const ParameterTensor& tensor : table) {
-    const auto offset = static_cast<std::size_t>(tensor.offset), count = static_cast<std::size_t>(tensor.elements());
-    WEFT_CHECK(offset + count <= value.size());
-    const auto part = value.subspan(offset, count);
-    tensors.push_back({tensor.name, tensor.shape, {part.begin(), part.end()}});
-  }
-}
 
 void write_record(const std::filesystem::path& folder, const RunRecord& record) {
   const Layout& layout = record.layout;

@@ -3,12 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "exec/parameter_table.hpp"
 #include "exec/safetensors.hpp"
 #include "graph/layout.hpp"
 #include "kernels/kernels.hpp"
@@ -28,10 +26,6 @@ struct RunRecord {
   std::vector<NamedTensor> final_weights;  // after the last step
   std::vector<std::int64_t> batches;       // tokens, steps x global_batch x (seq + 1): sequences_of_steps
 };
-
-// Cuts a whole parameter value (padding of ZeRO behind it is ignored) into its tensors.
-void append_tensors(const std::vector<ParameterTensor>& table, std::span<const float> value,
-                    std::vector<NamedTensor>& tensors);
 
 // Writes the folder, made where it is missing; run.json last, so that a folder with one is whole. Throws Error naming
 // the file that cannot be written.

@@ -51,7 +51,8 @@ TEST(RunRecord, SaysAllThatAnOracleNeeds) {
     "model": {"name": "gpt", "layers": 1, "hidden": 4, "heads": 2, "kv_heads": 1, "head_dim": 2, "ffn": 8, "vocab": 5,
               "max_seq": 3, "norm": "rms_norm", "activation": "swiglu", "positions": "rotary", "tied_embeddings": true,
               "linear_bias": true, "qkv_bias": false},
-    "global_batch": 2, "micro_batch": 1, "seq": 3, "data_ranks": 2, "zero": 2, "policy": "ddp",
+    "global_batch": 2, "micro_batch": 1, "seq": 3, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "schedule": "1f1b",
+    "sequence_parallel": false, "recompute": "none", "attention": "flash", "data_ranks": 2, "zero": 2, "policy": "ddp",
     "optimizer": {"name": "adam", "lr": 0.25, "betas": [0.5, 0.75], "eps": 1e-8, "weight_decay": 2.0},
     "clip_grad": 0.5, "seed": 18446744073709551615, "steps": 2, "losses": [0.3333333333333333, 0.25]})"));
 }
@@ -82,18 +83,6 @@ TEST(RunRecord, NamesAFolderThatCannotBeMade) {
   const ScratchFolder folder("record_blocked");
   const std::string file = folder.write("file", "x");
   EXPECT_TRUE(error_of([&] { write_record(file, small_record()); }).starts_with(file + ": cannot be created"));
-}
-
-TEST(AppendTensors, CutsAValueAndLeavesItsPadding) {
-  const std::vector<ParameterTensor> table{{.name = "w", .offset = 0, .shape = {2, 2}},
-                                           {.name = "b", .offset = 4, .shape = {2}}};
-  const std::vector<float> value{1, 2, 3, 4, 5, 6, 0, 0};
-  std::vector<NamedTensor> tensors;
-  append_tensors(table, value, tensors);
-  ASSERT_EQ(tensors.size(), 2U);
-  EXPECT_EQ(tensors[0].data, (std::vector<float>{1, 2, 3, 4}));
-  EXPECT_EQ(tensors[1].name, "b");
-  EXPECT_EQ(tensors[1].data, (std::vector<float>{5, 6}));
 }
 
 }  // namespace

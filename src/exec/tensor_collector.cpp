@@ -6,18 +6,17 @@ namespace weft {
 
 void TensorCollector::add(const ParameterState& parameter, ElementRange range, const Vector& data) {
   const std::lock_guard lock(mutex_);
-  for (const ParameterTensor& part : parameter.tensors) {
-    NamedTensor& tensor = tensors_[part.name];
+  for (const HeldTensor& held : parameter.tensors) {
+    NamedTensor& tensor = tensors_[held.whole.name];
     if (tensor.data.empty()) {
-      tensor.name = part.name;
-      tensor.shape = part.shape;
-      tensor.data.assign(static_cast<std::size_t>(part.elements()), 0.0F);
+      tensor.name = held.whole.name;
+      tensor.shape = held.whole.shape;
+      tensor.data.assign(static_cast<std::size_t>(held.whole.elements()), 0.0F);
     }
-    const std::int64_t begin = std::max(range.begin, part.offset);
-    const std::int64_t end = std::min(range.end, part.offset + part.elements());
-    if (begin >= end) continue;
-    const float* const from = static_cast<const float*>(data.data) + (begin - range.begin);
-    std::copy_n(from, end - begin, tensor.data.begin() + (begin - part.offset));
+    const float* const part = static_cast<const float*>(data.data) + (held.offset - range.begin);
+    for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRun& run) {
+      std::copy_n(part + run.in_part, run.count, tensor.data.begin() + run.in_whole);
+    });
   }
 }
 

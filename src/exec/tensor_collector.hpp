@@ -14,7 +14,7 @@ namespace weft {
 // Ranks that are threads add to one collector.
 class TensorCollector {
  public:
-  // `data` holds elements `range` of the parameter.
+  // `data` holds elements `range` of the rank's parameter.
   void add(const ParameterState& parameter, ElementRange range, const Vector& data);
   std::vector<NamedTensor> take();  // by name
 

@@ -12,7 +12,8 @@ namespace {
 ParameterState two_tensors() {
   ParameterState p;
   p.elements = 10;
-  p.tensors = {{.name = "b.weight", .offset = 0, .shape = {2, 3}}, {.name = "a.bias", .offset = 6, .shape = {4}}};
+  p.tensors = {{.whole = {.name = "b.weight", .shape = {2, 3}}, .offset = 0, .rows = {{0, 2}}, .columns = {0, 3}},
+               {.whole = {.name = "a.bias", .shape = {4}}, .offset = 6, .rows = {{0, 4}}, .columns = {0, 1}}};
   return p;
 }
 
@@ -43,6 +44,19 @@ TEST(TensorCollector, LeavesPaddingOut) {
   std::vector<float> shard = {9, 10, 77, 77};
   collector.add(two_tensors(), {8, 12}, {shard.data(), 4});
   EXPECT_EQ(collector.take()[0].data, (std::vector<float>{0, 0, 9, 10}));
+}
+
+// By hand: of a 2 x 4 matrix one rank holds columns 0 and 1, the other the rest.
+TEST(TensorCollector, PutsColumnsTogether) {
+  TensorCollector collector;
+  std::vector<float> left{1, 2, 5, 6}, right{3, 4, 7, 8};
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    ParameterState p;
+    p.elements = 4;
+    p.tensors = {{.whole = {.name = "w", .shape = {2, 4}}, .rows = {{0, 2}}, .columns = {2 * rank, 2 * rank + 2}}};
+    collector.add(p, {0, 4}, {rank == 0 ? left.data() : right.data(), 4});
+  }
+  EXPECT_EQ(collector.take()[0].data, (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 }  // namespace

@@ -55,14 +55,10 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
 }  // namespace
 
 void require_trainable(const Transformer& model, const Layout& layout) {
-  const auto one = [](const char* flag, std::int64_t degree) {
-    if (degree != 1) fail("{} {}: weft run trains data-parallel layouts (with --zero) so far", flag, degree);
-  };
-  one("--tp", layout.tp);
-  one("--cp", layout.cp);
-  one("--pp", layout.pp);
-  one("--vpp", layout.vpp);
-  one("--ep", layout.ep);
+  if (model.kv_heads % layout.tp != 0) {
+    fail("--tp {}: weft run does not copy key/value heads to several ranks; it must divide {}'s {}", layout.tp,
+         model.name, model.kv_heads);
+  }
   if (layout.precision != DType::fp32) fail("--precision {}: weft run trains in fp32", name_of(layout.precision));
   if (layout.grad_dtype != DType::fp32) fail("--grad-dtype {}: weft run reduces fp32", name_of(layout.grad_dtype));
   if (layout.dropout && model.positions == Positions::learned) {

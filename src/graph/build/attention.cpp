@@ -22,8 +22,17 @@ std::int64_t ClassBuilder::kv_width() const {
 }
 
 void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
-  if (!model_.latent) {
+  if (!model_.latent && layout_.cp == 1) {
     v.qkv = linear(Role::qkv, phase, v.normed_full, {model_.hidden, qkv_width()}, "qkv");
+    return;
+  }
+  if (!model_.latent) {
+    // One product; keys and values lie apart, because they are what context-parallel ranks exchange.
+    v.qkv = value({label("queries"), {tokens(), heads() * query_head()}});
+    v.kv = value({label("kv"), {tokens(), kv_width()}});
+    const Read weight = use(by_role_.at({layer_, Role::qkv}), phase);
+    add(Role::qkv, phase, gemm(phase, tokens(), qkv_width(), model_.hidden), {{v.normed_full, 0}, weight},
+        {v.qkv, v.kv});
     return;
   }
   const LatentAttention& latent = *model_.latent;
@@ -51,7 +60,7 @@ void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   const bool again = phase == Phase::input_grad;
   v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}});
   Bytes bytes = graph_.value(v.kv_full).bytes();
-  std::vector<Read> reads{{v.kv.valid() ? v.kv : v.qkv, 0}};
+  std::vector<Read> reads{{v.kv, 0}};
   std::vector<ValueId> writes{v.kv_full};
   if (model_.latent) {
     v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});

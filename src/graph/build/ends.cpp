@@ -114,12 +114,13 @@ void ClassBuilder::forward_head(ValueId input) {
   key.dims = {tokens(), vocab, 0, 0, 0, 0};
   std::vector<Read> reads{{head_.logits, 0}};
   if (in_tp()) {
-    // Maximum, sum of exponentials and the target's logit of every token, over the vocabulary shards.
+    // Maximum, sum of exponentials and the target's logit of every token, from all vocabulary shards: maxima and sums
+    // take one exchange this way.
     const ValueId partial =
         value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = DType::fp32});
     add(Role::loss, Phase::forward, key, {{head_.logits, 0}}, {partial}).part = 1;
     reads.push_back(
-        {collective(Role::loss_reduce, Phase::forward, Collective::all_reduce, GroupKind::tp, partial, "loss_sums"),
+        {collective(Role::loss_reduce, Phase::forward, Collective::all_gather, GroupKind::tp, partial, "loss_parts"),
          0});
     key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
   }

@@ -1,0 +1,16 @@
+// Products with a rank's part of a weight. The output of a linear layer may lie in several matrices side by side.
+#pragma once
+
+#include <functional>
+
+#include "exec/operands.hpp"
+
+namespace weft {
+
+std::function<void(std::int64_t step)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch);
+std::function<void(std::int64_t step)> bind_linear_input_grad(const RankView& view, const Operation& op,
+                                                              std::int32_t micro_batch);
+std::function<void(std::int64_t step)> bind_linear_weight_grad(const RankView& view, const Operation& op,
+                                                               std::int32_t micro_batch, Into into);
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+// What one rank holds of a parameter's tensors under tensor parallelism, and which elements of the whole they are. One
+// mapping serves initialisation, records and checkpoints.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "exec/element_range.hpp"
+#include "exec/parameter_table.hpp"
+
+namespace weft {
+
+// A rank's part of a tensor, seen as a matrix of shape.front() rows (a vector has rows of one element).
+struct HeldTensor {
+  ParameterTensor whole;
+  std::int64_t offset = 0;         // where the part begins in the rank's parameter value
+  std::vector<ElementRange> rows;  // of the whole, one after the other; each may be empty
+  ElementRange columns;
+  std::int64_t padding = 0;  // rows of zeros behind them: tokens that no vocabulary has
+  bool copy = false;         // a rank before this one holds the same and answers for it
+
+  std::int64_t row_count() const;  // padding included
+  std::int64_t elements() const { return row_count() * columns.size(); }
+  std::int64_t width() const { return whole.elements() / whole.shape.front(); }  // columns of the whole
+};
+
+// The tensors of a parameter on a tensor-parallel rank, in order, without gaps: as large as the graph declares it.
+std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& layout, std::int32_t layer, Role role,
+                                     std::int64_t tp_rank);
+
+// Elements that follow each other both in a rank's part and in the whole tensor.
+struct HeldRun {
+  std::int64_t in_part = 0;   // from the begin of the part
+  std::int64_t in_whole = 0;  // row-major
+  std::int64_t count = 0;
+};
+// The elements `range` of the part, without padding, as runs in ascending order.
+template <class Visit>  // visit(HeldRun)
+void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
+  const std::int64_t held = tensor.columns.size(), width = tensor.width();
+  std::int64_t first = 0;  // of the rows, in the part
+  for (const ElementRange& rows : tensor.rows) {
+    const ElementRange wanted = overlap(range, {first, first + rows.size() * held});
+    for (std::int64_t at = wanted.begin; at < wanted.end;) {
+      const std::int64_t row = (at - first) / held, column = (at - first) % held;
+      // Whole rows are one run.
+      const std::int64_t end = held == width ? wanted.end : std::min(wanted.end, first + (row + 1) * held);
+      visit(HeldRun{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
+      at = end;
+    }
+    first += rows.size() * held;
+  }
+}
+
+// Elements [begin, begin + out.size()) of a rank's parameter value at the start of training: those of the whole
+// tensors, whatever the layout. Padding, of tokens and of ZeRO's shards behind the end, is zero.
+void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed, std::int64_t begin,
+                     std::span<float> out);
+
+}  // namespace weft
