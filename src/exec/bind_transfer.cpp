@@ -37,16 +37,16 @@ bool is_message(const Communication& c) {
   return c.collective == Collective::send_recv;
 }
 
-// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
-std::int64_t queue_number(const Plan& plan, const std::string& name) {
+}  // namespace
+
+std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue) {
   std::set<std::string> names;
   for (const ClassPlan& c : plan.classes) {
     for (const Queue& q : c.queues) names.insert(q.name);
   }
+  const std::string& name = plan.classes[rank_class.index()].queues[static_cast<std::size_t>(queue)].name;
   return std::distance(names.begin(), names.find(name));
 }
-
-}  // namespace
 
 TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
     : view_(view), parameters_(parameters) {}
@@ -158,9 +158,7 @@ std::vector<std::int64_t> TransferBinder::members(const Communication& c) const 
 // Both ends of a message must name the same queue: it is that of the sender's stage.
 std::int64_t TransferBinder::queue(const Operation& op, std::int32_t queue) const {
   const Plan& plan = view_.plan();
-  if (!is_message(*op.communication)) {
-    return queue_number(plan, plan.classes[op.rank_class.index()].queues[static_cast<std::size_t>(queue)].name);
-  }
+  if (!is_message(*op.communication)) return queue_number(plan, op.rank_class, queue);
   const std::int64_t stages = plan.layout.pp, own = view_.coordinate(Axis::pp);
   if (stages > kMostStages) fail("--pp {}: weft run has queues for {} stages", stages, kMostStages);
   const bool to_next = op.communication->group == GroupKind::pp_next;

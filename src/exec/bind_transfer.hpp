@@ -48,4 +48,7 @@ class TransferBinder {
   const ParameterStates& parameters_;
 };
 
+// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
+std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue);
+
 }  // namespace weft

@@ -196,8 +196,8 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
     change(layout);
     return words(tiny_gpt(), layout);
   };
-  EXPECT_EQ(with([](Layout& l) { l.tp = 2; }), "--tp 2: weft run trains data-parallel layouts (with --zero) so far");
-  EXPECT_EQ(with([](Layout& l) { l.pp = 4; }), "--pp 4: weft run trains data-parallel layouts (with --zero) so far");
+  EXPECT_EQ(with([](Layout& l) { l.tp = 2; }),
+            "--tp 2: weft run does not copy key/value heads to several ranks; it must divide small-gpt's 3");
   EXPECT_NE(with([](Layout& l) { l.precision = DType::bf16; }).find("--precision bf16"), std::string::npos);
   EXPECT_NE(with([](Layout& l) { l.dropout = true; }).find("--no-dropout"), std::string::npos);
   EXPECT_NE(words(test::small_moe(), plain).find("small-moe"), std::string::npos);
