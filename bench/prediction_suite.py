@@ -23,7 +23,7 @@ import bench_kit as kit
 
 TINY = ["--layers", 2, "--hidden", 64, "--heads", 4]
 KNOWN = {"name", "model", "ranks", "zero", "seq", "micro_batch", "micro_batches", "link", "clip", "policy",
-         "bucket_mib", "bucket_size"}
+         "bucket_mib", "bucket_size", "tp", "cp", "pp", "vpp", "schedule", "stage_layers", "sequence_parallel"}
 
 
 def read_suite(file):
@@ -36,6 +36,29 @@ def read_suite(file):
         if not plan["model_file"].is_file():
             raise kit.Broken(f"{file}: plan {plan['name']}: there is no {plan['model_file'].name} in models/")
     return suite["plans"]
+
+
+def layout_flags(plan):
+    """How a plan is spread beside data parallelism."""
+    flags = []
+    for key in ("tp", "cp", "pp", "vpp", "schedule", "stage_layers"):
+        if key in plan:
+            flags += [f"--{key.replace('_', '-')}", plan[key]]
+    return [*flags, *(["--sequence-parallel"] if plan.get("sequence_parallel") else [])]
+
+
+def layout_in_words(plan):
+    """tp2+sp pp2 dp2 zero1"""
+    words = [f"{key}{plan[key]}" for key in ("tp", "cp", "pp", "vpp") if plan.get(key, 1) > 1]
+    if plan.get("sequence_parallel"):
+        words[0] += "+sp"
+    if data_ranks(plan) > 1:
+        words.append(f"dp{data_ranks(plan)}")
+    return " ".join([*words, f"zero{plan.get('zero', 0)}"])
+
+
+def data_ranks(plan):
+    return plan["ranks"] // (plan.get("tp", 1) * plan.get("cp", 1) * plan.get("pp", 1))
 
 
 def tc_rate(link):
@@ -54,11 +77,11 @@ class Suite:
 
     def world_flags(self, plan):
         """All but the policy: what a calibration depends on."""
-        batch = plan["micro_batch"] * plan.get("micro_batches", 1) * plan["ranks"]
+        batch = plan["micro_batch"] * plan.get("micro_batches", 1) * data_ranks(plan)
         cluster = [] if self.options.namespaces else ["--cluster", f"local:{plan['ranks']},nic={plan['link']}"]
         return ["--model", plan["model_file"], *(TINY if self.options.tiny else []), *cluster, "--seq", plan["seq"],
                 "--micro-batch", plan["micro_batch"], "--global-batch", batch, "--zero", plan.get("zero", 0),
-                "--clip-grad", plan.get("clip", 0)]
+                "--clip-grad", plan.get("clip", 0), *layout_flags(plan)]
 
     def policy_flags(self, plan):
         buckets = [*(["--bucket-mib", plan["bucket_mib"]] if "bucket_mib" in plan else []),
@@ -107,7 +130,7 @@ class Suite:
 
 
 def described(plan):
-    return {"name": plan["name"], "model": plan["model"], "ranks": plan["ranks"], "zero": plan.get("zero", 0),
+    return {"name": plan["name"], "model": plan["model"], "ranks": plan["ranks"], "layout": layout_in_words(plan),
             "micro_batches": plan.get("micro_batches", 1), "clip": plan.get("clip", 0), "link": plan["link"],
             "policy": plan["policy"]}
 
@@ -118,7 +141,7 @@ def milliseconds(seconds):
 
 def line_of(result):
     ratio = f"{result['compute_s'] / result['comm_s']:.2f}" if result["comm_s"] else "-"
-    line = [result["name"], str(result["ranks"]), str(result["zero"]), str(result["micro_batches"]),
+    line = [result["name"], str(result["ranks"]), result["layout"], str(result["micro_batches"]),
             "clip" if result["clip"] else "", result["link"], result["policy"], ratio,
             milliseconds(result["predicted_s"])]
     if "mean_s" in result:
@@ -128,7 +151,7 @@ def line_of(result):
     return line
 
 
-HEAD = ["plan", "ranks", "zero", "micro-batches", "clip", "link", "policy", "compute/comm", "predicted ms", "mean ms",
+HEAD = ["plan", "ranks", "layout", "micro-batches", "clip", "link", "policy", "compute/comm", "predicted ms", "mean ms",
         "median ms", "error %", "of median %", "others' cores"]
 
 
