@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "exec/operands.hpp"
@@ -33,6 +34,8 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   const auto micro_batches = static_cast<std::size_t>(layout.micro_batches());
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
+  training_.positions.resize(static_cast<std::size_t>(layout.seq));
+  std::iota(training_.positions.begin(), training_.positions.end(), 0);
   training_.loss_sums.assign(static_cast<std::size_t>(settings.steps), 0.0);
 }
 
@@ -155,9 +158,9 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
       };
     case Role::embedding:
       return [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0),
-              dw = of.weight(gradient), into](std::int64_t) { embedding_weight_grad(tokens, dy, dw, into); };
+              dw = of.weight(gradient), into](std::int64_t) { embedding_weight_grad(tokens, dy, dw, 0, into); };
     case Role::positions: {
-      const LearnedPositions d{of.weight(gradient), view_.plan().layout.seq, 0};
+      const LearnedPositions d{of.weight(gradient), training_.positions};
       return [dy = of.read(0), d, into](std::int64_t) { positions_weight_grad(dy, d, into); };
     }
     default:
@@ -171,14 +174,14 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t m
   if (op.reads.size() > 1) {
     Operation table = op;
     table.role = Role::positions;
-    positions = {Operands(view_, table, micro_batch).weight(op.reads[1].value), view_.plan().layout.seq, 0};
+    positions = {Operands(view_, table, micro_batch).weight(op.reads[1].value), training_.positions};
   }
   auto& tokens = training_.tokens[static_cast<std::size_t>(micro_batch)];
   auto& targets = training_.targets[static_cast<std::size_t>(micro_batch)];
   return [this, micro_batch, &tokens, &targets, positions, table = of.weight(op.reads[0].value),
           y = of.write()](std::int64_t step) {
     batches_.fill(step, view_.data_rank(), micro_batch, tokens, targets);
-    embedding(tokens, table, positions, y);
+    embedding(tokens, table, 0, positions, y);
   };
 }
 
@@ -223,7 +226,7 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
     // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
     const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
     return [&targets, scale, p = of.read(0), dx = of.write()](std::int64_t) {
-      cross_entropy_input_grad(p, targets, scale, dx);
+      cross_entropy_input_grad(p, targets, 0, scale, dx);
     };
   }
   return [&targets, this, micro_batch, logits = of.read(0), p = of.write()](std::int64_t step) {

@@ -15,6 +15,7 @@ using BoundOperation = std::function<void(std::int64_t step)>;
 // What operations of a rank leave beside the plan's values. Written by the thread that computes.
 struct RankTraining {
   std::vector<std::vector<std::int64_t>> tokens, targets;  // by micro-batch
+  std::vector<std::int64_t> positions;                     // of a sequence's rows
   std::vector<double> loss_sums;                           // by step: -log p over this rank's tokens
   // Told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
