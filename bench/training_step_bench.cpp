@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -97,7 +98,9 @@ class Trainer {
         weights_(lay_out(sizes, values_.data())),
         d_(lay_out(sizes, gradients_.data())),
         tokens_(std::move(tokens)),
-        targets_(std::move(targets)) {
+        targets_(std::move(targets)),
+        positions_(static_cast<std::size_t>(sizes.sequence)) {
+    std::iota(positions_.begin(), positions_.end(), 0);
     const std::int64_t rows = sizes.tokens(), width = sizes.width;
     for (std::int64_t layer = 0; layer < sizes.layers; ++layer)
       states_.push_back({Tensor(rows, width), Tensor(rows, width), Tensor(rows, 3 * width),
@@ -137,7 +140,7 @@ class Trainer {
   }
 
   double forward() {
-    embedding(tokens_, weights_.tokens, {weights_.positions, sizes_.sequence, 0}, states_.front().in.matrix());
+    embedding(tokens_, weights_.tokens, 0, {weights_.positions, positions_}, states_.front().in.matrix());
     for (std::size_t layer = 0; layer < states_.size(); ++layer)
       forward(weights_.layers[layer], states_[layer],
               layer + 1 < states_.size() ? states_[layer + 1].in.matrix() : last_.matrix());
@@ -164,15 +167,15 @@ class Trainer {
 
   void backward() {
     const Matrix logits = logits_.matrix(), stream = d_stream_.matrix(), narrow = d_narrow_.matrix();
-    cross_entropy_input_grad(logits, targets_, 1 / static_cast<double>(sizes_.tokens()), logits);
+    cross_entropy_input_grad(logits, targets_, 0, 1 / static_cast<double>(sizes_.tokens()), logits);
     linear_weight_grad(normed_.matrix(), logits, d_.tokens, {}, Into::overwrite);
     linear_input_grad(logits, weights_.tokens, narrow);
     norm_weight_grad(narrow, last_.matrix(), weights_.last, d_.last.gain, d_.last.bias, Into::overwrite);
     norm_input_grad(narrow, last_.matrix(), weights_.last, {}, stream);
     for (std::size_t layer = states_.size(); layer-- > 0;)
       backward(weights_.layers[layer], d_.layers[layer], states_[layer]);
-    embedding_weight_grad(tokens_, stream, d_.tokens, Into::add);
-    positions_weight_grad(stream, {d_.positions, sizes_.sequence, 0}, Into::overwrite);
+    embedding_weight_grad(tokens_, stream, d_.tokens, 0, Into::add);
+    positions_weight_grad(stream, {d_.positions, positions_}, Into::overwrite);
   }
 
   void backward(const LayerWeights& w, const LayerWeights& d, LayerState& state) {
@@ -199,7 +202,7 @@ class Trainer {
   Sizes sizes_;
   std::vector<float> values_, gradients_, first_, second_;
   GptWeights weights_, d_;
-  std::vector<std::int64_t> tokens_, targets_;
+  std::vector<std::int64_t> tokens_, targets_, positions_;
   std::vector<LayerState> states_;
   Tensor last_, normed_, logits_, d_stream_, d_narrow_, d_wide_, d_qkv_;
   std::int64_t step_ = 0;

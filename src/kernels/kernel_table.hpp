@@ -27,6 +27,8 @@ struct KernelTable {
   decltype(&weft::embedding_weight_grad) embedding_weight_grad;
   decltype(&weft::positions_weight_grad) positions_weight_grad;
   decltype(&weft::cross_entropy) cross_entropy;
+  decltype(&weft::cross_entropy_part) cross_entropy_part;
+  decltype(&weft::cross_entropy_of_parts) cross_entropy_of_parts;
   decltype(&weft::cross_entropy_input_grad) cross_entropy_input_grad;
   decltype(&weft::adam) adam;
   decltype(&weft::sgd) sgd;

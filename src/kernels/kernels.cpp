@@ -51,11 +51,23 @@ void check_optional(const Vector& x, std::int64_t size) {
 void check_tokens(Tokens tokens, std::int64_t limit) {
   for (const std::int64_t token : tokens) WEFT_CHECK(token >= 0 && token < limit);
 }
+// How far the vocabulary goes, a part of it does not know.
+void check_tokens_of_parts(Tokens tokens, std::int64_t first) {
+  WEFT_CHECK(first >= 0);
+  for (const std::int64_t token : tokens) WEFT_CHECK(token >= 0);
+}
+void check_part(VocabularyPart part, const Matrix& logits) {
+  WEFT_CHECK(part.first >= 0 && part.count >= 0 && part.count <= logits.columns);
+}
+void check_loss_part(const LossPart& part, std::int64_t tokens) {
+  check_size(part.largest, tokens);
+  check_size(part.sum, tokens);
+  check_size(part.target, tokens);
+}
 void check_positions(const LearnedPositions& positions, std::int64_t rows) {
   WEFT_CHECK(is_matrix(positions.table));
-  WEFT_CHECK(positions.sequence > 0 && rows % positions.sequence == 0);
-  WEFT_CHECK(positions.first_position >= 0);
-  WEFT_CHECK(positions.first_position + positions.sequence <= positions.table.rows);
+  WEFT_CHECK(!positions.positions.empty() && rows % std::ssize(positions.positions) == 0);
+  for (const std::int64_t position : positions.positions) WEFT_CHECK(position >= 0 && position < positions.table.rows);
 }
 
 void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
@@ -147,13 +159,13 @@ void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, co
 
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv) {
+                          const Matrix& dk, const Matrix& dv, Into into_keys) {
   check_attention(shape, q, k, v, saved);
   check_shape(d_context, q.rows, q.columns);
   check_shape(dq, q.rows, q.columns);
   check_shape(dk, k.rows, k.columns);
   check_shape(dv, v.rows, v.columns);
-  kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv);
+  kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv, into_keys);
 }
 
 void gelu(const Matrix& x, const Matrix& y) {
@@ -189,22 +201,23 @@ void add(const Matrix& a, const Matrix& b, const Matrix& sum) {
   kernels().add(a, b, sum);
 }
 
-void embedding(Tokens tokens, const Matrix& table, const LearnedPositions& positions, const Matrix& y) {
-  check_tokens(tokens, table.rows);
+void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, const LearnedPositions& positions,
+               const Matrix& y) {
+  check_tokens_of_parts(tokens, first_token);
   check_shape(table, table.rows, y.columns);
   check_shape(y, std::ssize(tokens), table.columns);
   if (!positions.table.empty()) {
     check_positions(positions, y.rows);
     WEFT_CHECK(positions.table.columns == y.columns);
   }
-  kernels().embedding(tokens, table, positions, y);
+  kernels().embedding(tokens, table, first_token, positions, y);
 }
 
-void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, Into into) {
-  check_tokens(tokens, dtable.rows);
+void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token, Into into) {
+  check_tokens_of_parts(tokens, first_token);
   check_shape(dtable, dtable.rows, dy.columns);
   check_shape(dy, std::ssize(tokens), dtable.columns);
-  kernels().embedding_weight_grad(tokens, dy, dtable, into);
+  kernels().embedding_weight_grad(tokens, dy, dtable, first_token, into);
 }
 
 void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into) {
@@ -221,11 +234,30 @@ double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, c
   return kernels().cross_entropy(logits, targets, vocab, probabilities);
 }
 
-void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits) {
-  check_tokens(targets, probabilities.columns);
+void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
+  check_part(part, logits);
+  check_tokens_of_parts(targets, part.first);
+  check_shape(logits, std::ssize(targets), logits.columns);
+  check_loss_part(out, logits.rows);
+  kernels().cross_entropy_part(logits, targets, part, out);
+}
+
+double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                              const Matrix& probabilities) {
+  check_part(part, logits);
+  WEFT_CHECK(!parts.empty());
+  for (const LossPart& one : parts) check_loss_part(one, logits.rows);
+  check_shape(logits, probabilities.rows, probabilities.columns);
+  check_shape(probabilities, logits.rows, logits.columns);
+  return kernels().cross_entropy_of_parts(logits, part, parts, probabilities);
+}
+
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
+                              const Matrix& d_logits) {
+  check_tokens_of_parts(targets, first);
   check_shape(probabilities, std::ssize(targets), d_logits.columns);
   check_shape(d_logits, probabilities.rows, probabilities.columns);
-  kernels().cross_entropy_input_grad(probabilities, targets, scale, d_logits);
+  kernels().cross_entropy_input_grad(probabilities, targets, first, scale, d_logits);
 }
 
 bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,

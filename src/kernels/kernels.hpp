@@ -5,6 +5,7 @@
 // Built on libtorch's ATen; where there is none, a stub throws Error and kernels_available() is false.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "kernels/matrix.hpp"
@@ -52,9 +53,11 @@ struct AttentionSaved {
 };
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
                const AttentionSaved& saved);
+// Queries of one sequence may come in several calls, each with its own first_position: those after the first add to dk
+// and dv. dq is always overwritten.
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv);
+                          const Matrix& dk, const Matrix& dv, Into into_keys = Into::overwrite);
 
 void gelu(const Matrix& x, const Matrix& y);  // with the error function
 void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
@@ -64,22 +67,44 @@ void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
 
 void add(const Matrix& a, const Matrix& b, const Matrix& sum);
 
-// y = table[token], plus the row of its place in its sequence where there are learned positions: tokens are whole
-// sequences of `sequence` tokens whose first stands at first_position.
+// y = table[token], plus the row of its place in its sequence where there are learned positions. `table` holds the
+// vocabulary's rows from first_token on; a token of another part of the vocabulary gives zeros (plus its position's
+// row).
 struct LearnedPositions {
   Matrix table;
-  std::int64_t sequence = 0, first_position = 0;
+  std::span<const std::int64_t> positions;  // where the rows of one sequence stand; row r of y is at [r % size]
 };
-void embedding(Tokens tokens, const Matrix& table, const LearnedPositions& positions, const Matrix& y);
-void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, Into into);
+void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, const LearnedPositions& positions,
+               const Matrix& y);
+// Tokens of other parts of the vocabulary add nothing.
+void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token, Into into);
 // Rows of d_positions that no token stands at become (or stay) what Into says of nothing.
 void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into);
 
 // Rows of logits are softmaxed over their first `vocab` columns; the others are padding and get probability 0. Returns
 // the sum over the tokens of -log p(target).
 double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities);
-// d logits = scale (p - onehot(target))
-void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits);
+
+// The same loss over a vocabulary whose columns are spread over ranks, as Megatron-LM has it: each rank makes its part,
+// the parts of all are exchanged, each rank finishes its own columns.
+struct VocabularyPart {
+  std::int64_t first = 0, count = 0;  // columns of the whole; what the matrix has beyond `count` is padding
+};
+// Of every token: the largest logit, the sum of exp(logit - largest), and the target's logit where it is in this part
+// and 0 elsewhere. A part without columns has the lowest float as its largest, and sums of 0.
+struct LossPart {
+  Vector largest, sum, target;
+};
+void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out);
+// `parts` are those of all ranks in the same order everywhere: then the sum returned has the same bits on every rank.
+// Probabilities may lie where the logits do.
+double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                              const Matrix& probabilities);
+
+// d logits = scale (p - onehot(target)). Column c is token first + c of the vocabulary, so padding may only lie behind
+// the vocabulary's end; targets elsewhere have no one-hot here.
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
+                              const Matrix& d_logits);
 
 struct AdamSettings {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;

@@ -1,4 +1,4 @@
-// Where tokens come in and go out: embeddings and the loss.
+// Where tokens come in and go out: embeddings and the loss over a whole vocabulary.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,6 +12,7 @@ namespace {
 constexpr double kTolerance = 2e-6;
 
 const std::vector<std::int64_t> kTokens = {3, 0, 3, 4, 1, 3};  // 2 stands nowhere
+const std::vector<std::int64_t> kPlaces = {2, 5, 4};           // of the three rows of a sequence
 at::Tensor index_of(const std::vector<std::int64_t>& tokens) {
   return at::tensor(tokens);
 }
@@ -19,12 +20,11 @@ at::Tensor index_of(const std::vector<std::int64_t>& tokens) {
 TEST(Embedding, TakesTheRowsOfTokensAndOfTheirPlaces) {
   const at::Tensor table = random_tensor({5, 7}, 1), places = random_tensor({6, 7}, 2);
   const SlicedTensor plain(6, 7), placed(6, 7), of_places(places);
-  embedding(kTokens, SlicedTensor(table).matrix(), {}, plain.matrix());
-  // Two sequences of three tokens whose first stands at 2: rows 2, 3, 4, 2, 3, 4.
-  embedding(kTokens, SlicedTensor(table).matrix(), {of_places.matrix(), 3, 2}, placed.matrix());
+  embedding(kTokens, SlicedTensor(table).matrix(), 0, {}, plain.matrix());
+  embedding(kTokens, SlicedTensor(table).matrix(), 0, {of_places.matrix(), kPlaces}, placed.matrix());
   const at::Tensor of_tokens = table.index_select(0, index_of(kTokens));
   EXPECT_TRUE(plain.values().equal(of_tokens));
-  EXPECT_TRUE(placed.values().equal(of_tokens + places.index_select(0, at::tensor({2, 3, 4, 2, 3, 4}))));
+  EXPECT_TRUE(placed.values().equal(of_tokens + places.index_select(0, at::tensor({2, 5, 4, 2, 5, 4}))));
   EXPECT_TRUE(plain.surroundings_intact() && placed.surroundings_intact());
 }
 
@@ -32,8 +32,8 @@ TEST(Embedding, WeightGradient) {
   const at::Tensor dy = random_tensor({6, 7}, 3), before = random_tensor({5, 7}, 4);
   const at::Tensor exact = at::zeros({5, 7}).index_add(0, index_of(kTokens), dy);
   const SlicedTensor dtable(5, 7), added(before);
-  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), dtable.matrix(), Into::overwrite);
-  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), added.matrix(), Into::add);
+  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), dtable.matrix(), 0, Into::overwrite);
+  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), added.matrix(), 0, Into::add);
   EXPECT_LE(relative_error(dtable.values(), exact), kTolerance);
   EXPECT_EQ(dtable.values()[2].abs().max().item<double>(), 0);
   EXPECT_LE(relative_error(added.values(), exact + before), kTolerance);
@@ -42,12 +42,37 @@ TEST(Embedding, WeightGradient) {
 
 TEST(Embedding, WeightGradientOfPositions) {
   const at::Tensor dy = random_tensor({6, 7}, 3), before = random_tensor({6, 7}, 4);
-  const at::Tensor exact = at::zeros({6, 7}).index_add(0, at::tensor({2, 3, 4, 2, 3, 4}), dy);
+  const at::Tensor exact = at::zeros({6, 7}).index_add(0, at::tensor({2, 5, 4, 2, 5, 4}), dy);
   const SlicedTensor places(6, 7), added(before);
-  positions_weight_grad(SlicedTensor(dy).matrix(), {places.matrix(), 3, 2}, Into::overwrite);
-  positions_weight_grad(SlicedTensor(dy).matrix(), {added.matrix(), 3, 2}, Into::add);
+  positions_weight_grad(SlicedTensor(dy).matrix(), {places.matrix(), kPlaces}, Into::overwrite);
+  positions_weight_grad(SlicedTensor(dy).matrix(), {added.matrix(), kPlaces}, Into::add);
   EXPECT_LE(relative_error(places.values(), exact), kTolerance);
   EXPECT_LE(relative_error(added.values(), exact + before), kTolerance);
+}
+
+// The rows 0..1, 2..3 and 4 of the table; the last part has a row that no token is.
+TEST(Embedding, PartsOfTheVocabularySumUpToTheWhole) {
+  const at::Tensor table = at::cat({random_tensor({5, 7}, 1), at::full({1, 7}, 99.0)}),
+                   places = random_tensor({6, 7}, 2);
+  const at::Tensor dy = random_tensor({6, 7}, 3), before = random_tensor({6, 7}, 4);
+  const at::Tensor exact_gradient = before.index_add(0, index_of(kTokens), dy);
+  const SlicedTensor of_table(table), of_places(places), of_dy(dy);
+  at::Tensor sum = at::zeros({6, 7}), placed_sum = at::zeros({6, 7});
+  for (std::int64_t first = 0; first < 6; first += 2) {
+    const Matrix rows = of_table.matrix().row_slice(first, first + 2);
+    const SlicedTensor plain(6, 7), placed(6, 7), gradient(before.narrow(0, first, 2));
+    embedding(kTokens, rows, first, {}, plain.matrix());
+    embedding(kTokens, rows, first, {of_places.matrix(), kPlaces}, placed.matrix());
+    embedding_weight_grad(kTokens, of_dy.matrix(), gradient.matrix(), first, Into::add);
+    sum += plain.values();
+    placed_sum += placed.values();
+    EXPECT_LE(relative_error(gradient.values(), exact_gradient.narrow(0, first, 2)), kTolerance);
+    EXPECT_TRUE(plain.surroundings_intact() && placed.surroundings_intact() && gradient.surroundings_intact());
+  }
+  const at::Tensor of_tokens = table.index_select(0, index_of(kTokens));
+  EXPECT_TRUE(sum.equal(of_tokens));  // a row and two zeros
+  EXPECT_LE(relative_error(placed_sum, of_tokens + 3 * places.index_select(0, at::tensor({2, 5, 4, 2, 5, 4}))),
+            kTolerance);
 }
 
 struct LossCase {
@@ -61,7 +86,7 @@ TEST_P(CrossEntropy, LossAndGradientOverTheVocabularyWithoutItsPadding) {
   const std::vector<std::int64_t> targets = {0, vocab - 1, vocab / 2, 0, vocab - 1, 0};
   const SlicedTensor probabilities(6, columns), d_logits(6, columns);
   const double loss = cross_entropy(SlicedTensor(logits).matrix(), targets, vocab, probabilities.matrix());
-  cross_entropy_input_grad(probabilities.matrix(), targets, 0.25, d_logits.matrix());
+  cross_entropy_input_grad(probabilities.matrix(), targets, 0, 0.25, d_logits.matrix());
 
   const Oracle oracle = ask_oracle(
       [&](const auto& in) {

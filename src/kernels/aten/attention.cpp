@@ -117,6 +117,14 @@ void softmax_grad_rows(const AttentionShape& shape, QueryBlock block, const Matr
   }
 }
 
+void add_rows(const Matrix& values, const Matrix& sums) {
+  for (std::int64_t r = 0; r < sums.rows; ++r) {
+    const float* in = row(values, r);
+    float* out = row(sums, r);
+    for (std::int64_t c = 0; c < sums.columns; ++c) out[c] += in[c];
+  }
+}
+
 void clear_rows(const Matrix& x, std::int64_t begin) {
   for (std::int64_t r = begin; r < x.rows; ++r) std::fill_n(row(x, r), x.columns, 0.0F);
 }
@@ -147,22 +155,34 @@ Matrix softmax_again(const Backward& pass, Head head, QueryBlock block, const Ma
   return softmax;
 }
 
+// Where the blocks of a key head sum up, and what the next of them does with what is there.
+struct KeyGradients {
+  Matrix dk, dv;
+  Into into_dk, into_dv;
+};
+
 // dq of a block, and its share of dk and dv. k and dk are rotated where positions are.
-void block_backward(const Backward& pass, Head head, QueryBlock block, const Matrix& k, const Matrix& dk,
-                    const Matrix& dv, Into into) {
+void block_backward(const Backward& pass, Head head, QueryBlock block, const Matrix& k, KeyGradients& sums) {
   const AttentionShape& shape = pass.shape;
   const Matrix q = rotated_queries(shape, pass.angles, queries_of(shape, pass.q, head, block), block);
   const Matrix d_context = queries_of(shape, pass.d_context, head, block);
   const Matrix softmax = softmax_again(pass, head, block, q, k);
-  multiply({softmax, Turned::yes}, {d_context}, dv.row_slice(0, block.seen), into);
+  multiply({softmax, Turned::yes}, {d_context}, sums.dv.row_slice(0, block.seen), sums.into_dv);
   const Matrix gradients = scratch_matrix(kGradients, block.size(), block.seen);
   multiply({d_context}, {keys_of(shape, pass.v, head).row_slice(0, block.seen), Turned::yes}, gradients,
            Into::overwrite);
   softmax_grad_rows(shape, block, softmax, gradients);
   const Matrix dq = queries_of(shape, pass.dq, head, block);
-  multiply({gradients, Turned::yes}, {q}, dk.row_slice(0, block.seen), into);
+  multiply({gradients, Turned::yes}, {q}, sums.dk.row_slice(0, block.seen), sums.into_dk);
+  sums.into_dk = sums.into_dv = Into::add;
   multiply({gradients}, {k.row_slice(0, block.seen)}, dq, Into::overwrite);
   if (!pass.angles.empty()) rotate(dq, dq, pass.angles, shape.first_position + block.begin, Rotation::back);
+}
+
+void finish_rotated(std::span<const float> angles, const Matrix& d_rotated, const Matrix& d_keys, Into into) {
+  if (into == Into::overwrite) return rotate(d_rotated, d_keys, angles, 0, Rotation::back);
+  rotate(d_rotated, d_rotated, angles, 0, Rotation::back);
+  add_rows(d_rotated, d_keys);
 }
 
 }  // namespace
@@ -193,25 +213,29 @@ void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, co
 // sum over p dp is as short.
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& /*context*/, const AttentionSaved& saved, const Matrix& d_context,
-                          const Matrix& dq, const Matrix& dk, const Matrix& dv) {
+                          const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys) {
   const Backward pass{shape, q, k, v, saved, d_context, dq, angles_of(shape)};
-  const std::int64_t share = shape.heads / shape.kv_heads;
+  const std::int64_t share = shape.heads / shape.kv_heads, seen = keys_seen(shape, shape.queries - 1);
+  const bool rotary = !pass.angles.empty();
   for_heads(shape, [&](Head head) {
     const bool first_of_group = head.query_head % share == 0;
     const bool last_of_group = head.query_head % share == share - 1;
     const Matrix keys = rotated_keys(pass.angles, keys_of(shape, k, head));
-    const Matrix d_values = keys_of(shape, dv, head), d_keys = keys_of(shape, dk, head);
-    const Matrix d_rotated = pass.angles.empty() ? d_keys : scratch_matrix(kKeyGradients, shape.keys, shape.head_size);
+    const Matrix d_keys = keys_of(shape, dk, head), d_values = keys_of(shape, dv, head);
+    // What is there already is not rotated: rotated gradients are summed apart from it.
+    const Matrix d_rotated = rotary ? scratch_matrix(kKeyGradients, seen, shape.head_size) : d_keys;
+    KeyGradients sums{d_rotated, d_values, Into::add, Into::add};
     if (first_of_group) {
-      clear_rows(d_values, keys_seen(shape, shape.queries - 1));
-      clear_rows(d_rotated, keys_seen(shape, shape.queries - 1));
+      sums.into_dk = rotary ? Into::overwrite : into_keys;
+      sums.into_dv = into_keys;
     }
-    for (std::int64_t index = block_count(shape); index-- > 0;) {
-      const bool first_write = first_of_group && index == block_count(shape) - 1;
-      block_backward(pass, head, block_at(shape, index), keys, d_rotated, d_values,
-                     first_write ? Into::overwrite : Into::add);
+    for (std::int64_t index = block_count(shape); index-- > 0;)
+      block_backward(pass, head, block_at(shape, index), keys, sums);
+    if (last_of_group && rotary) finish_rotated(pass.angles, d_rotated, d_keys.row_slice(0, seen), into_keys);
+    if (last_of_group && into_keys == Into::overwrite) {
+      clear_rows(d_values, seen);
+      clear_rows(d_keys, seen);
     }
-    if (last_of_group && !pass.angles.empty()) rotate(d_rotated, d_keys, pass.angles, 0, Rotation::back);
   });
 }
 

@@ -25,7 +25,7 @@ void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, co
                const AttentionSaved& saved);
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv);
+                          const Matrix& dk, const Matrix& dv, Into into_keys);
 
 void gelu(const Matrix& x, const Matrix& y);
 void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
@@ -33,12 +33,17 @@ void swiglu(const Matrix& x, const Matrix& y);
 void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);
 void add(const Matrix& a, const Matrix& b, const Matrix& sum);
 
-void embedding(Tokens tokens, const Matrix& table, const LearnedPositions& positions, const Matrix& y);
-void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, Into into);
+void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, const LearnedPositions& positions,
+               const Matrix& y);
+void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token, Into into);
 void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into);
 
 double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities);
-void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits);
+void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out);
+double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                              const Matrix& probabilities);
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
+                              const Matrix& d_logits);
 
 bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
           const Vector& weights, const Vector& first_moment, const Vector& second_moment);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/aten/kernels_aten.hpp"
@@ -7,6 +8,31 @@
 #include "kernels/aten/vector_math.hpp"
 
 namespace weft::aten {
+namespace {
+
+float sum_of_exponentials(const float* values, std::int64_t count, float shift) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += exponential(values[i] - shift);
+  return sum;
+}
+
+// What the parts say together of one token.
+struct Joined {
+  float largest = 0;
+  double sum = 0, target = 0;
+};
+Joined join(std::span<const LossPart> parts, std::int64_t token) {
+  Joined all{floats(parts.front().largest)[token]};
+  for (const LossPart& part : parts) all.largest = std::max(all.largest, floats(part.largest)[token]);
+  for (const LossPart& part : parts) {
+    const float factor = exponential(floats(part.largest)[token] - all.largest);
+    all.sum += static_cast<double>(floats(part.sum)[token]) * static_cast<double>(factor);
+    all.target += static_cast<double>(floats(part.target)[token]);
+  }
+  return all;
+}
+
+}  // namespace
 
 // Probabilities may lie where the logits do.
 double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
@@ -31,16 +57,54 @@ double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, c
   return loss;
 }
 
-void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, double scale, const Matrix& d_logits) {
+void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  in_ranges(logits.rows, row_grain(part.count), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const float* in = row(logits, r);
+      // Logits that are all -inf are like none: less themselves, they would be NaN where another part may be finite.
+      const float highest = part.count == 0 ? kLowest : std::max(largest(in, part.count), kLowest);
+      const std::int64_t target = targets[static_cast<std::size_t>(r)] - part.first;
+      floats(out.largest)[r] = highest;
+      floats(out.sum)[r] = sum_of_exponentials(in, part.count, highest);
+      floats(out.target)[r] = target >= 0 && target < part.count ? in[target] : 0.0F;
+    }
+  });
+}
+
+// The loss is taken on one thread from the parts alone, so that its bits depend on nothing else.
+double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                              const Matrix& probabilities) {
+  double loss = 0;
+  for (std::int64_t r = 0; r < logits.rows; ++r) {
+    const Joined all = join(parts, r);
+    loss += std::log(all.sum) + static_cast<double>(all.largest) - all.target;
+  }
+  in_ranges(logits.rows, row_grain(logits.columns), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const Joined all = join(parts, r);
+      const float* in = row(logits, r);
+      float* out = row(probabilities, r);
+      const auto inverse = static_cast<float>(1 / all.sum);
+      for (std::int64_t c = 0; c < part.count; ++c) out[c] = exponential(in[c] - all.largest) * inverse;
+      std::fill_n(out + part.count, logits.columns - part.count, 0.0F);
+    }
+  });
+  return loss;
+}
+
+void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
+                              const Matrix& d_logits) {
   const auto factor = static_cast<float>(scale);
   in_ranges(d_logits.rows, row_grain(d_logits.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* in = row(probabilities, r);
       float* out = row(d_logits, r);
-      const std::int64_t target = targets[static_cast<std::size_t>(r)];
-      const float of_target = factor * (in[target] - 1.0F);
+      const std::int64_t target = targets[static_cast<std::size_t>(r)] - first;
+      const bool is_here = target >= 0 && target < d_logits.columns;
+      const float of_target = is_here ? factor * (in[target] - 1.0F) : 0.0F;  // before it is overwritten in place
       for (std::int64_t c = 0; c < d_logits.columns; ++c) out[c] = factor * in[c];
-      out[target] = of_target;
+      if (is_here) out[target] = of_target;
     }
   });
 }

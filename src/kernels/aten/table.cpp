@@ -29,6 +29,8 @@ extern "C" __attribute__((visibility("default"))) const weft::KernelTable* weft_
       .embedding_weight_grad = aten::embedding_weight_grad,
       .positions_weight_grad = aten::positions_weight_grad,
       .cross_entropy = aten::cross_entropy,
+      .cross_entropy_part = aten::cross_entropy_part,
+      .cross_entropy_of_parts = aten::cross_entropy_of_parts,
       .cross_entropy_input_grad = aten::cross_entropy_input_grad,
       .adam = aten::adam,
       .sgd = aten::sgd,
