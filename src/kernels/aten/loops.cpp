@@ -15,7 +15,7 @@ void use_loop_threads(int threads) {
   threads_of_caller = threads;
 }
 
-void in_ranges(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body) {
+void call_in_ranges(std::int64_t count, std::int64_t grain, const RangeBody& body) {
   const std::int64_t pieces = (count + grain - 1) / grain;
   const std::int64_t threads = std::min<std::int64_t>(threads_of_caller, pieces);
   if (threads <= 1) {

@@ -21,7 +21,13 @@ void use_loop_threads(int threads);
 
 // Calls body(begin, end) for ranges that cover 0..count, each a multiple of `grain` long but the last; on the calling
 // thread alone where one suffices. The result of a kernel must not depend on how the ranges are cut beyond that.
-void in_ranges(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body);
+using RangeBody = std::function<void(std::int64_t, std::int64_t)>;
+void call_in_ranges(std::int64_t count, std::int64_t grain, const RangeBody& body);
+// By reference: a std::function of its own would take memory for what a body captures, at every call.
+template <class Body>
+void in_ranges(std::int64_t count, std::int64_t grain, const Body& body) {
+  call_in_ranges(count, grain, std::cref(body));
+}
 
 // Rows for one thread at least: fewer are not worth waking another.
 inline std::int64_t row_grain(std::int64_t columns) {

@@ -36,7 +36,9 @@ Joined join(std::span<const LossPart> parts, std::int64_t token) {
 
 // Probabilities may lie where the logits do.
 double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
-  std::vector<double> losses(targets.size());
+  thread_local std::vector<double> kept;  // of the calling thread; the others get at it through the span
+  kept.resize(targets.size());
+  const std::span<double> losses = kept;
   in_ranges(logits.rows, row_grain(logits.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* in = row(logits, r);
