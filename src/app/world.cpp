@@ -23,6 +23,30 @@ constexpr std::chrono::milliseconds kTimeToNoticeItself{1000};
 // mpirun kills all ranks the moment one ends with a code of its own, also those that are about to say why they end.
 constexpr std::chrono::milliseconds kTimeForOthersToSpeak{1500};
 
+// A rank that cannot go on says so: the others may be waiting for it.
+void run_or_tell(Communicator& communicator, const WorldBody& body, const std::string& way) {
+  try {
+    body(communicator, way);
+  } catch (const std::exception& error) {
+    communicator.fail(error.what());
+    throw;
+  }
+}
+
+// What was wrong counts more than that others could not go on because of it.
+void rethrow_first(const std::vector<std::exception_ptr>& errors) {
+  std::exception_ptr failure;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    try {
+      std::rethrow_exception(error);
+    } catch (const RunFailed&) {
+      if (!failure) failure = error;
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 void run_threads(const WorldOptions& options, const WorldBody& body) {
   LocalWorld world({options.ranks, options.cluster, options.slowdown});
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(options.ranks));
@@ -31,16 +55,14 @@ void run_threads(const WorldOptions& options, const WorldBody& body) {
     threads.emplace_back([&, rank] {
       try {
         Communicator communicator(world.transport(rank), options.communicator);
-        body(communicator, options.cluster != nullptr ? "links emulated" : "memory speed");
+        run_or_tell(communicator, body, options.cluster != nullptr ? "links emulated" : "memory speed");
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  rethrow_first(errors);
 }
 
 // MPI reports no loss by itself, so the processes also watch each other over sockets.

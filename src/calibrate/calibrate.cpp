@@ -44,14 +44,17 @@ class Passes {
         compute_(view_, parameters_, settings_, batches_, training_) {
     for (const Instance& instance : job.unfolded.instances()) {
       const Operation& op = job.plan.graph.op(instance.operation);
-      if (op.is_transfer() || instance.rank_class != view_.rank_class().value) continue;
-      operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
+      if (instance.rank_class != view_.rank_class().value) continue;
+      if (op.is_transfer()) {
+        stand_in(job.plan.graph, op, instance.micro_batch);
+      } else {
+        operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
+      }
     }
     for (const ParameterState& p : parameters_.all()) {
       const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
       initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
     }
-    fill_scalars(job.plan.graph);
   }
 
   // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
@@ -62,23 +65,22 @@ class Passes {
       operation.compute(0);
       const Clock::time_point end = Clock::now();
       if (over()) return;
-      on_execution(operation.key, begin, end);
+      if (operation.key) on_execution(*operation.key, begin, end);
     }
   }
 
  private:
   struct Bound {
-    OpKey key;
+    std::optional<OpKey> key;  // none: not to be measured
     BoundOperation compute;
   };
-  // Nothing is transferred, so what others would send is never there. Of zeros a loss has no logarithm.
-  void fill_scalars(const StepGraph& graph) {
-    for (std::size_t i = 0; i < graph.values.size(); ++i) {
-      const Value& value = graph.values[i];
-      if (value.rank_class != view_.rank_class() || value.kind != ValueKind::scalar) continue;
-      for (std::int32_t m = 0; m < (value.per_micro_batch ? graph.micro_batches : 1); ++m) {
-        fill({view_.data(make_id<ValueId>(i), m), value.elements()}, 1.0F);
-      }
+  // Nothing is transferred, so what others would send is never there. Of any numbers a loss may have no logarithm.
+  void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
+    for (const ValueId id : transfer.writes) {
+      const Value& value = graph.value(id);
+      if (value.kind != ValueKind::scalar) continue;
+      const Vector numbers{view_.data(id, micro_batch), value.elements()};
+      operations_.push_back({std::nullopt, [numbers](std::int64_t) { fill(numbers, 1.0F); }});
     }
   }
   static BatchShape shape_of(const Plan& plan) {

@@ -11,7 +11,8 @@ class Holding {
       : model_(model), layout_(layout), rank_(tp_rank) {}
 
   HeldTensor part_of(const ParameterTensor& whole, Role role) const {
-    HeldTensor held{.whole = whole};
+    HeldTensor held;
+    held.whole = whole;
     const std::int64_t rows = whole.shape.front();
     held.columns = {0, held.width()};
     const bool vector = whole.shape.size() == 1;

@@ -13,9 +13,9 @@ namespace weft {
 // A rank's part of a tensor, seen as a matrix of shape.front() rows (a vector has rows of one element).
 struct HeldTensor {
   ParameterTensor whole;
-  std::int64_t offset = 0;         // where the part begins in the rank's parameter value
-  std::vector<ElementRange> rows;  // of the whole, one after the other; each may be empty
-  ElementRange columns;
+  std::int64_t offset = 0;              // where the part begins in the rank's parameter value
+  std::vector<ElementRange> rows = {};  // of the whole, one after the other; each may be empty
+  ElementRange columns = {};
   std::int64_t padding = 0;  // rows of zeros behind them: tokens that no vocabulary has
   bool copy = false;         // a rank before this one holds the same and answers for it
 

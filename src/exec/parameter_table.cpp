@@ -131,7 +131,10 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
 }
 
 void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
-  if (tensor.start != Start::normal) return std::ranges::fill(out, tensor.start == Start::ones ? 1.0F : 0.0F);
+  if (tensor.start != Start::normal) {
+    std::ranges::fill(out, tensor.start == Start::ones ? 1.0F : 0.0F);
+    return;
+  }
   const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
   for (std::size_t k = 0; k < out.size(); ++k) {
     out[k] = normal_element(key, first + static_cast<std::int64_t>(k), tensor.deviation);
