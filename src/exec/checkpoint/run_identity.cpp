@@ -15,8 +15,8 @@ using nlohmann::ordered_json;
 constexpr std::size_t kSample = 1 << 20, kSamples = 64;
 
 // "model/name" is not among them: the same shape may have been given a name.
-constexpr const char* kMustAgree[] = {"/model",        "/optimizer/name", "/optimizer/momentum", "/seed",
-                                      "/global_batch", "/seq",            "/data/bytes",         "/data/crc32"};
+constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed", "/global_batch",
+                                      "/seq",   "/data/bytes",     "/data/crc32"};
 constexpr const char* kMayChange[] = {"/optimizer/lr", "/optimizer/betas", "/optimizer/eps", "/optimizer/weight_decay",
                                       "/clip_grad"};
 
