@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <csignal>
 
@@ -128,22 +127,36 @@ TEST(CheckpointFolder, SetsABrokenOneAsideAndLosesNothing) {
   save(scratch.path(), 3);  // its name is free again
 }
 
-// In a process of its own, whose files may not grow beyond a limit: as with a full disk, write() fails in the middle.
+// Files of this process cannot grow beyond a limit: as on a full disk, write() fails in the middle.
+class SizeLimit {
+ public:
+  explicit SizeLimit(rlim_t bytes) : old_action_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  SizeLimit(const SizeLimit&) = delete;
+  SizeLimit& operator=(const SizeLimit&) = delete;
+  ~SizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    ::signal(SIGXFSZ, old_action_);
+  }
+
+ private:
+  void (*old_action_)(int);
+  rlimit old_{};
+};
+
 TEST(SyncedFile, SaysWhichFileCannotGrow) {
   const ScratchFolder scratch("ckpt_full");
   const std::string path = scratch.file("shard");
-  const auto write_too_much = [&] {
-    ::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{1 << 20, 1 << 20};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    const std::vector<std::byte> data((1 << 20) + 1);
-    const std::string words = error_of([&] {
-      SyncedFile file(path);
-      file.append(data);
-    });
-    ::_exit(words == path + ": cannot be written: File too large" ? 0 : 1);
-  };
-  EXPECT_EXIT(write_too_much(), testing::ExitedWithCode(0), "");
+  const std::vector<std::byte> data((1 << 20) + 1);
+  const SizeLimit limit(1 << 20);
+  EXPECT_EQ(error_of([&] {
+              SyncedFile file(path);
+              file.append(data);
+            }),
+            path + ": cannot be written: File too large");
 }
 
 }  // namespace

@@ -48,7 +48,10 @@ void CheckpointSaver::commit(std::int64_t step) {
 }
 
 void CheckpointSaver::step_ended(std::int64_t step) {
-  if (is_due(step)) open_.push_back(step);
+  if (is_due(step)) {
+    open_.push_back(step);
+    if (parameters_ == 0) thread_.start([this, step] { write_shard(step); });  // no update will
+  }
   summary_.busy_steps.push_back(is_open());
 }
 
