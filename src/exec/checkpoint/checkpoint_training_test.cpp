@@ -213,5 +213,21 @@ TEST_F(CheckpointTraining, StopsOrGoesOnWhereItCannotSave) {
   EXPECT_EQ(checkpoints_in(scratch.path()), (std::vector<std::int64_t>{6, 2}));
 }
 
+// All shards are there, but rank 0 cannot give the folder its name: something has it already.
+TEST_F(CheckpointTraining, IsNotSavedWhereItCannotBePutTogether) {
+  const Case c{"priority", {.zero = 1}, 2};
+  const ScratchFolder scratch("ckpt_no_name");
+  fs::create_directories(scratch.path() / "step-00000002" / "in the way");
+  const TrainResult result = train(c, scratch.path(), {.steps = 4, .every = 2, .stop_on_error = false});
+  EXPECT_EQ(result.saves.failed, 1);
+  EXPECT_EQ(result.saves.saved, 1);
+  EXPECT_FALSE(fs::exists(partial_folder(scratch.path(), 2)));
+  EXPECT_EQ(read_checkpoint(scratch.path() / "step-00000004").step, 4);
+  const ScratchFolder again("ckpt_no_name_stop");
+  fs::create_directories(again.path() / "step-00000002" / "in the way");
+  EXPECT_THROW(train(c, again.path(), {.steps = 4, .every = 2}), RunFailed);
+  EXPECT_FALSE(fs::exists(partial_folder(again.path(), 2)));
+}
+
 }  // namespace
 }  // namespace weft

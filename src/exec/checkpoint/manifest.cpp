@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "exec/checkpoint/crc32.hpp"
 
@@ -11,8 +12,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFormat = "weft checkpoint";
-constexpr std::int64_t kVersion = 1;
+constexpr const char* kVersionKey = "weft_checkpoint";
+constexpr std::int64_t kManifestVersion = 1;
 
 ordered_json range_json(const ElementRange& range) {
   return {range.begin, range.end};
@@ -92,6 +93,9 @@ class ManifestReader {
     piece.columns = range(json, "columns");
     piece.elements = range(json, "elements");
     piece.offset = number(json, "offset");
+    if (piece.elements.end > checked_product({piece.rows.size(), piece.columns.size()}, name_)) {
+      fail("{}: {} goes beyond its rectangle", name_, piece.name());
+    }
     return piece;
   }
 
@@ -135,11 +139,8 @@ std::int64_t CheckpointManifest::bytes() const {
 std::string manifest_text(const CheckpointManifest& manifest) {
   ordered_json files = ordered_json::array();
   for (const StoredFile& file : manifest.files) files.push_back(to_json(file));
-  ordered_json json = {{"format", kFormat},
-                       {"version", kVersion},
-                       {"step", manifest.step},
-                       {"run", manifest.run},
-                       {"files", std::move(files)}};
+  ordered_json json = {
+      {kVersionKey, kManifestVersion}, {"step", manifest.step}, {"run", manifest.run}, {"files", std::move(files)}};
   json["crc32"] = checksum_of(json);
   return json.dump() + "\n";
 }
@@ -147,9 +148,8 @@ std::string manifest_text(const CheckpointManifest& manifest) {
 CheckpointManifest parse_manifest(const std::string& text, const std::string& name) {
   const ManifestReader reader(name);
   ordered_json json = reader.parse(text);
-  if (reader.text(json, "format") != kFormat) fail("{}: is no manifest of a checkpoint", name);
-  if (reader.number(json, "version") != kVersion) {
-    fail("{}: has version {}; this weft reads {}", name, reader.number(json, "version"), kVersion);
+  if (const std::int64_t version = reader.number(json, kVersionKey); version != kManifestVersion) {
+    fail("{}: has version {}; this weft reads {}", name, version, kManifestVersion);
   }
   const std::int64_t checksum = reader.number(json, "crc32");
   json.erase("crc32");
