@@ -162,8 +162,10 @@ def main():
     parser.add_argument("--only", default="", help="only runs with this text in their names")
     parser.add_argument("--keep", help="leave the records in this folder")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time (default: cores)")
-    parser.add_argument("extra", nargs="*", help="behind --: more flags for every run")
-    arguments = parser.parse_args()
+    own, extra = sys.argv[1:], []
+    if "--" in own:
+        own, extra = own[:own.index("--")], own[own.index("--") + 1:]
+    arguments = parser.parse_args(own)
     oracle.torch.set_num_threads(1)
     cases = [case for case in all_cases(arguments.quick) if arguments.only in name_of(case)]
     if arguments.list:
@@ -176,7 +178,7 @@ def main():
     begin = time.monotonic()
     scratch = contextlib.nullcontext(arguments.keep) if arguments.keep else tempfile.TemporaryDirectory()
     with scratch as folder, ThreadPoolExecutor(arguments.jobs) as pool:
-        runs = Runs(arguments.weft, folder, pool, arguments.extra)
+        runs = Runs(arguments.weft, folder, pool, extra)
         results = check_all(runs, cases, twice(cases, arguments.quick), [] if arguments.only else REFUSALS)
     print(f"{results.count(True)} of {len(results)} checks passed in {time.monotonic() - begin:.0f} s")
     return 0 if all(results) else 1
