@@ -92,9 +92,10 @@ void RankRun::prepare(const TransferBinder& transfers) {
   }
 }
 
-void RankRun::run(std::int64_t steps, const OnStep& on_step) {
-  steps_ = steps;
-  spans_.assign(operations_.size() * static_cast<std::size_t>(steps), {});
+void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
+  first_ = first;
+  steps_ = end - first;
+  spans_.assign(operations_.size() * static_cast<std::size_t>(steps_), {});
   for (RunOperation& op : operations_) op.done = 0;
   for (RunQueue& queue : transfers_) queue.next = 0, queue.step = 0;
   for (RunQueue* queue : {&compute_, &extra_}) queue->next = 0, queue->step = 0;
@@ -106,21 +107,34 @@ void RankRun::run(std::int64_t steps, const OnStep& on_step) {
       compute_one(compute_, lock);
       if (compute_.step != step && on_step) {
         lock.unlock();
-        on_step(step);
+        on_step(first_ + step);
         lock.lock();
       }
     } else if (startable(extra_) != nullptr) {
       compute_one(extra_, lock);
     } else {
       const auto all_done = [&](const RunOperation& op) { return op.done == steps_; };
-      if (std::all_of(operations_.begin(), operations_.end(), all_done)) return;
+      if (std::all_of(operations_.begin(), operations_.end(), all_done)) break;
       wait_for_change(lock);
     }
   }
+  spans_.resize(operations_.size() * static_cast<std::size_t>(steps_));
+}
+
+void RankRun::end_after(std::int64_t last) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t steps = last - first_ + 1;
+  WEFT_CHECK(steps <= steps_);
+  const auto begun_later = [&](const RunQueue& queue) {
+    return queue.step > steps || (queue.step == steps && queue.next > 0);
+  };
+  WEFT_CHECK(!begun_later(compute_) && !begun_later(extra_) && std::ranges::none_of(transfers_, begun_later));
+  steps_ = steps;
 }
 
 StepGlance RankRun::glance(std::int64_t step) {
   const std::lock_guard lock(mutex_);
+  step -= first_;
   const std::span<const RankSpan> all(spans_);
   const std::span<const RankSpan> own = all.subspan(static_cast<std::size_t>(step) * instances(), instances());
   if (step + 1 < steps_) {
@@ -196,9 +210,9 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   span.start = nanos(Clock::now());
   try {
-    op.compute(step);
+    op.compute(first_ + step);
   } catch (const RunFailed& failure) {
-    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, step + 1,
+    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, first_ + step + 1,
                                           describe(view_.plan().graph.op(op.operation)), failure.what());
     communicator_.fail(words);
     throw RunFailed(words);

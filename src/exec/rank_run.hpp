@@ -27,10 +27,14 @@ class RankRun {
   RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
           const TransferBinder& transfers);
 
-  // Called by the worker when the compute queue has ended a step.
+  // Called by the worker when the compute queue has ended a step. No operation of the step after the next can have
+  // begun then.
   using OnStep = std::function<void(std::int64_t step)>;
-  // Runs so many steps. Throws RunFailed naming step and operation.
-  void run(std::int64_t steps, const OnStep& on_step = {});
+  // Runs steps first .. end - 1. Throws RunFailed naming step and operation.
+  void run(std::int64_t first, std::int64_t end, const OnStep& on_step = {});
+  // From OnStep of a step: the one after it shall be the last. All ranks must say so at the same step.
+  void end_after(std::int64_t last);
+  std::int64_t steps() const { return steps_; }  // that were run, or will have been
 
   // Of a step after which another has ended its compute, or of the last when all is over.
   StepGlance glance(std::int64_t step);
@@ -38,7 +42,7 @@ class RankRun {
   // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
   std::size_t instances() const { return operations_.size(); }
   std::size_t first_instance() const { return first_instance_; }
-  // [step * instances() + instance]
+  // [(step - first) * instances() + instance]
   const std::vector<RankSpan>& spans() const { return spans_; }
 
  private:
@@ -92,6 +96,7 @@ class RankRun {
   std::vector<RunQueue> transfers_;
   std::vector<RankSpan> spans_;
   std::optional<StepGlancer> glancer_;
+  std::int64_t first_ = 0;  // what the run counts from 0 is this step of the training
   std::int64_t steps_ = 0;
 
   std::mutex mutex_;  // guards all progress

@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
 sigset_t awaited_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, number);
   return set;
 }
 
@@ -207,11 +207,17 @@ bool ProcessGroup::only_stopped_are_left() const {
   return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid <= 0 || is_stopped(pid); });
 }
 
-std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
+std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace,
+                                         std::optional<std::chrono::milliseconds> grace_after_signal) {
   using Clock = std::chrono::steady_clock;
   std::vector<RankExit> exits;
   std::optional<Clock::time_point> kill_at, tell_at;
   bool told = false;
+  // The earliest of all ends that were set.
+  const auto hurry = [&](std::chrono::milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    if (!kill_at || end < *kill_at) kill_at = end;
+  };
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
@@ -220,13 +226,13 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
       told = true;
       tcp::tell_ranks(news_, origin_of(exits).text());
     }
-    if (failure && !kill_at) kill_at = Clock::now() + grace;
+    if (failure) hurry(grace);
     if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);
     const timespec moment{0, 50'000'000};
     const int number = ::sigtimedwait(&set, nullptr, &moment);
-    if (number != SIGINT && number != SIGTERM) continue;
+    if (number != SIGINT && number != SIGTERM && number != SIGUSR1) continue;
     signal_all(number);
-    if (!kill_at) kill_at = Clock::now() + grace;
+    hurry(number == SIGINT ? grace : grace_after_signal.value_or(grace));
   }
   return exits;
 }
