@@ -98,6 +98,8 @@ void RankRun::run(std::int64_t steps, const OnStep& on_step) {
   for (RunOperation& op : operations_) op.done = 0;
   for (RunQueue& queue : transfers_) queue.next = 0, queue.step = 0;
   for (RunQueue* queue : {&compute_, &extra_}) queue->next = 0, queue->step = 0;
+  at_step_ = 0;
+  const Stay at_this_step(communicator_.whereabouts(), [this] { return place(); });
   std::unique_lock lock(mutex_);
   start_transfers();
   for (;;) {
@@ -194,6 +196,7 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   const std::int64_t step = queue.step;
   RankSpan span{ready_at(op), 0, 0};
   lock.unlock();
+  computing_ = &op;
   span.start = nanos(Clock::now());
   try {
     op.compute(step);
@@ -204,10 +207,18 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
     throw RunFailed(words);
   }
   span.end = nanos(Clock::now());
+  computing_ = nullptr;
   lock.lock();
   end(op, span);
   pop(queue);
+  if (!over(compute_)) at_step_ = compute_.step;
   start_transfers();
+}
+
+RankPlace RankRun::place() const {
+  const RunOperation* const op = computing_;
+  return {fmt::format("step {}", at_step_ + 1),
+          op == nullptr ? std::string() : describe(view_.plan().graph.op(op->operation))};
 }
 
 void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {

@@ -5,6 +5,7 @@
 // streams with events between them could take the place of both.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -79,6 +80,7 @@ class RankRun {
   void compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock);
   void wait_for_change(std::unique_lock<std::mutex>& lock);
   void end(RunOperation& op, const RankSpan& span);
+  RankPlace place() const;
   RankSpan& span_of(const RunOperation& op) {
     return spans_[static_cast<std::size_t>(op.done) * operations_.size() +
                   static_cast<std::size_t>(&op - operations_.data())];
@@ -99,6 +101,10 @@ class RankRun {
   std::vector<RunOperation*> running_;  // by prepared collective: whom it serves now
   std::vector<Communicator::Handle> handles_;
   std::optional<Communicator::Handle> last_started_;
+
+  // For messages, which any thread may need at any time.
+  std::atomic<std::int64_t> at_step_ = 0;
+  std::atomic<const RunOperation*> computing_ = nullptr;
 };
 
 }  // namespace weft

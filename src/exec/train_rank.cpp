@@ -70,6 +70,7 @@ void require_trainable(const Transformer& model, const Layout& layout) {
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
+  std::optional<Stay> place(std::in_place, communicator.whereabouts(), "preparation for step 1");
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const RankView view(job.plan, job.unfolded, job.original, rank);
   const ParameterStates parameters(view);
@@ -102,6 +103,8 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
     if (shared_loss.is_under_way()) take_loss();
     shared_loss.start(training.loss_sums[static_cast<std::size_t>(step)]);
   });
+  place.reset();
+  place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", job.settings.steps));
   take_loss();
   if (job.keep != nullptr) keep_weights(parameters, job.keep->last);
   result.run = gather_run(job, communicator, run);
