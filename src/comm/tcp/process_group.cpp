@@ -36,7 +36,7 @@ constexpr std::chrono::milliseconds kLookForStopped{500};
 sigset_t awaited_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, number);
   return set;
 }
 
@@ -227,10 +227,16 @@ std::optional<std::string> ProcessGroup::stopped_too_long() {
   return std::nullopt;
 }
 
-std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
+std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace,
+                                         std::optional<std::chrono::milliseconds> grace_after_signal) {
   std::vector<RankExit> exits;
   std::optional<Clock::time_point> kill_at, tell_at;
   bool told = false;
+  // The earliest of all ends that were set.
+  const auto hurry = [&](std::chrono::milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    if (!kill_at || end < *kill_at) kill_at = end;
+  };
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
@@ -245,13 +251,13 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
         tcp::tell_ranks(news_, *words);
       }
     }
-    if (failure && !kill_at) kill_at = Clock::now() + grace;
+    if (failure) hurry(grace);
     if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);
     const timespec moment{0, 50'000'000};
     const int number = ::sigtimedwait(&set, nullptr, &moment);
-    if (number != SIGINT && number != SIGTERM) continue;
+    if (number != SIGINT && number != SIGTERM && number != SIGUSR1) continue;
     signal_all(number);
-    if (!kill_at) kill_at = Clock::now() + grace;
+    hurry(number == SIGINT ? grace : grace_after_signal.value_or(grace));
   }
   return exits;
 }

@@ -41,10 +41,12 @@ class ProcessGroup {
   pid_t pid(std::int64_t rank) const { return pids_[static_cast<std::size_t>(rank)]; }
   void signal(std::int64_t rank, int number) const;
 
-  // Until all have ended. Passes SIGINT and SIGTERM on to the ranks meanwhile. Once a rank has failed (or a signal was
-  // passed on), the others have `grace` to end by themselves; then, or when all that are left are stopped, they are
-  // killed. Exits come in the order they happened, so the first that failed is the origin.
-  std::vector<RankExit> wait(std::chrono::milliseconds grace);
+  // Until all have ended. Passes SIGINT, SIGTERM and SIGUSR1 on to the ranks meanwhile. Once a rank has failed, the
+  // others have `grace` to end by themselves; once SIGTERM or SIGUSR1 was passed on, `grace_after_signal`, where that
+  // is given. Then, or when all that are left are stopped, they are killed. Exits come in the order they happened, so
+  // the first that failed is the origin.
+  std::vector<RankExit> wait(std::chrono::milliseconds grace,
+                             std::optional<std::chrono::milliseconds> grace_after_signal = std::nullopt);
 
  private:
   explicit ProcessGroup(std::int64_t ranks);
