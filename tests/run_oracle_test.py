@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`weft run` against PyTorch: layouts, policies, ZeRO stages and the rest, every pair of their values at least once.
 
-    run_oracle_test.py WEFT [--quick] [--list] [--only TEXT] [--keep FOLDER] [-- FLAGS OF weft run]
+    run_oracle_test.py WEFT [--quick] [--list] [--only TEXT] [--keep FOLDER] [--jobs N] [-- FLAGS OF weft run]
 
 Every run sees the same global batch, so runs that share model, sequence length, optimizer and clipping are the same
 training: each is checked against PyTorch and against one rank alone. Some are run twice and must give the same bits.
@@ -12,10 +12,12 @@ import argparse
 import contextlib
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
@@ -27,7 +29,8 @@ from records import BadRecord, read_record  # noqa: E402
 from refusals import REFUSALS  # noqa: E402
 
 # Buckets so small that even these models have several; predictions are not what is tested here.
-FLAGS = ["--json", "--bucket-mib", "0.03", "--bucket-size", "8000", "--calibrate-seconds", "0.01"]
+FLAGS = ["--json", "--bucket-mib", "0.03", "--bucket-size", "8000", "--calibrate-seconds", "0.01",
+         "--threads", "1"]
 TIMEOUT = 120
 
 
@@ -36,9 +39,11 @@ class Failure(Exception):
 
 
 class Runs:
-    def __init__(self, weft, folder, extra):
-        self.weft, self.folder, self.extra = weft, Path(folder), extra
-        self.records, self.references = {}, {}
+    """Runs of the program, made ahead of the checks, some at a time: loading the kernels takes most of a run's time."""
+
+    def __init__(self, weft, folder, pool, extra):
+        self.weft, self.folder, self.pool, self.extra = weft, Path(folder), pool, extra
+        self.begun, self.references = {}, {}
         for name, config in CONFIGS.items():
             (self.folder / f"{name}.json").write_text(json.dumps(config))
 
@@ -51,18 +56,24 @@ class Runs:
         except subprocess.TimeoutExpired as error:
             raise Failure(f"does not end within {TIMEOUT} s: {' '.join(command)}") from error
 
-    def run(self, case, suffix=""):
-        """The record of a case; run once for every suffix."""
+    def begin(self, case, suffix=""):
+        """The record of a case, some time later; run once for every suffix."""
         name = name_of(case) + suffix
-        if name not in self.records:
-            done = self.call(case["model"], LAYOUTS[case["layout"]].ranks,
-                             [*flags_of(case), "--record", self.folder / name])
-            if done.returncode != 0:
-                raise Failure(f"exit code {done.returncode}: {' '.join(done.args)}\n{done.stderr[-2000:]}")
-            record = read_record(self.folder / name)
-            self.check_settings(case, record)
-            self.records[name] = record
-        return self.records[name]
+        if name not in self.begun:
+            self.begun[name] = self.pool.submit(self.make_record, case, name)
+        return self.begun[name]
+
+    def run(self, case, suffix=""):
+        return self.begin(case, suffix).result()
+
+    def make_record(self, case, name):
+        done = self.call(case["model"], LAYOUTS[case["layout"]].ranks,
+                         [*flags_of(case), "--record", self.folder / name])
+        if done.returncode != 0:
+            raise Failure(f"exit code {done.returncode}: {' '.join(done.args)}\n{done.stderr[-2000:]}")
+        record = read_record(self.folder / name)
+        self.check_settings(case, record)
+        return record
 
     def check_settings(self, case, record):
         for key, value in expected_in_record(case).items():
@@ -88,22 +99,21 @@ class Runs:
         return self.references[key]
 
 
-def report(label, findings, seconds):
+def report(label, findings):
     good = oracle.agree(findings)
     worst = {}
     for finding in findings:
         worst[finding.kind] = max(worst.get(finding.kind, 0.0), finding.error)
     figures = "  ".join(f"{kind} {error:.1e}" for kind, error in worst.items() if kind != "start")
-    print(f"{'ok' if good else 'FAIL':4}  {label:92}  {figures}  ({seconds:.1f} s)", flush=True)
+    print(f"{'ok' if good else 'FAIL':4}  {label:92}  {figures}", flush=True)
     if not good:
         print(*(f"      {line}" for line in oracle.summary(findings)), sep="\n", flush=True)
     return good
 
 
 def attempt(label, make_findings):
-    begin = time.monotonic()
     try:
-        return report(label, make_findings(), time.monotonic() - begin)
+        return report(label, make_findings())
     except (Failure, BadRecord, KeyError, RuntimeError) as error:
         print(f"FAIL  {label}  {error}", flush=True)
         return False
@@ -131,6 +141,19 @@ def check_refusal(runs, refusal):
     return good
 
 
+def check_all(runs, cases, repeated, refusals):
+    for case in cases:
+        runs.begin(case)
+    for case in repeated:
+        runs.begin(case, "-again")
+    results = [check_refusal(runs, refusal) for refusal in refusals]
+    results += [check_case(runs, case) for case in cases]
+    for case in repeated:
+        results.append(attempt(f"{name_of(case)} twice, bit by bit",
+                               lambda: oracle.compare(runs.run(case), runs.run(case, "-again"), identical=True)))
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft", help="the program")
@@ -138,8 +161,11 @@ def main():
     parser.add_argument("--list", action="store_true", help="the runs, not run")
     parser.add_argument("--only", default="", help="only runs with this text in their names")
     parser.add_argument("--keep", help="leave the records in this folder")
-    parser.add_argument("extra", nargs="*", help="behind --: more flags for every run")
-    arguments = parser.parse_args()
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at a time (default: cores)")
+    own, extra = sys.argv[1:], []
+    if "--" in own:
+        own, extra = own[:own.index("--")], own[own.index("--") + 1:]
+    arguments = parser.parse_args(own)
     oracle.torch.set_num_threads(1)
     cases = [case for case in all_cases(arguments.quick) if arguments.only in name_of(case)]
     if arguments.list:
@@ -151,13 +177,9 @@ def main():
         Path(arguments.keep).mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     scratch = contextlib.nullcontext(arguments.keep) if arguments.keep else tempfile.TemporaryDirectory()
-    with scratch as folder:
-        runs = Runs(arguments.weft, folder, arguments.extra)
-        results = [] if arguments.only else [check_refusal(runs, refusal) for refusal in REFUSALS]
-        results += [check_case(runs, case) for case in cases]
-        for case in twice(cases, arguments.quick):
-            results.append(attempt(f"{name_of(case)} twice, bit by bit",
-                                   lambda: oracle.compare(runs.run(case), runs.run(case, "-again"), identical=True)))
+    with scratch as folder, ThreadPoolExecutor(arguments.jobs) as pool:
+        runs = Runs(arguments.weft, folder, pool, extra)
+        results = check_all(runs, cases, twice(cases, arguments.quick), [] if arguments.only else REFUSALS)
     print(f"{results.count(True)} of {len(results)} checks passed in {time.monotonic() - begin:.0f} s")
     return 0 if all(results) else 1
 

@@ -39,7 +39,7 @@ CheckpointStudy study_saves(const TrainResult& result, const std::vector<double>
   double sums[2] = {0, 0};
   std::int64_t counts[2] = {0, 0};
   for (std::size_t i = 0; i < step_times_s.size(); ++i) {
-    const std::size_t step = static_cast<std::size_t>(result.run.warm_up) + i;
+    const std::size_t step = static_cast<std::size_t>(result.run.before + result.run.warm_up) + i;
     const std::size_t busy = step < result.saves.busy_steps.size() && result.saves.busy_steps[step] ? 1 : 0;
     sums[busy] += step_times_s[i];
     ++counts[busy];

@@ -37,6 +37,7 @@ void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody
 }
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
+  const Stay in_planning(communicator.whereabouts(), "planning");
   if (options_.checkpoint) find_start(communicator);
   if (finished()) return;
   if (!options_.links_given && processes()) measure_links(communicator);
@@ -117,6 +118,7 @@ std::string RunSession::links_in_words(const std::string& way) const {
 // The links of processes are what they are; rank 0 measures them and tells.
 void RunSession::measure_links(Communicator& communicator) {
   if (communicator.size() < 2) return;
+  const Stay here(communicator.whereabouts(), "the measurement of links");
   BenchRanks ranks(communicator, true);
   const MeasuredLink link = measure_link(communicator, ranks);
   const std::string said = text_of_rank_0(communicator, fmt::format("{:.0f} {}", link.goodput, link.latency.value));
@@ -127,6 +129,7 @@ void RunSession::measure_links(Communicator& communicator) {
 }
 
 void RunSession::measure_machine(Communicator& communicator) {
+  const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
     const Inputs& in = options_.inputs;
     StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);

@@ -35,12 +35,14 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[static_cast<std::size_t>(rank)]};
-    counts.push_back(kNumbers * run.steps() * instances_of(job, rank_class));
+    counts.push_back(kNumbers * run.measured_steps() * instances_of(job, rank_class));
   }
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
   const std::vector<std::int64_t> offsets =
       job.one_clock ? std::vector<std::int64_t>(counts.size(), 0) : clock_offsets(communicator);
-  MeasuredRun measured{run.steps(), std::min(job.warm_up, run.steps() - 1), {}};
+  const std::int64_t steps = run.measured_steps(), dropped = run.steps() - steps;
+  MeasuredRun measured{
+      steps, std::clamp<std::int64_t>(job.warm_up - dropped, dropped > 0 ? 1 : 0, steps - 1), {}, dropped};
   const std::vector<std::vector<std::int64_t>> all = gather_numbers(communicator, own, counts);
   for (std::size_t r = 0; r < all.size(); ++r) {
     MeasuredRank rank{make_id<Rank>(r), {classes.class_of[r]}, {}};
@@ -172,6 +174,8 @@ void require_trainable(const Transformer& model, const Layout& layout) {
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
+  std::optional<Stay> place(std::in_place, communicator.whereabouts(),
+                            fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const RankView view(job.plan, job.unfolded, job.original, rank);
   const ParameterStates parameters(view);
@@ -206,6 +210,8 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
   meet(communicator);
   run.run(job.first_step, job.settings.steps,
           [&](std::int64_t step) { step_ends.ended(step, training.loss_sums[static_cast<std::size_t>(step)]); });
+  place.reset();
+  place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", job.first_step + run.steps()));
   step_ends.end();
   if (job.keep != nullptr) keep_weights(parameters, job.keep->last);
   result.run = gather_run(job, communicator, run);

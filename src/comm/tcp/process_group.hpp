@@ -26,6 +26,8 @@ struct RankExit {
 
 class ProcessGroup {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Forks once per rank; the child calls body and ends with its result. Only while this process has no other threads.
   static ProcessGroup fork(std::int64_t ranks, const std::function<int(const Launch&)>& body);
   // Runs a command once per rank, with the variables of comm/launch.hpp set: execute(4, {"/proc/self/exe", "run",
@@ -53,12 +55,15 @@ class ProcessGroup {
   bool reap(std::vector<RankExit>& exits);
   void signal_all(int number) const;
   bool only_stopped_are_left() const;
+  std::optional<std::string> stopped_too_long();
 
   std::vector<pid_t> pids_;  // 0: has ended
   tcp::Socket listener_;     // rank 0's, until it has it
   tcp::Socket news_;         // what is written here all ranks can read (comm/tcp/launcher_news.hpp)
   tcp::Socket news_of_ranks_;
   Launch launch_;
+  std::vector<std::optional<Clock::time_point>> stopped_since_;  // by rank, as far as it was looked at
+  Clock::time_point stopped_looked_at_;
   sigset_t old_mask_{};
   bool masked_ = false;
 };
