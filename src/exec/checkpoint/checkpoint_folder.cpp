@@ -126,9 +126,13 @@ std::int64_t put_together(const fs::path& folder, const CommitOptions& options) 
   return manifest.bytes();
 }
 
+// Two ranks that do it at once find files gone under their hands, and stop; then once more.
 void remove_partial(const fs::path& folder, std::int64_t step) {
+  constexpr int kTries = 5;
   std::error_code ignored;
-  fs::remove_all(partial_folder(folder, step), ignored);
+  for (int i = 0; i < kTries && fs::exists(partial_folder(folder, step), ignored); ++i) {
+    fs::remove_all(partial_folder(folder, step), ignored);
+  }
 }
 
 void remove_partials(const fs::path& folder) {

@@ -89,7 +89,7 @@ void CheckpointSaver::decide(const SharedSum::Counts& all) {
   committing_ = false;
 }
 
-// Nobody writes to its folder any more.
+// Nobody writes to its folder any more. Who ends the run clears it away himself: rank 0 may learn of the end first.
 void CheckpointSaver::end_failed() {
   std::string trouble;
   const std::int64_t step = open_.front();
@@ -102,7 +102,7 @@ void CheckpointSaver::end_failed() {
     committing_ = false;
   }
   ++summary_.failed;
-  if (rank_ == 0) remove_partial(job_.folder, step + 1);
+  if (rank_ == 0 || !trouble.empty()) remove_partial(job_.folder, step + 1);
   if (trouble.empty()) return;
   const std::string words =
       fmt::format("rank {}: the checkpoint of step {} was not saved: {}", rank_, step + 1, trouble);
