@@ -12,7 +12,7 @@ WERROR ?= $(if $(filter true 1,$(CI)),1,0)
 override werror := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF)
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo test test-fast test-sanitized tsan bench bench-run tidy fuzz format install clean help
+.PHONY: build setup all demo test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format install clean help
 
 build: setup ## the program, at build/release/weft (default)
 	@tools/configure.sh release $(werror)
@@ -45,6 +45,10 @@ tsan: setup ## the tests of the core under the thread sanitizer
 	@tools/configure.sh tsan $(werror)
 	@cmake --build build/tsan -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/tsan/tests/core
+
+# Ten minutes; ctest runs a quick part of it (docs/oracle.md).
+oracle: build ## weft run against PyTorch: every layout with every policy, ZeRO stage, ...
+	@$(TORCH_PYTHON) -B tests/run_oracle_test.py build/release/weft || [[ $$? == 77 ]]
 
 # training_step_bench is driven by bench/compute_vs_pytorch.py and does nothing alone.
 bench: setup ## build and run the benchmarks

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,12 +12,22 @@
 #include "app/inputs.hpp"
 #include "app/world.hpp"
 #include "base/machine.hpp"
+#include "exec/checkpoint/manifest.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_settings.hpp"
 
 namespace weft {
 
 void declare_run_flags(Flags& flags);
+
+struct CheckpointOptions {
+  std::filesystem::path folder;
+  std::int64_t every = 0;  // steps; 0: only at the end
+  std::int64_t keep = 2;
+  bool resume = false;
+  bool stop_on_error = true;
+  nlohmann::ordered_json identity;  // of this training, by which its checkpoints are known
+};
 
 struct RunOptions {
   Inputs inputs;
@@ -32,6 +43,7 @@ struct RunOptions {
   int threads = 0;  // inside a kernel
   std::optional<std::string> record, out;
   std::optional<std::int64_t> processes;  // to be started by us
+  std::optional<CheckpointOptions> checkpoint;
   bool json = false;
   bool links_given = false;  // --cluster says what the links are
 };

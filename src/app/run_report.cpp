@@ -84,7 +84,9 @@ std::string run_text_report(const RunStudy& study) {
   }
   text += table.to_string() + differences(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
-  return text + below_bound(study);
+  text += below_bound(study);
+  if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
+  return text;
 }
 
 nlohmann::ordered_json run_json_report(const RunStudy& study) {
@@ -101,6 +103,7 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
     policy["losses"] = run.losses;
     json["policies"][run.measured.policy] = policy;
   }
+  if (study.checkpoints) json["checkpoints"] = checkpoint_json(*study.checkpoints);
   json["best"] = study.runs[study.best].measured.policy;
   return json;
 }

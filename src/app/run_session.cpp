@@ -4,10 +4,14 @@
 #include <thread>
 
 #include "app/bench_ranks.hpp"
+#include "app/checkpoint_options.hpp"
+#include "app/stop_signal.hpp"
 #include "app/stream_probe.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
+#include "exec/checkpoint/checkpoint_folder.hpp"
+#include "exec/checkpoint/run_identity.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
 #include "kernels/kernels.hpp"
@@ -28,10 +32,14 @@ void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
   set_kernel_threads(options_.threads);
+  err_ = &err;
   run_world(launch_, world, err, body);
 }
 
 void RunSession::run_rank(Communicator& communicator, const std::string& way) {
+  const Stay in_planning(communicator.whereabouts(), "planning");
+  if (options_.checkpoint) find_start(communicator);
+  if (finished()) return;
   if (!options_.links_given && processes()) measure_links(communicator);
   if (!options_.profile) measure_machine(communicator);
   std::call_once(planned_, [&] { plan(); });
@@ -47,6 +55,59 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
       static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
 }
 
+// One write each, so that lines of several ranks do not mix.
+void RunSession::say(const std::string& words) const {
+  *err_ << fmt::format("weft: {}\n", words) << std::flush;
+}
+
+// Rank 0 looks which checkpoint is whole, for all: the step of it, or what is wrong.
+void RunSession::find_start(Communicator& communicator) {
+  const std::string said = text_of_rank_0(communicator, reports(communicator) ? start_in_words() : "");
+  if (said.front() == '!') throw Error(said.substr(1));
+  std::call_once(started_, [&] {
+    first_step_ = parse_integer(said, "step");
+    if (first_step_ == 0 || finished()) return;
+    const std::filesystem::path folder = options_.checkpoint->folder / checkpoint_name(first_step_);
+    resume_ = std::make_unique<CheckpointReader>(folder, read_manifest(folder));
+  });
+}
+
+std::string RunSession::start_in_words() {
+  const CheckpointOptions& checkpoint = *options_.checkpoint;
+  try {
+    make_checkpoint_folder(checkpoint.folder);
+    remove_partials(checkpoint.folder);
+    if (!checkpoint.resume) return "0";
+    const ResumePoint point = find_resume_point(options_);
+    for (const std::string& words : point.broken) say(words);
+    if (point.step == 0) {
+      say(fmt::format("{} has no checkpoint yet: training starts at the first step", checkpoint.folder.string()));
+      return "0";
+    }
+    if (point.step >= options_.settings.steps) return std::to_string(point.step);
+    say(fmt::format("goes on after step {} of {}", point.step,
+                    (checkpoint.folder / checkpoint_name(point.step)).string()));
+    for (const std::string& words : identity_changes(point.manifest.run, checkpoint.identity)) say(words);
+    return std::to_string(point.step);
+  } catch (const Error& error) {
+    return fmt::format("!{}", error.what());
+  }
+}
+
+CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
+  const CheckpointOptions& checkpoint = *options_.checkpoint;
+  CheckpointJob job{checkpoint.folder,
+                    checkpoint.every,
+                    checkpoint.keep,
+                    checkpoint.stop_on_error,
+                    checkpoint.identity,
+                    stop_signal_came,
+                    {}};
+  job.run["policy"] = policy;
+  job.say = [this](const std::string& words) { say(words); };
+  return job;
+}
+
 // Nobody shall take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
   if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
@@ -57,6 +118,7 @@ std::string RunSession::links_in_words(const std::string& way) const {
 // The links of processes are what they are; rank 0 measures them and tells.
 void RunSession::measure_links(Communicator& communicator) {
   if (communicator.size() < 2) return;
+  const Stay here(communicator.whereabouts(), "the measurement of links");
   BenchRanks ranks(communicator, true);
   const MeasuredLink link = measure_link(communicator, ranks);
   const std::string said = text_of_rank_0(communicator, fmt::format("{:.0f} {}", link.goodput, link.latency.value));
@@ -67,6 +129,7 @@ void RunSession::measure_links(Communicator& communicator) {
 }
 
 void RunSession::measure_machine(Communicator& communicator) {
+  const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
     const Inputs& in = options_.inputs;
     StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
@@ -134,10 +197,23 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     on_loss = [this](std::int64_t step, double loss, const StepGlance& glance) { progress_.step(step, loss, glance); };
   }
   if (options_.record) job.keep = kept_[policy].get();
+  std::optional<CheckpointJob> checkpoint;
+  if (options_.checkpoint) {
+    checkpoint = checkpoint_job(predicted.policy);
+    job.checkpoint = &*checkpoint;
+    job.resume = resume_.get();
+    job.first_step = first_step_;
+  }
   TrainResult result = train_rank(job, communicator, on_loss);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
-  study_.runs.push_back(study_run(study_.plan, predicted, result.run, std::move(result.losses)));
+  study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
+  if (!checkpoint) return;
+  if (result.stopped) {
+    say(fmt::format("stopped by a signal after step {} of {}; --resume goes on from there",
+                    first_step_ + std::ssize(result.losses), options_.settings.steps));
+  }
+  study_.checkpoints = study_saves(result, study_.runs.back().step_times_s, checkpoint->folder.string(), first_step_);
 }
 
 // Everything that an oracle needs to train the same (docs/oracle.md).
@@ -159,7 +235,7 @@ void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const Tr
   record.final_weights = kept.last.take();
   const BatchShape shape{in.layout.global_batch, in.layout.micro_batch, in.layout.seq, in.layout.dp, in.model.vocab};
   record.batches =
-      sequences_of_steps(Batches(options_.corpus, shape, options_.settings.seed), shape, options_.settings.steps);
+      sequences_of_steps(Batches(options_.corpus, shape, options_.settings.seed), shape, std::ssize(result.losses));
   std::filesystem::path folder = *options_.record;
   if (to_run_.size() > 1) folder /= predicted.policy;
   write_record(folder, record);

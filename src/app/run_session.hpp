@@ -23,6 +23,9 @@ class RunSession {
   void run_rank(Communicator& communicator, const std::string& way);
   // On the process of rank 0, when all have ended.
   const RunStudy& study() const { return study_; }
+  // All steps were trained before: nothing has run, there is no study.
+  bool finished() const { return first_step_ >= options_.settings.steps; }
+  std::int64_t first_step() const { return first_step_; }
 
   // The machine alone is measured, nothing is trained.
   void calibrate_only(Communicator& communicator);
@@ -31,6 +34,10 @@ class RunSession {
  private:
   bool processes() const { return launch_.kind != LaunchKind::local; }
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
+  void say(const std::string& words) const;
+  void find_start(Communicator& communicator);
+  std::string start_in_words();
+  CheckpointJob checkpoint_job(const std::string& policy) const;
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
   void measure_machine(Communicator& communicator);
@@ -41,7 +48,10 @@ class RunSession {
   RunOptions options_;
   Launch launch_;
   RunProgress progress_;
-  std::once_flag planned_for_calibration_, planned_, profiled_, linked_;
+  std::ostream* err_ = nullptr;  // while ranks run
+  std::int64_t first_step_ = 0;  // that many were trained before
+  std::unique_ptr<const CheckpointReader> resume_;
+  std::once_flag started_, planned_for_calibration_, planned_, profiled_, linked_;
   struct Prepared;  // what the calibration runs on
   std::shared_ptr<const Prepared> calibration_;
   Profile profile_;

@@ -1,9 +1,11 @@
 // One run answered: for every policy what was predicted, what was measured, and the loss.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "app/checkpoint_study.hpp"
 #include "app/plan_study.hpp"
 #include "exec/measured_timeline.hpp"
 
@@ -28,8 +30,9 @@ struct RunStudy {
   std::string world;     // "threads", "processes"
   std::string links;     // "emulated: local:2,nic=200Mb/s", "real, measured: messages over TCP sockets"
   std::int64_t ranks = 1;
-  int threads = 1;      // inside a kernel
-  std::string profile;  // where the durations come from
+  int threads = 1;                             // inside a kernel
+  std::string profile;                         // where the durations come from
+  std::optional<CheckpointStudy> checkpoints;  // where they were asked for
 };
 
 // From what the ranks of a run measured to its figures, beside its prediction.

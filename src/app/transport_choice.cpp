@@ -46,6 +46,7 @@ class TcpBesideMpi final : public Transport {
     mpi_->give_up(why);
   }
   std::chrono::nanoseconds silence(std::int64_t rank) override { return tcp_->silence(rank); }
+  void declare_lost(const LostRank& silent) override { tcp_->declare_lost(silent); }
 
  private:
   std::unique_ptr<Transport> tcp_, mpi_;

@@ -73,6 +73,7 @@ void run_mpi(const WorldOptions& options, const WorldBody& body) {
   MpiOptions mpi;
   mpi.lost = [&] { return liveness.lost(); };
   mpi.silence = [&](std::int64_t rank) { return liveness.silence(rank); };
+  mpi.declare_lost = [&](const LostRank& silent) { liveness.give_up(silent); };
   mpi.give_up = [&](const std::string& why) { liveness.give_up({session->rank(), "it gave up: " + why}); };
   ChosenTransport chosen = choose_transport(session, mpi, options.transport);
   Communicator communicator(std::move(chosen.transport), options.communicator);
@@ -133,6 +134,8 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
     if (launch.kind == LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
     std::_Exit(kRunFailed);
   };
+  // The worker may compute for long before it asks.
+  settings.communicator.after_failure = end;
   const auto body_or_exit = [&](Communicator& communicator, const std::string& way) {
     try {
       body(communicator, way);

@@ -6,7 +6,7 @@
 
 namespace weft {
 
-// --transport, --timeout and --check.
+// --transport, --timeout, --silence and --check.
 void declare_world_flags(Flags& flags);
 // Throws Error naming the flag, the value and what is allowed.
 WorldOptions read_world_options(const Flags& flags, const Launch& launch);

@@ -74,13 +74,15 @@ class Passes {
     std::optional<OpKey> key;  // none: not to be measured
     BoundOperation compute;
   };
-  // Nothing is transferred, so what others would send is never there. Of any numbers a loss may have no logarithm.
+  // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
+  // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
     for (const ValueId id : transfer.writes) {
       const Value& value = graph.value(id);
-      if (value.kind != ValueKind::scalar) continue;
+      if (!value.per_micro_batch) continue;
       const Vector numbers{view_.data(id, micro_batch), value.elements()};
-      operations_.push_back({std::nullopt, [numbers](std::int64_t) { fill(numbers, 1.0F); }});
+      const float number = value.kind == ValueKind::scalar ? 1.0F : 0.0F;
+      operations_.push_back({std::nullopt, [numbers, number](std::int64_t) { fill(numbers, number); }});
     }
   }
   static BatchShape shape_of(const Plan& plan) {
@@ -190,13 +192,17 @@ void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes
   }
 }
 
-// What the runtime adds to every transfer of a queue: seen in small ones, one after the other.
+// What the runtime adds to every transfer of a queue: seen in small ones, one after the other. And what comes on top
+// where somebody waits for each.
 void measure_handoff(const CalibrationJob& job, Communicator& communicator, Calibration& result) {
   EndlessTransfer transfer(communicator, kSmallTransfer, 1);
   meet(communicator);
   const double took = mean_of_ranks(communicator, {transfer.seconds_of_one(kSmallTransfers)}).front();
   const double links = seconds(transfer.predicted(Cluster(job.plan.cluster)));
   result.handoff = nanos_from_seconds(std::max(0.0, took - links));
+  meet(communicator);
+  const double waited = mean_of_ranks(communicator, {transfer.seconds_of_one_waited_for(kSmallTransfers)}).front();
+  result.wake = nanos_from_seconds(std::max(0.0, waited - took));
 }
 
 // Operations beside a transfer, and the transfer beside operations.
@@ -235,6 +241,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
   device.operations = calibration.operations;
   device.operation_overhead = calibration.between_operations;
   device.handoff = calibration.handoff;
+  device.wake = calibration.wake;
   device.compute_slowdown = calibration.compute_slowdown;
   device.transfer_slowdown = calibration.transfer_slowdown;
 }

@@ -31,6 +31,7 @@ struct Calibration {
   std::map<OpKey, Nanos> operations;  // median of all executions of the key there; of several classes the mean
   Nanos between_operations;           // from the end of one to the begin of the next, median
   Nanos handoff;                      // what a transfer takes beyond its links, mean
+  Nanos wake;                         // and how much longer it takes where a rank's compute waits for it
   // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.
   double compute_slowdown = 0;
   double transfer_slowdown = 0;  // the other way round

@@ -65,6 +65,15 @@ double EndlessTransfer::seconds_of_one(int rounds) {
   return wait() / rounds;
 }
 
+double EndlessTransfer::seconds_of_one_waited_for(int rounds) {
+  const Clock::time_point begin = Clock::now();
+  for (int round = 0; round < rounds; ++round) {
+    start(1);
+    wait();
+  }
+  return std::chrono::duration<double>(Clock::now() - begin).count() / rounds;
+}
+
 Nanos EndlessTransfer::predicted(const Cluster& cluster) const {
   const std::vector<LoweredRank> lowered = lower(*program_, run_symbolically(*program_),
                                                  even_sizes(program_->spec, std::ssize(data_)), Bytes{sizeof(float)});

@@ -19,6 +19,8 @@ class EndlessTransfer {
 
   // One round alone, the mean of so many.
   double seconds_of_one(int rounds);
+  // The same where the caller starts each round and waits for it.
+  double seconds_of_one_waited_for(int rounds);
   // What the links alone would need for one round.
   Nanos predicted(const Cluster& cluster) const;
   // So many rounds from now on; the same number on all ranks.

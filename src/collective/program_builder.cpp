@@ -99,7 +99,6 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
   }
   std::vector<Use>* turn = nullptr;  // what it queues behind
   if (send_in_turn_ && sends(instruction.kind)) turn = &state.last_send;
-  if (receive_in_turn_ && receives(instruction.kind)) turn = &state.last_receive;
   if (turn != nullptr && !turn->empty()) before.push_back(&turn->front());
   // Later instructions first, so that what they imply is left out; one writer of many slots counts once.
   std::stable_sort(before.begin(), before.end(), [](const Use* a, const Use* b) {

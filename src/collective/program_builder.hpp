@@ -47,8 +47,6 @@ class ProgramBuilder {
   // Sends that are written while this is on leave their rank one at a time, in the order in which they were written.
   // Otherwise messages to different peers share the way out.
   void send_in_turn(bool on) { send_in_turn_ = on; }
-  // The same for receives: a message is asked for when the one before it has come, so that no two share the way in.
-  void receive_in_turn(bool on) { receive_in_turn_ = on; }
 
   // Scratch grows to what was used.
   Program finish() &&;
@@ -67,7 +65,7 @@ class ProgramBuilder {
     std::int32_t local_block = -1;
     std::map<std::pair<BufferKind, std::int64_t>, SlotUse> uses;
     std::vector<std::vector<std::int32_t>> done;  // by block: the clock after its last step
-    std::vector<Use> last_send, last_receive;     // written in turn; at most one each
+    std::vector<Use> last_send;                   // written in turn; at most one
   };
 
   std::int32_t block_for(std::int64_t rank, std::int64_t send_to, std::int64_t receive_from, std::int64_t channel);
@@ -75,7 +73,7 @@ class ProgramBuilder {
 
   Program program_;
   std::vector<RankState> states_;
-  bool send_in_turn_ = false, receive_in_turn_ = false;
+  bool send_in_turn_ = false;
 };
 
 }  // namespace weft

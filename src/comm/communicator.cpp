@@ -18,6 +18,7 @@
 #include "comm/call_check.hpp"
 #include "comm/prepared_call.hpp"
 #include "comm/program_run.hpp"
+#include "comm/trouble.hpp"
 
 namespace weft {
 namespace {
@@ -30,12 +31,6 @@ constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; pr
 constexpr int kStepsInTurn = 64;
 // How often a waiting thread asks whether a rank was lost.
 constexpr std::chrono::milliseconds kWatchPeriod{50};
-// Silence beyond this is worth naming in a timeout.
-constexpr std::chrono::seconds kSuspicious{1};
-
-double in_seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -63,7 +58,10 @@ struct Communicator::Prepared {
 class Communicator::Thread {
  public:
   Thread(std::unique_ptr<Transport> transport, CommunicatorOptions options)
-      : transport_(std::move(transport)), options_(std::move(options)), thread_([this] { main(); }) {}
+      : transport_(std::move(transport)),
+        options_(std::move(options)),
+        trouble_(*transport_, {options_.timeout, options_.silence}),
+        thread_([this] { main(); }) {}
 
   ~Thread() {
     {
@@ -75,6 +73,7 @@ class Communicator::Thread {
   }
 
   Transport& transport() { return *transport_; }
+  Whereabouts& whereabouts() { return trouble_.whereabouts(); }
 
   Prepared& prepare(PreparedCall call) {
     auto prepared = std::make_unique<Prepared>();
@@ -148,7 +147,7 @@ class Communicator::Thread {
     Prepared* active = nullptr;
     bool checking = false;
     std::int64_t turns = 0;
-    Clock::time_point last_progress;
+    Clock::time_point last_progress, last_look;
   };
 
   void main() {
@@ -228,7 +227,7 @@ class Communicator::Thread {
       moved = named(active, [&] { return active.check->advance(); });
       if (active.check->done()) {
         if (const auto words = active.check->mismatch())
-          throw RunFailed(fmt::format("queue {}: {}", active.call.queue, *words));
+          throw RunFailed(trouble_.at(fmt::format("queue {}: {}", active.call.queue, *words)));
         queue.checking = false;
         run(active);
         moved = true;
@@ -268,11 +267,11 @@ class Communicator::Thread {
 
   // A transport knows ranks and bytes, but not the operation they belong to.
   template <class Work>
-  static auto named(const Prepared& active, const Work& work) -> decltype(work()) {
+  auto named(const Prepared& active, const Work& work) const -> decltype(work()) {
     try {
       return work();
     } catch (const RunFailed& failure) {
-      throw RunFailed(fmt::format("{}: {}", active.in_words(), failure.what()));
+      throw RunFailed(fmt::format("{}: {}", trouble_.at(active.in_words()), failure.what()));
     }
   }
 
@@ -294,19 +293,9 @@ class Communicator::Thread {
       const Prepared* const call = in_library_;
       if (call == nullptr) continue;
       lock.unlock();
-      if (const auto words = trouble_in_library(*call)) fail_all(*words);
+      if (const auto words = trouble_.of_library(call->in_words())) fail_all(*words);
       lock.lock();
     }
-  }
-
-  // The library's progress cannot be seen, so only a rank that is silent counts as standing still.
-  std::optional<std::string> trouble_in_library(const Prepared& call) {
-    if (const auto lost = transport_->lost()) return lost_words(*lost, call.in_words(), "");
-    for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-      if (transport_->silence(rank) < options_.timeout) continue;
-      return fmt::format("{}: rank {} waits inside the library{}", call.in_words(), transport_->rank(), silent_words());
-    }
-    return std::nullopt;
   }
 
   void finish(Queue& queue) {
@@ -331,35 +320,23 @@ class Communicator::Thread {
       resting_ = true;
     }
     transport_->pause(Clock::now() + (busy ? kWatchPeriod : std::chrono::milliseconds(500)));
-    const std::lock_guard lock(mutex_);
-    resting_ = false;
+    {
+      const std::lock_guard lock(mutex_);
+      resting_ = false;
+    }
+    if (busy) return;  // then look_for_trouble
+    if (const auto words = trouble_.of_idle()) throw RunFailed(*words);
   }
 
   void look_for_trouble(Queue& queue) {
     const Clock::time_point now = Clock::now();
-    if (now - queue.last_progress < kWatchPeriod) return;
+    if (now - std::max(queue.last_progress, queue.last_look) < kWatchPeriod) return;
+    queue.last_look = now;
     const Prepared& active = *queue.active;
-    const std::string waits =
+    const std::string awaited =
         queue.checking ? fmt::format("what rank {} calls", active.check->waits_for_rank()) : active.run->waits_for();
-    if (const auto lost = transport_->lost()) throw RunFailed(lost_words(*lost, active.in_words(), waits));
-    if (now - queue.last_progress < options_.timeout) return;
-    throw RunFailed(fmt::format("{}: rank {} has waited {:.1f} s for {}{}", active.in_words(), transport_->rank(),
-                                in_seconds(now - queue.last_progress), waits, silent_words()));
-  }
-
-  std::string lost_words(const LostRank& lost, const std::string& call, const std::string& waits) const {
-    return fmt::format("rank {} was lost ({}) while rank {} was in {}{}", lost.rank, lost.reason, transport_->rank(),
-                       call, waits.empty() ? "" : ", waiting for " + waits);
-  }
-
-  std::string silent_words() const {
-    std::string words;
-    for (std::int64_t rank = 0; rank < transport_->size(); ++rank) {
-      const auto silence = transport_->silence(rank);
-      if (silence > kSuspicious)
-        words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silence));
-    }
-    return words;
+    if (const auto words = trouble_.of_waiting(active.in_words(), awaited, now - queue.last_progress))
+      throw RunFailed(*words);
   }
 
   // On the communication thread: transports are used there alone.
@@ -429,6 +406,7 @@ class Communicator::Thread {
       failure_ = words;
     }
     ended_.notify_all();
+    if (options_.after_failure) options_.after_failure(words);
   }
 
   void rethrow() const {
@@ -437,6 +415,7 @@ class Communicator::Thread {
 
   std::unique_ptr<Transport> transport_;
   CommunicatorOptions options_;
+  Trouble trouble_;
   std::map<std::int64_t, Queue> queues_;             // the communication thread's own
   std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
   std::atomic<const Prepared*> in_library_ = nullptr;
@@ -494,6 +473,10 @@ void Communicator::wait(Handle handle) {
 
 void Communicator::fail(const std::string& why) {
   thread_->fail(why);
+}
+
+Whereabouts& Communicator::whereabouts() {
+  return thread_->whereabouts();
 }
 
 }  // namespace weft

@@ -15,6 +15,7 @@
 #include "collective/piece_sizes.hpp"
 #include "collective/program.hpp"
 #include "comm/transport.hpp"
+#include "comm/whereabouts.hpp"
 
 namespace weft {
 
@@ -40,9 +41,13 @@ struct PreparedCall {
 struct CommunicatorOptions {
   std::int64_t credit = std::int64_t{1} << 62;  // bytes of a queue in flight; a larger message passes alone
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // without progress
-  bool check = false;                                           // compare calls before they run
+  // A rank that gives no sign of life for so long while others wait counts as lost, whatever the timeout; zero: never.
+  std::chrono::nanoseconds silence{0};
+  bool check = false;  // compare calls before they run
   // Called once, on whatever thread notices first, with the words that wait() will throw.
   std::function<void(const std::string&)> on_failure = {};
+  // Then, when the other ranks have been told: may end the process, whatever its other threads do.
+  std::function<void(const std::string&)> after_failure = {};
 };
 
 class Communicator {
@@ -76,6 +81,10 @@ class Communicator {
   // From any thread: this rank cannot go on. When it returns, the other ranks have been told, and whoever waits, here
   // or there, gets RunFailed with these words. Only the first failure counts.
   void fail(const std::string& why);
+
+  // Where in its work this rank is: part of every message. While it says so, it is at work: a lost rank then fails the
+  // run also where no call is under way.
+  Whereabouts& whereabouts();
 
  private:
   class Thread;

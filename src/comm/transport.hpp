@@ -90,6 +90,9 @@ class Transport {
   virtual void give_up(const std::string& /*why*/) {}
   // From any thread: how long a rank has given no sign of life; zero where it is not watched.
   virtual std::chrono::nanoseconds silence(std::int64_t /*rank*/) { return {}; }
+  // From any thread: the caller takes a silent rank for lost. All ranks are told, and lost() names it, unless another
+  // was lost before.
+  virtual void declare_lost(const LostRank& /*silent*/) {}
 };
 
 }  // namespace weft

@@ -97,6 +97,10 @@ Nanos CostModel::resync(ClassId rank_class) const {
   return reached(rank_class).resync;
 }
 
+Nanos CostModel::wake(ClassId rank_class) const {
+  return reached(rank_class).wake;
+}
+
 double CostModel::inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const {
   const LinkProfile& link =
       profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric), cluster_.spec().emulated);

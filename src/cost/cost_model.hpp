@@ -52,6 +52,8 @@ class CostModel {
   Interference interference(ClassId rank_class) const;
   // From the end of a pipeline message to the first kernel that the receiver issues after it.
   Nanos resync(ClassId rank_class) const;
+  // What a transfer takes longer where compute waits for it.
+  Nanos wake(ClassId rank_class) const;
 
   // Resources: each link class has two directions, one where it is half duplex.
   std::size_t link_resources() const { return 2 * link_seconds_per_byte_.size(); }

@@ -69,7 +69,7 @@ std::string machine_mismatch(const Profile& profile, const MachineFacts& here) {
 void remove_overheads(Profile& profile) {
   for (auto& [name, device] : profile.devices) {
     device.kernel_gap = device.launch = device.transfer_launch = device.resync = Nanos{0};
-    device.operation_overhead = device.handoff = device.message_overhead = Nanos{0};
+    device.operation_overhead = device.handoff = device.wake = device.message_overhead = Nanos{0};
     device.reduce = {};
     device.tiled = false;
     device.links.clear();

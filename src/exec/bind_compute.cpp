@@ -291,6 +291,7 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
                                 ? adam(settings_.adam, step + 1, scale, gradient, weights, first, second)
                                 : sgd(settings_.sgd, step + 1, scale, gradient, weights, first);
         if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));
+        if (training_.on_updated) training_.on_updated(step, p);
       };
 }
 

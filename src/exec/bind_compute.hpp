@@ -20,6 +20,9 @@ struct RankTraining {
   std::vector<double> loss_sums;     // by step: -log p over this rank's tokens
   // Told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
+  // Told of every update when it has been made: the rank's own weights and moments of the parameter are of this step
+  // until its next update.
+  std::function<void(std::int64_t step, const ParameterState&)> on_updated = {};
 };
 
 class ComputeBinder {

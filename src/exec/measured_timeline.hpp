@@ -16,9 +16,10 @@ struct MeasuredRank {
 };
 
 struct MeasuredRun {
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;    // that were measured: of a long run the last ones
   std::int64_t warm_up = 0;  // steps that do not count
   std::vector<MeasuredRank> ranks;
+  std::int64_t before = 0;  // steps of the run before those
 };
 
 // `alone`: by OpId, the durations that the profile gives (the accounting calls what exceeds them slowdown).

@@ -53,21 +53,23 @@ SharedSum::SharedSum(Communicator& communicator)
                            .kind = Collective::all_reduce,
                            .ranks = communicator.size(),
                            .in_place = true},
-                          1, everybody(communicator), kLossQueue, "loss")) {}
+                          std::ssize(values_), everybody(communicator), kLossQueue, "loss")) {}
 
-void SharedSum::start(double own) {
+void SharedSum::start(double own, const Counts& counts) {
   WEFT_CHECK(!under_way_);
   // The sum over all ranks must fit. Training that has diverged this far shows as a loss that stays where it is.
   const double most = static_cast<double>(std::int64_t{1} << 62) / static_cast<double>(communicator_.size());
-  value_ = std::llround(std::clamp(own * kFixedPoint, -most, most));
-  handle_ = communicator_.start(*call_, nullptr, &value_);
+  values_.front() = std::llround(std::clamp(own * kFixedPoint, -most, most));
+  std::ranges::copy(counts, values_.begin() + 1);
+  handle_ = communicator_.start(*call_, nullptr, values_.data());
   under_way_ = true;
 }
 
 double SharedSum::take() {
   communicator_.wait(handle_);
   under_way_ = false;
-  return static_cast<double>(value_) / kFixedPoint;
+  std::copy(values_.begin() + 1, values_.end(), counts_.begin());
+  return static_cast<double>(values_.front()) / kFixedPoint;
 }
 
 void meet(Communicator& communicator) {

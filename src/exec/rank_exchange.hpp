@@ -1,6 +1,7 @@
 // What ranks tell each other beside the plan: losses, measurements, the difference of their clocks.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,21 +15,26 @@ namespace weft {
 // Queues that no plan uses.
 inline constexpr std::int64_t kLossQueue = 1001, kExchangeQueue = 1002;
 
-// The sum over all ranks of one number a step, started when a rank has ended a step and read a step later: nobody waits
-// for it. Sums of fixed-point numbers: the same in any order.
+// The sums over all ranks of a number and a few counts a step, started when a rank has ended a step and read a step
+// later: nobody waits for it. Sums of fixed-point numbers: the same in any order.
 class SharedSum {
  public:
+  using Counts = std::array<std::int64_t, 3>;  // what they count is their owner's affair
+
   explicit SharedSum(Communicator& communicator);
-  void start(double own);
+  void start(double own, const Counts& counts = {});
   // Of the last start. Waits for the other ranks.
   double take();
+  // That came with what was taken last.
+  const Counts& counts() const { return counts_; }
   bool is_under_way() const { return under_way_; }
 
  private:
   Communicator& communicator_;
   Communicator::Prepared* call_;
   Communicator::Handle handle_;
-  std::int64_t value_ = 0;
+  std::array<std::int64_t, 1 + std::tuple_size_v<Counts>> values_{};
+  Counts counts_{};
   bool under_way_ = false;
 };
 

@@ -45,6 +45,18 @@ TEST(SharedSum, IsTheSameOnAllRanksAndReadLater) {
   });
 }
 
+TEST(SharedSum, CarriesCountsBesideTheNumber) {
+  on_ranks({.ranks = 3}, {}, [&](Communicator& communicator) {
+    SharedSum sum(communicator);
+    sum.start(1, {communicator.rank(), 1, 0});
+    EXPECT_EQ(sum.take(), 3);
+    EXPECT_EQ(sum.counts(), (SharedSum::Counts{0 + 1 + 2, 3, 0}));
+    sum.start(2);
+    EXPECT_EQ(sum.take(), 6);
+    EXPECT_EQ(sum.counts(), SharedSum::Counts{});
+  });
+}
+
 // 2^62 units of 2^-24 is the most that all ranks together can say.
 TEST(SharedSum, StaysAtItsLimitWhereLossesAreEnormous) {
   on_ranks({.ranks = 3}, {}, [&](Communicator& communicator) {

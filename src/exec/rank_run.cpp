@@ -28,6 +28,11 @@ RankRun::RankRun(const RankView& view, Communicator& communicator, const Compute
   first_instance_ =
       static_cast<std::size_t>(std::find_if(instances.begin(), instances.end(), of_class) - instances.begin());
   const auto count = static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_class));
+  for (std::size_t c = 0; c < view.plan().classes.size(); ++c) {
+    const auto of_this = [&](const Instance& i) { return static_cast<std::size_t>(i.rank_class) == c; };
+    most_instances_ =
+        std::max(most_instances_, static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_this)));
+  }
   const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
   transfers_.resize(plan.queues.size());
   operations_.resize(count);
@@ -92,40 +97,53 @@ void RankRun::prepare(const TransferBinder& transfers) {
   }
 }
 
-void RankRun::run(std::int64_t steps, const OnStep& on_step) {
-  steps_ = steps;
-  spans_.assign(operations_.size() * static_cast<std::size_t>(steps), {});
+void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
+  first_ = first;
+  steps_ = end - first;
+  spans_ = SpanRing(measured_steps(), operations_.size());
   for (RunOperation& op : operations_) op.done = 0;
   for (RunQueue& queue : transfers_) queue.next = 0, queue.step = 0;
   for (RunQueue* queue : {&compute_, &extra_}) queue->next = 0, queue->step = 0;
+  at_step_ = 0;
+  const Stay at_this_step(communicator_.whereabouts(), [this] { return place(); });
   std::unique_lock lock(mutex_);
   start_transfers();
   for (;;) {
     if (startable(compute_) != nullptr) {
       const std::int64_t step = compute_.step;
       compute_one(compute_, lock);
+      if (compute_.step != step && step + 2 < steps_) spans_.clear(step + 2);  // none of it can have begun
       if (compute_.step != step && on_step) {
         lock.unlock();
-        on_step(step);
+        on_step(first_ + step);
         lock.lock();
       }
     } else if (startable(extra_) != nullptr) {
       compute_one(extra_, lock);
     } else {
       const auto all_done = [&](const RunOperation& op) { return op.done == steps_; };
-      if (std::all_of(operations_.begin(), operations_.end(), all_done)) return;
+      if (std::all_of(operations_.begin(), operations_.end(), all_done)) break;
       wait_for_change(lock);
     }
   }
 }
 
+void RankRun::end_after(std::int64_t last) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t steps = last - first_ + 1;
+  WEFT_CHECK(steps <= steps_);
+  const auto begun_later = [&](const RunQueue& queue) {
+    return queue.step > steps || (queue.step == steps && queue.next > 0);
+  };
+  WEFT_CHECK(!begun_later(compute_) && !begun_later(extra_) && std::ranges::none_of(transfers_, begun_later));
+  steps_ = steps;
+}
+
 StepGlance RankRun::glance(std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  const std::span<const RankSpan> all(spans_);
-  const std::span<const RankSpan> own = all.subspan(static_cast<std::size_t>(step) * instances(), instances());
-  if (step + 1 < steps_) {
-    return glancer_->look(own, glancer_->begin_of(all.subspan(static_cast<std::size_t>(step + 1) * instances())));
-  }
+  step -= first_;
+  const std::span<const RankSpan> own = spans_.of_step(step);
+  if (step + 1 < steps_) return glancer_->look(own, glancer_->begin_of(spans_.of_step(step + 1)));
   std::int64_t end = 0;
   for (const RankSpan& span : own) end = std::max(end, span.end);
   return glancer_->look(own, end);
@@ -194,20 +212,29 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   const std::int64_t step = queue.step;
   RankSpan span{ready_at(op), 0, 0};
   lock.unlock();
+  computing_ = &op;
   span.start = nanos(Clock::now());
   try {
-    op.compute(step);
+    op.compute(first_ + step);
   } catch (const RunFailed& failure) {
-    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, step + 1,
+    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, first_ + step + 1,
                                           describe(view_.plan().graph.op(op.operation)), failure.what());
     communicator_.fail(words);
     throw RunFailed(words);
   }
   span.end = nanos(Clock::now());
+  computing_ = nullptr;
   lock.lock();
   end(op, span);
   pop(queue);
+  if (!over(compute_)) at_step_ = compute_.step;
   start_transfers();
+}
+
+RankPlace RankRun::place() const {
+  const RunOperation* const op = computing_;
+  return {fmt::format("step {}", first_ + at_step_ + 1),
+          op == nullptr ? std::string() : describe(view_.plan().graph.op(op->operation))};
 }
 
 void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {

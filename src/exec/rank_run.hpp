@@ -5,6 +5,7 @@
 // streams with events between them could take the place of both.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -14,7 +15,7 @@
 #include "comm/communicator.hpp"
 #include "exec/bind_compute.hpp"
 #include "exec/bind_transfer.hpp"
-#include "exec/rank_span.hpp"
+#include "exec/span_ring.hpp"
 #include "exec/step_glance.hpp"
 
 namespace weft {
@@ -27,10 +28,14 @@ class RankRun {
   RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
           const TransferBinder& transfers);
 
-  // Called by the worker when the compute queue has ended a step.
+  // Called by the worker when the compute queue has ended a step. No operation of the step after the next can have
+  // begun then.
   using OnStep = std::function<void(std::int64_t step)>;
-  // Runs so many steps. Throws RunFailed naming step and operation.
-  void run(std::int64_t steps, const OnStep& on_step = {});
+  // Runs steps first .. end - 1. Throws RunFailed naming step and operation.
+  void run(std::int64_t first, std::int64_t end, const OnStep& on_step = {});
+  // From OnStep of a step: the one after it shall be the last. All ranks must say so at the same step.
+  void end_after(std::int64_t last);
+  std::int64_t steps() const { return steps_; }  // that were run, or will have been
 
   // Of a step after which another has ended its compute, or of the last when all is over.
   StepGlance glance(std::int64_t step);
@@ -38,8 +43,9 @@ class RankRun {
   // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
   std::size_t instances() const { return operations_.size(); }
   std::size_t first_instance() const { return first_instance_; }
-  // [step * instances() + instance]
-  const std::vector<RankSpan>& spans() const { return spans_; }
+  // Of a long run the last steps alone are kept, as many on every rank: [step * instances() + instance].
+  std::int64_t measured_steps() const { return SpanRing::steps_kept(steps_, most_instances_); }
+  std::vector<RankSpan> spans() const { return spans_.in_order(steps_); }
 
  private:
   struct Dependency {
@@ -79,9 +85,9 @@ class RankRun {
   void compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock);
   void wait_for_change(std::unique_lock<std::mutex>& lock);
   void end(RunOperation& op, const RankSpan& span);
+  RankPlace place() const;
   RankSpan& span_of(const RunOperation& op) {
-    return spans_[static_cast<std::size_t>(op.done) * operations_.size() +
-                  static_cast<std::size_t>(&op - operations_.data())];
+    return spans_.at(op.done, static_cast<std::size_t>(&op - operations_.data()));
   }
 
   const RankView& view_;
@@ -90,8 +96,10 @@ class RankRun {
   std::vector<RunOperation> operations_;
   RunQueue compute_, extra_;
   std::vector<RunQueue> transfers_;
-  std::vector<RankSpan> spans_;
+  SpanRing spans_;
+  std::size_t most_instances_ = 0;  // of any class
   std::optional<StepGlancer> glancer_;
+  std::int64_t first_ = 0;  // what the run counts from 0 is this step of the training
   std::int64_t steps_ = 0;
 
   std::mutex mutex_;  // guards all progress
@@ -99,6 +107,10 @@ class RankRun {
   std::vector<RunOperation*> running_;  // by prepared collective: whom it serves now
   std::vector<Communicator::Handle> handles_;
   std::optional<Communicator::Handle> last_started_;
+
+  // For messages, which any thread may need at any time.
+  std::atomic<std::int64_t> at_step_ = 0;
+  std::atomic<const RunOperation*> computing_ = nullptr;
 };
 
 }  // namespace weft

@@ -34,23 +34,6 @@ std::int64_t file_bytes(const NamedTensor& tensor) {
   return static_cast<std::int64_t>(tensor.data.size() * sizeof(float));
 }
 
-std::string header_of(std::span<const NamedTensor> tensors) {
-  ordered_json header = ordered_json::object();
-  std::int64_t offset = 0;
-  for (const NamedTensor& tensor : tensors) {
-    const std::int64_t elements =
-        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
-    WEFT_CHECK(elements * static_cast<std::int64_t>(sizeof(float)) == file_bytes(tensor));
-    WEFT_CHECK(!header.contains(tensor.name));
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + file_bytes(tensor)}}};
-    offset += file_bytes(tensor);
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the numbers are aligned in memory
-  return text;
-}
-
 // The name of a file is on disk only when its contents are.
 void sync_file(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -189,15 +172,40 @@ class TensorReader {
 
 }  // namespace
 
+std::string safetensors_opening(std::span<const TensorHeading> tensors) {
+  ordered_json header = ordered_json::object();
+  std::set<std::string_view> names;
+  std::int64_t offset = 0;
+  for (const TensorHeading& tensor : tensors) {
+    const std::int64_t elements =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+    const std::int64_t end = offset + elements * static_cast<std::int64_t>(sizeof(float));
+    WEFT_CHECK(names.insert(tensor.name).second);
+    // Not by key, which an ordered object would look for among all others.
+    header.get_ref<ordered_json::object_t&>().emplace_back(
+        tensor.name, ordered_json{{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the numbers are aligned in memory
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors) {
-  const std::string header = header_of(tensors);
+  std::vector<TensorHeading> headings;
+  for (const NamedTensor& tensor : tensors) {
+    const std::int64_t elements =
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
+    WEFT_CHECK(elements * static_cast<std::int64_t>(sizeof(float)) == file_bytes(tensor));
+    headings.push_back({tensor.name, tensor.shape});
+  }
+  const std::string opening = safetensors_opening(headings);
   const std::filesystem::path part = path.string() + ".part";
   {
     std::ofstream file(part, std::ios::binary);
     if (!file) fail("{}: cannot be written", part.string());
-    const std::uint64_t length = header.size();
-    file.write(reinterpret_cast<const char*>(&length), sizeof(length));
-    file.write(header.data(), static_cast<std::streamsize>(header.size()));
+    file.write(opening.data(), static_cast<std::streamsize>(opening.size()));
     for (const NamedTensor& tensor : tensors) {
       file.write(reinterpret_cast<const char*>(tensor.data.data()), file_bytes(tensor));
     }

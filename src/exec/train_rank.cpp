@@ -1,6 +1,7 @@
 #include "exec/train_rank.hpp"
 
 #include "base/error.hpp"
+#include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/rank_exchange.hpp"
 
 namespace weft {
@@ -34,12 +35,14 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[static_cast<std::size_t>(rank)]};
-    counts.push_back(kNumbers * job.settings.steps * instances_of(job, rank_class));
+    counts.push_back(kNumbers * run.measured_steps() * instances_of(job, rank_class));
   }
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
   const std::vector<std::int64_t> offsets =
       job.one_clock ? std::vector<std::int64_t>(counts.size(), 0) : clock_offsets(communicator);
-  MeasuredRun measured{job.settings.steps, job.warm_up, {}};
+  const std::int64_t steps = run.measured_steps(), dropped = run.steps() - steps;
+  MeasuredRun measured{
+      steps, std::clamp<std::int64_t>(job.warm_up - dropped, dropped > 0 ? 1 : 0, steps - 1), {}, dropped};
   const std::vector<std::vector<std::int64_t>> all = gather_numbers(communicator, own, counts);
   for (std::size_t r = 0; r < all.size(); ++r) {
     MeasuredRank rank{make_id<Rank>(r), {classes.class_of[r]}, {}};
@@ -51,6 +54,107 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
   }
   return measured;
 }
+
+std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView& view,
+                                            const ParameterStates& parameters, const Communicator& communicator) {
+  if (job.checkpoint == nullptr) return nullptr;
+  const std::size_t count = parameters.all().size();
+  ShardWriter shard(owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank());
+  auto saver =
+      std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), std::ssize(parameters.all()), communicator);
+  saver->set_last_step(job.settings.steps - 1);
+  return saver;
+}
+
+// What ranks tell each other at the end of a step and read at the end of the next: losses, what came of their saves,
+// whether they shall stop. All of them read the same at the same step.
+class StepEnds {
+ public:
+  StepEnds(const TrainJob& job, Communicator& communicator, RankRun& run, CheckpointSaver* saver, const OnLoss& on_loss,
+           TrainResult& result)
+      : job_(job),
+        communicator_(communicator),
+        run_(run),
+        saver_(saver),
+        on_loss_(on_loss),
+        result_(result),
+        sum_(communicator),
+        tokens_(static_cast<double>(job.plan.layout.global_batch * job.plan.layout.seq)),
+        last_(job.settings.steps - 1) {}
+
+  void ended(std::int64_t step, double loss_sum) {
+    step_ = step;
+    if (sum_.is_under_way()) take();
+    show_losses(step);
+    if (saver_ != nullptr) saver_->step_ended(step);
+    start(loss_sum, true);
+    if (saver_ != nullptr && saver_->is_due(step + 1) && saver_->is_open_before(step)) wait_for_save_before(step);
+  }
+
+  // When the last step is over: all that is still under way.
+  void end() {
+    if (sum_.is_under_way()) take();
+    show_losses(step_ + 1);
+    if (saver_ == nullptr) return;
+    while (saver_->is_open()) exchange();
+    result_.saves = saver_->summary();
+  }
+
+ private:
+  void start(double loss_sum, bool of_a_step) {
+    of_a_step_ = of_a_step;
+    sum_.start(loss_sum, saver_ != nullptr ? saver_->own_word() : SharedSum::Counts{});
+  }
+
+  void take() {
+    const double sum = sum_.take();
+    if (of_a_step_) result_.losses.push_back(sum / tokens_);
+    if (saver_ == nullptr) return;
+    try {
+      saver_->decide(sum_.counts());
+    } catch (const RunFailed& failure) {
+      communicator_.fail(failure.what());
+      throw;
+    }
+    if (!CheckpointSaver::says_stop(sum_.counts()) || step_ + 1 >= last_) return;
+    last_ = step_ + 1;
+    result_.stopped = true;
+    saver_->set_last_step(last_);
+    run_.end_after(last_);
+  }
+
+  void exchange() {
+    saver_->wait_a_moment();
+    start(0, false);
+    take();
+  }
+
+  // The copies would be overwritten otherwise.
+  void wait_for_save_before(std::int64_t step) {
+    take();
+    if (saver_->is_open_before(step)) saver_->count_wait();
+    while (saver_->is_open_before(step)) exchange();
+  }
+
+  // A step's time is known when the next one has begun.
+  void show_losses(std::int64_t end) {
+    for (; on_loss_ && shown_ < std::ssize(result_.losses) && job_.first_step + shown_ < end; ++shown_) {
+      const std::int64_t step = job_.first_step + shown_;
+      on_loss_(step, result_.losses[static_cast<std::size_t>(shown_)], run_.glance(step));
+    }
+  }
+
+  const TrainJob& job_;
+  Communicator& communicator_;
+  RankRun& run_;
+  CheckpointSaver* saver_;
+  const OnLoss& on_loss_;
+  TrainResult& result_;
+  SharedSum sum_;
+  double tokens_;
+  std::int64_t last_, step_ = 0, shown_ = 0;
+  bool of_a_step_ = false;  // the sum under way holds a loss
+};
 
 }  // namespace
 
@@ -70,6 +174,8 @@ void require_trainable(const Transformer& model, const Layout& layout) {
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
+  std::optional<Stay> place(std::in_place, communicator.whereabouts(),
+                            fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const RankView view(job.plan, job.unfolded, job.original, rank);
   const ParameterStates parameters(view);
@@ -83,26 +189,30 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
       job.keep->first_gradients.add(p, parameters.own(p), gradient);
     };
   }
+  const std::unique_ptr<CheckpointSaver> saver = make_saver(job, view, parameters, communicator);
+  if (saver) {
+    training.on_updated = [&](std::int64_t step, const ParameterState& p) {
+      saver->updated(step, static_cast<std::size_t>(&p - parameters.all().data()));
+    };
+  }
   const ComputeBinder compute(view, parameters, job.settings, batches, training);
   const TransferBinder transfers(view, parameters);
   RankRun run(view, communicator, compute, transfers);
-  set_initial_weights(view, parameters, job.settings.seed);
+  if (job.resume != nullptr) {
+    load_state(*job.resume, view, parameters, kinds_of(job.settings));
+  } else {
+    set_initial_weights(view, parameters, job.settings.seed);
+  }
   if (job.keep != nullptr) keep_weights(parameters, job.keep->initial);
 
   TrainResult result;
-  SharedSum shared_loss(communicator);
-  const double tokens = static_cast<double>(layout.global_batch * layout.seq);
-  const auto take_loss = [&] {
-    result.losses.push_back(shared_loss.take() / tokens);
-    const std::int64_t step = std::ssize(result.losses) - 1;
-    if (on_loss) on_loss(step, result.losses.back(), run.glance(step));
-  };
+  StepEnds step_ends(job, communicator, run, saver.get(), on_loss, result);
   meet(communicator);
-  run.run(job.settings.steps, [&](std::int64_t step) {
-    if (shared_loss.is_under_way()) take_loss();
-    shared_loss.start(training.loss_sums[static_cast<std::size_t>(step)]);
-  });
-  take_loss();
+  run.run(job.first_step, job.settings.steps,
+          [&](std::int64_t step) { step_ends.ended(step, training.loss_sums[static_cast<std::size_t>(step)]); });
+  place.reset();
+  place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", job.first_step + run.steps()));
+  step_ends.end();
   if (job.keep != nullptr) keep_weights(parameters, job.keep->last);
   result.run = gather_run(job, communicator, run);
   meet(communicator);  // nobody's memory goes while others may still read it

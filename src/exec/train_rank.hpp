@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "exec/checkpoint/checkpoint_reader.hpp"
+#include "exec/checkpoint/checkpoint_saver.hpp"
 #include "exec/measured_timeline.hpp"
 #include "exec/tensor_collector.hpp"
 
@@ -24,11 +26,16 @@ struct TrainJob {
   std::int64_t warm_up = 0;  // steps that do not count
   bool one_clock = true;     // ranks share a steady clock
   KeptTensors* keep = nullptr;
+  std::int64_t first_step = 0;               // that many have been trained before
+  const CheckpointReader* resume = nullptr;  // the state then; null: initial weights
+  const CheckpointJob* checkpoint = nullptr;
 };
 
 struct TrainResult {
-  std::vector<double> losses;  // by step, the mean over the global batch
+  std::vector<double> losses;  // of the steps that were run, the mean over the global batch
   MeasuredRun run;             // on rank 0; elsewhere without ranks
+  bool stopped = false;        // before the last step, because somebody asked for it
+  SaveSummary saves;
 };
 
 // Refuses what cannot be trained yet, naming it. Throws Error.

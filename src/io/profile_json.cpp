@@ -38,6 +38,7 @@ constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
                             Time{"resync_us", &DeviceProfile::resync},
                             Time{"operation_overhead_us", &DeviceProfile::operation_overhead},
                             Time{"handoff_us", &DeviceProfile::handoff},
+                            Time{"wake_us", &DeviceProfile::wake},
                             Time{"message_overhead_us", &DeviceProfile::message_overhead}};
 
 struct Slowdown {

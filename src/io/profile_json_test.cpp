@@ -93,6 +93,7 @@ TEST(ProfileJson, WhatACalibrationFindsReadsBack) {
   DeviceProfile& device = profile.devices["cpu"];
   device.operation_overhead = Nanos{1'500};
   device.handoff = Nanos{42'001};
+  device.wake = Nanos{17'003};
   device.message_overhead = Nanos{9'999};
   device.reduce = {3.5e9};
   device.compute_slowdown = 0.125;

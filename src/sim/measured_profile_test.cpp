@@ -53,6 +53,20 @@ TEST(MeasuredProfile, NoPolicyBeatsTheBound) {
   }
 }
 
+// A serial step is one chain: every transfer in it is waited for, and each takes that much longer.
+TEST(MeasuredProfile, WakingThreadsCountsForEveryTransferThatIsWaitedFor) {
+  PlanRequest r = request(small_gpt(4), parse_cluster("local:2,nic=1Gb/s"), {.tp = 2}, 3);
+  const Plan plan = serial(r);
+  std::int64_t waited_for = 0;
+  for (const Operation& op : plan.graph.operations) {
+    if (op.is_transfer()) waited_for += op.per_micro_batch ? 3 : 1;
+  }
+  ASSERT_GT(waited_for, 0);
+  const double before = simulated(plan, r.profile).period_ns;
+  r.profile.devices["cpu"].wake = Nanos{50'000};
+  EXPECT_EQ(simulated(plan, r.profile).period_ns, before + 50'000.0 * static_cast<double>(waited_for));
+}
+
 TEST(MeasuredProfile, InterferenceReachesTheStep) {
   Transformer model = small_gpt(4);  // 50 million parameters: several buckets, all but the last beside backward
   model.hidden = 1024;

@@ -49,6 +49,18 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
+// Transfers that compute waits for on some class.
+void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
+               std::vector<SimCost>& costs) {
+  std::vector<bool> added(costs.size(), false);
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const auto index = static_cast<std::size_t>(cost_of[i]);
+    if (!plan.issues[i].blocking || added[index] || costs[index].fixed + costs[index].moving == Nanos{0}) continue;
+    added[index] = true;
+    costs[index].fixed += cost.wake(plan.graph.operations[i].rank_class);
+  }
+}
+
 // Single operations and slowed ones as spans, the rest folded.
 void add_spans(const FoldedResult& result, Timeline& timeline) {
   for (std::size_t k = 0; k < result.iterations.size(); ++k) {
@@ -86,6 +98,7 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
     problem.ranks.push_back({interference.compute, interference.transfer});
   }
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
+  add_wakes(plan, cost, cost_of, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);
   const std::vector<Instance>& instances = unfolded.instances();
   std::size_t edges = 0;

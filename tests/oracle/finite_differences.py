@@ -10,7 +10,6 @@ import numpy
 from records import Record
 
 STEP = 1e-5  # central differences: errors of STEP^2 and of rounding over STEP, both about 1e-10
-VOCAB_ROWS = 128  # padded
 
 GPT = dict(name="gpt", layers=1, hidden=6, heads=2, kv_heads=2, head_dim=3, ffn=7, vocab=5, max_seq=6,
            norm="layer_norm", activation="gelu", positions="learned", tied_embeddings=True, linear_bias=True,
@@ -28,10 +27,6 @@ def initial_tensors(shape, random):
     def add(name, *dims):
         tensors[name] = random.normal(0, 0.4, dims)
 
-    def table(name):
-        add(name, VOCAB_ROWS, hidden)
-        tensors[name][shape["vocab"]:] = 0
-
     def linear(name, outputs, inputs, bias):
         add(name + ".weight", outputs, inputs)
         if bias:
@@ -42,7 +37,7 @@ def initial_tensors(shape, random):
         if shape["norm"] == "layer_norm":
             add(name + ".bias", hidden)
 
-    table("embedding.weight")
+    add("embedding.weight", shape["vocab"], hidden)
     if shape["positions"] == "learned":
         add("positions.weight", shape["max_seq"], hidden)
     for layer in range(shape["layers"]):
@@ -56,7 +51,7 @@ def initial_tensors(shape, random):
         linear(at + "ffn_out", hidden, shape["ffn"], shape["linear_bias"])
     gain("final_norm")
     if not shape["tied_embeddings"]:
-        table("head.weight")
+        add("head.weight", shape["vocab"], hidden)
     return {name: array.astype(numpy.float32).astype(numpy.float64) for name, array in tensors.items()}
 
 
@@ -117,7 +112,7 @@ def feed_forward(w, at, shape, x):
 
 def loss_of(w, shape, sequences):
     total = 0.0
-    head = w["embedding.weight" if shape["tied_embeddings"] else "head.weight"][:shape["vocab"]]
+    head = w["embedding.weight" if shape["tied_embeddings"] else "head.weight"]
     for tokens in sequences:
         x = w["embedding.weight"][tokens[:-1]]
         if shape["positions"] == "learned":
@@ -132,12 +127,10 @@ def loss_of(w, shape, sequences):
 
 
 def gradients_of(w, shape, sequences):
-    """By differences, of the elements that the loss depends on: padding and unused positions have none."""
+    """By differences, of the elements that the loss depends on: unused positions have none."""
     gradients = {}
     for name, array in w.items():
-        rows = shape["vocab"] if array.shape[0] == VOCAB_ROWS else len(array)
-        if name == "positions.weight":
-            rows = len(sequences[0]) - 1
+        rows = len(sequences[0]) - 1 if name == "positions.weight" else len(array)
         gradient = numpy.zeros_like(array)
         for index in numpy.ndindex(rows, *array.shape[1:]):
             kept = array[index]

@@ -13,6 +13,9 @@ class Model:
         self.weights = {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in tensors.items()}
         if unknown := self.weights.keys() ^ self._names():
             raise KeyError(f"tensors that only the record or only the model has: {', '.join(sorted(unknown))}")
+        for name in self.weights.keys() & {"embedding.weight", "head.weight"}:
+            if (rows := self.weights[name].shape[0]) != shape["vocab"]:  # nothing else would notice padding
+                raise KeyError(f"{name}: {rows} rows of a vocabulary of {shape['vocab']}")
 
     def _names(self):
         parts = [f"layers.{layer}.{part}" for layer in range(self.shape["layers"])
@@ -82,7 +85,7 @@ class Model:
             x = x + self._ffn(self._norm(x, f"layers.{layer}.ffn_norm"), layer)
         x = self._norm(x, "final_norm")
         head = table if self.shape["tied_embeddings"] else self.weights["head.weight"]
-        logits = x @ head[:self.shape["vocab"]].T  # rows behind the vocabulary are padding
+        logits = x @ head.T
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 

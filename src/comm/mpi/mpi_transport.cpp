@@ -165,6 +165,9 @@ class MpiTransport final : public Transport {
   std::chrono::nanoseconds silence(std::int64_t rank) override {
     return options_.silence ? options_.silence(rank) : std::chrono::nanoseconds(0);
   }
+  void declare_lost(const LostRank& silent) override {
+    if (options_.declare_lost) options_.declare_lost(silent);
+  }
 
  private:
   void check(int code, std::string_view call) {

@@ -59,6 +59,7 @@ struct MpiOptions {
   std::function<std::optional<LostRank>()> lost = {};
   std::function<std::chrono::nanoseconds(std::int64_t rank)> silence = {};
   std::function<void(const std::string& why)> give_up = {};
+  std::function<void(const LostRank&)> declare_lost = {};
 };
 
 // All processes must make their transports in the same order. A transport that is destroyed with messages under way

@@ -70,6 +70,7 @@ void TransferLine::pop() {
 Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch)
     : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), staging_(kStaging) {
   ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInSystem, sizeof kUnsentInSystem);
+  suit_bursts(socket_);
 }
 
 Link::~Link() = default;

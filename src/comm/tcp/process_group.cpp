@@ -29,11 +29,14 @@ constexpr int kRunFailed = 3;
 constexpr int kCannotExecute = 127;
 // A killed rank's connections close before it counts as ended: another may see that, and end, first.
 constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
+// Ranks that are connected see for themselves who stands still; those that connect would wait for a minute.
+constexpr std::chrono::seconds kStoppedTooLong{6};
+constexpr std::chrono::milliseconds kLookForStopped{500};
 
 sigset_t awaited_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&set, number);
+  for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, number);
   return set;
 }
 
@@ -207,11 +210,33 @@ bool ProcessGroup::only_stopped_are_left() const {
   return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid <= 0 || is_stopped(pid); });
 }
 
-std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
-  using Clock = std::chrono::steady_clock;
+// The first rank that has been stopped for too long, in words.
+std::optional<std::string> ProcessGroup::stopped_too_long() {
+  const Clock::time_point now = Clock::now();
+  if (now - stopped_looked_at_ < kLookForStopped) return std::nullopt;
+  stopped_looked_at_ = now;
+  stopped_since_.resize(pids_.size());
+  for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
+    std::optional<Clock::time_point>& since = stopped_since_[rank];
+    const bool stopped = pids_[rank] > 0 && is_stopped(pids_[rank]);
+    if (!stopped) since.reset();
+    if (stopped && !since) since = now;
+    if (since && now - *since >= kStoppedTooLong)
+      return fmt::format("rank {} stands still: it was stopped {} s ago", rank, kStoppedTooLong.count());
+  }
+  return std::nullopt;
+}
+
+std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace,
+                                         std::optional<std::chrono::milliseconds> grace_after_signal) {
   std::vector<RankExit> exits;
   std::optional<Clock::time_point> kill_at, tell_at;
   bool told = false;
+  // The earliest of all ends that were set.
+  const auto hurry = [&](std::chrono::milliseconds time) {
+    const Clock::time_point end = Clock::now() + time;
+    if (!kill_at || end < *kill_at) kill_at = end;
+  };
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
@@ -220,13 +245,19 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace) {
       told = true;
       tcp::tell_ranks(news_, origin_of(exits).text());
     }
-    if (failure && !kill_at) kill_at = Clock::now() + grace;
+    if (!told) {
+      if (const auto words = stopped_too_long()) {
+        told = true;
+        tcp::tell_ranks(news_, *words);
+      }
+    }
+    if (failure) hurry(grace);
     if (kill_at && (Clock::now() >= *kill_at || only_stopped_are_left())) signal_all(SIGKILL);
     const timespec moment{0, 50'000'000};
     const int number = ::sigtimedwait(&set, nullptr, &moment);
-    if (number != SIGINT && number != SIGTERM) continue;
+    if (number != SIGINT && number != SIGTERM && number != SIGUSR1) continue;
     signal_all(number);
-    if (!kill_at) kill_at = Clock::now() + grace;
+    hurry(number == SIGINT ? grace : grace_after_signal.value_or(grace));
   }
   return exits;
 }

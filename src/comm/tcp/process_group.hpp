@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct RankExit {
 
 class ProcessGroup {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // Forks once per rank; the child calls body and ends with its result. Only while this process has no other threads.
   static ProcessGroup fork(std::int64_t ranks, const std::function<int(const Launch&)>& body);
   // Runs a command once per rank, with the variables of comm/launch.hpp set: execute(4, {"/proc/self/exe", "run",
@@ -38,10 +41,12 @@ class ProcessGroup {
   pid_t pid(std::int64_t rank) const { return pids_[static_cast<std::size_t>(rank)]; }
   void signal(std::int64_t rank, int number) const;
 
-  // Until all have ended. Passes SIGINT and SIGTERM on to the ranks meanwhile. Once a rank has failed (or a signal was
-  // passed on), the others have `grace` to end by themselves; then, or when all that are left are stopped, they are
-  // killed. Exits come in the order they happened, so the first that failed is the origin.
-  std::vector<RankExit> wait(std::chrono::milliseconds grace);
+  // Until all have ended. Passes SIGINT, SIGTERM and SIGUSR1 on to the ranks meanwhile. Once a rank has failed, the
+  // others have `grace` to end by themselves; once SIGTERM or SIGUSR1 was passed on, `grace_after_signal`, where that
+  // is given. Then, or when all that are left are stopped, they are killed. Exits come in the order they happened, so
+  // the first that failed is the origin.
+  std::vector<RankExit> wait(std::chrono::milliseconds grace,
+                             std::optional<std::chrono::milliseconds> grace_after_signal = std::nullopt);
 
  private:
   explicit ProcessGroup(std::int64_t ranks);
@@ -50,12 +55,15 @@ class ProcessGroup {
   bool reap(std::vector<RankExit>& exits);
   void signal_all(int number) const;
   bool only_stopped_are_left() const;
+  std::optional<std::string> stopped_too_long();
 
   std::vector<pid_t> pids_;  // 0: has ended
   tcp::Socket listener_;     // rank 0's, until it has it
   tcp::Socket news_;         // what is written here all ranks can read (comm/tcp/launcher_news.hpp)
   tcp::Socket news_of_ranks_;
   Launch launch_;
+  std::vector<std::optional<Clock::time_point>> stopped_since_;  // by rank, as far as it was looked at
+  Clock::time_point stopped_looked_at_;
   sigset_t old_mask_{};
   bool masked_ = false;
 };

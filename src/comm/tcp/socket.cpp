@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -142,6 +143,21 @@ Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& s
 int poll_milliseconds(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000'000));
+}
+
+std::string congestion_control(const Socket& socket) {
+  std::array<char, 32> name{};  // as the kernel bounds it, with room for the end
+  auto length = static_cast<socklen_t>(name.size() - 1);
+  if (::getsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), &length) != 0) return {};
+  return name.data();
+}
+
+void suit_bursts(const Socket& socket) {
+  if (!congestion_control(socket).starts_with("bbr")) return;
+  for (const std::string_view name : {"cubic", "reno"}) {
+    const auto length = static_cast<socklen_t>(name.size());
+    if (::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), length) == 0) return;
+  }
 }
 
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {

@@ -57,6 +57,14 @@ struct [[nodiscard]] Outcome {
 // One attempt to connect.
 Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& socket);
 
+// How the system paces what a connection sends: "cubic", "bbr"; empty where it does not say.
+std::string congestion_control(const Socket& socket);
+// Links carry bursts with pauses between. BBR takes its rate from what was delivered last, which after a pause or
+// beside another stream is too little, and holds every burst below the link's rate (0.7 to 0.95 of it at 200 Mbit).
+// Where it is the system's default, the socket gets cubic, or reno, which everybody may choose. Any other choice is
+// left alone.
+void suit_bursts(const Socket& socket);
+
 // Whether the system reports events (poll's POLLIN, POLLOUT) before the deadline; errors count as events.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline);
 // Milliseconds as poll wants them, rounded up.

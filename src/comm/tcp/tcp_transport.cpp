@@ -52,6 +52,7 @@ class TcpTransport final : public Transport {
   std::optional<LostRank> lost() override;
   void give_up(const std::string& why) override;
   std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
+  void declare_lost(const LostRank& silent) override { liveness_->give_up(silent); }
 
  private:
   Link& link_to(std::int64_t peer);

@@ -1,0 +1,75 @@
+#include "comm/trouble.hpp"
+
+#include <fmt/format.h>
+
+namespace weft {
+namespace {
+
+// Silence beyond this is worth naming in a timeout, and a wait beyond this is one for whoever is silent.
+constexpr std::chrono::seconds kSuspicious{1};
+
+double in_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+std::string Trouble::at(const std::string& call) const {
+  const RankPlace place = whereabouts_.now();
+  return place.part.empty() ? call : fmt::format("{}, {}", place.part, call);
+}
+
+std::optional<std::string> Trouble::of_waiting(const std::string& call, const std::string& awaited,
+                                               std::chrono::nanoseconds waited) {
+  if (waited >= kSuspicious) give_up_silent();
+  if (auto words = loss(at(call), awaited)) return words;
+  if (waited < patience_.timeout) return std::nullopt;
+  return fmt::format("{}: rank {} has waited {:.1f} s for {}{}", at(call), transport_.rank(), in_seconds(waited),
+                     awaited, silent_words());
+}
+
+std::optional<std::string> Trouble::of_library(const std::string& call) {
+  give_up_silent();
+  if (auto words = loss(at(call), "")) return words;
+  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
+    if (transport_.silence(rank) < patience_.timeout) continue;
+    return fmt::format("{}: rank {} waits inside the library{}", at(call), transport_.rank(), silent_words());
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Trouble::of_idle() {
+  if (!whereabouts_.known() || !transport_.lost()) return std::nullopt;
+  const RankPlace place = whereabouts_.now();
+  return loss(place.computing.empty() ? place.part : fmt::format("{}, computing {}", place.part, place.computing), "");
+}
+
+// All ranks need each other, so whoever waits for anybody waits for the silent one in the end.
+void Trouble::give_up_silent() {
+  if (patience_.silence.count() == 0) return;
+  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
+    const std::chrono::nanoseconds silence = transport_.silence(rank);
+    if (silence < patience_.silence) continue;
+    return transport_.declare_lost(
+        {rank, fmt::format("it stands still: no sign of life for {:.1f} s", in_seconds(silence))});
+  }
+}
+
+std::optional<std::string> Trouble::loss(const std::string& where, const std::string& awaited) {
+  const std::optional<LostRank> lost = transport_.lost();
+  if (!lost) return std::nullopt;
+  return fmt::format("rank {} was lost ({}) while rank {} was in {}{}", lost->rank, lost->reason, transport_.rank(),
+                     where, awaited.empty() ? "" : fmt::format(", waiting for {}", awaited));
+}
+
+std::string Trouble::silent_words() const {
+  std::string words;
+  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
+    const auto silence = transport_.silence(rank);
+    if (silence > kSuspicious)
+      words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silence));
+  }
+  return words;
+}
+
+}  // namespace weft

@@ -1,0 +1,57 @@
+// Where in its work a rank is, for messages: whoever uses a communicator knows steps, the communicator only calls.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace weft {
+
+struct RankPlace {
+  std::string part;       // of the run: "step 7", "calibration"
+  std::string computing;  // what the rank computes at this moment; may be empty
+};
+
+// Who knows the place right now. Called on whatever thread needs the words, and only when something has gone wrong.
+using PlaceTeller = std::function<RankPlace()>;
+
+class Whereabouts {
+ public:
+  // While a teller is set, the rank is at work and needs all others: see Communicator. Returns the one before.
+  PlaceTeller set(PlaceTeller teller) {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(teller_, std::move(teller));
+  }
+  bool known() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<bool>(teller_);
+  }
+  // Under the lock, so that what the teller reads is there until set() has returned.
+  RankPlace now() const {
+    const std::lock_guard lock(mutex_);
+    return teller_ ? teller_() : RankPlace{};
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  PlaceTeller teller_;
+};
+
+// For as long as it lives the rank is at this place, then where it was before.
+class Stay {
+ public:
+  Stay(Whereabouts& whereabouts, PlaceTeller teller)
+      : whereabouts_(whereabouts), before_(whereabouts.set(std::move(teller))) {}
+  Stay(Whereabouts& whereabouts, std::string part)
+      : Stay(whereabouts, [part = std::move(part)] { return RankPlace{part, ""}; }) {}
+  ~Stay() { whereabouts_.set(std::move(before_)); }
+  Stay(const Stay&) = delete;
+  Stay& operator=(const Stay&) = delete;
+
+ private:
+  Whereabouts& whereabouts_;
+  PlaceTeller before_;
+};
+
+}  // namespace weft

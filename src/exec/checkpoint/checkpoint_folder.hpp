@@ -1,0 +1,47 @@
+// The folder of a run's checkpoints: DIR/step-00000100 is whole from the moment it has that name.
+//
+// Shards are written to DIR/.step-00000100.partial; when all are on disk, one rank adds the manifest and renames.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint/manifest.hpp"
+
+namespace weft {
+
+std::string checkpoint_name(std::int64_t step);  // "step-00000100"
+std::string shard_name(std::int64_t rank);       // "rank-00003.safetensors"
+std::filesystem::path partial_folder(const std::filesystem::path& folder, std::int64_t step);
+
+// Steps with a checkpoint of that name, whole or not, the newest first. None where there is no such folder.
+std::vector<std::int64_t> checkpoints_in(const std::filesystem::path& folder);
+
+CheckpointManifest read_manifest(const std::filesystem::path& checkpoint);
+// The manifest of a checkpoint whose files all have the sizes and checksums that it says. Throws Error naming what is
+// wrong with which file. Reads everything.
+CheckpointManifest read_checkpoint(const std::filesystem::path& checkpoint);
+
+// A rank's word on its shard, which is on disk; read by put_together.
+void announce_shard(const std::filesystem::path& partial, std::int64_t rank, const StoredFile& shard);
+
+struct CommitOptions {
+  std::int64_t step = 0;
+  nlohmann::ordered_json run;  // of the manifest
+  std::int64_t ranks = 1;
+  std::int64_t keep = 2;
+};
+// Makes a checkpoint of the shards of all ranks, then deletes all but the newest `keep`. Returns its bytes. Throws
+// Error where it cannot; the older ones are still there then.
+std::int64_t put_together(const std::filesystem::path& folder, const CommitOptions& options);
+
+// What interrupted saves have left. Nothing is said where that fails: it is in nobody's way.
+void remove_partial(const std::filesystem::path& folder, std::int64_t step);
+void remove_partials(const std::filesystem::path& folder);
+// Out of the way of checkpoints to come, under another name ("bad-step-00000100"), which it returns.
+std::string set_aside(const std::filesystem::path& folder, std::int64_t step);
+
+}  // namespace weft

@@ -1,0 +1,199 @@
+// What one layout saves, any other loads: weights and moments, element by element. No kernels needed.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "exec/checkpoint/checkpoint_reader.hpp"
+#include "exec/checkpoint/shard_writer.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/test_folder.hpp"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+using test::PlannedLayout, test::ScratchFolder, test::WholeTensors;
+
+const std::vector<TensorKind> kAllKinds = {TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment};
+
+struct Case {
+  std::string name;
+  Layout layout;
+  std::int64_t ranks;
+};
+
+std::vector<Case> cases() {
+  using enum PipelineSchedule;
+  return {
+      {"one rank", {}, 1},
+      {"dp 2", {}, 2},
+      {"dp 3, zero 1", {.zero = 1}, 3},
+      {"dp 2, zero 2", {.zero = 2}, 2},
+      {"dp 3, zero 3", {.zero = 3}, 3},
+      {"tp 2", {.tp = 2}, 2},
+      {"tp 2, sequence parallel, dp 2, zero 1", {.tp = 2, .zero = 1, .sequence_parallel = true}, 4},
+      {"pp 2", {.pp = 2}, 2},
+      {"pp 2, vpp 2, dp 2, zero 2", {.pp = 2, .vpp = 2, .zero = 2, .schedule = interleaved}, 4},
+      {"pp 3, uneven", {.pp = 3, .stage_layers = {1, 2, 1}}, 3},
+      {"cp 2", {.cp = 2}, 2},
+      {"cp 2, dp 2, zero 3", {.cp = 2, .zero = 3}, 4},
+      {"tp 2, pp 2", {.tp = 2, .pp = 2}, 4},
+      {"tp 2, cp 2, pp 2, dp 2, zero 1", {.tp = 2, .cp = 2, .pp = 2, .zero = 1}, 16},
+  };
+}
+
+std::vector<Transformer> models() {
+  // A vocabulary that no tensor-parallel size divides.
+  Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
+  for (Transformer* model : {&gpt, &llama}) {
+    model->hidden = 24;
+    model->heads = 4;
+    model->kv_heads = 2;
+    model->head_dim = 8;
+    model->ffn = 40;
+    model->vocab = 251;
+    model->max_seq = 16;
+  }
+  return {gpt, llama};
+}
+
+// Every element of the model a number of its own.
+WholeTensors numbered(const Transformer& model) {
+  WholeTensors tensors;
+  float next = 1;
+  for (const TensorKind kind : kAllKinds) {
+    for (const auto& [name, shape] : test::shapes_of(model)) {
+      std::vector<float>& tensor = tensors[{kind, name}];
+      tensor.resize(test::size_of(shape));
+      for (float& element : tensor) element = next++;
+    }
+  }
+  EXPECT_LT(next, 1 << 24);  // beyond it numbers would be equal
+  return tensors;
+}
+
+// As one rank that holds everything would: each tensor one rectangle.
+void write_whole(const fs::path& folder, std::int64_t step, const Transformer& model, const WholeTensors& tensors) {
+  const auto shapes = test::shapes_of(model);
+  std::vector<OwnedPiece> pieces;
+  for (const auto& [key, data] : tensors) {
+    const std::vector<std::int64_t>& shape = shapes.at(key.second);
+    const std::int64_t size = std::ssize(data), rows = shape.front();
+    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, data.data(), shape});
+  }
+  ShardWriter writer(std::move(pieces), 1, 0);
+  writer.copy(0);
+  writer.write(partial_folder(folder, step));
+  put_together(folder, {step, {}, 1, 100});
+}
+
+// The ranks of a layout, with their memory.
+class Ranks {
+ public:
+  Ranks(const Transformer& model, const Case& c) : planned_(model, c.layout, c.ranks, "serial", 2) {
+    for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
+      views_.push_back(std::make_unique<RankView>(planned_.plan, planned_.unfolded, planned_.original,
+                                                  make_id<Rank>(static_cast<std::size_t>(rank))));
+      parameters_.push_back(std::make_unique<ParameterStates>(*views_.back()));
+    }
+  }
+
+  void load(const fs::path& checkpoint) const {
+    const CheckpointReader reader(checkpoint, read_checkpoint(checkpoint));
+    for (std::size_t r = 0; r < views_.size(); ++r) load_state(reader, *views_[r], *parameters_[r], kAllKinds);
+  }
+
+  void save(const fs::path& folder, std::int64_t step) const {
+    for (std::size_t r = 0; r < views_.size(); ++r) {
+      const std::size_t count = parameters_[r]->all().size();
+      ShardWriter writer(owned_pieces(*views_[r], *parameters_[r], kAllKinds), count, static_cast<std::int64_t>(r));
+      for (std::size_t p = 0; p < count; ++p) writer.copy(p);
+      writer.write(partial_folder(folder, step));
+    }
+    put_together(folder, {step, {}, std::ssize(views_), 100});
+  }
+
+  // Everything that a rank holds, copies too, against the whole.
+  void expect_holds(const WholeTensors& tensors) const {
+    for (std::size_t r = 0; r < views_.size(); ++r) {
+      for (const ParameterState& p : parameters_[r]->all()) {
+        const bool whole = parameters_[r]->holds_whole(p, p.weight);
+        const ElementRange own = parameters_[r]->own(p), held = whole ? ElementRange{0, p.elements} : own;
+        expect_part(p, TensorKind::weight, held, views_[r]->data(p.weight, -1), tensors);
+        for (const int which : {0, 1}) {
+          const auto* const data = static_cast<const float*>(parameters_[r]->own_moment(p, which).data);
+          expect_part(p, static_cast<TensorKind>(which + 1), own, data, tensors);
+        }
+      }
+    }
+  }
+
+ private:
+  static void expect_part(const ParameterState& p, TensorKind kind, ElementRange range, const float* data,
+                          const WholeTensors& tensors) {
+    for (const HeldTensor& held : p.tensors) {
+      const std::vector<float>& whole = tensors.at({kind, held.whole.name});
+      for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRun& run) {
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          ASSERT_EQ(data[held.offset + run.in_part + i - range.begin],
+                    whole[static_cast<std::size_t>(run.in_whole + i)])
+              << held.whole.name << " element " << run.in_whole + i;
+        }
+      });
+    }
+  }
+
+  PlannedLayout planned_;
+  std::vector<std::unique_ptr<RankView>> views_;
+  std::vector<std::unique_ptr<ParameterStates>> parameters_;
+};
+
+// From each layout to the next in the list, and from that on: so every layout saves and every layout loads.
+TEST(Checkpoint, LoadsIntoAnyLayout) {
+  for (const Transformer& model : models()) {
+    const ScratchFolder scratch("ckpt_layouts_" + model.name);
+    const WholeTensors tensors = numbered(model);
+    std::int64_t step = 1;
+    write_whole(scratch.path(), step, model, tensors);
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(model.name + ", " + c.name);
+      const Ranks ranks(model, c);
+      ranks.load(scratch.path() / checkpoint_name(step));
+      ranks.expect_holds(tensors);
+      ranks.save(scratch.path(), ++step);
+      EXPECT_EQ(test::whole_tensors(scratch.path() / checkpoint_name(step), model, kAllKinds), tensors);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+TEST(Checkpoint, IsSharedByRanksThatHoldTheSame) {
+  const ScratchFolder scratch("ckpt_shared");
+  const Transformer model = models().front();
+  const Ranks ranks(model, {"dp 4", {}, 4});
+  ranks.save(scratch.path(), 1);
+  std::vector<std::int64_t> elements;
+  for (const StoredFile& file : read_checkpoint(scratch.path() / "step-00000001").files) {
+    elements.push_back(0);
+    for (const StoredPiece& piece : file.pieces) elements.back() += piece.elements.size();
+  }
+  ASSERT_EQ(elements.size(), 4U);
+  // Each parameter in four, rounded up for all but the last.
+  const std::int64_t all = elements[0] + elements[1] + elements[2] + elements[3];
+  for (const std::int64_t own : elements) EXPECT_NEAR(static_cast<double>(own) / static_cast<double>(all), 0.25, 0.01);
+}
+
+TEST(Checkpoint, SaysWhichTensorItLacks) {
+  const ScratchFolder scratch("ckpt_lacks");
+  const Transformer model = models().front();
+  WholeTensors tensors = numbered(model);
+  tensors.erase({TensorKind::second_moment, "layers.1.qkv.weight"});
+  write_whole(scratch.path(), 1, model, tensors);
+  const Ranks ranks(model, {"one rank", {}, 1});
+  const std::string words = test::error_of([&] { ranks.load(scratch.path() / "step-00000001"); });
+  EXPECT_TRUE(words.ends_with("of layers.1.qkv.weight second_moment")) << words;
+  EXPECT_NE(words.find("has 0 of "), std::string::npos) << words;
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,98 @@
+#include "exec/checkpoint/checkpoint_reader.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "exec/checkpoint/owned_pieces.hpp"
+
+namespace weft {
+namespace {
+
+// A rectangle of a tensor of which the elements `elements` (row by row) lie one after the other at `data`.
+template <class Float>
+struct PlacedPart {
+  ElementRange rows, columns, elements;
+  Float* data;
+
+  // The columns of `row` that are among `elements`.
+  ElementRange columns_in(std::int64_t row) const {
+    const std::int64_t first = (row - rows.begin) * columns.size();
+    const ElementRange in_row = overlap(elements, {first, first + columns.size()});
+    return {columns.begin + in_row.begin - first, columns.begin + in_row.end - first};
+  }
+  Float* at(std::int64_t row, std::int64_t column) const {
+    return data + ((row - rows.begin) * columns.size() + column - columns.begin - elements.begin);
+  }
+};
+
+// Copies what both have; how many elements that is.
+std::int64_t copy_common(const PlacedPart<const float>& from, const PlacedPart<float>& to) {
+  const ElementRange rows = overlap(from.rows, to.rows);
+  std::int64_t copied = 0;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const ElementRange columns = overlap(from.columns_in(row), to.columns_in(row));
+    if (columns.empty()) continue;
+    std::copy_n(from.at(row, columns.begin), columns.size(), to.at(row, columns.begin));
+    copied += columns.size();
+  }
+  return copied;
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(std::filesystem::path folder, CheckpointManifest manifest)
+    : folder_(std::move(folder)), manifest_(std::move(manifest)) {
+  for (const StoredFile& file : manifest_.files) {
+    files_.push_back(std::make_unique<MappedFile>(folder_ / file.name));
+    const std::span<const std::byte> bytes = files_.back()->bytes();
+    if (std::ssize(bytes) != file.bytes) fail("{}: has changed while it was read", (folder_ / file.name).string());
+    for (const StoredPiece& piece : file.pieces) {
+      const auto* const data = reinterpret_cast<const float*>(bytes.data() + piece.offset);
+      sources_[{piece.tensor, piece.kind}].push_back({&piece, data});
+    }
+  }
+}
+
+void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind kind, ElementRange range,
+                            std::span<float> out) const {
+  std::ranges::fill(out, 0.0F);
+  for (const HeldTensor& tensor : tensors) {
+    const ElementRange in_part{range.begin - tensor.offset, range.end - tensor.offset};
+    const auto sources = sources_.find({tensor.whole.name, kind});
+    for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, ElementRange elements, std::int64_t at) {
+      const PlacedPart<float> to{rows, columns, elements, out.data() + (tensor.offset + at - range.begin)};
+      std::int64_t copied = 0;
+      if (sources != sources_.end()) {
+        for (const Source& source : sources->second) {
+          const StoredPiece& piece = *source.piece;
+          copied += copy_common({piece.rows, piece.columns, piece.elements, source.data}, to);
+        }
+      }
+      if (copied != elements.size()) {
+        fail("{}: has {} of {} elements of {} {}", folder_.string(), copied, elements.size(), tensor.whole.name,
+             kTensorKindNames[static_cast<std::size_t>(kind)]);
+      }
+    });
+  }
+}
+
+void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
+                const std::vector<TensorKind>& kinds) {
+  for (const ParameterState& p : parameters.all()) {
+    const ElementRange own = parameters.own(p);
+    for (const TensorKind kind : kinds) {
+      if (kind == TensorKind::weight) {
+        // ZeRO-3 keeps a shard; everybody else begins with the whole.
+        const ElementRange range = parameters.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own;
+        checkpoint.read(p.tensors, kind, range,
+                        std::span(view.data(p.weight, -1), static_cast<std::size_t>(range.size())));
+      } else {
+        const Vector moment = parameters.own_moment(p, static_cast<int>(kind) - 1);
+        checkpoint.read(p.tensors, kind, own,
+                        std::span(static_cast<float*>(moment.data), static_cast<std::size_t>(own.size())));
+      }
+    }
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,40 @@
+// Takes any elements of any tensor out of a checkpoint, whoever wrote them.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "exec/checkpoint/manifest.hpp"
+#include "exec/checkpoint/synced_file.hpp"
+#include "exec/parameter_state.hpp"
+
+namespace weft {
+
+class CheckpointReader {
+ public:
+  // The folder of one checkpoint, which read_checkpoint() has found to be whole.
+  CheckpointReader(std::filesystem::path folder, CheckpointManifest manifest);
+
+  // Elements `range` of a rank's parameter; padding is zero. Throws Error naming a tensor that is not there whole.
+  void read(const std::vector<HeldTensor>& tensors, TensorKind kind, ElementRange range, std::span<float> out) const;
+
+ private:
+  struct Source {
+    const StoredPiece* piece;
+    const float* data;
+  };
+  std::filesystem::path folder_;
+  CheckpointManifest manifest_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::map<std::pair<std::string, TensorKind>, std::vector<Source>> sources_;
+};
+
+// Weights and moments of a rank, as it needs them to begin a step: where initial weights would be.
+void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
+                const std::vector<TensorKind>& kinds);
+
+}  // namespace weft

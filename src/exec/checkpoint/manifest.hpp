@@ -1,0 +1,53 @@
+// What a checkpoint says of itself (docs/checkpoint-format.md): which run it is of, and which elements of which tensors
+// lie where. Nothing in it depends on how the ranks were laid out.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "exec/element_range.hpp"
+
+namespace weft {
+
+enum class TensorKind : std::uint8_t { weight, first_moment, second_moment };
+inline constexpr std::string_view kTensorKindNames[] = {"weight", "first_moment", "second_moment"};
+
+// Elements `elements` of the rectangle rows x columns of a tensor, the rectangle taken row by row.
+struct StoredPiece {
+  std::string tensor;  // its name in the model
+  TensorKind kind = TensorKind::weight;
+  ElementRange rows, columns, elements;
+  std::int64_t offset = 0;  // of its first byte in the file
+
+  bool is_rectangle() const { return elements.size() == rows.size() * columns.size(); }
+  // In the safetensors file: "weight/layers.0.qkv.weight[0:8,0:24]", and "[3:9]" behind it where it is no rectangle.
+  std::string name() const;
+  friend bool operator==(const StoredPiece&, const StoredPiece&) = default;
+};
+
+struct StoredFile {
+  std::string name;
+  std::int64_t bytes = 0;
+  std::uint32_t checksum = 0;
+  std::vector<StoredPiece> pieces;
+  friend bool operator==(const StoredFile&, const StoredFile&) = default;
+};
+
+struct CheckpointManifest {
+  std::int64_t step = 0;       // that many have been trained
+  nlohmann::ordered_json run;  // model, optimizer, seed, global_batch, seq, data; policy and layout for the reader
+  std::vector<StoredFile> files;
+  std::int64_t bytes() const;  // of all files
+};
+
+std::string manifest_text(const CheckpointManifest& manifest);
+// Throws Error that begins with `name`: no JSON, changed since it was written, another version, a key that is missing.
+CheckpointManifest parse_manifest(const std::string& text, const std::string& name);
+
+// One rank's part of a manifest, for the rank that puts them together.
+std::string stored_file_text(const StoredFile& file);
+StoredFile parse_stored_file(const std::string& text, const std::string& name);
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+#include "exec/checkpoint/owned_pieces.hpp"
+
+namespace weft {
+namespace {
+
+const float* begin_of(const ParameterStates& parameters, const ParameterState& p, TensorKind kind) {
+  const Vector own =
+      kind == TensorKind::weight ? parameters.own_weights(p) : parameters.own_moment(p, static_cast<int>(kind) - 1);
+  return static_cast<const float*>(own.data);
+}
+
+// A vector stays one: its rectangle has a single column.
+std::vector<std::int64_t> shape_of(const StoredPiece& piece, const ParameterTensor& whole) {
+  if (!piece.is_rectangle() || whole.shape.size() == 1) return {piece.elements.size()};
+  return {piece.rows.size(), piece.columns.size()};
+}
+
+}  // namespace
+
+std::vector<TensorKind> kinds_of(const TrainSettings& settings) {
+  if (settings.optimizer == Optimizer::adam) {
+    return {TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment};
+  }
+  if (settings.sgd.momentum != 0) return {TensorKind::weight, TensorKind::first_moment};
+  return {TensorKind::weight};
+}
+
+std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates& parameters,
+                                     const std::vector<TensorKind>& kinds) {
+  std::vector<OwnedPiece> pieces;
+  for (std::size_t i = 0; i < parameters.all().size(); ++i) {
+    const ParameterState& p = parameters.all()[i];
+    const ElementRange own = parameters.own(p), share = view.own_shard(p.elements, p.group);
+    for (const TensorKind kind : kinds) {
+      const float* const begin = begin_of(parameters, p, kind);
+      for (const HeldTensor& tensor : p.tensors) {
+        if (tensor.copy) continue;
+        const ElementRange in_part{share.begin - tensor.offset, share.end - tensor.offset};
+        for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
+          OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, i, nullptr, {}};
+          piece.source = begin + (tensor.offset + at - own.begin);
+          piece.shape = shape_of(piece.stored, tensor.whole);
+          pieces.push_back(std::move(piece));
+        });
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// Which elements of the model's tensors a rank answers for in a checkpoint, and where it has them.
+#pragma once
+
+#include <vector>
+
+#include "exec/checkpoint/manifest.hpp"
+#include "exec/parameter_state.hpp"
+#include "exec/train_settings.hpp"
+
+namespace weft {
+
+struct OwnedPiece {
+  StoredPiece stored;         // offset not yet known
+  std::size_t parameter = 0;  // index into ParameterStates::all()
+  const float* source = nullptr;
+  std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
+};
+
+// What the optimizer of a run keeps beside the weights.
+std::vector<TensorKind> kinds_of(const TrainSettings& settings);
+
+// In order, those of a parameter one after the other. Over all ranks every element of every tensor is there once:
+// ranks that hold the same (data-parallel ones without ZeRO) share the writing. Padding is left out.
+std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates& parameters,
+                                     const std::vector<TensorKind>& kinds);
+
+// Elements `elements` of a rank's part of a tensor, as the rectangles (or parts of such) that the whole knows them by;
+// `visit(rows, columns, elements of the rectangle, begin in the part)`.
+template <class Visit>
+void for_each_rectangle(const HeldTensor& tensor, ElementRange elements, const Visit& visit) {
+  std::int64_t first = 0;  // of the rows, in the part
+  for (const ElementRange& rows : tensor.rows) {
+    const std::int64_t size = rows.size() * tensor.columns.size();
+    const ElementRange wanted = overlap(elements, {first, first + size});
+    if (!wanted.empty())
+      visit(rows, tensor.columns, ElementRange{wanted.begin - first, wanted.end - first}, wanted.begin);
+    first += size;
+  }
+}
+
+}  // namespace weft

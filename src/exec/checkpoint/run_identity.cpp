@@ -1,0 +1,98 @@
+#include "exec/checkpoint/run_identity.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "base/error.hpp"
+#include "exec/checkpoint/crc32.hpp"
+#include "exec/settings_json.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kSample = 1 << 20, kSamples = 64;
+
+// "model/name" is not among them: the same shape may have been given a name.
+constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed", "/global_batch",
+                                      "/seq",   "/data/bytes",     "/data/crc32"};
+constexpr const char* kMayChange[] = {"/optimizer/lr", "/optimizer/betas", "/optimizer/eps", "/optimizer/weight_decay",
+                                      "/clip_grad"};
+
+ordered_json at(const ordered_json& json, const std::string& path) {
+  const ordered_json::json_pointer pointer(path);
+  return json.contains(pointer) ? json.at(pointer) : ordered_json();
+}
+
+std::string words_of(const std::string& path) {
+  std::string words = path.substr(1);
+  std::ranges::replace(words, '/', ' ');
+  return words;
+}
+
+// The first key whose value differs.
+std::string conflict_in(const std::string& path, const ordered_json& saved, const ordered_json& here) {
+  if (saved == here || path == "/model/name") return "";
+  if (saved.is_object() && here.is_object()) {
+    for (const auto& [key, value] : here.items()) {
+      std::string words = conflict_in(path + "/" + key, saved.contains(key) ? saved.at(key) : ordered_json(), value);
+      if (!words.empty()) return words;
+    }
+    return "";
+  }
+  return fmt::format("{} is {} there, {} here", words_of(path), saved.dump(), here.dump());
+}
+
+}  // namespace
+
+std::uint32_t checksum_of_text(std::span<const std::uint8_t> text) {
+  if (text.size() <= kSample * kSamples) return crc32(text.data(), text.size());
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::size_t begin = (text.size() - kSample) / (kSamples - 1) * i;
+    sum = crc32(text.data() + begin, kSample, sum);
+  }
+  return sum;
+}
+
+ordered_json run_identity(const Transformer& model, const Layout& layout, const TrainSettings& settings,
+                          const Corpus& corpus) {
+  std::variant<AdamSettings, SgdSettings> optimizer = settings.adam;
+  if (settings.optimizer == Optimizer::sgd) optimizer = settings.sgd;
+  return {{"model", shape_to_json(model)},
+          {"optimizer", optimizer_to_json(optimizer)},
+          {"clip_grad", layout.clip_grad},
+          {"seed", settings.seed},
+          {"global_batch", layout.global_batch},
+          {"seq", layout.seq},
+          {"data",
+           {{"name", corpus.name()}, {"bytes", corpus.bytes().size()}, {"crc32", checksum_of_text(corpus.bytes())}}},
+          {"layout",
+           {{"tp", layout.tp},
+            {"cp", layout.cp},
+            {"pp", layout.pp},
+            {"vpp", layout.vpp},
+            {"dp", layout.dp},
+            {"zero", layout.zero},
+            {"micro_batch", layout.micro_batch}}}};
+}
+
+std::string identity_conflict(const ordered_json& saved, const ordered_json& here) {
+  for (const std::string path : kMustAgree) {
+    std::string words = conflict_in(path, at(saved, path), at(here, path));
+    if (!words.empty()) return words;
+  }
+  return "";
+}
+
+std::vector<std::string> identity_changes(const ordered_json& saved, const ordered_json& here) {
+  std::vector<std::string> changes;
+  for (const std::string path : kMayChange) {
+    const ordered_json before = at(saved, path), now = at(here, path);
+    if (before != now) changes.push_back(fmt::format("{} is {}, was {}", words_of(path), now.dump(), before.dump()));
+  }
+  return changes;
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// One rank's shard of a checkpoint: copied parameter by parameter while it trains, written as a whole afterwards.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/checkpoint/manifest.hpp"
+#include "exec/checkpoint/owned_pieces.hpp"
+
+namespace weft {
+
+class ShardWriter {
+ public:
+  ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank);
+
+  // Copies what the rank owns of a parameter. Allocates nothing.
+  void copy(std::size_t parameter);
+  // Writes what was copied to `partial`, made where it is missing, and announces it. When it returns, it is on disk.
+  // Throws Error naming the file.
+  void write(const std::filesystem::path& partial) const;
+  std::int64_t bytes() const { return shard_.bytes; }
+
+ private:
+  struct Copy {
+    const float* from;
+    std::size_t to;  // in copies_
+    std::size_t count;
+  };
+  std::int64_t rank_;
+  StoredFile shard_;  // checksum not yet known
+  std::string opening_;
+  std::vector<std::vector<Copy>> by_parameter_;
+  std::size_t elements_ = 0;
+  std::unique_ptr<float[]> copies_;
+};
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+#include "exec/settings_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace weft {
+
+using nlohmann::ordered_json;
+
+ordered_json shape_to_json(const Transformer& model) {
+  return {{"name", model.name},
+          {"layers", model.layers},
+          {"hidden", model.hidden},
+          {"heads", model.heads},
+          {"kv_heads", model.kv_heads},
+          {"head_dim", model.head_dim},
+          {"ffn", model.ffn},
+          {"vocab", model.vocab},
+          {"max_seq", model.max_seq},
+          {"norm", model.norm == NormKind::layer_norm ? "layer_norm" : "rms_norm"},
+          {"activation", model.activation == Activation::gelu ? "gelu" : "swiglu"},
+          {"positions", model.positions == Positions::learned ? "learned" : "rotary"},
+          {"tied_embeddings", model.tied_embeddings},
+          {"linear_bias", model.linear_bias},
+          {"qkv_bias", model.qkv_bias}};
+}
+
+ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer) {
+  if (const auto* adam = std::get_if<AdamSettings>(&optimizer)) {
+    return {{"name", "adam"},
+            {"lr", adam->learning_rate},
+            {"betas", {adam->beta1, adam->beta2}},
+            {"eps", adam->epsilon},
+            {"weight_decay", adam->weight_decay}};
+  }
+  const auto& sgd = std::get<SgdSettings>(optimizer);
+  return {{"name", "sgd"}, {"lr", sgd.learning_rate}, {"momentum", sgd.momentum}, {"weight_decay", sgd.weight_decay}};
+}
+
+}  // namespace weft
