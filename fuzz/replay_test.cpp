@@ -1,5 +1,5 @@
-// Feeds every file of a corpus folder to a fuzz target once, without a fuzzer: what crashed before must not crash
-// again. Linked with one *_fuzz.cpp, which supplies LLVMFuzzerTestOneInput.
+// Feeds every file of every corpus folder to its fuzz target once, without a fuzzer: what crashed before must not crash
+// again. Linked with all *_fuzz.cpp, whose LLVMFuzzerTestOneInput the build calls fuzz_NAME.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,11 +12,22 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+#define X(name) extern "C" int fuzz_##name(const std::uint8_t* data, std::size_t size);
+WEFT_FUZZ_TARGETS
+#undef X
 
 namespace {
 
 namespace fs = std::filesystem;
+
+struct Target {
+  const char* name;
+  int (*run)(const std::uint8_t* data, std::size_t size);
+};
+
+#define X(name) {#name, fuzz_##name},
+constexpr Target kTargets[] = {WEFT_FUZZ_TARGETS};
+#undef X
 
 // Sorted, so that the first failure is the same on every machine.
 std::vector<fs::path> corpus_files(const fs::path& folder) {
@@ -34,7 +45,7 @@ std::vector<std::uint8_t> read_bytes(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-int replay(const fs::path& folder) {
+int replay(const Target& target, const fs::path& folder) {
   const std::vector<fs::path> files = corpus_files(folder);
   if (files.empty()) {
     std::fprintf(stderr, "%s: the corpus is empty\n", folder.c_str());
@@ -42,11 +53,11 @@ int replay(const fs::path& folder) {
   }
   for (const fs::path& path : files) {
     // Named before it runs: a crash leaves no time for words.
-    std::fprintf(stderr, "%s\n", path.filename().c_str());
+    std::fprintf(stderr, "%s/%s\n", target.name, path.filename().c_str());
     const std::vector<std::uint8_t> bytes = read_bytes(path);
-    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+    target.run(bytes.data(), bytes.size());
   }
-  std::printf("replayed %zu inputs\n", files.size());
+  std::printf("%s: replayed %zu inputs\n", target.name, files.size());
   return 0;
 }
 
@@ -54,11 +65,13 @@ int replay(const fs::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: %s CORPUS_FOLDER\n", argv[0]);
+    std::fprintf(stderr, "usage: %s CORPUS_FOLDERS\n", argv[0]);
     return 2;
   }
   try {
-    return replay(argv[1]);
+    int failed = 0;
+    for (const Target& target : kTargets) failed |= replay(target, fs::path(argv[1]) / target.name);
+    return failed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "uncaught: %s\n", error.what());
     return 1;

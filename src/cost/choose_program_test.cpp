@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/test_effort.hpp"
 #include "cluster/presets.hpp"
 
 namespace weft {
@@ -41,10 +42,12 @@ TEST(RankPrograms, TwoLevelsWinWhereTheNodeIsFastInside) {
 }
 
 TEST(FastestProgram, IsAsFastAsTheFirstOfAll) {
+  test::Sample sample;
   for (const char* text : {"local:5,nic=1Gb/s", "local:8,nic=10Gb/s", "dgx-a100:2,nic=10GB/s"}) {
     const Cluster cluster(parse_cluster(text));
     for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
       for (const std::int64_t elements : {1, 1000, 30'000, 1'000'000}) {
+        if (!sample.takes()) continue;
         const ProgramQuestion question{.kind = kind,
                                        .elements = elements,
                                        .in_place = kind == Collective::all_reduce,

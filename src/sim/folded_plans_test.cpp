@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "sim/memory_curve.hpp"
 #include "sim/test_steps.hpp"
 #include "timeline/critical_path.hpp"
@@ -109,9 +110,11 @@ ClusterSpec slow_nodes() {
 
 TEST(FoldedPlans, OfEveryLayoutAreThePlainOnes) {
   std::mt19937 random(1);
+  Sample sample;
   std::int64_t folded = 0;
   for (const ClusterSpec& cluster : {parse_cluster("dgx-a100:2"), slow_nodes(), uneven_nics()}) {
     for (const NamedLayout& named : layouts()) {
+      if (!sample.takes()) continue;
       SCOPED_TRACE(cluster.name + ", " + named.name);
       const Transformer model = named.layout.ep > 1 ? small_moe() : models()[random() % 4];
       const PlanRequest r = request(model, cluster, named.layout, 8);
@@ -119,7 +122,7 @@ TEST(FoldedPlans, OfEveryLayoutAreThePlainOnes) {
       if (HasFailure()) return;
     }
   }
-  EXPECT_GT(folded, 1000);
+  EXPECT_GT(folded, rounds(1000));
 }
 
 PlanRequest some_request(const NamedLayout& named, std::mt19937& random) {
@@ -130,16 +133,18 @@ PlanRequest some_request(const NamedLayout& named, std::mt19937& random) {
 
 TEST(FoldedPlans, OfEveryPolicyAreThePlainOnes) {
   std::mt19937 random(3);
+  Sample sample;
   std::int64_t folded = 0;
   for (const std::string& policy : policy_names()) {
     for (const NamedLayout& named : layouts()) {
+      if (!sample.takes()) continue;
       SCOPED_TRACE(policy + ", " + named.name);
       const PlanRequest r = some_request(named, random);
       expect_same(make_plan(r, build(r), policy), r.profile, random, folded);
       if (HasFailure()) return;
     }
   }
-  EXPECT_GT(folded, 1000);
+  EXPECT_GT(folded, rounds(1000));
 }
 
 // Only data orders them then: they run beside compute, slow it and share links with what is left in the chain.
@@ -151,9 +156,11 @@ void let_transfers_loose(Plan& plan, std::mt19937& random, unsigned one_in) {
 
 TEST(FoldedPlans, WithTransfersBesideComputeAreThePlainOnes) {
   std::mt19937 random(2);
+  Sample sample;
   std::int64_t folded = 0, slowed = 0;
   for (const unsigned one_in : {2U, 6U, 20U}) {
     for (const NamedLayout& named : layouts()) {
+      if (!sample.takes()) continue;
       SCOPED_TRACE(named.name);
       const PlanRequest r = some_request(named, random);
       Plan plan = serial(r);
@@ -163,8 +170,8 @@ TEST(FoldedPlans, WithTransfersBesideComputeAreThePlainOnes) {
       for (const RankAccount& a : account(simulated(plan, r.profile)).ranks) slowed += a.slowdown_s > 0;
     }
   }
-  EXPECT_GT(folded, 1000);
-  EXPECT_GT(slowed, 20);  // or nothing ran beside compute
+  EXPECT_GT(folded, rounds(1000));
+  EXPECT_GT(slowed, rounds(20));  // or nothing ran beside compute
 }
 
 TEST(FoldedPlans, ShowTheMemoryOfPlainOnes) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/test_effort.hpp"
 #include "sim/test_steps.hpp"
 
 namespace weft::test {
@@ -125,8 +126,10 @@ TEST(SimulatedFsdp, WithoutPrefetchExposesEveryGather) {
 // pipeline or tensor parallelism shares the links, its messages may meet a reduction and arrive a little later.)
 TEST(SimulatedFsdp, IsNotSlowerThanSerial) {
   int faster = 0;
+  Sample sample;
   for (const auto& [name, base] : layouts()) {
     for (int zero = 0; zero <= 3; ++zero) {
+      if (!sample.takes()) continue;
       SCOPED_TRACE(fmt::format("{}, zero {}", name, zero));
       Layout layout = base;
       layout.zero = zero;
@@ -140,7 +143,7 @@ TEST(SimulatedFsdp, IsNotSlowerThanSerial) {
       faster += fsdp_ns < 0.999 * serial_ns ? 1 : 0;
     }
   }
-  EXPECT_GT(faster, 60);
+  EXPECT_GT(faster, kSanitized ? 10 : 60);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/test_effort.hpp"
 #include "collective/algorithms.hpp"
 #include "collective/verify/testing/brute_force.hpp"
 #include "collective/verify/testing/hand_built.hpp"
@@ -32,7 +33,7 @@ using testing::SameOrder;
 using testing::Timing;
 
 // Raise for a longer search; the tests then take longer in proportion.
-constexpr int kMutantsOfAKind = 3;  // for each program
+constexpr int kMutantsOfAKind = test::rounds(3);  // for each program
 constexpr int kTimings = 9;
 constexpr std::uint64_t kSeed = 20240601;
 
@@ -329,7 +330,7 @@ TEST(HandBuiltProgramMutations, AreJudgedAsBruteForceShows) {
     if ((ranks & (ranks - 1)) == 0) programs.push_back(testing::recursive_doubling_all_gather(ranks));
     for (const Program& program : programs) {
       SCOPED_TRACE(fmt::format("{} of {} ranks", program.name, ranks));
-      for (int round = 0; round < 4; ++round) judge_mutants(program, ++seed);
+      for (int round = 0; round < test::rounds(4); ++round) judge_mutants(program, ++seed);
     }
   }
 }

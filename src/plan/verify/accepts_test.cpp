@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "plan/memory/place.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
@@ -72,7 +73,7 @@ TEST(Accepts, WhateverRunsBesideComputeOncePlacedForIt) {
     }
     place_values(plan);
     ASSERT_EQ(verdict(plan), "safe");
-    EXPECT_EQ(test::find_damage(plan, random(), 2).value_or("safe"), "safe");
+    EXPECT_EQ(test::find_damage(plan, random(), test::rounds(2)).value_or("safe"), "safe");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "plan/memory/place.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_oracle.hpp"
@@ -207,7 +208,7 @@ struct Tally {
 };
 
 TEST(Verifier, RejectsEveryMutationThatARunWithRandomTimingsBreaks) {
-  constexpr int kMutationsOfAPlan = 50, kRuns = 5;
+  constexpr int kMutationsOfAPlan = test::rounds(50), kRuns = 5;
   std::map<std::string, Tally> tallies;
   std::uint64_t seed = 1;
   for (const Plan& original : plans()) {
@@ -238,7 +239,7 @@ TEST(Verifier, RejectsEveryMutationThatARunWithRandomTimingsBreaks) {
     broken += tally.broken;
   }
   fmt::print("all              {:4} mutations, {:4} rejected, {:4} shown broken\n", mutations, rejected, broken);
-  EXPECT_GE(mutations, 300);
+  EXPECT_GE(mutations, test::rounds(300));
   // The oracle sees most of what is wrong, and neither side says no to everything.
   EXPECT_GE(broken, rejected * 2 / 3);
   EXPECT_GE(mutations - rejected, mutations / 20);

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -105,7 +106,7 @@ TEST(Waits, OfEveryMutationThatARunBreaksAreRejected) {
       test::fsdp(test::small_gpt(4), "local:2", {.zero = 2, .recompute = Recompute::full}, 3),
       test::fsdp(test::small_gpt(8), "local:4", {.pp = 2, .vpp = 2, .zero = 3, .schedule = interleaved}, 2, 0),
   };
-  constexpr int kMutationsOfAPlan = 40, kRuns = 6;
+  constexpr int kMutationsOfAPlan = test::rounds(40), kRuns = 6;
   struct Tally {
     int mutations = 0, rejected = 0, broken = 0;
   };
