@@ -47,23 +47,9 @@ function(weft_precompile target kind headers)
   endif()
 endfunction()
 
-# Several sources of a library in one go: the sanitizer builds take a third less time. The release build compiles each
-# source by itself, so that each includes what it needs.
-option(WEFT_UNITY "Compile the sources of a library several at a time" OFF)
-function(weft_unite target alone)
-  if(NOT WEFT_UNITY)
-    return()
-  endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-  # To the compiler every source now is a header, where classes with parts from unnamed namespaces would be mistakes.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
-  set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-endfunction()
-
-# weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...] [ALONE a.cpp ...])
-# ALONE: sources whose unnamed namespaces share names with other sources; they never go into one with them.
+# weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...])
 function(weft_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(weft_${name} STATIC ${ARG_SOURCES})
   add_library(weft::${name} ALIAS weft_${name})
   target_include_directories(weft_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
@@ -74,7 +60,6 @@ function(weft_library name)
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
   weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
-  weft_unite(weft_${name} "${ARG_ALONE}")
 endfunction()
 
 # weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [ONE_PROCESS])
