@@ -109,7 +109,7 @@ class Runs:
 
 def line_pattern(victim):
     """Who was lost, in which part of the run, and in a step also in what."""
-    step = r"in step \d+, (computing \w+|\w+ ('[^']*' )?\()"
+    step = r"in step \d+, (computing \w+|between operations|\w+ ('[^']*' )?\()"
     other = r"(planning|preparation for step \d+|what follows step \d+|the measurement of (links|this machine))"
     lost = rf"rank {victim} was lost \(.*\) while rank \d+ was ({step}|in {other})"
     connecting = rf"while connecting to the other ranks: .*\brank {victim}\b"
