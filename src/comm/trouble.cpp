@@ -41,7 +41,7 @@ std::optional<std::string> Trouble::of_library(const std::string& call) {
 std::optional<std::string> Trouble::of_idle() {
   if (!whereabouts_.known() || !transport_.lost()) return std::nullopt;
   const RankPlace place = whereabouts_.now();
-  return loss(place.computing.empty() ? place.part : fmt::format("{}, computing {}", place.part, place.computing), "");
+  return loss(place.doing.empty() ? place.part : fmt::format("{}, {}", place.part, place.doing), "");
 }
 
 // All ranks need each other, so whoever waits for anybody waits for the silent one in the end.

@@ -72,7 +72,7 @@ TEST(Trouble, NamesThePlaceOfTheRankThatReportsIt) {
     const Stay planning(trouble.whereabouts(), "planning");
     EXPECT_EQ(trouble.of_idle(), "rank 1 was lost (its connection closed) while rank 0 was in planning");
     {
-      const Stay step(trouble.whereabouts(), [] { return RankPlace{"step 7", "layer 3 mlp forward"}; });
+      const Stay step(trouble.whereabouts(), [] { return RankPlace{"step 7", "computing layer 3 mlp forward"}; });
       EXPECT_EQ(trouble.of_idle(),
                 "rank 1 was lost (its connection closed) while rank 0 was in step 7, computing layer 3 mlp forward");
       EXPECT_EQ(trouble.of_waiting("call", "", milliseconds(50)),

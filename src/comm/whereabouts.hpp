@@ -9,8 +9,8 @@
 namespace weft {
 
 struct RankPlace {
-  std::string part;       // of the run: "step 7", "calibration"
-  std::string computing;  // what the rank computes at this moment; may be empty
+  std::string part;   // of the run: "step 7", "calibration"
+  std::string doing;  // at this moment, beside its calls: "computing layer 3 mlp forward"; may be empty
 };
 
 // Who knows the place right now. Called on whatever thread needs the words, and only when something has gone wrong.

@@ -234,7 +234,8 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
 RankPlace RankRun::place() const {
   const RunOperation* const op = computing_;
   return {fmt::format("step {}", first_ + at_step_ + 1),
-          op == nullptr ? std::string() : describe(view_.plan().graph.op(op->operation))};
+          op == nullptr ? "between operations"
+                        : fmt::format("computing {}", describe(view_.plan().graph.op(op->operation)))};
 }
 
 void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
