@@ -7,25 +7,21 @@
 
 #include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
-#include "exec/bind_compute.hpp"
+#include "calibrate/passes.hpp"
 #include "exec/rank_exchange.hpp"
 
 namespace weft {
 namespace {
 
-using Clock = Transport::Clock;
+using Clock = CalibrationPasses::Clock;
 
 constexpr int kLeastPasses = 2, kMostPasses = 9;  // after a first one that does not count
 // The share of the budget for operations alone; the rest is for transfers beside them.
 constexpr double kAloneShare = 0.6;
 // Elements.
 constexpr std::int64_t kSmallTransfer = 16 << 10, kLargeTransfer = 1 << 20;
-constexpr int kSmallTransfers = 30;
+constexpr int kSmallTransfers = 30, kWaitingPasses = 2;
 constexpr double kMicro = 1e6;  // sums are of numbers with a few digits behind the point
-
-double in_seconds(Clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -33,78 +29,6 @@ double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
-
-// The computation of one step, run by itself.
-class Passes {
- public:
-  Passes(const CalibrationJob& job, Rank rank)
-      : view_(job.plan, job.unfolded, job.original, rank),
-        parameters_(view_),
-        batches_(job.corpus, shape_of(job.plan), 1),
-        compute_(view_, parameters_, settings_, batches_, training_) {
-    for (const Instance& instance : job.unfolded.instances()) {
-      const Operation& op = job.plan.graph.op(instance.operation);
-      if (instance.rank_class != view_.rank_class().value) continue;
-      if (op.is_transfer()) {
-        stand_in(job.plan.graph, op, instance.micro_batch);
-      } else {
-        operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
-      }
-    }
-    for (const ParameterState& p : parameters_.all()) {
-      const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
-      initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
-    }
-  }
-
-  // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
-  template <class OnExecution, class Over>
-  void run(const OnExecution& on_execution, const Over& over) {
-    for (const Bound& operation : operations_) {
-      const Clock::time_point begin = Clock::now();
-      operation.compute(0);
-      const Clock::time_point end = Clock::now();
-      if (over()) return;
-      if (operation.key) on_execution(*operation.key, begin, end);
-    }
-  }
-
- private:
-  struct Bound {
-    std::optional<OpKey> key;  // none: not to be measured
-    BoundOperation compute;
-  };
-  // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
-  // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
-  void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
-    for (const ValueId id : transfer.writes) {
-      const Value& value = graph.value(id);
-      if (!value.per_micro_batch) continue;
-      const Vector numbers{view_.data(id, micro_batch), value.elements()};
-      const float number = value.kind == ValueKind::scalar ? 1.0F : 0.0F;
-      operations_.push_back({std::nullopt, [numbers, number](std::int64_t) { fill(numbers, number); }});
-    }
-  }
-  static BatchShape shape_of(const Plan& plan) {
-    const Layout& l = plan.layout;
-    return {l.global_batch, l.micro_batch, l.seq, l.dp, plan.model.vocab};
-  }
-  // Weights stay as they are, pass after pass.
-  static TrainSettings still() {
-    TrainSettings settings;
-    settings.steps = 1;
-    settings.adam.learning_rate = 0;
-    return settings;
-  }
-
-  TrainSettings settings_ = still();
-  RankTraining training_;
-  RankView view_;
-  ParameterStates parameters_;
-  Batches batches_;
-  ComputeBinder compute_;
-  std::vector<Bound> operations_;
-};
 
 // Sums over the ranks of numbers that all have in the same order.
 std::vector<double> sums_of_ranks(Communicator& communicator, const std::vector<double>& own) {
@@ -169,22 +93,23 @@ void agree(const CalibrationJob& job, Communicator& communicator, const Measured
   for (const OpKey& key : keys) result.operations[key] = std::max(Nanos{1}, mean(i++));
 }
 
-void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes& passes, Measured& measured) {
+void measure_alone(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
+                   Measured& measured) {
   const auto never = [] { return false; };
   meet(communicator);
   const Clock::time_point warming = Clock::now();
   passes.run([](const OpKey&, Clock::time_point, Clock::time_point) {}, never);
   // All ranks make as many passes, so that all are busy while any is measured.
-  const double longest = mean_of_ranks(communicator, {in_seconds(Clock::now() - warming)}).front();
-  const double room = kAloneShare * in_seconds(job.budget) / std::max(longest, 1e-6);
+  const double longest = mean_of_ranks(communicator, {CalibrationPasses::in_seconds(Clock::now() - warming)}).front();
+  const double room = kAloneShare * CalibrationPasses::in_seconds(job.budget) / std::max(longest, 1e-6);
   const int count = std::clamp(static_cast<int>(room), kLeastPasses, kMostPasses);
   for (int pass = 0; pass < count; ++pass) {
     meet(communicator);
     std::optional<Clock::time_point> last;
     passes.run(
         [&](const OpKey& key, Clock::time_point begin, Clock::time_point end) {
-          measured.seconds[key].push_back(in_seconds(end - begin));
-          if (last) measured.gaps.push_back(in_seconds(begin - *last));
+          measured.seconds[key].push_back(CalibrationPasses::in_seconds(end - begin));
+          if (last) measured.gaps.push_back(CalibrationPasses::in_seconds(begin - *last));
           last = end;
         },
         never);
@@ -192,21 +117,39 @@ void measure_alone(const CalibrationJob& job, Communicator& communicator, Passes
   }
 }
 
+// Seconds that a small transfer takes where compute waits for it: threads are woken, and all wait for the rank that
+// comes last. So it is seen in passes that wait for one wherever a step would. Stages of a pipeline have such places
+// apart, and a pass may have none; then transfers alone must do.
+double seconds_waited_for(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
+                          EndlessTransfer& transfer, const Calibration& known) {
+  meet(communicator);
+  if (job.plan.classes.size() > 1 || passes.transfers() == 0) {
+    return transfer.seconds_of_one_waited_for(kSmallTransfers);
+  }
+  double beyond_compute = 0;
+  for (int pass = 0; pass < kWaitingPasses; ++pass) {
+    beyond_compute += passes.run_with([&] { transfer.seconds_of_one_waited_for(1); }) -
+                      passes.expected(known.operations, known.between_operations);
+  }
+  return beyond_compute / static_cast<double>(kWaitingPasses * passes.transfers());
+}
+
 // What the runtime adds to every transfer of a queue: seen in small ones, one after the other. And what comes on top
 // where somebody waits for each.
-void measure_handoff(const CalibrationJob& job, Communicator& communicator, Calibration& result) {
+void measure_handoff(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
+                     Calibration& result) {
   EndlessTransfer transfer(communicator, kSmallTransfer, 1);
   meet(communicator);
   const double took = mean_of_ranks(communicator, {transfer.seconds_of_one(kSmallTransfers)}).front();
   const double links = seconds(transfer.predicted(Cluster(job.plan.cluster)));
   result.handoff = nanos_from_seconds(std::max(0.0, took - links));
-  meet(communicator);
-  const double waited = mean_of_ranks(communicator, {transfer.seconds_of_one_waited_for(kSmallTransfers)}).front();
+  const double waited =
+      mean_of_ranks(communicator, {seconds_waited_for(job, communicator, passes, transfer, result)}).front();
   result.wake = nanos_from_seconds(std::max(0.0, waited - took));
 }
 
 // Operations beside a transfer, and the transfer beside operations.
-void measure_together(const CalibrationJob& job, Communicator& communicator, Passes& passes,
+void measure_together(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
                       const std::map<OpKey, Nanos>& alone, Calibration& result) {
   EndlessTransfer transfer(communicator, kLargeTransfer, 4);
   meet(communicator);
@@ -214,7 +157,7 @@ void measure_together(const CalibrationJob& job, Communicator& communicator, Pas
   double pass_seconds = 0;
   passes.run([&](const OpKey& key, Clock::time_point, Clock::time_point) { pass_seconds += seconds(alone.at(key)); },
              [] { return false; });
-  const double room = std::min((1 - kAloneShare) * in_seconds(job.budget), 2 * pass_seconds);
+  const double room = std::min((1 - kAloneShare) * CalibrationPasses::in_seconds(job.budget), 2 * pass_seconds);
   const double wanted = mean_of_ranks(communicator, {room / transfer_alone}).front();
   const std::int64_t rounds = std::max<std::int64_t>(2, std::llround(wanted));
   meet(communicator);
@@ -223,7 +166,7 @@ void measure_together(const CalibrationJob& job, Communicator& communicator, Pas
   while (!transfer.over()) {
     passes.run(
         [&](const OpKey& key, Clock::time_point begin, Clock::time_point end) {
-          took += in_seconds(end - begin);
+          took += CalibrationPasses::in_seconds(end - begin);
           would_take += seconds(alone.at(key));
         },
         [&] { return transfer.over(); });
@@ -247,12 +190,12 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
 }
 
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
-  Passes passes(job, make_id<Rank>(static_cast<std::size_t>(communicator.rank())));
+  CalibrationPasses passes(job, make_id<Rank>(static_cast<std::size_t>(communicator.rank())));
   Measured measured;
   measure_alone(job, communicator, passes, measured);
   Calibration result;
   agree(job, communicator, measured, result);
-  if (communicator.size() > 1) measure_handoff(job, communicator, result);
+  if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
   if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
   if (job.on_progress) job.on_progress(1);
   return result;

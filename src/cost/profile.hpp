@@ -49,7 +49,7 @@ struct DeviceProfile {
   // What a runtime adds, beside what the fields above have: nothing unless a calibration says so.
   Nanos operation_overhead{0};  // between two operations of the compute queue
   Nanos handoff{0};  // of a transfer: from ready to its first message, and from its last one to whoever waits, together
-  Nanos wake{0};     // what a transfer takes longer where compute waits for it: two threads that sleep meanwhile
+  Nanos wake{0};     // what a transfer takes longer where compute waits for it: threads to wake, ranks that come late
   Nanos message_overhead{0};  // of a message of an emulated transfer (ProgramTimeOptions::per_message)
   Bandwidth reduce{};         // at which a rank reduces what arrived (ProgramTimeOptions::reduce); 0: on the way
   // Interference (cluster/device.hpp), in place of the device's where stated.

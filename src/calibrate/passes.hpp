@@ -1,0 +1,120 @@
+// The computation of a step on a rank, run pass after pass without its transfers.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "calibrate/calibrate.hpp"
+#include "exec/bind_compute.hpp"
+
+namespace weft {
+
+class CalibrationPasses {
+ public:
+  using Clock = Transport::Clock;
+  static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+  CalibrationPasses(const CalibrationJob& job, Rank rank)
+      : view_(job.plan, job.unfolded, job.original, rank),
+        parameters_(view_),
+        batches_(job.corpus, shape_of(job.plan), 1),
+        compute_(view_, parameters_, settings_, batches_, training_) {
+    for (const Instance& instance : job.unfolded.instances()) {
+      const Operation& op = job.plan.graph.op(instance.operation);
+      if (instance.rank_class != view_.rank_class().value) continue;
+      if (op.is_transfer()) {
+        stand_in(job.plan.graph, op, instance.micro_batch);
+      } else {
+        operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
+      }
+    }
+    for (const ParameterState& p : parameters_.all()) {
+      const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
+      initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
+    }
+  }
+
+  // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
+  template <class OnExecution, class Over>
+  void run(const OnExecution& on_execution, const Over& over) {
+    for (const Bound& operation : operations_) {
+      const Clock::time_point begin = Clock::now();
+      operation.compute(0);
+      const Clock::time_point end = Clock::now();
+      if (over()) return;
+      if (operation.key) on_execution(*operation.key, begin, end);
+    }
+  }
+
+  // The transfers of micro-batches.
+  std::int64_t transfers() const {
+    return std::count_if(operations_.begin(), operations_.end(), [](const Bound& o) { return !o.key; });
+  }
+  // One pass with `on_transfer` in the place of each of them; the seconds that it took.
+  template <class OnTransfer>
+  double run_with(const OnTransfer& on_transfer) {
+    const Clock::time_point begin = Clock::now();
+    Clock::duration standing_in{};
+    for (const Bound& operation : operations_) {
+      const Clock::time_point start = Clock::now();
+      operation.compute(0);
+      if (operation.key) continue;
+      standing_in += Clock::now() - start;
+      on_transfer();
+    }
+    return in_seconds(Clock::now() - begin - standing_in);
+  }
+  // What its operations should take, one after the other.
+  double expected(const std::map<OpKey, Nanos>& times, Nanos between) const {
+    double sum = 0;
+    for (const Bound& operation : operations_) {
+      if (operation.key) sum += seconds(times.at(*operation.key) + between);
+    }
+    return sum;
+  }
+
+ private:
+  struct Bound {
+    std::optional<OpKey> key;  // none: not to be measured
+    BoundOperation compute;
+  };
+  // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
+  // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
+  void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
+    if (!transfer.per_micro_batch) return;
+    std::vector<std::pair<Vector, float>> results;
+    for (const ValueId id : transfer.writes) {
+      const Value& value = graph.value(id);
+      if (!value.per_micro_batch) continue;
+      results.push_back(
+          {{view_.data(id, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
+    }
+    operations_.push_back({std::nullopt, [results](std::int64_t) {
+                             for (const auto& [numbers, number] : results) fill(numbers, number);
+                           }});
+  }
+  static BatchShape shape_of(const Plan& plan) {
+    const Layout& l = plan.layout;
+    return {l.global_batch, l.micro_batch, l.seq, l.dp, plan.model.vocab};
+  }
+  // Weights stay as they are, pass after pass.
+  static TrainSettings still() {
+    TrainSettings settings;
+    settings.steps = 1;
+    settings.adam.learning_rate = 0;
+    return settings;
+  }
+
+  TrainSettings settings_ = still();
+  RankTraining training_;
+  RankView view_;
+  ParameterStates parameters_;
+  Batches batches_;
+  ComputeBinder compute_;
+  std::vector<Bound> operations_;
+};
+
+}  // namespace weft
