@@ -51,7 +51,7 @@ class RunSession {
   std::ostream* err_ = nullptr;  // while ranks run
   std::int64_t first_step_ = 0;  // that many were trained before
   std::unique_ptr<const CheckpointReader> resume_;
-  std::once_flag started_, planned_for_calibration_, planned_, profiled_, linked_;
+  std::once_flag started_, planned_for_calibration_, planned_, profiled_;
   struct Prepared;  // what the calibration runs on
   std::shared_ptr<const Prepared> calibration_;
   Profile profile_;

@@ -105,7 +105,6 @@ class RankRun {
   std::mutex mutex_;  // guards all progress
   std::condition_variable changed_;
   std::vector<RunOperation*> running_;  // by prepared collective: whom it serves now
-  std::vector<Communicator::Handle> handles_;
   std::optional<Communicator::Handle> last_started_;
 
   // For messages, which any thread may need at any time.
