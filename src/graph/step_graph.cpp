@@ -6,7 +6,7 @@
 
 #include "base/checked.hpp"
 #include "graph/build/class_builder.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 
 namespace weft {
 
@@ -48,12 +48,18 @@ std::string describe(const Operation& op) {
   if (op.layer >= 0) text.append("layer ").append(fmt::format_int(op.layer).c_str()).append(" ");
   if (op.subject != op.role) text.append(name_of(op.subject)).append(" ");
   text.append(name_of(op.role)).append(" ").append(name_of(op.phase));
-  if (op.is_transfer() && is_part(op)) {
+  if (is_part(op)) {
     text.append(fmt::format(" part {} of {}", op.part + 1, op.origins.front().of));
   } else if (op.part > 0) {
     text.append(" part ").append(fmt::format_int(op.part).c_str());
   }
   return text;
+}
+
+TokenRows token_rows(const Layout& layout) {
+  const std::int64_t shards = layout.sequence_parallel ? layout.tp : 1;
+  const bool whole = layout.cp == 1 && shards == 1;
+  return {shards, layout.tokens() / shards, whole ? layout.micro_batch : 0};
 }
 
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
@@ -76,6 +82,7 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   validate(layout, model, cluster.device_count());
   StepGraph graph;
   graph.micro_batches = layout.micro_batches();
+  graph.tokens = token_rows(layout);
   graph.classes = classes.classes;
   graph.links = classes.links;
   TransferTable transfers;

@@ -68,7 +68,7 @@ struct Communication {
   friend bool operator==(const Communication&, const Communication&) = default;
 };
 
-// A part of an operation of the graph that a rewrite started from (parts of transfers: graph/transfer_part.hpp).
+// A part of an operation of the graph that a rewrite started from (graph/operation_part.hpp says what it touches).
 struct Origin {
   OpId operation;
   std::int32_t axis = 0;
@@ -99,8 +99,19 @@ struct Operation {
 // "layer 3 qkv forward"; with its class where several classes are in sight.
 std::string describe(const Operation& operation);
 
+// How the tokens of a micro-batch lie in the rows of a rank's activations: what cutting by rows may rest on.
+struct TokenRows {
+  // Sequence parallelism: what is gathered has the rows of so many ranks one after the other. 1 without it.
+  std::int64_t shards = 1;
+  std::int64_t rows = 0;       // of a shard
+  std::int64_t sequences = 0;  // that the rows consist of, whole; 0: ranks hold parts of sequences
+  friend bool operator==(const TokenRows&, const TokenRows&) = default;
+};
+TokenRows token_rows(const Layout& layout);
+
 struct StepGraph {
   std::int64_t micro_batches = 1;
+  TokenRows tokens = {};
   std::vector<RankClass> classes;
   std::vector<LinkClass> links;
   std::vector<Operation> operations;  // in an order that respects distance-0 dependencies within a class

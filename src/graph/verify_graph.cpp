@@ -3,7 +3,7 @@
 #include <set>
 #include <tuple>
 
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {

@@ -99,6 +99,7 @@ class PlanReader {
       StepGraph graph = build_step_graph(plan_.model, cluster, plan_.layout);
       counts_.origins = static_cast<std::int64_t>(graph.operations.size());
       plan_.graph.micro_batches = graph.micro_batches;
+      plan_.graph.tokens = graph.tokens;
       plan_.graph.classes = std::move(graph.classes);
       plan_.graph.links = std::move(graph.links);
     } catch (const Error& error) {

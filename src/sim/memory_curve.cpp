@@ -47,10 +47,13 @@ class Curves {
         const auto span = [&](OpId op) -> const Span& {
           return window_[first + static_cast<std::size_t>(unfolded_.instance_of(op, mb))];
         };
-        const Span& writer = span(lifetime.writers.front());
-        Nanos end = writer.end;
+        Nanos begin = span(lifetime.writers.front()).start, end = begin;
+        for (const OpId writer : lifetime.writers) {
+          begin = std::min(begin, span(writer).start);
+          end = std::max(end, span(writer).end);
+        }
         for (const OpId reader : lifetime.readers) end = std::max(end, span(reader).end);
-        change.emplace_back(writer.start.value, bytes);
+        change.emplace_back(begin.value, bytes);
         change.emplace_back(end.value, -bytes);
       }
     }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/test_effort.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/bound/bound.hpp"
 #include "sim/test_steps.hpp"
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/checked.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {
@@ -10,7 +11,7 @@ namespace {
 
 class ShapeRules {
  public:
-  ShapeRules(const StepGraph& graph, const Operation& op) : graph_(graph), op_(op), dims_(op.key.dims) {}
+  ShapeRules(const StepGraph& graph, Operation op) : graph_(graph), op_(std::move(op)), dims_(op_.key.dims) {}
 
   void verify() const {
     for (const std::int64_t n : dims_) {
@@ -158,14 +159,17 @@ class ShapeRules {
   }
 
   const StepGraph& graph_;
-  const Operation& op_;
+  const Operation op_;
   const std::array<std::int64_t, 6>& dims_;
 };
 
 }  // namespace
 
 void verify_shapes(const StepGraph& graph) {
-  for (const Operation& op : graph.operations) ShapeRules(graph, op).verify();
+  for (const Operation& op : graph.operations) {
+    const bool cut = is_part(op) && op.per_micro_batch;
+    ShapeRules(graph, cut ? with_all_rows(op) : op).verify();
+  }
 }
 
 }  // namespace weft

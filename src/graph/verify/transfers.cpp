@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {
@@ -59,15 +59,16 @@ void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
   }
 }
 
-void verify_part(const StepGraph& graph, const Operation& op) {
+void verify_part(const StepGraph& graph, const Operation& op, std::int64_t members) {
   const Origin& part = op.origins.front();
   if (!may_be_cut(graph, op)) reject(graph, op, "is a part of a transfer that cannot be cut");
   if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts) {
     reject(graph, op, "is pieces {}..{} of {} along axis {}", part.begin, part.end, part.of, part.axis);
   }
-  const Bytes share = part_bytes(graph, op, part);
-  if (op.communication->bytes != share) {
-    reject(graph, op, "carries {} bytes, its part of the transfer has {}", op.communication->bytes.value, share.value);
+  if (op.per_micro_batch) return verify_bytes(graph, with_all_rows(op), members);
+  const std::int64_t share = part_size(graph, op, part);
+  if (op.communication->bytes.value != share) {
+    reject(graph, op, "carries {} bytes, its part of the transfer has {}", op.communication->bytes.value, share);
   }
 }
 
@@ -91,7 +92,7 @@ void verify_alone(const StepGraph& graph, const Operation& op) {
            group.members.size());
   }
   if (is_part(op)) {
-    verify_part(graph, op);
+    verify_part(graph, op, group.view.size);
   } else {
     verify_bytes(graph, op, group.view.size);
   }

@@ -2,120 +2,70 @@
 
 #include <algorithm>
 
+#include "plan/memory/beside_chain.hpp"
+
 namespace weft {
 namespace {
 
-struct Spot {
-  std::int32_t block = -1;
-  std::int32_t position = 0;
+// When an operation uses a value, in half steps. `end` is kNever where nothing of the block waits for it.
+struct Use {
+  std::int32_t begin = 0, end = 0;
 };
 
-std::vector<Spot> find_spots(const Plan& plan) {
-  std::vector<Spot> spots(plan.graph.operations.size());
-  for (const ClassPlan& c : plan.classes) {
-    for (std::size_t b = 0; b < c.blocks.size(); ++b) {
-      for (std::size_t i = 0; i < c.blocks[b].operations.size(); ++i) {
-        spots[c.blocks[b].operations[i].index()] = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(i)};
-      }
-    }
-  }
-  return spots;
+Use use_by(const BesideChain& beside, OpId id) {
+  const std::int32_t position = beside.spot(id).position;
+  if (!beside.runs_beside(id)) return {2 * position, 2 * position + 1};
+  const std::int32_t ended = beside.ended_at(id);
+  return {2 * beside.starts_after(id) + 1, ended == BesideChain::kNever ? ended : 2 * ended};
 }
 
-// Whether it runs beside the chain of compute and blocking transfers.
-bool runs_beside(const Plan& plan, OpId id) {
-  const Issue& issue = plan.issues[id.index()];
-  const ClassPlan& c = plan.classes[plan.graph.op(id).rank_class.index()];
-  return c.queues[static_cast<std::size_t>(issue.queue)].kind != QueueKind::compute && !issue.blocking;
+bool leaves_nothing_in_block(const Plan& plan, OpId id) {
+  const std::vector<ValueId>& writes = plan.graph.op(id).writes;
+  return std::none_of(writes.begin(), writes.end(), [&](ValueId v) { return plan.graph.value(v).per_micro_batch; });
 }
 
-class WaitBounds {
- public:
-  WaitBounds(const Plan& plan, const std::vector<Spot>& spots) : plan_(plan), spots_(spots) {
-    starts_after_.assign(plan.graph.operations.size(), -1);
-    ended_at_.assign(plan.graph.operations.size(), kNever);
-    for (const Wait& wait : plan.waits) note(wait);
+// All uses are in one block; whether they lie in one execution of it.
+void bound(const Plan& plan, const BesideChain& beside, Lifetime& life) {
+  const std::int32_t length = beside.length_of_block(life.writers.front());
+  life.begin = BesideChain::kNever;
+  life.end = 0;
+  for (const OpId writer : life.writers) life.begin = std::min(life.begin, use_by(beside, writer).begin);
+  for (const auto* users : {&life.writers, &life.readers}) {
+    for (const OpId user : *users) life.end = std::max(life.end, use_by(beside, user).end);
   }
-
-  void apply(Lifetime& life) const {
-    if (life.writers.size() != 1 || life.readers.empty() || !life.leaves_block || life.block < 0) return;
-    const OpId writer = life.writers.front();
-    const auto elsewhere = [&](OpId reader) { return spots_[reader.index()].block != life.block; };
-    if (std::any_of(life.readers.begin(), life.readers.end(), elsewhere)) return;
-    runs_beside(plan_, writer) ? fetched_ahead(life, writer) : read_beside(life);
-  }
-
- private:
-  static constexpr std::int32_t kNever = INT32_MAX;
-
-  void note(const Wait& wait) {
-    const Spot &waiting = spots_[wait.operation.index()], &until = spots_[wait.until.index()];
-    if (waiting.block != until.block || until.block < 0) return;
-    if (wait.executions == 0 && !runs_beside(plan_, wait.until)) {
-      std::int32_t& after = starts_after_[wait.operation.index()];
-      after = std::max(after, until.position);
-    }
-    if (!runs_beside(plan_, wait.operation)) {
-      std::int32_t& ended = ended_at_[wait.until.index()];
-      ended = std::min(ended, waiting.position + wait.executions * length_of_block(wait.until));
-    }
-  }
-
-  std::int32_t length_of_block(OpId id) const {
-    const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
-    return static_cast<std::int32_t>(c.blocks[static_cast<std::size_t>(spots_[id.index()].block)].operations.size());
-  }
-
-  // Written by a transfer that waits for an operation of the chain, read in the chain: scratch from there on.
-  void fetched_ahead(Lifetime& life, OpId writer) const {
-    const auto beside = [&](OpId reader) { return runs_beside(plan_, reader); };
-    const std::int32_t after = starts_after_[writer.index()];
-    if (after < 0 || std::any_of(life.readers.begin(), life.readers.end(), beside)) return;
-    life.first = std::min(life.first, after + 1);
-    life.leaves_block = false;
-  }
-
-  // Written in the chain, read by transfers for which the chain waits before it writes the same again.
-  void read_beside(Lifetime& life) const {
-    std::int32_t free = life.last + 1;
-    for (const OpId reader : life.readers) {
-      if (runs_beside(plan_, reader)) free = std::max(free, ended_at_[reader.index()]);
-    }
-    if (free == kNever || free > life.first + length_of_block(life.writers.front())) return;
-    life.last = free - 1;
-    life.pooled = true;
-  }
-
-  const Plan& plan_;
-  const std::vector<Spot>& spots_;
-  std::vector<std::int32_t> starts_after_;  // by operation: the last position of the chain that it waits for; -1: none
-  std::vector<std::int32_t> ended_at_;      // by operation: the first position of the chain that waits for it
-};
+  if (life.begin < 0 || life.end == BesideChain::kNever) return;
+  life.first = life.begin / 2;
+  life.last = (life.end + 1) / 2 - 1;
+  life.leaves_block = life.end > 2 * length;
+  // What only explicit waits end is a buffer that executions of the block use in turns, whichever of them it ends in.
+  const auto in_chain = [&](OpId id) { return !beside.runs_beside(id); };
+  const auto leaves_nothing = [&](OpId id) { return beside.runs_beside(id) && leaves_nothing_in_block(plan, id); };
+  const bool by_waits = life.leaves_block || std::any_of(life.readers.begin(), life.readers.end(), leaves_nothing);
+  life.pooled =
+      by_waits && life.last < life.first + length && std::all_of(life.writers.begin(), life.writers.end(), in_chain);
+  life.leaves_block = life.leaves_block || life.pooled;
+}
 
 }  // namespace
 
 std::vector<Lifetime> find_lifetimes(const Plan& plan) {
   std::vector<Lifetime> lifetimes(plan.graph.values.size());
-  const std::vector<Spot> spots = find_spots(plan);
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const OpId id = make_id<OpId>(i);
     for (const ValueId value : plan.graph.op(id).writes) lifetimes[value.index()].writers.push_back(id);
     for (const Read& read : plan.graph.op(id).reads) lifetimes[read.value.index()].readers.push_back(id);
   }
-  const WaitBounds bounds(plan, spots);
+  const BesideChain beside(plan);
   for (std::size_t i = 0; i < lifetimes.size(); ++i) {
     Lifetime& life = lifetimes[i];
     if (life.writers.empty()) continue;
-    const Spot written = spots[life.writers.front().index()];
-    life.block = written.block;
-    life.first = life.last = written.position;
-    life.leaves_block = runs_beside(plan, life.writers.front());
-    for (const OpId reader : life.readers) {
-      const Spot read = spots[reader.index()];
-      if (read.block != written.block || runs_beside(plan, reader)) life.leaves_block = true;
-      life.last = std::max(life.last, read.position);
-    }
-    if (plan.graph.values[i].per_micro_batch) bounds.apply(life);
+    life.block = beside.spot(life.writers.front()).block;
+    life.leaves_block = true;
+    const auto here = [&](OpId id) { return beside.spot(id).block == life.block; };
+    const bool stays = plan.graph.values[i].per_micro_batch && life.block >= 0 &&
+                       std::all_of(life.writers.begin(), life.writers.end(), here) &&
+                       std::all_of(life.readers.begin(), life.readers.end(), here);
+    if (stays) bound(plan, beside, life);
   }
   return lifetimes;
 }

@@ -7,19 +7,24 @@
 
 namespace weft {
 
+// Time within an execution of a block is counted in half steps: the operation at position p of the block, where it is
+// in the chain of compute and blocking transfers, begins at 2 p and ends at 2 p + 1.
 struct Lifetime {
   std::vector<OpId> writers;
   std::vector<OpId> readers;
   std::int32_t block = -1;           // where it is written
-  bool leaves_block = false;         // read in another block, or touched by a transfer that runs beside compute
-  std::int32_t first = 0, last = 0;  // positions in the block: written, last read
+  bool leaves_block = false;         // read in another block, or when a transfer uses it is not known
+  std::int32_t begin = 0, end = 0;   // half steps: two values of which one ends no later than the other begins may
+                                     // share memory
+  std::int32_t first = 0, last = 0;  // positions: written, last used
   // Leaves its block, but compute of the block waits for the transfers that read it: it holds its memory from `first`
   // to `last`, which counts on into the block's next execution, and is free before it is written anew.
   bool pooled = false;
 };
 
-// By ValueId. Where explicit waits say when transfers that run beside compute start or have ended, lifetimes are as
-// short as the waits make them. Waits come first and memory follows: a policy states what may overlap what, the placer
+// By ValueId. An operation that runs beside the chain starts after the last one in the chain that it waits for, and has
+// ended when the first one that waits for it begins, be it for data, in its queue or by an explicit wait. Lifetimes are
+// as short as that makes them. Waits come first and memory follows: a policy states what may overlap what, the placer
 // shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
 std::vector<Lifetime> find_lifetimes(const Plan& plan);
 

@@ -93,7 +93,7 @@ class Placer {
   // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
   // next write overlap.
   std::int32_t copies_if_waited_for(std::size_t c, const Lifetime& life) {
-    if (!in_chain(life.writers.front())) return INT32_MAX;
+    if (!std::all_of(life.writers.begin(), life.writers.end(), [&](OpId op) { return in_chain(op); })) return INT32_MAX;
     Lifetime compute_only = life;
     std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
     return std::max(2, copies_of(c, compute_only));
@@ -136,9 +136,11 @@ class Placer {
 
   // Has every reader of micro-batch `used` of iteration 0 ended when `next` of `iteration` is written?
   bool free_for(std::size_t c, const Lifetime& life, std::int32_t used, std::int32_t next, int iteration) {
-    const std::int32_t writer = unfolded_.instance_of(life.writers.front(), next);
-    return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
-      return before(c).ended_before(unfolded_.instance_of(reader, used), 0, writer, iteration);
+    return std::all_of(life.writers.begin(), life.writers.end(), [&](OpId by) {
+      const std::int32_t writer = unfolded_.instance_of(by, next);
+      return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
+        return before(c).ended_before(unfolded_.instance_of(reader, used), 0, writer, iteration);
+      });
     });
   }
 
@@ -151,20 +153,20 @@ class Placer {
   std::int64_t pack(std::vector<ValueId>& list, std::int64_t base) {
     struct Live {
       std::int64_t begin, end;
-      std::int32_t last;
+      std::int32_t until;  // half step
     };
     std::stable_sort(list.begin(), list.end(),
-                     [&](ValueId a, ValueId b) { return lifetimes_[a.index()].first < lifetimes_[b.index()].first; });
+                     [&](ValueId a, ValueId b) { return lifetimes_[a.index()].begin < lifetimes_[b.index()].begin; });
     std::vector<Live> live;  // by address
     std::int64_t highest = base;
     for (const ValueId id : list) {
       const Lifetime& life = lifetimes_[id.index()];
-      std::erase_if(live, [&](const Live& l) { return l.last < life.first; });
+      std::erase_if(live, [&](const Live& l) { return l.until <= life.begin; });
       const std::int64_t size = aligned(plan_.graph.value(id).bytes()).value;
       std::int64_t at = base;
       auto where = live.begin();
       for (; where != live.end() && where->begin < at + size; ++where) at = std::max(at, where->end);
-      live.insert(where, {at, at + size, life.last});
+      live.insert(where, {at, at + size, life.end});
       plan_.placements[id.index()] = {Bytes{at}, 1};
       highest = std::max(highest, checked_sum({at, size}, "memory of the plan"));
     }

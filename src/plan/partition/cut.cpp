@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 
 namespace weft {
 namespace {
@@ -23,9 +23,9 @@ struct JointCut {
   std::int32_t next_number = 0;  // of the second part; the others follow
 };
 
-class TransferCutter {
+class OperationCutter {
  public:
-  TransferCutter(const StepGraph& whole, const std::vector<std::int32_t>& parts)
+  OperationCutter(const StepGraph& whole, const std::vector<std::int32_t>& parts)
       : whole_(whole), parts_(parts), next_number_(numbers_in_use(whole)) {}
 
   void append(const Operation& op, std::vector<Operation>& result) {
@@ -39,9 +39,9 @@ class TransferCutter {
       Operation part = op;
       part.origins = {{origin, 0, i, i + 1, cut.parts}};
       part.part = static_cast<std::int32_t>(i);
-      part.communication->bytes = part_bytes(whole_, whole_.op(origin), part.origins.front());
-      part.key.dims[0] = part.communication->bytes.value;
-      if (i > 0 && op.communication->transfer >= 0) {
+      part.key.dims[0] = part_size(whole_, whole_.op(origin), part.origins.front());
+      if (part.communication) part.communication->bytes = {part.key.dims[0]};
+      if (i > 0 && transfer_of(op) >= 0) {
         part.communication->transfer = cut.next_number + static_cast<std::int32_t>(i) - 1;
       }
       result.push_back(std::move(part));
@@ -49,13 +49,20 @@ class TransferCutter {
   }
 
  private:
+  static std::int32_t transfer_of(const Operation& op) { return op.communication ? op.communication->transfer : -1; }
+
+  // As many as are asked for, or the next smaller number into which it can be cut.
+  std::int64_t possible_parts(OpId origin) const {
+    std::int64_t parts = std::min<std::int64_t>(parts_[origin.index()], kMaxCuts);
+    while (parts > 1 && !may_be_cut_into(whole_, whole_.op(origin), parts)) --parts;
+    return std::max<std::int64_t>(1, parts);
+  }
+
   JointCut cut_of(const Operation& op) {
     if (op.origins.size() != 1 || !is_whole(op.origins.front()) || !may_be_cut(whole_, op)) return {};
-    const std::int32_t transfer = op.communication->transfer;
+    const std::int32_t transfer = transfer_of(op);
     if (const auto known = joint_.find(transfer); transfer >= 0 && known != joint_.end()) return known->second;
-    const OpId origin = op.origins.front().operation;
-    const std::int64_t most = std::min(kMaxCuts, cut_length(whole_, whole_.op(origin)).elements);
-    const JointCut cut{std::clamp<std::int64_t>(parts_[origin.index()], 1, most), next_number_};
+    const JointCut cut{possible_parts(op.origins.front().operation), next_number_};
     if (transfer >= 0) {
       joint_[transfer] = cut;
       next_number_ += static_cast<std::int32_t>(cut.parts) - 1;
@@ -71,14 +78,15 @@ class TransferCutter {
 
 }  // namespace
 
-StepGraph cut_transfers(const StepGraph& merged, const StepGraph& whole, const std::vector<std::int32_t>& parts) {
+StepGraph cut_operations(const StepGraph& merged, const StepGraph& whole, const std::vector<std::int32_t>& parts) {
   StepGraph result;
   result.micro_batches = merged.micro_batches;
+  result.tokens = merged.tokens;
   result.classes = merged.classes;
   result.links = merged.links;
   result.values = merged.values;
   result.operations.reserve(merged.operations.size());
-  TransferCutter cutter(whole, parts);
+  OperationCutter cutter(whole, parts);
   for (const Operation& op : merged.operations) cutter.append(op, result.operations);
   return result;
 }

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/verify_graph.hpp"
 #include "plan/partition/merge.hpp"
 #include "plan/test_plans.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 // Every operation into `parts`, where it may be cut.
 StepGraph cut_all(const StepGraph& whole, std::int32_t parts) {
-  return cut_transfers(merge_operations(whole, {}), whole, std::vector<std::int32_t>(whole.operations.size(), parts));
+  return cut_operations(merge_operations(whole, {}), whole, std::vector<std::int32_t>(whole.operations.size(), parts));
 }
 
 TEST(Cut, KeepsTheRulesOfGraphsInEveryLayout) {
@@ -31,7 +31,9 @@ TEST(Cut, KeepsTheRulesOfGraphsInEveryLayout) {
       EXPECT_NO_THROW(verify_graph(graph));
       std::map<std::int32_t, Bytes> bytes;
       for (const Operation& op : graph.operations) {
-        EXPECT_EQ(is_part(op), may_be_cut(whole, whole.op(op.origins.front().operation))) << describe(op);
+        const Operation& origin = whole.op(op.origins.front().operation);
+        const bool may = may_be_cut_into(whole, origin, 3) || may_be_cut_into(whole, origin, 2);
+        EXPECT_EQ(is_part(op), may) << describe(op);
         if (op.communication) bytes[op.origins.front().operation.value] += op.communication->bytes;
       }
       for (const auto& [origin, sum] : bytes) {
@@ -64,9 +66,11 @@ TEST(Cut, LeavesBucketsAndTheUncutWhole) {
   const StepGraph whole = test::build(test::request(test::small_gpt(2), parse_cluster("local:2"), {}));
   const StepGraph merged = merge_operations(whole, one_bucket(whole));
   const std::vector<std::int32_t> four(whole.operations.size(), 4), one(whole.operations.size(), 1);
-  EXPECT_EQ(cut_transfers(merged, whole, four).operations, merged.operations);
+  for (const Operation& op : cut_operations(merged, whole, four).operations) {
+    EXPECT_TRUE(op.per_micro_batch || !is_part(op)) << describe(op);
+  }
   const StepGraph apart = merge_operations(whole, {});
-  EXPECT_EQ(cut_transfers(apart, whole, one).operations, apart.operations);
+  EXPECT_EQ(cut_operations(apart, whole, one).operations, apart.operations);
 }
 
 TEST(Cut, MakesNoMorePartsThanElements) {
@@ -74,8 +78,28 @@ TEST(Cut, MakesNoMorePartsThanElements) {
   const StepGraph graph = cut_all(whole, 1'000'000);
   for (const Operation& op : graph.operations) {
     if (!is_part(op)) continue;
-    EXPECT_GT(op.communication->bytes.value, 0) << describe(op);
-    EXPECT_LE(op.origins.front().of, kMaxCuts);
+    EXPECT_GT(op.key.dims[0], 0) << describe(op);
+    EXPECT_LE(op.origins.front().of, op.per_micro_batch ? kMaxRowCuts : kMaxCuts);
+  }
+}
+
+// Two layers, forward and back: all that is done row by row is cut, sums over rows and what they read are not, and
+// attention only where parts are whole sequences.
+TEST(Cut, CutsWhatLayersDoRowByRow) {
+  for (const bool sequence_parallel : {false, true}) {
+    PlanRequest r = test::request(test::small_gpt(2), parse_cluster("local:2"),
+                                  {.tp = 2, .micro_batch = 4, .sequence_parallel = sequence_parallel});
+    const StepGraph whole = test::build(r);
+    const StepGraph graph = cut_all(whole, 4);
+    for (const Operation& op : graph.operations) {
+      if (!op.per_micro_batch) continue;
+      const bool rows =
+          op.layer >= 0 && op.phase != Phase::weight_grad && !(op.role == Role::attention && sequence_parallel);
+      EXPECT_EQ(is_part(op), rows) << describe(op);
+      if (is_part(op)) {
+        EXPECT_EQ(4 * op.key.dims[0], whole.op(op.origins.front().operation).key.dims[0]) << describe(op);
+      }
+    }
   }
 }
 

@@ -122,6 +122,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
   check_transfers(graph, set_of, sets.size());
   StepGraph result;
   result.micro_batches = graph.micro_batches;
+  result.tokens = graph.tokens;
   result.classes = graph.classes;
   result.links = graph.links;
   result.values = graph.values;

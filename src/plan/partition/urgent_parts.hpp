@@ -13,7 +13,7 @@ namespace weft {
 
 struct UrgentParts {
   std::vector<MergeSet> sets;
-  std::vector<std::int32_t> parts;  // by operation of the graph, for cut_transfers
+  std::vector<std::int32_t> parts;  // by operation of the graph, for cut_operations
 };
 
 // `part`: how large parts are; without, the size that costs least (best_part). Layers of less than a part travel

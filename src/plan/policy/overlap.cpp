@@ -59,7 +59,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   plan.cluster = request.cluster;
   plan.layout = request.layout;
   plan.graph = merge_operations(graph, overlap.buckets);
-  if (!overlap.parts.empty()) plan.graph = cut_transfers(plan.graph, graph, overlap.parts);
+  if (!overlap.parts.empty()) plan.graph = cut_operations(plan.graph, graph, overlap.parts);
   const Cluster cluster(request.cluster);
   const CostModel cost(plan.graph, cluster, request.profile);
   choose_algorithms(plan.graph, cost);

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/urgent_parts.hpp"
 #include "plan/schedule/next_use.hpp"

@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/op_lists.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/verify/order.hpp"
 
@@ -23,21 +24,23 @@ struct Stretch {
   ValueId value;
   std::int32_t micro_batch = -1;
   int iteration = 0;
-  std::vector<Access> accesses;  // the last one in the chain and the last one of each other queue
+  std::vector<Access> accesses;   // the last one in the chain and the last one of each other queue
+  std::vector<Access> displaced;  // of what it held before, while parts of an operation write what it holds now
 };
 
 class Memory {
  public:
   Memory(const Plan& plan, const Unfolded& unfolded, const HappensBefore& before, const std::vector<ValueId>& storage,
-         std::size_t rank_class)
-      : plan_(plan), unfolded_(unfolded), before_(before), storage_(storage), rank_class_(rank_class) {}
+         const OpLists& writers, std::size_t rank_class)
+      : plan_(plan),
+        unfolded_(unfolded),
+        before_(before),
+        storage_(storage),
+        writers_(writers),
+        rank_class_(rank_class) {}
 
   std::optional<Violation> run(const std::vector<ValueId>& values, const std::vector<std::int32_t>& instances) {
     if (auto found = lay_out(values)) return found;
-    for (const std::int32_t i : instances) {
-      const Operation& op = plan_.graph.op(instance(i).operation);
-      for (const ValueId value : op.writes) parts_of_[value.index()] += is_part(op) ? 1 : 0;
-    }
     for (int iteration = 0; iteration < 2; ++iteration) {
       for (const std::int32_t i : instances) {
         const Operation& op = plan_.graph.op(instance(i).operation);
@@ -48,6 +51,7 @@ class Memory {
         for (const ValueId value : op.writes) {
           if (auto found = check_write(value, who)) return found;
         }
+        done_[static_cast<std::size_t>(i)] = iteration;
       }
     }
     return std::nullopt;
@@ -83,8 +87,7 @@ class Memory {
     for (Extent& extent : extents_) extent = {index(extent.begin), index(extent.end)};
     stretches_.resize(borders.size());
     written_.assign(plan_.graph.values.size(), -1);
-    parts_of_.assign(plan_.graph.values.size(), 0);
-    parts_to_come_.assign(plan_.graph.values.size(), 0);
+    done_.assign(unfolded_.instances().size(), -1);
     return std::nullopt;
   }
 
@@ -144,11 +147,7 @@ class Memory {
   std::optional<Violation> check_read(ValueId id, int iteration, Access who) {
     if (iteration < 0) return std::nullopt;  // initial parameters and state
     const std::int32_t mb = micro_batch(id, who);
-    if (parts_to_come_[id.index()] > 0) {
-      return Violation{Rule::hazard,
-                       fmt::format("[{}] reads '{}' before {} of its {} parts have written it", name(who.instance),
-                                   name(id), parts_to_come_[id.index()], parts_of_[id.index()])};
-    }
+    if (auto found = check_parts(id, iteration, mb, who)) return found;
     for (Stretch& stretch : stretches(id, mb)) {
       if (another_part_wrote(stretch, id, who)) {
         note(stretch, who);
@@ -169,6 +168,20 @@ class Memory {
     return std::nullopt;
   }
 
+  // All parts that write what it reads have been issued.
+  std::optional<Violation> check_parts(ValueId id, int iteration, std::int32_t mb, Access who) const {
+    const std::span<const OpId> writers = writers_[id.index()];
+    if (writers.size() < 2 || !is_part(plan_.graph.op(writers.front()))) return std::nullopt;
+    const Slice slice = slice_of(plan_.graph, operation(who), id);
+    const auto missing = std::count_if(writers.begin(), writers.end(), [&](OpId writer) {
+      return overlap(slice, slice_of(plan_.graph, plan_.graph.op(writer), id)) &&
+             done_[static_cast<std::size_t>(unfolded_.instance_of(writer, mb))] != iteration;
+    });
+    if (missing == 0) return std::nullopt;
+    return Violation{Rule::hazard, fmt::format("[{}] reads '{}' before {} of its {} parts have written it",
+                                               name(who.instance), name(id), missing, writers.size())};
+  }
+
   std::optional<Violation> check_write(ValueId id, Access who) {
     const std::int32_t mb = micro_batch(id, who);
     // A sum over micro-batches begins anew with the first write of an iteration; every other one adds to it.
@@ -176,41 +189,58 @@ class Memory {
     if (plan_.graph.value(id).accumulated && written == who.iteration) {
       if (auto found = check_read(id, who.iteration, who)) return found;
     }
-    const bool first = written != who.iteration;
     written = who.iteration;
-    if (is_part(operation(who))) {
-      int& to_come = parts_to_come_[id.index()];
-      to_come = (first ? parts_of_[id.index()] : to_come) - 1;
-    }
     for (Stretch& stretch : stretches(id, mb)) {
-      std::vector<Access> beside;  // parts of the same transfer on other queues: whoever comes next waits for all
-      for (const Access& earlier : stretch.accesses) {
-        if (part_of_the_same(earlier, who)) {
-          if (earlier.lane != who.lane) beside.push_back(earlier);
-          continue;
+      if (joins_other_parts(stretch, id, mb, who)) {
+        if (const Access* earlier = still_using(stretch.displaced, stretch, id, who)) {
+          return overwrites(id, mb, who, stretch, *earlier);
         }
-        const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
-        if (itself && in_place(stretch.value, id)) continue;
-        if (!itself && earlier.lane == who.lane) continue;  // a lane runs in the order in which we go through it
-        if (before_.ended_before(earlier.instance, earlier.iteration, who.instance, who.iteration)) continue;
-        return Violation{
-            Rule::hazard,
-            fmt::format("[{}] writes '{}'{} over '{}'{}, which {}", name(who.instance), name(id), suffix(mb),
-                        name(stretch.value), suffix(stretch.micro_batch),
-                        itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
+        note(stretch, who);
+        continue;
       }
+      if (const Access* earlier = still_using(stretch.accesses, stretch, id, who)) {
+        return overwrites(id, mb, who, stretch, *earlier);
+      }
+      stretch.displaced.clear();
+      if (is_part(operation(who))) stretch.displaced = stretch.accesses;
       stretch.value = id;
       stretch.micro_batch = mb;
       stretch.iteration = who.iteration;
       stretch.accesses.assign(1, who);
-      stretch.accesses.insert(stretch.accesses.end(), beside.begin(), beside.end());
     }
     return std::nullopt;
   }
 
+  // One of the accesses that may not have ended when `who` writes.
+  const Access* still_using(const std::vector<Access>& accesses, const Stretch& stretch, ValueId id, Access who) const {
+    for (const Access& earlier : accesses) {
+      const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
+      if (itself && (in_place(stretch.value, id) || stretch.value == id)) continue;
+      if (!itself && earlier.lane == who.lane) continue;  // a lane runs in the order in which we go through it
+      if (part_of_the_same(earlier, who)) continue;
+      if (!before_.ended_before(earlier.instance, earlier.iteration, who.instance, who.iteration)) return &earlier;
+    }
+    return nullptr;
+  }
+
+  Violation overwrites(ValueId id, std::int32_t mb, Access who, const Stretch& stretch, const Access& earlier) const {
+    const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
+    return {Rule::hazard,
+            fmt::format("[{}] writes '{}'{} over '{}'{}, which {}", name(who.instance), name(id), suffix(mb),
+                        name(stretch.value), suffix(stretch.micro_batch),
+                        itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
+  }
+
+  // Another part of the same operation has begun to write the value: each has elements of its own (check_provenance
+  // sees to that), and what lay there before must be free for every one of them.
+  bool joins_other_parts(const Stretch& stretch, ValueId id, std::int32_t mb, Access who) const {
+    if (stretch.value != id || stretch.micro_batch != mb || stretch.iteration != who.iteration) return false;
+    return is_part(operation(who)) && !plan_.graph.value(id).accumulated;
+  }
+
   const Operation& operation(Access who) const { return plan_.graph.op(instance(who.instance).operation); }
 
-  // Two parts of one transfer touch different elements (check_provenance sees to that): neither is in the other's way.
+  // Two parts of one operation touch different elements: neither is in the other's way.
   bool part_of_the_same(Access a, Access b) const {
     if (a.instance == b.instance || a.iteration != b.iteration) return false;
     const Operation &x = operation(a), &y = operation(b);
@@ -243,13 +273,13 @@ class Memory {
   const Unfolded& unfolded_;
   const HappensBefore& before_;
   const std::vector<ValueId>& storage_;
+  const OpLists& writers_;
   std::size_t rank_class_;
   std::vector<Extent> extents_;          // of all copies of all values
   std::vector<std::size_t> first_copy_;  // by value: index into extents_
   std::vector<Stretch> stretches_;       // by address
   std::vector<int> written_;             // by value: the last iteration that wrote it
-  std::vector<int> parts_of_;            // by value: the parts of the transfer that writes it; 0: it is not cut
-  std::vector<int> parts_to_come_;       // by value: those that have not been issued yet in this iteration
+  std::vector<int> done_;                // by instance: the last iteration that issued it
 };
 
 }  // namespace
@@ -269,10 +299,11 @@ std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolde
     values[plan.graph.values[i].rank_class.index()].push_back(make_id<ValueId>(i));
   }
   const std::vector<ValueId> storage = find_storage(plan);
+  const OpLists writers = writers_by_value(plan.graph);
   const Landmarks landmarks(unfolded, order);
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     const HappensBefore before(plan, unfolded, landmarks, c);
-    if (auto found = Memory(plan, unfolded, before, storage, c).run(values[c], instances[c])) return found;
+    if (auto found = Memory(plan, unfolded, before, storage, writers, c).run(values[c], instances[c])) return found;
   }
   return std::nullopt;
 }

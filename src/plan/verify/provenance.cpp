@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
@@ -83,6 +83,11 @@ std::optional<Violation> check_frame(const StepGraph& whole, const StepGraph& gr
   return std::nullopt;
 }
 
+// Rows are cut into equal parts; elements as rounding has it.
+bool whole_pieces_only(const Operation& op) {
+  return op.per_micro_batch;
+}
+
 // A part is alone with its origin, of those that may be cut, and no smaller than an element.
 std::optional<Violation> check_part(const StepGraph& whole, const Operation& op, const Operation& source,
                                     const std::string& where) {
@@ -92,7 +97,7 @@ std::optional<Violation> check_part(const StepGraph& whole, const Operation& op,
                                  part.end, part.of));
   }
   if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts ||
-      part_bytes(whole, source, part).value < 1) {
+      (whole_pieces_only(source) && !may_be_cut_into(whole, source, part.of)) || part_size(whole, source, part) < 1) {
     return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, which is no part of it", where,
                                  part.begin, part.end, part.of));
   }
@@ -119,8 +124,8 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
     add(expected, source);
   }
   if (is_part(op)) {
-    expected.bytes = part_bytes(whole, whole.op(op.origins.front().operation), op.origins.front());
-    expected.size = expected.bytes.value;
+    expected.size = part_size(whole, whole.op(op.origins.front().operation), op.origins.front());
+    if (op.communication) expected.bytes = {expected.size};
   }
   if (actual.reads != expected.reads) return violation(where + " does not read what its origins read");
   if (actual.writes != expected.writes) return violation(where + " does not write what its origins write");

@@ -246,8 +246,11 @@ TEST_F(Rejects, OriginsDroppedRepeatedOrCut) {
   expect(Rule::provenance,
          {"stage 0: 'layer 0 ffn_norm forward' claims to carry out 'layer 0 attention_norm forward'"});
   plan_ = original;
+  op("stage 0", "layer 0 qkv weight_grad").origins[0].of = 2;
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv weight_grad part 1 of 2' carries out pieces 0..1 of 2"});
+  plan_ = original;
   op("stage 0", "layer 0 qkv forward").origins[0].of = 2;
-  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' carries out pieces 0..1 of 2"});
+  expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward part 1 of 2' has size "});
   plan_ = original;
   op("stage 0", "layer 0 qkv forward").origins[0].operation = OpId{1 << 20};
   expect(Rule::provenance, {"names origin 1048576, which the model does not have"});

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "graph/transfer_part.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/policy/overlap.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
@@ -20,7 +20,7 @@ Plan cut_plan(int zero, const ClusterSpec& cluster = test::uneven_nics(), Layout
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
   const StepGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  overlap.parts.assign(graph.operations.size(), 3);
+  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : 3);
   return make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
 }
 
@@ -95,13 +95,13 @@ TEST_F(RejectsParts, APartTwice) {
 
 TEST_F(RejectsParts, ABorderThatIsShifted) {
   part(1).origins.front().end = 3;
-  set_bytes(1, part_bytes(plan_.graph, part(1), part(1).origins.front()).value);
+  set_bytes(1, part_size(plan_.graph, part(1), part(1).origins.front()));
   expect("provenance", "its parts do not follow each other");
 }
 
 TEST_F(RejectsParts, PiecesOfAnotherSize) {
   part(1).origins.front().of = 4;
-  set_bytes(1, part_bytes(plan_.graph, part(1), part(1).origins.front()).value);
+  set_bytes(1, part_size(plan_.graph, part(1), part(1).origins.front()));
   expect("provenance", "its parts do not follow each other");
 }
 
