@@ -14,7 +14,8 @@ struct AttentionCall {
 };
 
 // Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own.
-std::vector<AttentionCall> calls_of(const RankView& view) {
+// `rows`: of whole sequences, where the operation is cut; empty: all.
+std::vector<AttentionCall> calls_of(const RankView& view, ElementRange rows) {
   const Plan& plan = view.plan();
   const Layout& layout = plan.layout;
   AttentionShape shape{.sequences = 1,
@@ -25,8 +26,10 @@ std::vector<AttentionCall> calls_of(const RankView& view) {
                        .keys = layout.seq};
   if (plan.model.positions == Positions::rotary) shape.rotary_base = kRotaryBase;
   if (layout.cp == 1) {
-    shape.sequences = layout.micro_batch;
-    return {{shape, {0, layout.tokens()}, {0, layout.tokens()}, 0}};
+    if (rows.empty()) rows = {0, layout.tokens()};
+    WEFT_CHECK(rows.begin % layout.seq == 0 && rows.size() % layout.seq == 0);
+    shape.sequences = rows.size() / layout.seq;
+    return {{shape, rows, rows, rows.begin * shape.heads}};
   }
   std::vector<AttentionCall> calls;
   std::int64_t row = 0;
@@ -62,8 +65,8 @@ Packed unpack(const Matrix& queries, const Matrix& keys, const AttentionShape& s
 
 class AttentionBinder {
  public:
-  AttentionBinder(const RankView& view, const Operation& op, std::int32_t micro_batch)
-      : view_(view), of_(view, op, micro_batch), calls_(calls_of(view)) {}
+  AttentionBinder(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows)
+      : view_(view), of_(view, op, micro_batch), calls_(calls_of(view, rows)) {}
 
   const std::vector<AttentionCall>& calls() const { return calls_; }
 
@@ -92,9 +95,10 @@ class AttentionBinder {
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_attention(const RankView& view, const Operation& op, std::int32_t micro_batch) {
+std::function<void(std::int64_t)> bind_attention(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                                 ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  const AttentionBinder binder(view, op, micro_batch);
+  const AttentionBinder binder(view, op, micro_batch, rows);
   const Matrix keys = op.reads.size() > 1 ? of.read(1) : Matrix{};
   struct Bound {
     AttentionShape shape;
@@ -113,9 +117,9 @@ std::function<void(std::int64_t)> bind_attention(const RankView& view, const Ope
 }
 
 std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, const Operation& op,
-                                                      std::int32_t micro_batch) {
+                                                      std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  const AttentionBinder binder(view, op, micro_batch);
+  const AttentionBinder binder(view, op, micro_batch, rows);
   // Reads: queries, keys where they are apart, then the gradient, the context and what forward kept.
   const bool apart = op.writes.size() > 1;
   const std::size_t first = apart ? 2 : 1;

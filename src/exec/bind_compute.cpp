@@ -7,6 +7,8 @@
 #include "exec/bind_attention.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/operands.hpp"
+#include "exec/row_windows.hpp"
+#include "graph/operation_part.hpp"
 
 namespace weft {
 namespace {
@@ -42,8 +44,13 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
   std::vector<BoundOperation> pieces;
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
+    if (!is_whole(origin)) {
+      const std::vector<BoundOperation> windows = bind_part(original, origin, micro_batch);
+      pieces.insert(pieces.end(), windows.begin(), windows.end());
+      continue;
+    }
     const bool first = view_.writes_first(original.writes.front(), id, micro_batch);
-    pieces.push_back(bind_one(original, micro_batch, first));
+    pieces.push_back(bind_whole(original, micro_batch, first));
   }
   if (pieces.size() == 1) return pieces.front();
   return [pieces](std::int64_t step) {
@@ -51,13 +58,24 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
   };
 }
 
-BoundOperation ComputeBinder::bind_one(const Operation& op, std::int32_t micro_batch, bool first_write) const {
+std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
+                                                     std::int32_t micro_batch) const {
+  const Value& value = view_.original().value(op.writes.front());
+  std::vector<BoundOperation> windows;
+  for (const ElementRange& rows : row_windows(view_.plan().layout, value.shape.front(), part)) {
+    windows.push_back(op.phase == Phase::input_grad ? bind_input_grad(op, micro_batch, rows)
+                                                    : bind_forward(op, micro_batch, rows));
+  }
+  return windows;
+}
+
+BoundOperation ComputeBinder::bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const {
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
-      return bind_forward(op, micro_batch);
+      return bind_forward(op, micro_batch, {});
     case Phase::input_grad:
-      return bind_input_grad(op, micro_batch);
+      return bind_input_grad(op, micro_batch, {});
     case Phase::weight_grad:
       return bind_weight_grad(op, micro_batch, first_write ? Into::overwrite : Into::add);
     case Phase::optimizer:
@@ -66,8 +84,8 @@ BoundOperation ComputeBinder::bind_one(const Operation& op, std::int32_t micro_b
   no_kernel(op);
 }
 
-BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t micro_batch) const {
-  const Operands of(view_, op, micro_batch);
+BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+  const Operands of(view_, op, micro_batch, rows);
   switch (op.role) {
     case Role::embedding:
       return bind_embedding(op, micro_batch);
@@ -80,9 +98,9 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::ffn_in:
     case Role::ffn_out:
     case Role::head:
-      return bind_linear(view_, op, micro_batch);
+      return bind_linear(view_, op, micro_batch, rows);
     case Role::attention:
-      return bind_attention(view_, op, micro_batch);
+      return bind_attention(view_, op, micro_batch, rows);
     case Role::attention_residual:
     case Role::ffn_residual:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
@@ -98,8 +116,8 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
   }
 }
 
-BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t micro_batch) const {
-  const Operands of(view_, op, micro_batch);
+BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+  const Operands of(view_, op, micro_batch, rows);
   switch (op.role) {
     case Role::attention_norm:
     case Role::ffn_norm:
@@ -113,9 +131,9 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::ffn_in:
     case Role::ffn_out:
     case Role::head:
-      return bind_linear_input_grad(view_, op, micro_batch);
+      return bind_linear_input_grad(view_, op, micro_batch, rows);
     case Role::attention:
-      return bind_attention_grad(view_, op, micro_batch);
+      return bind_attention_grad(view_, op, micro_batch, rows);
     case Role::ffn_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };

@@ -36,9 +36,12 @@ class ComputeBinder {
   BoundOperation bind(OpId operation, std::int32_t micro_batch) const;
 
  private:
-  BoundOperation bind_one(const Operation& op, std::int32_t micro_batch, bool first_write) const;
-  BoundOperation bind_forward(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_input_grad(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const;
+  // One after the other the windows of the rows that a part of `op` works on.
+  std::vector<BoundOperation> bind_part(const Operation& op, const Origin& part, std::int32_t micro_batch) const;
+  // `rows`: where the operation is cut; empty: all.
+  BoundOperation bind_forward(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
+  BoundOperation bind_input_grad(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
   BoundOperation bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const;
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;

@@ -26,8 +26,9 @@ std::vector<Output> side_by_side(const std::vector<Matrix>& outputs, const Matri
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch) {
-  const Operands of(view, op, micro_batch);
+std::function<void(std::int64_t)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                              ElementRange rows) {
+  const Operands of(view, op, micro_batch, rows);
   const ValueId weight = op.reads[1].value;
   std::vector<Matrix> outputs;
   for (std::size_t i = 0; i < op.writes.size(); ++i) outputs.push_back(of.write(i));
@@ -37,8 +38,8 @@ std::function<void(std::int64_t)> bind_linear(const RankView& view, const Operat
 }
 
 std::function<void(std::int64_t)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                         std::int32_t micro_batch) {
-  const Operands of(view, op, micro_batch);
+                                                         std::int32_t micro_batch, ElementRange rows) {
+  const Operands of(view, op, micro_batch, rows);
   std::vector<Matrix> grads;
   for (std::size_t i = 0; i + 1 < op.reads.size(); ++i) grads.push_back(of.read(i));
   return [dx = of.write(), parts = side_by_side(grads, of.weight(op.reads.back().value), {})](std::int64_t) {

@@ -1,4 +1,5 @@
 // Products with a rank's part of a weight. The output of a linear layer may lie in several matrices side by side.
+// `rows`: of the tokens, where the operation is cut; empty: all.
 #pragma once
 
 #include <functional>
@@ -7,9 +8,10 @@
 
 namespace weft {
 
-std::function<void(std::int64_t step)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch);
+std::function<void(std::int64_t step)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                                   ElementRange rows = {});
 std::function<void(std::int64_t step)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                              std::int32_t micro_batch);
+                                                              std::int32_t micro_batch, ElementRange rows = {});
 std::function<void(std::int64_t step)> bind_linear_weight_grad(const RankView& view, const Operation& op,
                                                                std::int32_t micro_batch, Into into);
 

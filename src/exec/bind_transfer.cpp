@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
+#include "exec/row_windows.hpp"
+#include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
@@ -12,11 +14,6 @@ namespace {
 
 Segment segment_of(float* data, std::int64_t elements) {
   return {reinterpret_cast<std::byte*>(data), elements * static_cast<std::int64_t>(sizeof(float))};
-}
-
-// The elements of `size` that a part of an operation is about.
-ElementRange part_of(const Origin& origin, std::int64_t size) {
-  return {part_begin(size, origin.of, origin.begin), part_begin(size, origin.of, origin.end)};
 }
 
 bool same_places(const std::vector<Segment>& a, const std::vector<Segment>& b) {
@@ -76,7 +73,7 @@ void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_ba
       const std::int64_t elements = view_.original().value(value).elements();
       const Vector whole =
           of_gradients ? gradient_in(original, value) : Vector{view_.data(value, micro_batch), elements};
-      const ElementRange range = overlap(part_of(origin, elements), {0, whole.size});
+      const ElementRange range = overlap(part_range(elements, origin), {0, whole.size});
       return segment_of(static_cast<float*>(whole.data) + range.begin, std::max<std::int64_t>(0, range.size()));
     };
     ends.input.push_back(part(original.reads.front().value));
@@ -95,23 +92,25 @@ Vector TransferBinder::gradient_in(const Operation& original, ValueId value) con
 // Members hold equal shares of the rows of one value: in their order, or (context parallelism) each the rows of the
 // positions that it holds.
 void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
-  const Operation& original = view_.original().op(op.origins.front().operation);
+  const Origin& origin = op.origins.front();
+  const Operation& original = view_.original().op(origin.operation);
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const ValueId read = original.reads.front().value, written = original.writes.front();
   const ValueId share = scatters ? written : read;
   std::vector<Segment> all;
-  for (const std::vector<Segment>& of_member : shares_of(original, scatters ? read : written, micro_batch)) {
+  for (const std::vector<Segment>& of_member : shares_of(original, origin, scatters ? read : written, micro_batch)) {
     ends.slices.push_back(elements_in(of_member));
     all.insert(all.end(), of_member.begin(), of_member.end());
   }
-  const std::vector<Segment> own{segment_of(view_.data(share, micro_batch), view_.original().value(share).elements())};
+  const ElementRange part = part_range(view_.original().value(share).elements(), origin);
+  const std::vector<Segment> own{segment_of(view_.data(share, micro_batch) + part.begin, part.size())};
   WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;
 }
 
-std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, ValueId whole,
-                                                            std::int32_t micro_batch) const {
+std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
+                                                            ValueId whole, std::int32_t micro_batch) const {
   const GroupKind group = original.communication->group;
   const Layout& layout = view_.plan().layout;
   const Value& value = view_.original().value(whole);
@@ -120,14 +119,20 @@ std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& ori
   std::vector<std::vector<Segment>> shares;
   for (std::int64_t r = 0; r < n; ++r) {
     std::vector<Segment>& share = shares.emplace_back();
+    if (group == GroupKind::tp && layout.sequence_parallel && original.role != Role::loss_reduce) {
+      for (const ElementRange& rows : rows_of_shard(layout, r, part_range(value.shape.front() / n, part))) {
+        share.push_back(segment_of(data + rows.begin * width, rows.size() * width));
+      }
+      continue;
+    }
     if (group != GroupKind::cp) {
       const std::int64_t elements = value.elements() / n;
       share.push_back(segment_of(data + r * elements, elements));
       continue;
     }
     for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
-      for (const ElementRange& part : context_parts_of(layout, r)) {
-        share.push_back(segment_of(data + (sequence * layout.seq + part.begin) * width, part.size() * width));
+      for (const ElementRange& stretch : context_parts_of(layout, r)) {
+        share.push_back(segment_of(data + (sequence * layout.seq + stretch.begin) * width, stretch.size() * width));
       }
     }
   }
@@ -179,7 +184,7 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
     const ValueId read = original.reads.front().value, written = original.writes.front();
     const auto piece = [&](ValueId value, std::int64_t position) {
       const Vector shard = parameters_.shard_in(p, value, micro_batch, position);
-      const ElementRange part = part_of(origin, (p.elements + n - 1) / n);
+      const ElementRange part = part_range((p.elements + n - 1) / n, origin);
       const std::int64_t begin = std::min(part.begin, shard.size), end = std::min(part.end, shard.size);
       return segment_of(static_cast<float*>(shard.data) + begin, end - begin);
     };

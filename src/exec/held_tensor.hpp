@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/element_range.hpp"
+#include "base/element_range.hpp"
 #include "exec/parameter_table.hpp"
 
 namespace weft {

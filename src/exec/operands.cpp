@@ -9,7 +9,8 @@ namespace weft {
 Matrix Operands::matrix(ValueId value) const {
   const Value& v = view_.plan().graph.value(value);
   const std::int64_t columns = v.shape.back();
-  return Matrix::dense(view_.data(value, micro_batch_), v.elements() / columns, columns);
+  const Matrix whole = Matrix::dense(view_.data(value, micro_batch_), v.elements() / columns, columns);
+  return rows_.empty() ? whole : whole.row_slice(rows_.begin, rows_.end);
 }
 
 Vector Operands::flat(ValueId value) const {

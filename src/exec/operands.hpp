@@ -1,6 +1,7 @@
 // The matrices that an operation of the graph works on, found in a rank's memory.
 #pragma once
 
+#include "base/element_range.hpp"
 #include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
 #include "kernels/kernels.hpp"
@@ -9,8 +10,9 @@ namespace weft {
 
 class Operands {
  public:
-  Operands(const RankView& view, const Operation& op, std::int32_t micro_batch)
-      : view_(view), op_(op), micro_batch_(micro_batch) {}
+  // `rows`: which of them, where the operation is cut; empty: all.
+  Operands(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {})
+      : view_(view), op_(op), micro_batch_(micro_batch), rows_(rows) {}
 
   Matrix read(std::size_t index) const { return matrix(op_.reads[index].value); }
   Matrix last_read() const { return read(op_.reads.size() - 1); }
@@ -36,6 +38,7 @@ class Operands {
   const RankView& view_;
   const Operation& op_;
   std::int32_t micro_batch_;
+  ElementRange rows_;
 };
 
 }  // namespace weft

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/element_range.hpp"
+#include "base/element_range.hpp"
 #include "graph/rank_classes.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"

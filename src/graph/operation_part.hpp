@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "base/element_range.hpp"
 #include "graph/step_graph.hpp"
 
 namespace weft {
@@ -40,11 +41,6 @@ struct CutLength {
 };
 CutLength cut_length(const StepGraph& graph, const Operation& operation);
 
-struct ElementRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
 // The elements that a part touches out of `elements`.
 ElementRange part_range(std::int64_t elements, const Origin& part);
 // The first dimension of the key of a part of `whole`: of transfers the bytes that it carries. Those of all parts add

@@ -58,8 +58,7 @@ std::string describe(const Operation& op) {
 
 TokenRows token_rows(const Layout& layout) {
   const std::int64_t shards = layout.sequence_parallel ? layout.tp : 1;
-  const bool whole = layout.cp == 1 && shards == 1;
-  return {shards, layout.tokens() / shards, whole ? layout.micro_batch : 0};
+  return {shards, layout.tokens() / shards, layout.cp == 1 ? layout.micro_batch : 0};
 }
 
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {

@@ -99,12 +99,12 @@ struct Operation {
 // "layer 3 qkv forward"; with its class where several classes are in sight.
 std::string describe(const Operation& operation);
 
-// How the tokens of a micro-batch lie in the rows of a rank's activations: what cutting by rows may rest on.
+// How the tokens of a micro-batch lie in the rows of a rank's activations, sequence by sequence: what cutting by rows
+// rests on.
 struct TokenRows {
-  // Sequence parallelism: what is gathered has the rows of so many ranks one after the other. 1 without it.
-  std::int64_t shards = 1;
+  std::int64_t shards = 1;     // sequence parallelism: ranks that hold an equal part of every sequence; 1 without it
   std::int64_t rows = 0;       // of a shard
-  std::int64_t sequences = 0;  // that the rows consist of, whole; 0: ranks hold parts of sequences
+  std::int64_t sequences = 0;  // of a micro-batch; 0: context-parallel ranks hold parts of them
   friend bool operator==(const TokenRows&, const TokenRows&) = default;
 };
 TokenRows token_rows(const Layout& layout);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/element_range.hpp"
+#include "base/element_range.hpp"
 
 namespace weft {
 

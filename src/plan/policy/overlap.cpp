@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cost/cost_model.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/memory/place.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/cut.hpp"
@@ -10,6 +11,7 @@
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
 #include "plan/schedule/urgent_first.hpp"
+#include "plan/schedule/weave.hpp"
 
 namespace weft {
 namespace {
@@ -45,6 +47,28 @@ void overlap_once_a_step(Plan& plan, const Overlap& overlap) {
   }
 }
 
+// By operation of the graph: as the policy says, and rows.
+std::vector<std::int32_t> parts_of(const StepGraph& graph, const Overlap& overlap) {
+  std::vector<std::int32_t> parts = overlap.parts;
+  if (overlap.forward_rows == 1 && overlap.backward_rows == 1) return parts;
+  if (parts.empty()) parts.assign(graph.operations.size(), 1);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (!op.per_micro_batch || !may_be_cut(graph, op)) continue;
+    parts[i] = op.phase == Phase::forward ? overlap.forward_rows : overlap.backward_rows;
+  }
+  return parts;
+}
+
+void overlap_tensor_parallel(Plan& plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.communication && op.per_micro_batch && op.communication->group == GroupKind::tp && op.layer >= 0) {
+      plan.issues[i].blocking = false;
+    }
+  }
+}
+
 }  // namespace
 
 bool receives_early(const PlanRequest& request) {
@@ -59,19 +83,22 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   plan.cluster = request.cluster;
   plan.layout = request.layout;
   plan.graph = merge_operations(graph, overlap.buckets);
-  if (!overlap.parts.empty()) plan.graph = cut_operations(plan.graph, graph, overlap.parts);
+  const std::vector<std::int32_t> parts = parts_of(graph, overlap);
+  if (!parts.empty()) plan.graph = cut_operations(plan.graph, graph, parts);
   const Cluster cluster(request.cluster);
   const CostModel cost(plan.graph, cluster, request.profile);
   choose_algorithms(plan.graph, cost);
   issue_by_group(plan);
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);
+  if (overlap.tensor_parallel) overlap_tensor_parallel(plan);
   order_blocks(plan);
   if (overlap.urgent_first) {
     urgent_first(plan, cost);
   } else if (overlap.reductions) {
     order_reductions(plan, last_gradient_writers(plan.graph));
   }
+  if (overlap.weave) weave_blocks(plan, cost);
   overlap_sharded_traffic(plan,
                           {.gathers = overlap.gathers, .reductions = overlap.reductions, .prefetch = overlap.prefetch});
   if (overlap.receives) overlap_receives(plan);

@@ -22,6 +22,11 @@ struct Overlap {
   bool receives = false;  // pipeline messages arrive under computation
   // What a step does once goes in the order in which the next iteration needs it (schedule/urgent_first.hpp).
   bool urgent_first = false;
+  // Layers are cut by rows into so many parts, in forward and in backward, and the traffic of tensor parallelism runs
+  // beside compute.
+  std::int32_t forward_rows = 1, backward_rows = 1;
+  bool tensor_parallel = false;
+  bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 // Messages of the interleaved schedule are posted ahead by default (Megatron's --overlap-p2p-communication); 1F1B's and

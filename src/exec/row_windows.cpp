@@ -1,0 +1,61 @@
+#include "exec/row_windows.hpp"
+
+#include "graph/operation_part.hpp"
+
+namespace weft {
+namespace {
+
+void append(std::vector<ElementRange>& windows, ElementRange next) {
+  if (!windows.empty() && windows.back().end == next.begin) {
+    windows.back().end = next.end;
+  } else {
+    windows.push_back(next);
+  }
+}
+
+// Tokens of a sequence that tensor-parallel ranks hold together, and each of them.
+struct SequenceRows {
+  std::int64_t all, each;
+};
+SequenceRows rows_of_sequence(const Layout& layout) {
+  const std::int64_t all = layout.seq / layout.cp;
+  return {all, layout.sequence_parallel ? all / layout.tp : all};
+}
+
+// Calls `visit(sequence, rows within the shard's part of it)` for the sequences that `of_shard` touches.
+template <class Visit>
+void for_each_sequence(std::int64_t each, ElementRange of_shard, Visit visit) {
+  for (std::int64_t at = of_shard.begin; at < of_shard.end;) {
+    const std::int64_t sequence = at / each, end = std::min(of_shard.end, (sequence + 1) * each);
+    visit(sequence, ElementRange{at - sequence * each, end - sequence * each});
+    at = end;
+  }
+}
+
+}  // namespace
+
+std::vector<ElementRange> rows_of_shard(const Layout& layout, std::int64_t r, ElementRange of_shard) {
+  const auto [all, each] = rows_of_sequence(layout);
+  std::vector<ElementRange> rows;
+  for_each_sequence(each, of_shard, [&](std::int64_t sequence, ElementRange in_part) {
+    const std::int64_t first = sequence * all + r * each;
+    append(rows, {first + in_part.begin, first + in_part.end});
+  });
+  return rows;
+}
+
+std::vector<ElementRange> row_windows(const Layout& layout, std::int64_t rows, const Origin& part) {
+  const TokenRows tokens = token_rows(layout);
+  if (tokens.shards == 1 || rows != tokens.shards * tokens.rows) return {part_range(rows, part)};
+  const auto [all, each] = rows_of_sequence(layout);
+  std::vector<ElementRange> windows;
+  for_each_sequence(each, part_range(tokens.rows, part), [&](std::int64_t sequence, ElementRange in_part) {
+    for (std::int64_t r = 0; r < tokens.shards; ++r) {
+      const std::int64_t first = sequence * all + r * each;
+      append(windows, {first + in_part.begin, first + in_part.end});
+    }
+  });
+  return windows;
+}
+
+}  // namespace weft

@@ -1,0 +1,138 @@
+#include "plan/schedule/weave.hpp"
+
+#include <algorithm>
+
+#include "graph/op_lists.hpp"
+#include "graph/operation_part.hpp"
+#include "plan/schedule/cyclic/list_order.hpp"
+
+namespace weft {
+namespace {
+
+class Weaver {
+ public:
+  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, std::size_t rank_class)
+      : plan_(plan), cost_(cost), writers_(writers), class_(plan.classes[rank_class]) {}
+
+  void whole_step() {
+    for (std::size_t b = 0; b < class_.blocks.size(); ++b) add_block(b);
+    add_other_micro_batches();
+    add_data(true);
+    reorder();
+  }
+
+  void one_block(std::size_t block) {
+    add_block(block);
+    add_data(false);
+    reorder();
+  }
+
+ private:
+  void add_block(std::size_t block) {
+    if (index_.empty()) index_.assign(plan_.graph.operations.size(), -1);
+    for (const OpId id : class_.blocks[block].operations) {
+      index_[id.index()] = static_cast<std::int32_t>(problem_.operations.size());
+      problem_.operations.push_back(lane_of(id));
+      operations_.push_back(id);
+      block_of_.push_back(block);
+    }
+  }
+
+  // What runs beside compute or may be made to (overlap_sharded_traffic) has its own lane.
+  CyclicOperation lane_of(OpId id) const {
+    const Operation& op = plan_.graph.op(id);
+    const Issue& issue = plan_.issues[id.index()];
+    CyclicOperation result;
+    result.ns = static_cast<double>(cost_.alone(op).value);
+    if (!op.communication) return result;
+    const bool sharded = op.per_micro_batch && (op.role == Role::param_gather || op.role == Role::grad_reduce);
+    if (!issue.blocking || sharded) result.lane = issue.queue;
+    result.link = slowest_link(op);
+    result.fixed_order = op.communication->transfer >= 0;
+    return result;
+  }
+
+  std::int32_t slowest_link(const Operation& op) const {
+    const TransferCost transfer = cost_.transfer(op);
+    const auto slowest = std::max_element(transfer.work.begin(), transfer.work.end(),
+                                          [](const LinkWork& a, const LinkWork& b) { return a.seconds < b.seconds; });
+    return slowest == transfer.work.end() ? -1 : slowest->resource.value;
+  }
+
+  // The micro-batches between the one whose forward follows the update and the one whose backward precedes it.
+  void add_other_micro_batches() {
+    if (plan_.graph.micro_batches == 1) return;
+    double between = 0;
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const bool counts = plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].lane == 0;
+      if (counts) between += problem_.operations[i].ns;
+    }
+    CyclicOperation others;
+    others.ns = between * static_cast<double>(plan_.graph.micro_batches - 1);
+    const auto at = static_cast<std::int32_t>(problem_.operations.size());
+    problem_.operations.push_back(others);
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const Operation& op = plan_.graph.op(operations_[i]);
+      const auto own = static_cast<std::int32_t>(i);
+      if (!op.per_micro_batch) continue;
+      if (block_of_[i] % 2 == 0) {
+        problem_.edges.push_back({own, at, 0});
+      } else {
+        problem_.edges.push_back({at, own, 0});
+      }
+    }
+  }
+
+  void add_data(bool across_iterations) {
+    const StepGraph& graph = plan_.graph;
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const Operation& op = graph.op(operations_[i]);
+      for (const Read& read : op.reads) {
+        if (read.distance > 0 && !across_iterations) continue;
+        const Slice slice = slice_of(graph, op, read.value);
+        for (const OpId writer : writers_[read.value.index()]) {
+          const std::int32_t from = index_[writer.index()];
+          if (from < 0 || !overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
+          problem_.edges.push_back({from, static_cast<std::int32_t>(i), read.distance});
+        }
+      }
+    }
+  }
+
+  void reorder() {
+    problem_.lanes = static_cast<std::int32_t>(class_.queues.size());
+    problem_.links = static_cast<std::int32_t>(cost_.link_resources());
+    if (operations_.empty()) return;
+    const SequenceFound found = list_sequence(CyclicGraph(problem_));
+    for (const std::size_t block : block_of_) class_.blocks[block].operations.clear();
+    for (const std::int32_t i : found.sequence) {
+      const auto at = static_cast<std::size_t>(i);
+      if (at < operations_.size()) class_.blocks[block_of_[at]].operations.push_back(operations_[at]);
+    }
+  }
+
+  Plan& plan_;
+  const CostModel& cost_;
+  const OpLists& writers_;
+  ClassPlan& class_;
+  CyclicProblem problem_;
+  std::vector<OpId> operations_;       // by operation of the problem
+  std::vector<std::size_t> block_of_;  // by operation of the problem
+  std::vector<std::int32_t> index_;    // by operation of the plan; -1: not in the problem
+};
+
+}  // namespace
+
+void weave_blocks(Plan& plan, const CostModel& cost) {
+  const OpLists writers = writers_by_value(plan.graph);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    if (plan.layout.pp == 1 && plan.layout.vpp == 1) {
+      Weaver(plan, cost, writers, c).whole_step();
+      continue;
+    }
+    // The update block comes last and is ordered across classes.
+    for (std::size_t b = 0; b + 1 < plan.classes[c].blocks.size(); ++b) Weaver(plan, cost, writers, c).one_block(b);
+  }
+}
+
+}  // namespace weft
