@@ -172,7 +172,7 @@ TEST(PlannerGoal, NoBestOrderIsBelowTheBound) {
     CyclicProblem p = random.any(12);
     if (round % 5 == 0) random.share_link(p);
     const double best = exact_order(p).period_ns;
-    const double bound = lower_bound(test::bound_of(p)).period_ns;
+    const double bound = lower_bound(CyclicProblems::bound_of(p)).period_ns;
     ASSERT_LE(bound, best * (1 + 1e-9)) << "round " << round;
     reached += bound >= best * (1 - 1e-9) ? 1 : 0;
   }

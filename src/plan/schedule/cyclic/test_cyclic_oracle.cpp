@@ -145,15 +145,4 @@ double shortest_of_all_orders(const CyclicProblem& problem) {
   return shortest;
 }
 
-BoundProblem bound_of(const CyclicProblem& problem) {
-  BoundProblem bound{.resources = problem.lanes + problem.links, .nodes = {}, .edges = {}};
-  for (const CyclicOperation& operation : problem.operations) {
-    BoundNode node{.uses = {{operation.lane, operation.ns}}, .part_ns = operation.ns, .once = true, .barrier = true};
-    if (operation.link >= 0) node.uses.push_back({problem.lanes + operation.link, operation.ns});
-    bound.nodes.push_back(node);
-  }
-  for (const CyclicEdge& edge : problem.edges) bound.edges.push_back({edge.from, edge.to, edge.distance});
-  return bound;
-}
-
 }  // namespace weft::test

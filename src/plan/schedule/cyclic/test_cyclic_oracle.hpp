@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "plan/bound/bound.hpp"
 #include "plan/schedule/cyclic/cyclic_problem.hpp"
 
 namespace weft::test {
@@ -17,8 +16,5 @@ double mean_iteration(const CyclicProblem& problem, const LaneOrders& orders, in
 
 // The shortest period of all orders of all lanes and links.
 double shortest_of_all_orders(const CyclicProblem& problem);
-
-// The same problem as the bound sees it: nothing may be cut into parts.
-BoundProblem bound_of(const CyclicProblem& problem);
 
 }  // namespace weft::test

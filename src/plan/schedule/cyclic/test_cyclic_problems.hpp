@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/bound/bound.hpp"
 #include "plan/schedule/cyclic/cyclic_problem.hpp"
 
 namespace weft::test {
@@ -126,6 +127,18 @@ class CyclicProblems {
   void share_link(CyclicProblem& p) {
     p.links = 1;
     for (CyclicOperation& operation : p.operations) operation.link = operation.lane > 0 ? 0 : -1;
+  }
+
+  // The same problem as the bound sees it: nothing may be cut into parts.
+  static BoundProblem bound_of(const CyclicProblem& problem) {
+    BoundProblem bound{.resources = problem.lanes + problem.links, .nodes = {}, .edges = {}};
+    for (const CyclicOperation& operation : problem.operations) {
+      BoundNode node{.uses = {{operation.lane, operation.ns}}, .part_ns = operation.ns, .once = true, .barrier = true};
+      if (operation.link >= 0) node.uses.push_back({problem.lanes + operation.link, operation.ns});
+      bound.nodes.push_back(node);
+    }
+    for (const CyclicEdge& edge : problem.edges) bound.edges.push_back({edge.from, edge.to, edge.distance});
+    return bound;
   }
 
   std::int32_t below(std::int32_t bound) {
