@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "plan/schedule/cyclic/fitted_order.hpp"
 #include "plan/schedule/cyclic/greedy_lanes.hpp"
 #include "plan/schedule/cyclic/period.hpp"
 #include "plan/schedule/cyclic/sequence_moves.hpp"
@@ -16,13 +17,15 @@ namespace weft {
 
 namespace {
 
-// Of one stretch of the critical cycle, and of all of them, looked at before the best is taken.
+// Of one stretch of the critical cycle, and of all of them, tried before it gives up.
 constexpr std::size_t kMovesOffStretch = 12;
-constexpr std::size_t kMovesLookedAt = 24;
+constexpr std::size_t kMovesTried = 48;
 // For how many moves one is not undone.
 constexpr std::int64_t kTabuAtLeast = 4, kTabuSpread = 8;
 // Moves without a better order before it starts anew.
-constexpr std::int64_t kPatience = 8;
+constexpr std::int64_t kPatience = 12;
+// Above that many operations, what chance makes is never good enough to start from.
+constexpr std::size_t kFewOperations = 40;
 
 class OrderSearch {
  public:
@@ -33,6 +36,7 @@ class OrderSearch {
         small_(1e-10 * bound),
         periods_(graph),
         mover_(graph),
+        fitted_(graph),
         random_(options.seed),
         current_{std::move(sequence), 0} {
     settle();
@@ -41,7 +45,7 @@ class OrderSearch {
 
   void run() {
     std::int64_t since_better = 0;
-    while (!optimal() && periods_.visits() < options_.visits) {
+    while (!optimal() && visits() < options_.visits) {
       if (!step() || ++since_better > kPatience) {
         start_anew();
         since_better = 0;
@@ -55,7 +59,7 @@ class OrderSearch {
 
   const SequenceFound& best() const { return best_; }
   bool optimal() const { return best_.period_ns <= bound_ + small_; }
-  std::int64_t visits() const { return periods_.visits(); }
+  std::int64_t visits() const { return periods_.visits() + fitted_.visits(); }
 
  private:
   // A pair that was put in order: not to be turned round until then.
@@ -64,33 +68,27 @@ class OrderSearch {
     std::int64_t until;
   };
 
-  // Takes the best move; false: there is none.
+  // Takes the first move that leaves the step short enough; false: there is none.
   bool step() {
     std::vector<SequenceMove> moves = moves_off_cycle(graph_, current_.sequence, cycle_, kMovesOffStretch);
     shuffle(moves);
-    if (moves.size() > kMovesLookedAt) moves.resize(kMovesLookedAt);
-    SequenceFound next{{}, std::numeric_limits<double>::infinity()};
-    SequenceMove taken;
+    if (moves.size() > kMovesTried) moves.resize(kMovesTried);
+    // Up to twice as much longer than the best as one of the operations takes.
+    const auto some = static_cast<std::int32_t>(below(static_cast<std::int64_t>(graph_.size())));
+    const double longer = 0.02 * static_cast<double>(below(100)) * graph_.ns(some);
+    const double limit = std::max(current_.period_ns, best_.period_ns + longer);
     for (const SequenceMove& move : moves) {
-      if (periods_.visits() >= options_.visits) break;
-      candidate_ = current_.sequence;
-      if (!mover_.apply(move, candidate_)) continue;
-      periods_.start_from(ends_);
-      const double to = is_tabu(move) ? std::min(next.period_ns, best_.period_ns - small_) : next.period_ns;
-      const double found = periods_.find(candidate_, {.from = bound_, .to = to});
-      if (found >= to) continue;
-      next = {candidate_, found};
-      taken = move;
-      if (found < best_.period_ns - small_) break;
+      if (visits() >= options_.visits) break;
+      if (is_tabu(move) || !fitted_.try_move(move, limit)) continue;
+      current_.sequence = fitted_.sequence();
+      const auto [first, second] = put_in_order(move);
+      std::erase_if(tabu_, [&](const Tabu& tabu) { return tabu.until < steps_; });
+      tabu_.push_back({first, second, steps_ + kTabuAtLeast + below(kTabuSpread)});
+      ++steps_;
+      settle();
+      return true;
     }
-    if (next.sequence.empty()) return false;
-    current_ = std::move(next);
-    const auto [first, second] = put_in_order(taken);
-    std::erase_if(tabu_, [&](const Tabu& tabu) { return tabu.until < steps_; });
-    tabu_.push_back({first, second, steps_ + kTabuAtLeast + below(kTabuSpread)});
-    ++steps_;
-    settle();
-    return true;
+    return false;
   }
 
   static std::pair<std::int32_t, std::int32_t> put_in_order(const SequenceMove& move) {
@@ -109,18 +107,18 @@ class OrderSearch {
     periods_.start_from(std::vector<double>(graph_.size(), 0));
     current_.period_ns = periods_.find(current_.sequence, {.from = bound_});
     cycle_ = periods_.cycle();
-    ends_ = periods_.ends();
     // In the order of time: then a move takes along only what runs at the same time. Stable, as operations may be
     // empty.
     std::stable_sort(current_.sequence.begin(), current_.sequence.end(),
                      [&](std::int32_t i, std::int32_t j) { return start(i) < start(j); });
+    fitted_.set(current_.sequence, periods_.ends());
   }
-  double start(std::int32_t i) const { return ends_[static_cast<std::size_t>(i)] - graph_.ns(i); }
+  double start(std::int32_t i) const { return periods_.ends()[static_cast<std::size_t>(i)] - graph_.ns(i); }
 
   // In turn from the best orders with some operations moved, and from orders made by urgencies that are partly chance.
   void start_anew() {
     tabu_.clear();
-    if (++restarts_ % 2 == 0) {
+    if (graph_.size() <= kFewOperations && ++restarts_ % 2 == 0) {
       current_.sequence = by_chance();
     } else {
       current_ = best_;
@@ -159,11 +157,10 @@ class OrderSearch {
   const double bound_, small_;
   PeriodSearch periods_;
   SequenceMover mover_;
+  FittedOrder fitted_;
   std::mt19937 random_;
   SequenceFound current_, best_;
   std::vector<std::int32_t> cycle_;  // of the current sequence
-  std::vector<double> ends_;
-  std::vector<std::int32_t> candidate_;
   std::vector<Tabu> tabu_;
   std::int64_t steps_ = 0, restarts_ = 0;
 };

@@ -25,8 +25,8 @@ struct Improved {
 
 // Never worse than `orders`, which must run. The same for the same seed.
 //
-// Takes the best move off the critical cycle even where it makes the step longer, and does not undo it for a while
-// (tabu search); goes back to the best orders, with a few of their operations moved at random, when that leads nowhere.
+// Takes moves off the critical cycle, also such that make the step a little longer than the best, and does not undo
+// them for a while; starts anew, from the best orders with a few operations moved, when that leads nowhere.
 Improved improve_order(const CyclicProblem& problem, const LaneOrders& orders, const ImproveOptions& options = {});
 
 // From scratch: list_order, then this.

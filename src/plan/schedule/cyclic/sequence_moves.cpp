@@ -18,15 +18,7 @@ bool share_resource(const CyclicGraph& graph, std::int32_t i, std::int32_t j) {
 }  // namespace
 
 SequenceMover::SequenceMover(const CyclicGraph& graph)
-    : graph_(graph), place_(graph.size()), marked_(graph.size(), 0), resource_marked_(graph.resources(), 0) {}
-
-bool SequenceMover::apply(const SequenceMove& move, std::vector<std::int32_t>& sequence) {
-  for (std::size_t p = 0; p < sequence.size(); ++p) place_[at(sequence[p])] = p;
-  const bool stands_before = place_[at(move.operation)] < place_[at(move.anchor)];
-  if (move.operation == move.anchor || stands_before != move.behind) return false;
-  return move.behind ? delay(move.operation, move.anchor, move.keep_others, sequence)
-                     : bring_forward(move.operation, move.anchor, move.keep_others, sequence);
-}
+    : graph_(graph), marked_(graph.size(), 0), resource_marked_(graph.resources(), 0) {}
 
 // Whether an operation between the two has to move with those marked so far, which are on one side of it.
 bool SequenceMover::goes_along(std::int32_t i, std::int32_t moved, bool keep_others,
@@ -48,40 +40,37 @@ bool SequenceMover::goes_along(std::int32_t i, std::int32_t moved, bool keep_oth
   return along;
 }
 
-bool SequenceMover::delay(std::int32_t operation, std::int32_t anchor, bool keep_others,
-                          std::vector<std::int32_t>& sequence) {
-  std::fill(marked_.begin(), marked_.end(), 0);
+SequenceMover::Change SequenceMover::change(const SequenceMove& move, std::span<const std::int32_t> sequence,
+                                            std::span<const std::int32_t> place) {
+  std::size_t first = at(place[at(move.operation)]), last = at(place[at(move.anchor)]);
+  if (first == last || (first < last) != move.behind) return {};
+  if (!move.behind) std::swap(first, last);
   std::fill(resource_marked_.begin(), resource_marked_.end(), 0);
-  const std::size_t first = place_[at(operation)], last = place_[at(anchor)];
-  marked_[at(operation)] = 1;
-  staying_.clear();
-  going_.assign(1, operation);
-  for (std::size_t p = first + 1; p <= last; ++p) {
-    const std::int32_t i = sequence[p];
-    (goes_along(i, operation, keep_others, graph_.before(i)) ? going_ : staying_).push_back(i);
+  marked_[at(move.operation)] = 1;
+  arranged_.clear();
+  going_.assign(1, move.operation);
+  // Those that stay, away from the operation, then those that go: backwards in time where it is brought forward.
+  const std::size_t length = last - first + 1;
+  for (std::size_t k = 1; k < length; ++k) {
+    const std::int32_t i = sequence[move.behind ? first + k : last - k];
+    const auto neighbours = move.behind ? graph_.before(i) : graph_.after(i);
+    (goes_along(i, move.operation, move.keep_others, neighbours) ? going_ : arranged_).push_back(i);
   }
-  if (marked_[at(anchor)] != 0) return false;
-  std::copy(staying_.begin(), staying_.end(), sequence.begin() + static_cast<std::ptrdiff_t>(first));
-  std::copy(going_.begin(), going_.end(), sequence.begin() + static_cast<std::ptrdiff_t>(first + staying_.size()));
-  return true;
+  const bool possible = marked_[at(move.anchor)] == 0;
+  for (std::int32_t i : going_) marked_[at(i)] = 0;
+  if (!possible) return {};
+  arranged_.insert(arranged_.end(), going_.begin(), going_.end());
+  if (!move.behind) std::reverse(arranged_.begin(), arranged_.end());
+  return {first, arranged_};
 }
 
-bool SequenceMover::bring_forward(std::int32_t operation, std::int32_t anchor, bool keep_others,
-                                  std::vector<std::int32_t>& sequence) {
-  std::fill(marked_.begin(), marked_.end(), 0);
-  std::fill(resource_marked_.begin(), resource_marked_.end(), 0);
-  const std::size_t first = place_[at(anchor)], last = place_[at(operation)];
-  marked_[at(operation)] = 1;
-  staying_.clear();
-  going_.assign(1, operation);
-  for (std::size_t p = last; p-- > first;) {
-    const std::int32_t i = sequence[p];
-    (goes_along(i, operation, keep_others, graph_.after(i)) ? going_ : staying_).push_back(i);
-  }
-  if (marked_[at(anchor)] != 0) return false;
-  std::copy(going_.rbegin(), going_.rend(), sequence.begin() + static_cast<std::ptrdiff_t>(first));
-  std::copy(staying_.rbegin(), staying_.rend(), sequence.begin() + static_cast<std::ptrdiff_t>(first + going_.size()));
-  return true;
+bool SequenceMover::apply(const SequenceMove& move, std::vector<std::int32_t>& sequence) {
+  std::vector<std::int32_t> place(sequence.size());
+  for (std::size_t p = 0; p < sequence.size(); ++p) place[at(sequence[p])] = static_cast<std::int32_t>(p);
+  const Change changed = change(move, sequence, place);
+  std::copy(changed.arranged.begin(), changed.arranged.end(),
+            sequence.begin() + static_cast<std::ptrdiff_t>(changed.first));
+  return !changed.arranged.empty();
 }
 
 namespace {

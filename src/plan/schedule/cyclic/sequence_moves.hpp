@@ -23,21 +23,26 @@ class SequenceMover {
   // `graph` must outlive this.
   explicit SequenceMover(const CyclicGraph& graph);
 
-  // Changes the sequence and returns true, or leaves it as it is: where the move contradicts the data, or changes
-  // nothing.
+  // The part of the sequence that a move changes: from `first` on, as many as in `arranged`, which is valid until the
+  // next call. Empty where the move contradicts the data, or changes nothing.
+  struct Change {
+    std::size_t first = 0;
+    std::span<const std::int32_t> arranged;
+  };
+  // `place`: of each operation in the sequence.
+  Change change(const SequenceMove& move, std::span<const std::int32_t> sequence, std::span<const std::int32_t> place);
+
+  // Carries it out; false: it is empty.
   bool apply(const SequenceMove& move, std::vector<std::int32_t>& sequence);
 
  private:
-  bool delay(std::int32_t operation, std::int32_t anchor, bool keep_others, std::vector<std::int32_t>& sequence);
-  bool bring_forward(std::int32_t operation, std::int32_t anchor, bool keep_others,
-                     std::vector<std::int32_t>& sequence);
   bool goes_along(std::int32_t i, std::int32_t moved, bool keep_others, std::span<const CyclicNeighbour> neighbours);
 
   const CyclicGraph& graph_;
-  std::vector<std::size_t> place_;             // by operation, in the sequence at hand
-  std::vector<char> marked_;                   // by operation: goes along
-  std::vector<char> resource_marked_;          // by resource: one of its operations goes along
-  std::vector<std::int32_t> staying_, going_;  // of the part of the sequence between the two
+  std::vector<char> marked_;           // by operation: goes along; none between calls
+  std::vector<char> resource_marked_;  // by resource: one of its operations goes along
+  std::vector<std::int32_t> going_;    // of the part of the sequence between the two
+  std::vector<std::int32_t> arranged_;
 };
 
 // A step is as long as its critical cycle. Where the cycle follows a lane (or a link) through several operations, it
