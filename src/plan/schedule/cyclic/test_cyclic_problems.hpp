@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "plan/bound/bound.hpp"
 #include "plan/schedule/cyclic/cyclic_problem.hpp"
 
 namespace weft::test {
@@ -14,16 +15,24 @@ class CyclicProblems {
  public:
   explicit CyclicProblems(std::uint32_t seed) : random_(seed) {}
 
-  // Any of the kinds below, of at most `operations` operations (at least 4).
+  static constexpr int kKinds = 5;
+
+  // Any of the kinds below, of at most `operations` operations (at least 4), mostly not far below.
   CyclicProblem any(std::int32_t operations) {
-    const std::int32_t count = 4 + below(operations - 3);
-    switch (below(4)) {
+    return of_kind(below(kKinds), std::max(4, operations - below(std::max(1, operations / 2))));
+  }
+  CyclicProblem of_kind(int kind, std::int32_t operations) {
+    switch (kind) {
       case 0:
-        return unstructured(count);
+        return unstructured(operations);
       case 1:
-        return sparse(count);
+        return sparse(operations);
+      case 2:
+        return shop(operations);
+      case 3:
+        return training(operations, true);
       default:
-        return training(count);
+        return training(operations, false);
     }
   }
 
@@ -54,9 +63,25 @@ class CyclicProblems {
     return p;
   }
 
+  // Chains from lane to lane between the first operation and the last, which the next iteration waits for: a job shop,
+  // whose period is its makespan.
+  CyclicProblem shop(std::int32_t operations) {
+    CyclicProblem p{.lanes = 2 + below(2)};
+    const std::int32_t last = operations - 1, chains = 2 + below(3);
+    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.lanes), duration()});
+    for (std::int32_t i = 1; i < last; ++i) {
+      p.edges.push_back({i <= chains ? 0 : i - chains, i, 0});
+      if (i + chains >= last) p.edges.push_back({i, last, 0});
+    }
+    p.edges.push_back({last, 0, 1});
+    shuffle(p);
+    return p;
+  }
+
   // Layers: forward, input gradient, weight gradient on lane 0, a reduction on one of the queues, the update on lane 0
-  // before the next iteration's forward. Some layers have no weights of their own or update with the reduction.
-  CyclicProblem training(std::int32_t operations) {
+  // before the next iteration's forward. Some layers have no weights of their own or update with the reduction. With a
+  // barrier, every next forward waits for all of them (the norm of the gradients).
+  CyclicProblem training(std::int32_t operations, bool barrier) {
     CyclicProblem p{.lanes = 2 + below(2)};
     const auto add = [&](std::int32_t lane) {
       p.operations.push_back({lane, duration()});
@@ -92,7 +117,7 @@ class CyclicProblems {
         p.edges.push_back({before, update, 0});
         before = update;
       }
-      p.edges.push_back({before, forward[slot(l)], 1});
+      for (std::int32_t to = barrier ? 0 : l; to <= l; ++to) p.edges.push_back({before, forward[slot(to)], 1});
     }
     shuffle(p);
     return p;
@@ -102,6 +127,18 @@ class CyclicProblems {
   void share_link(CyclicProblem& p) {
     p.links = 1;
     for (CyclicOperation& operation : p.operations) operation.link = operation.lane > 0 ? 0 : -1;
+  }
+
+  // The same problem as the bound sees it: nothing may be cut into parts.
+  static BoundProblem bound_of(const CyclicProblem& problem) {
+    BoundProblem bound{.resources = problem.lanes + problem.links, .nodes = {}, .edges = {}};
+    for (const CyclicOperation& operation : problem.operations) {
+      BoundNode node{.uses = {{operation.lane, operation.ns}}, .part_ns = operation.ns, .once = true, .barrier = true};
+      if (operation.link >= 0) node.uses.push_back({problem.lanes + operation.link, operation.ns});
+      bound.nodes.push_back(node);
+    }
+    for (const CyclicEdge& edge : problem.edges) bound.edges.push_back({edge.from, edge.to, edge.distance});
+    return bound;
   }
 
   std::int32_t below(std::int32_t bound) {
