@@ -94,13 +94,16 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   if (overlap.tensor_parallel) overlap_tensor_parallel(plan);
   order_blocks(plan);
   if (overlap.urgent_first) {
-    urgent_first(plan, cost);
+    urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave});
   } else if (overlap.reductions) {
     order_reductions(plan, last_gradient_writers(plan.graph));
   }
-  if (overlap.weave) weave_blocks(plan, cost);
+  if (overlap.weave) weave_blocks(plan, cost, overlap.weave_visits);
   overlap_sharded_traffic(plan,
-                          {.gathers = overlap.gathers, .reductions = overlap.reductions, .prefetch = overlap.prefetch});
+                          {.gathers = overlap.gathers,
+                           .reductions = overlap.reductions,
+                           .prefetch = overlap.prefetch,
+                           .gradient_buffers = overlap.gradient_buffers});
   if (overlap.receives) overlap_receives(plan);
   Unfolded unfolded = place_values(plan);
   return {std::move(plan), std::move(unfolded)};

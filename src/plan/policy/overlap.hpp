@@ -19,14 +19,17 @@ struct Overlap {
   // Parameter gathers run under the next iteration's forward; those of ZeRO 3 ahead of the layer that needs them.
   bool gathers = false;
   int prefetch = 1;       // layers that ZeRO 3 gathers ahead
+  int gradient_buffers = 2;  // layers whose whole gradients ZeRO 2 and 3 hold at a time
   bool receives = false;  // pipeline messages arrive under computation
   // What a step does once goes in the order in which the next iteration needs it (schedule/urgent_first.hpp).
   bool urgent_first = false;
+  bool hold_back = true;  // with it: stages behind the first reduce when their backward has ended
   // Layers are cut by rows into so many parts, in forward and in backward, and the traffic of tensor parallelism runs
   // beside compute.
   std::int32_t forward_rows = 1, backward_rows = 1;
   bool tensor_parallel = false;
   bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
+  std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 // Messages of the interleaved schedule are posted ahead by default (Megatron's --overlap-p2p-communication); 1F1B's and

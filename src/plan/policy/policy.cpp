@@ -4,11 +4,13 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "plan/policy/centauri.hpp"
 #include "plan/policy/ddp.hpp"
 #include "plan/policy/fsdp.hpp"
 #include "plan/policy/megatron.hpp"
 #include "plan/policy/priority.hpp"
 #include "plan/policy/serial.hpp"
+#include "plan/policy/weft.hpp"
 
 namespace weft {
 namespace {
@@ -25,6 +27,8 @@ constexpr Policy kPolicies[] = {
     {"megatron-param", megatron_param_overlap},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
+    {"centauri", centauri_overlap},
+    {"weft", weft_overlap},
 };
 // Other names that are understood and not listed.
 struct Alias {
@@ -50,6 +54,10 @@ std::vector<std::string> policy_names() {
   std::vector<std::string> names;
   for (const Policy& policy : kPolicies) names.emplace_back(policy.name);
   return names;
+}
+
+bool searches(std::string_view policy) {
+  return find_policy(policy).decide == weft_overlap;
 }
 
 void require_policy(std::string_view name) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,26 +22,40 @@ struct PolicyOptions {
   std::optional<double> part_mib = {};            // priority: what gradients are cut into; by default from the cost
 };
 
+struct Overlap;
+struct UnfoldedPlan {
+  Plan plan;
+  Unfolded unfolded;  // of `plan`
+};
+
+// What a policy that searches needs beside the problem. `plan` never includes `sim`, so whoever asks brings it along.
+struct PlanSearch {
+  std::function<double(const UnfoldedPlan&)> step_seconds = {};  // the simulated step
+  // How long to search, as work: the same number of simulated operations on every machine, so that the same request
+  // gives the same plan. Ordinary machines do it in about that time.
+  double budget_s = 10;
+  std::uint64_t seed = 1;
+  std::size_t jobs = 1;                               // threads; they do not change the result
+  std::function<void(double share)> progress = {};    // from 0 to 1
+};
+
 struct PlanRequest {
   Transformer model;
   ClusterSpec cluster;
   Layout layout;
   Profile profile;
   PolicyOptions options = {};
+  PlanSearch search = {};
 };
 
 std::vector<std::string> policy_names();  // those with a name of their own; `megatron` is megatron-param
+bool searches(std::string_view policy);   // it needs PlanRequest::search
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
 
 // The same in two steps, for callers that compare policies or go on to verify and simulate: what a policy decides
 // (policy/overlap.hpp), and the plan that follows. Policies that decide the same give the same plan but for its name.
-struct Overlap;
-struct UnfoldedPlan {
-  Plan plan;
-  Unfolded unfolded;  // of `plan`
-};
 Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
 UnfoldedPlan make_unfolded_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy,
                                 const Overlap& overlap);

@@ -41,15 +41,15 @@ class BlockOverlap {
     move(issued_after);
   }
 
-  void reduce_behind() {
+  void reduce_behind(std::size_t buffers) {
     const std::vector<Unit> units = units_of(Role::grad_reduce);
     for (std::size_t u = 0; u < units.size(); ++u) {
       // Units take the buffers in turns; the last one of an execution to have had this buffer.
       std::size_t last = units.size() - 1;
-      while (last % kGradientBuffers != u % kGradientBuffers) --last;
-      const bool earlier = u >= kGradientBuffers;
+      while (last % buffers != u % buffers) --last;
+      const bool earlier = u >= buffers;
       const OpId writer = first_writer(units[u]);
-      for (const OpId reduction : units[earlier ? u - kGradientBuffers : last].transfers) {
+      for (const OpId reduction : units[earlier ? u - buffers : last].transfers) {
         plan_.waits.push_back({writer, reduction, earlier ? 0 : 1});
       }
       for (const OpId reduction : units[u].transfers) plan_.issues[reduction.index()].blocking = false;
@@ -137,7 +137,9 @@ void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
       if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
       if (overlap.gathers)
         BlockOverlap(plan, block, writers, readers, position).prefetch(static_cast<std::size_t>(overlap.prefetch));
-      if (overlap.reductions) BlockOverlap(plan, block, writers, readers, position).reduce_behind();
+      if (overlap.reductions)
+        BlockOverlap(plan, block, writers, readers, position)
+            .reduce_behind(static_cast<std::size_t>(overlap.gradient_buffers));
     }
   }
   for (std::size_t i = 0; i < plan.issues.size() && overlap.gathers; ++i) {

@@ -14,11 +14,10 @@ struct ShardedOverlap {
   // Units gathered beside the one in use. The gather of a unit waits for the last reader of the one `prefetch` + 1
   // units before it; the first unit of a block is waited for on the spot, the next `prefetch` follow it at once.
   int prefetch = 1;
+  // Whole gradients of this many units are in memory per block, at least 1. Those of a unit wait for the reduction of
+  // the unit that had their buffer before, in the same execution of the block or in the previous one.
+  int gradient_buffers = 2;
 };
-
-// Whole gradients of this many units are in memory per block. Those of a unit wait for the reduction of the unit that
-// had their buffer before, in the same execution of the block or in the previous one.
-inline constexpr std::size_t kGradientBuffers = 2;
 
 // Takes a plan whose blocks are in order and in which transfers block; to be called before place_values. Gathers go to
 // queues of their own, so that an urgent gather never stands behind a reduction. Nothing changes where nothing is

@@ -69,10 +69,10 @@ class UrgentFirst {
         ended_(plan.graph.operations.size(), 0),
         place_(plan.graph.operations.size()) {}
 
-  void run() {
+  void run(bool hold_back) {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       ChainClock(plan_, cost_, c, ended_);
-      order_class(plan_.classes[c], holds_back(plan_, c));
+      order_class(plan_.classes[c], hold_back && holds_back(plan_, c));
     }
   }
 
@@ -216,12 +216,12 @@ void gather_apart(Plan& plan) {
 
 }  // namespace
 
-void urgent_first(Plan& plan, const CostModel& cost) {
+void urgent_first(Plan& plan, const CostModel& cost, const UrgentFirstOptions& options) {
   reduce_beside(plan);
   gather_apart(plan);
   update_beside(plan);
-  postpone_weight_grads(plan, cost);
-  UrgentFirst(plan, cost).run();
+  if (options.postpone) postpone_weight_grads(plan, cost);
+  UrgentFirst(plan, cost).run(options.hold_back);
 }
 
 }  // namespace weft

@@ -10,6 +10,10 @@ namespace weft {
 // backward has finished, the one that the next forward needs first. Updates and gathers go in the order of use: updates
 // on the queue `extra`, where they run while compute waits, gathers on a queue of their own. To be called after
 // order_blocks; of the graph, what reductions and gathers have in common with the other classes is ordered alike.
-void urgent_first(Plan& plan, const CostModel& cost);
+struct UrgentFirstOptions {
+  bool hold_back = true;  // behind the first stage of a plain pipeline reductions wait for the end of backward
+  bool postpone = true;   // weight gradients may wait (schedule/postpone.hpp)
+};
+void urgent_first(Plan& plan, const CostModel& cost, const UrgentFirstOptions& options = {});
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
+#include "plan/schedule/cyclic/improve_order.hpp"
 #include "plan/schedule/cyclic/list_order.hpp"
 
 namespace weft {
@@ -11,8 +12,8 @@ namespace {
 
 class Weaver {
  public:
-  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, std::size_t rank_class)
-      : plan_(plan), cost_(cost), writers_(writers), class_(plan.classes[rank_class]) {}
+  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, std::size_t rank_class, std::int64_t visits)
+      : plan_(plan), cost_(cost), writers_(writers), class_(plan.classes[rank_class]), visits_(visits) {}
 
   void whole_step() {
     for (std::size_t b = 0; b < class_.blocks.size(); ++b) add_block(b);
@@ -103,9 +104,14 @@ class Weaver {
     problem_.lanes = static_cast<std::int32_t>(class_.queues.size());
     problem_.links = static_cast<std::int32_t>(cost_.link_resources());
     if (operations_.empty()) return;
-    const SequenceFound found = list_sequence(CyclicGraph(problem_));
+    const CyclicGraph graph(problem_);
+    std::vector<std::int32_t> sequence = list_sequence(graph).sequence;
+    if (visits_ > 0) {
+      const Improved better = improve_order(problem_, graph.orders_of(sequence), {.visits = visits_});
+      sequence = graph.sequence_of(better.orders).value();
+    }
     for (const std::size_t block : block_of_) class_.blocks[block].operations.clear();
-    for (const std::int32_t i : found.sequence) {
+    for (const std::int32_t i : sequence) {
       const auto at = static_cast<std::size_t>(i);
       if (at < operations_.size()) class_.blocks[block_of_[at]].operations.push_back(operations_[at]);
     }
@@ -115,6 +121,7 @@ class Weaver {
   const CostModel& cost_;
   const OpLists& writers_;
   ClassPlan& class_;
+  std::int64_t visits_;
   CyclicProblem problem_;
   std::vector<OpId> operations_;       // by operation of the problem
   std::vector<std::size_t> block_of_;  // by operation of the problem
@@ -123,15 +130,19 @@ class Weaver {
 
 }  // namespace
 
-void weave_blocks(Plan& plan, const CostModel& cost) {
+void weave_blocks(Plan& plan, const CostModel& cost, std::int64_t visits) {
   const OpLists writers = writers_by_value(plan.graph);
+  const auto classes = static_cast<std::int64_t>(plan.classes.size());
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     if (plan.layout.pp == 1 && plan.layout.vpp == 1) {
-      Weaver(plan, cost, writers, c).whole_step();
+      Weaver(plan, cost, writers, c, visits / classes).whole_step();
       continue;
     }
     // The update block comes last and is ordered across classes.
-    for (std::size_t b = 0; b + 1 < plan.classes[c].blocks.size(); ++b) Weaver(plan, cost, writers, c).one_block(b);
+    const std::size_t blocks = plan.classes[c].blocks.size() - 1;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      Weaver(plan, cost, writers, c, visits / classes / static_cast<std::int64_t>(blocks)).one_block(b);
+    }
   }
 }
 

@@ -10,7 +10,8 @@ namespace weft {
 // Takes a plan with queues, blocking and blocks in some order that its graph allows; orders the operations of every
 // block anew. Without a pipeline a class's whole step is looked at, from one iteration to the next; in a pipeline each
 // forward and each backward block by itself. Transfers with members in several classes keep their order. To be called
-// before what rests on positions in blocks: overlap_sharded_traffic, place_values.
-void weave_blocks(Plan& plan, const CostModel& cost);
+// before what rests on positions in blocks: overlap_sharded_traffic, place_values. `visits`: operations that a local
+// search for a better order may look at, in all.
+void weave_blocks(Plan& plan, const CostModel& cost, std::int64_t visits = 0);
 
 }  // namespace weft

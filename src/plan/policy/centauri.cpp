@@ -1,0 +1,24 @@
+#include "plan/policy/centauri.hpp"
+
+#include "plan/partition/row_choice.hpp"
+#include "plan/partition/units.hpp"
+
+namespace weft {
+
+Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
+  Overlap overlap{.buckets = one_bucket_per_layer(graph),
+                  .reductions = true,
+                  .gathers = true,
+                  .prefetch = request.options.prefetch,
+                  .receives = receives_early(request),
+                  .weave = true};
+  if (request.layout.tp == 1) return overlap;
+  const Cluster cluster(request.cluster);
+  const RowChoice rows = choose_rows(graph, CostModel(graph, cluster, request.profile));
+  overlap.tensor_parallel = true;
+  overlap.forward_rows = rows.forward;
+  overlap.backward_rows = rows.backward;
+  return overlap;
+}
+
+}  // namespace weft

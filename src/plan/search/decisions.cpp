@@ -1,0 +1,118 @@
+#include "plan/search/decisions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/error.hpp"
+#include "plan/partition/buckets.hpp"
+#include "plan/partition/row_choice.hpp"
+#include "plan/partition/units.hpp"
+#include "plan/partition/urgent_parts.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kMiB = 1024 * 1024;
+
+bool has_data_parallel_traffic(const StepGraph& graph) {
+  return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
+    return op.communication && (op.role == Role::grad_reduce || op.role == Role::param_gather);
+  });
+}
+
+constexpr std::array<std::string_view, DecisionSpace::kDimensions> kNames{"rows of forward",
+                                                                          "rows of backward",
+                                                                          "woven order",
+                                                                          "buckets",
+                                                                          "order of next use",
+                                                                          "reductions held back",
+                                                                          "early receives",
+                                                                          "gathered ahead",
+                                                                          "gradient buffers",
+                                                                          "search for the order"};
+
+}  // namespace
+
+DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
+    : tensor_parallel_(request.layout.tp > 1), values_(kDimensions, {0}) {
+  const Layout& layout = request.layout;
+  if (tensor_parallel_) {
+    values_[kForwardRows].clear();
+    for (const std::int32_t rows : possible_rows(graph)) values_[kForwardRows].push_back(rows);
+    values_[kBackwardRows] = values_[kForwardRows];
+  } else {
+    values_[kForwardRows] = values_[kBackwardRows] = {1};
+  }
+  values_[kWeave] = {1, 0};
+  const bool shards = has_data_parallel_traffic(graph);
+  add_buckets(request, graph);
+  values_[kBuckets].clear();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) values_[kBuckets].push_back(static_cast<std::int64_t>(i));
+  if (shards) values_[kUrgentFirst] = {1, 0};
+  if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
+  if (layout.pp > 1) values_[kReceives] = {1, 0};
+  values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
+  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
+  values_[kWeaveVisits] = {0, 3'000'000};
+  for (const auto& options : values_) sizes_.push_back(options.size());
+}
+
+void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile);
+  const auto add_parts = [&](std::string name, std::optional<Bytes> part) {
+    UrgentParts urgent = urgent_parts(graph, cost, part);
+    buckets_.push_back({std::move(name), std::move(urgent.sets), std::move(urgent.parts)});
+  };
+  add_parts("parts by cost", {});
+  if (!has_data_parallel_traffic(graph) || request.layout.zero == 3) {
+    buckets_.push_back({"by layer", one_bucket_per_layer(graph), {}});
+    return;
+  }
+  for (const std::int64_t mib : {1, 4, 16, 64, 256}) {
+    add_parts(fmt::format("parts of {} MiB", mib), Bytes{mib * kMiB});
+  }
+  buckets_.push_back({"by layer", one_bucket_per_layer(graph), {}});
+  for (const std::int64_t mib : {25, 100, 400}) {
+    const BucketRule rule = ddp_buckets(static_cast<double>(mib));
+    buckets_.push_back({fmt::format("buckets of {} MiB", mib), bucket_sets(graph, rule, true), {}});
+  }
+}
+
+Decisions DecisionSpace::start() const {
+  return {std::vector<std::size_t>(kDimensions, 0)};
+}
+
+std::int64_t DecisionSpace::value(const Decisions& decisions, Dimension dimension) const {
+  return values_[dimension][decisions.chosen[dimension]];
+}
+
+Overlap DecisionSpace::overlap(const Decisions& decisions) const {
+  const BucketChoice& bucket = buckets_[static_cast<std::size_t>(value(decisions, kBuckets))];
+  Overlap overlap;
+  overlap.buckets = bucket.buckets;
+  overlap.parts = bucket.parts;
+  overlap.reductions = overlap.gathers = true;
+  overlap.prefetch = static_cast<int>(value(decisions, kPrefetch));
+  overlap.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
+  overlap.receives = value(decisions, kReceives) != 0;
+  overlap.urgent_first = value(decisions, kUrgentFirst) != 0;
+  overlap.hold_back = value(decisions, kHoldBack) != 0;
+  overlap.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
+  overlap.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
+  overlap.tensor_parallel = tensor_parallel_;
+  overlap.weave = value(decisions, kWeave) != 0;
+  overlap.weave_visits = value(decisions, kWeaveVisits);
+  return overlap;
+}
+
+std::string DecisionSpace::describe(const Decisions& decisions, std::size_t dimension) const {
+  const auto of = static_cast<Dimension>(dimension);
+  if (of == kBuckets) return buckets_[static_cast<std::size_t>(value(decisions, of))].name;
+  return fmt::format("{} {}", kNames[dimension], value(decisions, of));
+}
+
+}  // namespace weft

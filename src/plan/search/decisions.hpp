@@ -1,0 +1,61 @@
+// What the search decides, as a point in a space of choices: what travels together, into how many parts layers are cut,
+// what runs beside compute, how far ahead. Every point becomes an Overlap, which a plan follows from.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/policy/overlap.hpp"
+
+namespace weft {
+
+// What of a step's gradients and parameters travels together and in which parts.
+struct BucketChoice {
+  std::string name;
+  std::vector<MergeSet> buckets;
+  std::vector<std::int32_t> parts;
+};
+
+// One value of each dimension, as an index into its options.
+struct Decisions {
+  std::vector<std::size_t> chosen;  // by dimension
+  friend auto operator<=>(const Decisions&, const Decisions&) = default;
+};
+
+class DecisionSpace {
+ public:
+  DecisionSpace(const PlanRequest& request, const StepGraph& graph);
+
+  enum Dimension : std::uint8_t {
+    kForwardRows,
+    kBackwardRows,
+    kWeave,
+    kBuckets,
+    kUrgentFirst,
+    kHoldBack,
+    kReceives,
+    kPrefetch,
+    kGradientBuffers,
+    kWeaveVisits,
+    kDimensions
+  };
+  std::size_t options(std::size_t dimension) const { return static_cast<std::size_t>(sizes_[dimension]); }
+  // A good point to begin with: everything overlaps, gradients by the order of their next use.
+  Decisions start() const;
+  Overlap overlap(const Decisions& decisions) const;
+  // "rows of forward 4".
+  std::string describe(const Decisions& decisions, std::size_t dimension) const;
+
+ private:
+  void add_buckets(const PlanRequest& request, const StepGraph& graph);
+  std::int64_t value(const Decisions& decisions, Dimension dimension) const;
+
+  bool tensor_parallel_;
+  std::vector<std::vector<std::int64_t>> values_;  // by dimension: what its options stand for
+  std::vector<std::size_t> sizes_;
+  std::vector<BucketChoice> buckets_;
+};
+
+}  // namespace weft

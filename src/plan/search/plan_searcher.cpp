@@ -1,0 +1,147 @@
+#include "plan/search/plan_searcher.hpp"
+
+#include <algorithm>
+
+#include "base/parallel.hpp"
+
+namespace weft {
+namespace {
+
+// What one thread of an ordinary machine plans and simulates in a second.
+constexpr double kOperationsPerSecond = 400e3;
+// So many micro-batches fill and drain a pipeline and show its steady part between.
+constexpr std::int64_t kRounds = 2;
+constexpr int kShakes = 64;
+
+StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
+  StepGraph result = graph;
+  result.micro_batches = micro_batches;
+  return result;
+}
+
+std::int64_t enough_micro_batches(const Layout& layout) {
+  const std::int64_t least = layout.pp == 1 ? 2 : kRounds * layout.pp;
+  return std::min(layout.micro_batches(), least);
+}
+
+std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
+  std::uint64_t z = state += 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+bool PlanSearcher::Outcome::operator<(const Outcome& other) const {
+  if (fits != other.fits) return fits;
+  if (!fits && memory != other.memory) return memory < other.memory;
+  return step_s < other.step_s;
+}
+
+PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
+    : request_(request),
+      graph_(graph),
+      small_{request, with_micro_batches(graph, enough_micro_batches(request.layout))},
+      space_(request, graph),
+      budget_(request.search.budget_s * kOperationsPerSecond) {
+  Layout& layout = small_.request.layout;
+  layout.global_batch = layout.dp * layout.micro_batch * small_.graph.micro_batches;
+}
+
+PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const StepGraph& graph,
+                                             const Overlap& overlap) {
+  const UnfoldedPlan made = overlapped_plan(request, graph, "weft", overlap);
+  Outcome outcome{true, request.search.step_seconds(made), {}};
+  for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
+    const Bytes needed = made.plan.classes[c].memory;
+    outcome.memory = std::max(outcome.memory, needed);
+    outcome.fits = outcome.fits && needed <= graph.classes[c].device.memory;
+  }
+  return outcome;
+}
+
+std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest& request, const StepGraph& graph,
+                                                              const std::vector<Overlap>& overlaps) {
+  std::vector<Outcome> outcomes(overlaps.size());
+  parallel_for(overlaps.size(), request.search.jobs,
+               [&](std::size_t i) { outcomes[i] = evaluate(request, graph, overlaps[i]); });
+  return outcomes;
+}
+
+void PlanSearcher::report() {
+  if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
+}
+
+void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
+  std::vector<Decisions> unknown;
+  std::vector<Overlap> overlaps;
+  for (const Decisions& candidate : candidates) {
+    if (known_.contains(candidate) || !has_work_left()) continue;
+    Overlap overlap = space_.overlap(candidate);
+    // Work counts when it is begun, so that threads do not decide where the budget ends.
+    const double parts = std::max(overlap.forward_rows, overlap.backward_rows);
+    spent_ += static_cast<double>(graph_.operations.size()) * static_cast<double>(small_.graph.micro_batches) *
+                  (1 + parts) / 2 +
+              static_cast<double>(overlap.weave_visits) / 10;
+    unknown.push_back(candidate);
+    overlaps.push_back(std::move(overlap));
+  }
+  const std::vector<Outcome> outcomes = evaluate_all(small_.request, small_.graph, overlaps);
+  for (std::size_t i = 0; i < unknown.size(); ++i) known_[unknown[i]] = outcomes[i];
+  report();
+}
+
+Decisions PlanSearcher::descend(Decisions from) {
+  look_at({from});
+  if (!known_.contains(from)) return from;
+  for (bool better = true; better && has_work_left();) {
+    better = false;
+    for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
+      std::vector<Decisions> candidates;
+      for (std::size_t option = 0; option < space_.options(d); ++option) {
+        Decisions candidate = from;
+        candidate.chosen[d] = option;
+        if (candidate != from) candidates.push_back(candidate);
+      }
+      look_at(candidates);
+      for (const Decisions& candidate : candidates) {
+        const auto found = known_.find(candidate);
+        if (found == known_.end() || !(found->second < known_.at(from))) continue;
+        from = candidate;
+        better = true;
+      }
+    }
+  }
+  return from;
+}
+
+// Some dimensions anew: a way out of a point where no single change helps.
+Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) const {
+  Decisions result = from;
+  for (int change = 0; change < 3; ++change) {
+    const auto d = static_cast<std::size_t>(next_random(random) % DecisionSpace::kDimensions);
+    result.chosen[d] = static_cast<std::size_t>(next_random(random) % space_.options(d));
+  }
+  return result;
+}
+
+Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+  Decisions best = descend(space_.start());
+  std::uint64_t random = request_.search.seed;
+  for (int shake = 0; shake < kShakes && has_work_left(); ++shake) {
+    const Decisions other = descend(shaken(best, random));
+    if (known_.contains(other) && known_.at(other) < known_.at(best)) best = other;
+  }
+  // What was searched in small is compared in full, the named policies with it; each decision once.
+  std::vector<Overlap> finalists{space_.overlap(best)};
+  for (const Overlap& other : others) {
+    if (std::find(finalists.begin(), finalists.end(), other) == finalists.end()) finalists.push_back(other);
+  }
+  const std::vector<Outcome> outcomes = evaluate_all(request_, graph_, finalists);
+  spent_ = budget_;
+  report();
+  return finalists[static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin())];
+}
+
+}  // namespace weft

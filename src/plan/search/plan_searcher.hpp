@@ -1,0 +1,51 @@
+// The search of policy `weft`: from good points of the decision space, one dimension after the other, every candidate
+// simulated. Large steps are searched in small: fewer micro-batches show what a layer's order is worth as well as many.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "plan/policy/overlap.hpp"
+#include "plan/search/decisions.hpp"
+
+namespace weft {
+
+class PlanSearcher {
+ public:
+  // Both must outlive it.
+  PlanSearcher(const PlanRequest& request, const StepGraph& graph);
+
+  // The fastest that fits in memory, of those found and of `others`; where none fits, the one that needs least.
+  Overlap best_of(const std::vector<Overlap>& others);
+
+ private:
+  struct Outcome {
+    bool fits = false;
+    double step_s = 0;
+    Bytes memory;
+    bool operator<(const Outcome& other) const;
+  };
+  struct Problem {
+    PlanRequest request;
+    StepGraph graph;
+  };
+  Outcome evaluate(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap);
+  std::vector<Outcome> evaluate_all(const PlanRequest& request, const StepGraph& graph,
+                                    const std::vector<Overlap>& overlaps);
+
+  void look_at(const std::vector<Decisions>& candidates);
+  // Goes on from `from` as long as changing one dimension helps and there is work left.
+  Decisions descend(Decisions from);
+  Decisions shaken(const Decisions& from, std::uint64_t& random) const;
+  bool has_work_left() const { return spent_ < budget_; }
+  void report();
+
+  const PlanRequest& request_;
+  const StepGraph& graph_;
+  Problem small_;
+  DecisionSpace space_;
+  std::map<Decisions, Outcome> known_;  // of the small problem
+  double budget_ = 0, spent_ = 0;       // operations to simulate
+};
+
+}  // namespace weft
