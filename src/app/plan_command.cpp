@@ -1,5 +1,7 @@
 #include "app/plan_command.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "app/cli.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
