@@ -24,6 +24,14 @@ if(WEFT_SANITIZE)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
   target_link_options(weft_test_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
 endif()
+# Every pointer that is followed is checked to be neither null nor misaligned nor too short an object's, which is a quarter
+# of the compiler's work. The address sanitizer sees the first and the last by itself; the second takes a cast, and
+# tests/layers_test.py sees that only these folders have any.
+set(weft_folders_with_casts kernels comm exec)
+add_library(weft_no_casts INTERFACE)
+if(WEFT_SANITIZE MATCHES "address,undefined")
+  target_compile_options(weft_no_casts INTERFACE -fno-sanitize=null,alignment,object-size)
+endif()
 
 # Precompiled headers: what nearly every source includes anyway. Every file still names what it needs, and `make tidy`
 # builds without them. ccache wants -fpch-preprocess and a little sloppiness (tools/configure.sh).
@@ -57,24 +65,34 @@ function(weft_library name)
   list(TRANSFORM ARG_DEPENDS PREPEND weft_)
   target_link_libraries(weft_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LINK}
                         PRIVATE $<BUILD_INTERFACE:weft_flags>)
+  if(NOT name IN_LIST weft_folders_with_casts)
+    target_link_libraries(weft_${name} PRIVATE $<BUILD_INTERFACE:weft_no_casts>)  # behind the flags it takes back
+  endif()
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
   weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
 endfunction()
 
-# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [ONE_PROCESS])
+# Test sources are compiled six at a time: each by itself takes most of its time for what it shares with the others.
+option(WEFT_BATCH_TESTS "Compile several sources of a test executable at once" ON)
+
+# weft_test(FOLDER SOURCES a_test.cpp ... [ALONE b_test.cpp ...] [LABELS fast] [DEPENDS other folders]
+#           [PRECOMPILE <header> ...] [ONE_PROCESS])
+# ALONE: sources, beside the others, that are compiled by themselves: what they name is named in another source too.
 # PRECOMPILE: a precompiled header of its own, with these headers too.
 # ONE_PROCESS: one test for ctest, where starting the executable takes longer than its test cases.
 function(weft_test folder)
   if(NOT BUILD_TESTING)
     return()
   endif()
-  cmake_parse_arguments(ARG "ONE_PROCESS" "" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_PROCESS" "" "SOURCES;ALONE;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
   list(TRANSFORM ARG_DEPENDS PREPEND weft_)
-  add_executable(${folder}_test ${ARG_SOURCES})
+  add_executable(${folder}_test ${ARG_SOURCES} ${ARG_ALONE})
+  set_target_properties(${folder}_test PROPERTIES UNITY_BUILD ${WEFT_BATCH_TESTS} UNITY_BUILD_BATCH_SIZE 6)
+  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_link_libraries(${folder}_test PRIVATE weft_${folder} ${ARG_DEPENDS} GTest::gtest_main weft_test_flags)
   target_compile_definitions(${folder}_test PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(ARG_PRECOMPILE)

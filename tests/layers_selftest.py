@@ -70,6 +70,9 @@ class Layers(unittest.TestCase):
     def test_source_outside_any_folder_is_refused(self):
         self.expect_failure({"main.cpp": "\n"}, "must live in a folder")
 
+    def test_cast_of_a_pointer_is_named(self):
+        self.expect_failure({"base/error.cpp": "// why\nreinterpret_cast<int*>(p);\n"}, "base/error.cpp:2:", "base has no casts")
+
     def test_layer_without_a_line_is_named(self):
         self.expect_failure({"layers.txt": "base:\nmodel: base typo\n"}, "typo")
 

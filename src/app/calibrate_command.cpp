@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "app/cli.hpp"
 #include "app/files.hpp"
 #include "app/own_processes.hpp"

@@ -34,7 +34,7 @@ void look_at_newest(RunOptions& options, const std::vector<std::int64_t>& steps)
       continue;  // find_resume_point says it
     }
     refuse_conflict(options, step, manifest);
-    const std::string policy = manifest.run.value("policy", "");
+    const std::string policy = policy_of(manifest.run);
     if (options.only_best && std::ranges::count(options.policies, policy) > 0) {
       options.policies = {policy};
       options.only_best = false;

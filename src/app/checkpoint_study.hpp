@@ -1,7 +1,7 @@
 // What saving did and what it cost, beside the figures of a run.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -132,6 +132,7 @@ void declare_input_flags(Flags& flags) {
   flags.value("part-mib", "MIB", "parts that priority cuts gradients into (default: by the links' speed and latency)",
               kPolicy);
   flags.value("prefetch", "N", "layers that fsdp and priority gather ahead at --zero 3 (default: 1)", kPolicy);
+  flags.value("budget", "SECONDS", "how long policy weft searches, on an ordinary machine (default: 10)", kPolicy);
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
 }
 
@@ -224,6 +225,7 @@ Inputs read_inputs(const Flags& flags) {
   inputs.cluster = read_cluster(flags);
   inputs.layout = read_layout(flags, inputs.model, Cluster(inputs.cluster));
   inputs.options = read_policy_options(flags);
+  inputs.budget_s = read_budget(flags);
   return inputs;
 }
 
@@ -234,6 +236,10 @@ PolicyOptions read_policy_options(const Flags& flags) {
   options.part_mib = flags.number("part-mib", 1e-6, 1 << 30);
   options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
   return options;
+}
+
+double read_budget(const Flags& flags) {
+  return flags.number("budget", 0, 1e6).value_or(PlanSearch{}.budget_s);
 }
 
 Profile read_profile(const Flags& flags) {

@@ -16,6 +16,7 @@ struct Inputs {
   ClusterSpec cluster;
   Layout layout;
   PolicyOptions options = {};
+  double budget_s = PlanSearch{}.budget_s;  // of policies that search
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);
@@ -26,6 +27,7 @@ ClusterSpec read_cluster(const Flags& flags);
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster);
 
 PolicyOptions read_policy_options(const Flags& flags);
+double read_budget(const Flags& flags);
 // The constants that come with Weft, with what --profile changes.
 Profile read_profile(const Flags& flags);
 

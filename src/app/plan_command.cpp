@@ -1,5 +1,7 @@
 #include "app/plan_command.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "app/cli.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
@@ -10,6 +12,8 @@
 #include "app/plan_text_report.hpp"
 #include "app/policy_list.hpp"
 #include "app/sweep_command.hpp"
+#include "app/terminal.hpp"
+#include "plan/policy/policy.hpp"
 
 namespace weft {
 int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
@@ -26,10 +30,13 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
 
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
-  const std::vector<std::string> policies = read_policies(flags);
+  std::vector<std::string> policies = read_policies(flags);
+  // A search for every row of a sweep is for those who ask for it.
+  if (flags.given("sweep") && !flags.given("policy"))
+    std::erase_if(policies, [](const auto& p) { return searches(p); });
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
-  PlanStudy study = study_plan(read_inputs(flags), policies, read_profile(flags));
+  PlanStudy study = study_plan(read_inputs(flags), policies, read_profile(flags), terminal_of(err));
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
   if (flags.on("json")) {

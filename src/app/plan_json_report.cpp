@@ -1,6 +1,7 @@
 #include "app/plan_json_report.hpp"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "app/version.hpp"
 #include "io/layout_json.hpp"

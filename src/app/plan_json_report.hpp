@@ -1,7 +1,7 @@
 // A plan study as the one JSON object that other tools read (keys are stable).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "app/plan_study.hpp"
 #include "io/megatron_args.hpp"

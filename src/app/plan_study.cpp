@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
+#include "base/progress.hpp"
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
 #include "model/counts.hpp"
@@ -17,10 +20,6 @@
 
 namespace weft {
 namespace {
-
-PlanRequest request_of(const Inputs& inputs, const Profile& profile) {
-  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options};
-}
 
 // Peak FLOP/s of all devices together at the layout's precision.
 double peak_flops(const StepGraph& graph, DType precision) {
@@ -126,8 +125,19 @@ PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, Unfolde
 }
 
 PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
-                         const Cluster& cluster, const Profile& profile) {
-  const PlanRequest request = request_of(inputs, profile);
+                         const Cluster& cluster, const Profile& profile, std::ostream* progress) {
+  PlanRequest request = request_of(inputs, profile, std::thread::hardware_concurrency());
+  std::optional<ProgressBar> bar;
+  constexpr std::size_t kPieces = 100;
+  std::size_t drawn = 0;
+  if (searches(policy)) {
+    bar.emplace(progress, policy, kPieces);
+    request.search.progress = [&](double share) {
+      const auto now = std::max(drawn, static_cast<std::size_t>(share * kPieces));
+      bar->advance(now - drawn);
+      drawn = now;
+    };
+  }
   UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
   if (const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false})) {
     fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
@@ -169,6 +179,17 @@ PlanStudy study_all(const Inputs& inputs, std::size_t count, const Profile& prof
 
 }  // namespace
 
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs) {
+  PlanSearch search;
+  search.step_seconds = [cluster = std::make_shared<const Cluster>(inputs.cluster), profile](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, *cluster, profile);
+    return simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
+  };
+  search.budget_s = inputs.budget_s;
+  search.jobs = jobs;
+  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
+}
+
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   CriticalShare share;
   const auto begin = static_cast<double>(timeline.steady_begin.value);
@@ -208,10 +229,11 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
           .hfu = executed.value / step_s / peak};
 }
 
-PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile) {
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+                     std::ostream* progress) {
   return study_all(inputs, policies.size(), profile,
                    [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
-                     return study_policy(inputs, graph, policies[i], cluster, profile);
+                     return study_policy(inputs, graph, policies[i], cluster, profile, progress);
                    });
 }
 

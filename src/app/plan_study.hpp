@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,11 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 
 // Changes to the layout that would fit are planned for real, cheapest in speed first.
 // Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).
-PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile);
+// `progress`: where a bar is drawn while policies search; null: nowhere.
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+                     std::ostream* progress = nullptr);
+// What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads.
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1);
 // The same for plans at hand, which are safe and for these inputs.
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile);
 

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "app/checkpoint_options.hpp"
 #include "app/cli.hpp"
 #include "app/megatron_inputs.hpp"

@@ -26,7 +26,7 @@ struct CheckpointOptions {
   std::int64_t keep = 2;
   bool resume = false;
   bool stop_on_error = true;
-  nlohmann::ordered_json identity;  // of this training, by which its checkpoints are known
+  std::string identity;  // of this training, by which its checkpoints are known
 };
 
 struct RunOptions {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "app/plan_json_report.hpp"
 #include "app/plan_text_report.hpp"

@@ -1,7 +1,7 @@
 // A run for a person at a terminal, and as the JSON object that other tools read.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "app/run_study.hpp"

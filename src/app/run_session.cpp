@@ -100,10 +100,9 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
                     checkpoint.every,
                     checkpoint.keep,
                     checkpoint.stop_on_error,
-                    checkpoint.identity,
+                    with_policy(checkpoint.identity, policy),
                     stop_signal_came,
                     {}};
-  job.run["policy"] = policy;
   job.say = [this](const std::string& words) { say(words); };
   return job;
 }

@@ -102,8 +102,8 @@ class Evaluator {
       } else {
         const RankClasses& classes = machine.classes.find(layout, model.experts.has_value());
         const StepGraph graph = build_step_graph(model, machine.cluster, layout, classes);
-        evaluate_policies({model, machine.cluster.spec(), layout, profile_, options_}, graph, machine.cluster,
-                          unit.rows);
+        const Inputs inputs{model, machine.cluster.spec(), layout, options_, read_budget(given_)};
+        evaluate_policies(request_of(inputs, profile_), graph, machine.cluster, unit.rows);
       }
     } catch (const Error& error) {
       settle(error.what());

@@ -1,10 +1,10 @@
 #include "app/sweep_command.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "app/cli.hpp"
@@ -16,6 +16,7 @@
 #include "app/plan_text_report.hpp"
 #include "app/sweep.hpp"
 #include "app/sweep_report.hpp"
+#include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 
@@ -23,10 +24,6 @@ namespace weft {
 namespace {
 
 constexpr const char* kSweep = "Sweep";
-
-std::ostream* terminal(std::ostream& err) {
-  return &err == &std::cerr && ::isatty(STDERR_FILENO) == 1 ? &err : nullptr;
-}
 
 std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep) {
   std::vector<std::string> names;
@@ -82,7 +79,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   SweepOptions options;
   options.jobs = static_cast<std::size_t>(flags.integer("jobs", 1, 1024).value_or(cores));
-  options.progress = terminal(err);
+  options.progress = terminal_of(err);
   const auto top = static_cast<std::size_t>(flags.integer("top", 0, 1'000'000).value_or(20));
   const Profile profile = read_profile(flags);
   const Sweep sweep = run_sweep(flags, spec, policies, profile, options);

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/table.hpp"
 #include "base/text.hpp"

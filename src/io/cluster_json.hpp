@@ -1,7 +1,7 @@
 // Clusters as JSON (docs/cluster-format.md): files that users write, and the cluster inside a plan file.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "cluster/cluster.hpp"

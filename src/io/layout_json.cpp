@@ -1,6 +1,7 @@
 // Reader and writer of a layout.
 #include "io/layout_json.hpp"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.hpp"

@@ -1,7 +1,7 @@
 // A layout as JSON: the "layout" of a plan file (docs/plan-format.md). Keys are the command line's flags.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "graph/layout.hpp"

@@ -1,6 +1,7 @@
 // Reader and writer of a model's shape; field names are those of Transformer.
 #include "io/model_json.hpp"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.hpp"

@@ -1,7 +1,7 @@
 // The shape of a model as JSON: the "model" of a plan file (docs/plan-format.md).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "model/transformer.hpp"

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 

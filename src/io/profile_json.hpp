@@ -1,7 +1,7 @@
 // Profiles as JSON (docs/profile-format.md): a user's file states what differs from the constants that come with Weft.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "cost/profile.hpp"

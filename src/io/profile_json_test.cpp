@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "cluster/presets.hpp"
 #include "graph/step_graph.hpp"

@@ -30,7 +30,7 @@ void announce_shard(const std::filesystem::path& partial, std::int64_t rank, con
 
 struct CommitOptions {
   std::int64_t step = 0;
-  nlohmann::ordered_json run;  // of the manifest
+  std::string run;  // of the manifest
   std::int64_t ranks = 1;
   std::int64_t keep = 2;
 };

@@ -36,7 +36,7 @@ void write_shards(const fs::path& folder, std::int64_t step) {
 
 void save(const fs::path& folder, std::int64_t step, std::int64_t keep = 100) {
   write_shards(folder, step);
-  EXPECT_EQ(put_together(folder, {step, {{"seed", 1}}, kRanks, keep}), kRanks * 4096);
+  EXPECT_EQ(put_together(folder, {step, R"({"seed":1})", kRanks, keep}), kRanks * 4096);
 }
 
 using Steps = std::vector<std::int64_t>;
@@ -46,12 +46,12 @@ TEST(CheckpointFolder, HasACheckpointOnlyWhenItIsWhole) {
   EXPECT_EQ(checkpoints_in(scratch.path() / "missing"), Steps{});
   write_shards(scratch.path(), 100);
   EXPECT_EQ(checkpoints_in(scratch.path()), Steps{});
-  put_together(scratch.path(), {100, {{"seed", 1}}, kRanks, 2});
+  put_together(scratch.path(), {100, R"({"seed":1})", kRanks, 2});
   EXPECT_EQ(checkpoints_in(scratch.path()), Steps{100});
   EXPECT_FALSE(fs::exists(partial_folder(scratch.path(), 100)));
   const CheckpointManifest manifest = read_checkpoint(scratch.path() / "step-00000100");
   EXPECT_EQ(manifest.step, 100);
-  EXPECT_EQ(manifest.run["seed"], 1);
+  EXPECT_EQ(manifest.run, R"({"seed":1})");
   const std::string first = contents_of(0);
   ASSERT_EQ(manifest.files.size(), 2U);
   EXPECT_EQ(manifest.files[0].checksum, crc32(first.data(), first.size()));

@@ -24,7 +24,7 @@ struct CheckpointJob {
   std::int64_t every = 0;  // steps; 0: only at the end
   std::int64_t keep = 2;
   bool stop_on_error = true;
-  nlohmann::ordered_json run;  // of the manifest
+  std::string run;  // of the manifest
   // Whether somebody has asked this process to end. May be null.
   std::function<bool()> asked_to_stop = {};
   // Told of saves that failed where the run goes on. May be null.

@@ -56,7 +56,7 @@ TrainResult train(const Case& c, const fs::path& folder, const Run& run) {
   layout.micro_batch = 2;
   const std::int64_t data_ranks = c.ranks / (layout.tp * layout.pp * layout.cp);
   const PlannedLayout planned(even_gpt(), layout, c.ranks, c.policy, 8 / (2 * data_ranks));
-  CheckpointJob checkpoint{folder, run.every, run.keep, run.stop_on_error, {{"seed", 1}}, run.asked_to_stop, {}};
+  CheckpointJob checkpoint{folder, run.every, run.keep, run.stop_on_error, R"({"seed":1})", run.asked_to_stop, {}};
   TrainJob job{
       planned.plan, planned.unfolded, planned.original, settings_of(c, run.steps), Corpus::generate(3, 4096), 1,
       true,         run.kept};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -139,8 +140,10 @@ std::int64_t CheckpointManifest::bytes() const {
 std::string manifest_text(const CheckpointManifest& manifest) {
   ordered_json files = ordered_json::array();
   for (const StoredFile& file : manifest.files) files.push_back(to_json(file));
-  ordered_json json = {
-      {kVersionKey, kManifestVersion}, {"step", manifest.step}, {"run", manifest.run}, {"files", std::move(files)}};
+  ordered_json json = {{kVersionKey, kManifestVersion},
+                       {"step", manifest.step},
+                       {"run", ordered_json::parse(manifest.run)},
+                       {"files", std::move(files)}};
   json["crc32"] = checksum_of(json);
   return json.dump() + "\n";
 }
@@ -156,7 +159,7 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& na
   if (checksum_of(json) != checksum) fail("{}: has changed since it was written", name);
   CheckpointManifest manifest;
   manifest.step = reader.number(json, "step");
-  manifest.run = reader.at(json, "run");
+  manifest.run = reader.at(json, "run").dump();
   for (const ordered_json& file : reader.list(json, "files")) manifest.files.push_back(reader.file(file));
   return manifest;
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/element_range.hpp"
@@ -36,8 +36,8 @@ struct StoredFile {
 };
 
 struct CheckpointManifest {
-  std::int64_t step = 0;       // that many have been trained
-  nlohmann::ordered_json run;  // model, optimizer, seed, global_batch, seq, data; policy and layout for the reader
+  std::int64_t step = 0;  // that many have been trained
+  std::string run;        // JSON: model, optimizer, seed, global_batch, ... (run_identity.hpp)
   std::vector<StoredFile> files;
   std::int64_t bytes() const;  // of all files
 };

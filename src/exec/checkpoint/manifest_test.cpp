@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 CheckpointManifest example() {
-  CheckpointManifest manifest{7, {{"seed", 3}, {"model", {{"layers", 2}}}}, {}};
+  CheckpointManifest manifest{7, R"({"seed":3,"model":{"layers":2}})", {}};
   manifest.files.push_back({"rank-00000.safetensors",
                             100,
                             0xFFFFFFFF,

@@ -1,6 +1,7 @@
 #include "exec/checkpoint/run_identity.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <variant>
 
 #include "base/error.hpp"
@@ -56,29 +57,43 @@ std::uint32_t checksum_of_text(std::span<const std::uint8_t> text) {
   return sum;
 }
 
-ordered_json run_identity(const Transformer& model, const Layout& layout, const TrainSettings& settings,
-                          const Corpus& corpus) {
+std::string run_identity(const Transformer& model, const Layout& layout, const TrainSettings& settings,
+                         const Corpus& corpus) {
   std::variant<AdamSettings, SgdSettings> optimizer = settings.adam;
   if (settings.optimizer == Optimizer::sgd) optimizer = settings.sgd;
-  return {{"model", shape_to_json(model)},
-          {"optimizer", optimizer_to_json(optimizer)},
-          {"clip_grad", layout.clip_grad},
-          {"seed", settings.seed},
-          {"global_batch", layout.global_batch},
-          {"seq", layout.seq},
-          {"data",
-           {{"name", corpus.name()}, {"bytes", corpus.bytes().size()}, {"crc32", checksum_of_text(corpus.bytes())}}},
-          {"layout",
-           {{"tp", layout.tp},
-            {"cp", layout.cp},
-            {"pp", layout.pp},
-            {"vpp", layout.vpp},
-            {"dp", layout.dp},
-            {"zero", layout.zero},
-            {"micro_batch", layout.micro_batch}}}};
+  const ordered_json identity = {
+      {"model", shape_to_json(model)},
+      {"optimizer", optimizer_to_json(optimizer)},
+      {"clip_grad", layout.clip_grad},
+      {"seed", settings.seed},
+      {"global_batch", layout.global_batch},
+      {"seq", layout.seq},
+      {"data",
+       {{"name", corpus.name()}, {"bytes", corpus.bytes().size()}, {"crc32", checksum_of_text(corpus.bytes())}}},
+      {"layout",
+       {{"tp", layout.tp},
+        {"cp", layout.cp},
+        {"pp", layout.pp},
+        {"vpp", layout.vpp},
+        {"dp", layout.dp},
+        {"zero", layout.zero},
+        {"micro_batch", layout.micro_batch}}}};
+  return identity.dump();
 }
 
-std::string identity_conflict(const ordered_json& saved, const ordered_json& here) {
+std::string with_policy(const std::string& identity, const std::string& policy) {
+  ordered_json json = ordered_json::parse(identity);
+  json["policy"] = policy;
+  return json.dump();
+}
+
+std::string policy_of(const std::string& identity) {
+  const ordered_json policy = at(ordered_json::parse(identity), "/policy");
+  return policy.is_string() ? policy.get<std::string>() : "";
+}
+
+std::string identity_conflict(const std::string& saved_text, const std::string& here_text) {
+  const ordered_json saved = ordered_json::parse(saved_text), here = ordered_json::parse(here_text);
   for (const std::string path : kMustAgree) {
     std::string words = conflict_in(path, at(saved, path), at(here, path));
     if (!words.empty()) return words;
@@ -86,7 +101,8 @@ std::string identity_conflict(const ordered_json& saved, const ordered_json& her
   return "";
 }
 
-std::vector<std::string> identity_changes(const ordered_json& saved, const ordered_json& here) {
+std::vector<std::string> identity_changes(const std::string& saved_text, const std::string& here_text) {
+  const ordered_json saved = ordered_json::parse(saved_text), here = ordered_json::parse(here_text);
   std::vector<std::string> changes;
   for (const std::string path : kMayChange) {
     const ordered_json before = at(saved, path), now = at(here, path);

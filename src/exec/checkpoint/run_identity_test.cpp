@@ -13,7 +13,7 @@ struct Training {
   Layout layout{.global_batch = 8, .seq = 16};
   TrainSettings settings;
   std::shared_ptr<const Corpus> corpus = Corpus::generate(1, 4096);
-  nlohmann::ordered_json identity() const { return run_identity(model, layout, settings, *corpus); }
+  std::string identity() const { return run_identity(model, layout, settings, *corpus); }
 };
 
 template <class Change>
@@ -40,6 +40,10 @@ TEST(RunIdentity, NamesWhatDiffersWithBothValues) {
 TEST(RunIdentity, LetsLayoutNameAndRatesChange) {
   EXPECT_EQ(conflict([](Training& s) { s.layout.tp = 2, s.layout.zero = 3, s.layout.pp = 2; }), "");
   EXPECT_EQ(conflict([](Training& s) { s.model.name = "another"; }), "");
+  const std::string plain = Training().identity(), with_ddp = with_policy(plain, "ddp");
+  EXPECT_EQ(policy_of(plain), "");
+  EXPECT_EQ(policy_of(with_ddp), "ddp");
+  EXPECT_EQ(identity_conflict(with_ddp, with_policy(plain, "fsdp")), "");
   Training here;
   EXPECT_TRUE(identity_changes(Training().identity(), here.identity()).empty());
   here.settings.adam.learning_rate = 0.5;

@@ -15,9 +15,10 @@ std::vector<std::int32_t> possible_rows(const StepGraph& graph);
 struct RowChoice {
   std::int32_t forward = 1, backward = 1;
 };
-// A pass whose layers compute for C and communicate for T, cut into k parts, takes about max(C_k, T_k) + min(C_k, T_k)/k:
-// the last part of the one cannot hide behind the other. C_k and T_k are the sums of the parts, each with its own loss of
-// efficiency and latency; in backward the weight gradients hide communication whole. The least wins, fewer parts on ties.
+// A pass whose layers compute for C and communicate for T, cut into k parts, takes about max(C_k, T_k) + min(C_k,
+// T_k)/k: the last part of the one cannot hide behind the other. C_k and T_k are the sums of the parts, each with its
+// own loss of efficiency and latency; in backward the weight gradients hide communication whole. The least wins, fewer
+// parts on ties.
 RowChoice choose_rows(const StepGraph& graph, const CostModel& cost);
 
 }  // namespace weft

@@ -99,11 +99,10 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
     order_reductions(plan, last_gradient_writers(plan.graph));
   }
   if (overlap.weave) weave_blocks(plan, cost, overlap.weave_visits);
-  overlap_sharded_traffic(plan,
-                          {.gathers = overlap.gathers,
-                           .reductions = overlap.reductions,
-                           .prefetch = overlap.prefetch,
-                           .gradient_buffers = overlap.gradient_buffers});
+  overlap_sharded_traffic(plan, {.gathers = overlap.gathers,
+                                 .reductions = overlap.reductions,
+                                 .prefetch = overlap.prefetch,
+                                 .gradient_buffers = overlap.gradient_buffers});
   if (overlap.receives) overlap_receives(plan);
   Unfolded unfolded = place_values(plan);
   return {std::move(plan), std::move(unfolded)};

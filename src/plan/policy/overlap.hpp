@@ -18,9 +18,9 @@ struct Overlap {
   bool reductions = false;
   // Parameter gathers run under the next iteration's forward; those of ZeRO 3 ahead of the layer that needs them.
   bool gathers = false;
-  int prefetch = 1;       // layers that ZeRO 3 gathers ahead
+  int prefetch = 1;          // layers that ZeRO 3 gathers ahead
   int gradient_buffers = 2;  // layers whose whole gradients ZeRO 2 and 3 hold at a time
-  bool receives = false;  // pipeline messages arrive under computation
+  bool receives = false;     // pipeline messages arrive under computation
   // What a step does once goes in the order in which the next iteration needs it (schedule/urgent_first.hpp).
   bool urgent_first = false;
   bool hold_back = true;  // with it: stages behind the first reduce when their backward has ended
@@ -28,7 +28,7 @@ struct Overlap {
   // beside compute.
   std::int32_t forward_rows = 1, backward_rows = 1;
   bool tensor_parallel = false;
-  bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
+  bool weave = false;             // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
   std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

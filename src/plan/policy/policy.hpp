@@ -35,8 +35,8 @@ struct PlanSearch {
   // gives the same plan. Ordinary machines do it in about that time.
   double budget_s = 10;
   std::uint64_t seed = 1;
-  std::size_t jobs = 1;                               // threads; they do not change the result
-  std::function<void(double share)> progress = {};    // from 0 to 1
+  std::size_t jobs = 1;                             // threads; they do not change the result
+  std::function<void(double share)> progress = {};  // from 0 to 1
 };
 
 struct PlanRequest {

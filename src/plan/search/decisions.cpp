@@ -23,16 +23,9 @@ bool has_data_parallel_traffic(const StepGraph& graph) {
   });
 }
 
-constexpr std::array<std::string_view, DecisionSpace::kDimensions> kNames{"rows of forward",
-                                                                          "rows of backward",
-                                                                          "woven order",
-                                                                          "buckets",
-                                                                          "order of next use",
-                                                                          "reductions held back",
-                                                                          "early receives",
-                                                                          "gathered ahead",
-                                                                          "gradient buffers",
-                                                                          "search for the order"};
+constexpr std::array<std::string_view, DecisionSpace::kDimensions> kNames{
+    "rows of forward",      "rows of backward", "woven order",    "buckets",          "order of next use",
+    "reductions held back", "early receives",   "gathered ahead", "gradient buffers", "search for the order"};
 
 }  // namespace
 

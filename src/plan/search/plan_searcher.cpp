@@ -11,7 +11,7 @@ namespace {
 constexpr double kOperationsPerSecond = 400e3;
 // So many micro-batches fill and drain a pipeline and show its steady part between.
 constexpr std::int64_t kRounds = 2;
-constexpr int kShakes = 64;
+constexpr int kShakes = 64, kShakesInVain = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
   StepGraph result = graph;
@@ -129,9 +129,11 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   Decisions best = descend(space_.start());
   std::uint64_t random = request_.search.seed;
-  for (int shake = 0; shake < kShakes && has_work_left(); ++shake) {
+  for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
     const Decisions other = descend(shaken(best, random));
-    if (known_.contains(other) && known_.at(other) < known_.at(best)) best = other;
+    const bool better = known_.contains(other) && known_.at(other) < known_.at(best);
+    if (better) best = other;
+    in_vain = better ? 0 : in_vain + 1;
   }
   // What was searched in small is compared in full, the named policies with it; each decision once.
   std::vector<Overlap> finalists{space_.overlap(best)};
