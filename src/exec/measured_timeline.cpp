@@ -70,8 +70,9 @@ class Assembly {
       timeline.operations.push_back(op);
       for (const Edge& edge : unfolded_.waits_for(i)) {
         const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
+        const bool memory = edge.kind == EdgeKind::reuse || edge.kind == EdgeKind::wait;
         timeline.dependencies.push_back(
-            {first + edge.from - static_cast<std::int32_t>(own.first), edge.distance, order});
+            {first + edge.from - static_cast<std::int32_t>(own.first), edge.distance, order, memory});
       }
       timeline.dependency_begin.push_back(static_cast<std::int32_t>(timeline.dependencies.size()));
     }

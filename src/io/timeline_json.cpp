@@ -127,9 +127,9 @@ class TimelineReader {
       return;
     }
     const auto rows =
-        json_rows<3>(object, "waits", {{{"operation", 0, operations_ - 1}, {"distance", 0, 1}, {"order", 0, 1}}});
+        json_rows<3>(object, "waits", {{{"operation", 0, operations_ - 1}, {"distance", 0, 1}, {"order", 0, 2}}});
     for (const auto& [operation, distance, order] : rows) {
-      t_.dependencies.push_back({narrow(operation), static_cast<std::int16_t>(distance), order == 1});
+      t_.dependencies.push_back({narrow(operation), static_cast<std::int16_t>(distance), order == 1, order == 2});
     }
     if (std::ssize(t_.dependencies) > kMaxInt32) {
       fail("{}: with it there are more than {} waits", object.where(), kMaxInt32);

@@ -45,7 +45,7 @@ Timeline small_timeline() {
     message.transfer = 7;
     message.receives = i == 1;
   }
-  t.dependencies = {{2, 1, false}, {0, 0, true}, {0, 0, false}};
+  t.dependencies = {{2, 1, false}, {0, 0, true}, {0, 0, false, true}};
   t.dependency_begin = {0, 1, 3, 3};
   for (std::int32_t i = 0; i < 2; ++i) {
     const std::int64_t begin = 200 * i - 10;

@@ -94,7 +94,7 @@ class TimelineWriter {
     put(",\"waits\":[");
     for (std::size_t i = first; i < last; ++i) {
       const Dependency& d = t_.dependencies[i];
-      put("{}[{},{},{}]", i == first ? "" : ",", d.operation, d.distance, d.order ? 1 : 0);
+      put("{}[{},{},{}]", i == first ? "" : ",", d.operation, d.distance, d.order ? 1 : d.memory ? 2 : 0);
     }
     put("]");
   }

@@ -116,7 +116,8 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
                                   cost_of[instance.operation.index()], instance.joint, instance.chain_position});
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
-      problem.edges.push_back({edge.from, edge.distance, order});
+      const bool memory = edge.kind == EdgeKind::reuse || edge.kind == EdgeKind::wait;
+      problem.edges.push_back({edge.from, edge.distance, order, memory});
     }
     problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
   }

@@ -6,9 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <tuple>
 
-#include "base/error.hpp"
 #include "timeline/rank_spans.hpp"
 #include "timeline/span_index.hpp"
 
@@ -19,29 +17,16 @@ std::size_t at(std::int32_t index) {
   return static_cast<std::size_t>(index);
 }
 
-Interval clip(const Span& span, const Interval& window) {
-  const Nanos begin = std::clamp(span.start, window.begin, window.end);
-  return {begin, std::clamp(span.end, begin, window.end)};
-}
-
-Interval steady_window(const Timeline& timeline) {
-  const double length = timeline.period_ns * timeline.periods;
-  // 2^53 ns, a hundred days: up to there a double counts every nanosecond.
-  if (timeline.periods < 1 || !(timeline.period_ns > 0) || !(length < 9.007e15)) {
-    fail("timeline: {} periods of {} ns, at least one, positive and below 2^53 ns in all, is allowed", timeline.periods,
-         timeline.period_ns);
-  }
-  return {timeline.steady_begin, timeline.steady_begin + Nanos{std::llround(length)}};
-}
-
 // One rank's time, sorted into its terms. Idle time is what no other term claims.
 class RankLedger {
  public:
-  RankLedger(const Timeline& timeline, SpanIndex* index, const Interval& window, std::int32_t rank)
-      : timeline_(timeline), index_(index), window_(window), rank_(rank) {}
+  RankLedger(const Timeline& timeline, SpanIndex* index, const Interval& window, std::int32_t rank,
+             bool keeps_parts = false)
+      : timeline_(timeline), index_(index), window_(window), rank_(rank), keeps_parts_(keeps_parts) {}
 
   RankAccount settle(const RankSpans& spans) {
-    lay_out_transfers(spans.transfers);
+    own_ = lasting_transfers(spans.transfers, window_);
+    for (const TransferPart& part : own_) communicating_ += part.end - part.begin;
     covered_to_ = window_.begin;
     bool after = false;  // the first compute after the window explains its last gap
     for (auto next = spans.computing.begin(); next != spans.computing.end() && !after; ++next) {
@@ -53,6 +38,7 @@ class RankLedger {
   }
 
   const std::vector<ExposedStretch>& exposed() const { return exposed_; }
+  const std::vector<ExposedPart>& parts() const { return parts_; }
 
  private:
   // True where it starts after the window: nothing later matters.
@@ -81,15 +67,15 @@ class RankLedger {
       now = span.end;
       if (now <= window_.begin) continue;
       if (operation.activity == Activity::transfer) {
-        waited_for_.push_back({rank_, operation.traffic, span.start, span.end});
+        waited_for_.push_back({i, folded.iteration, span.start, span.end});
         continue;
       }
       if (covered_to_ >= folded.start) {
         const Nanos to = std::min(span.start, window_.end);
-        for (ExposedStretch stretch : waited_for_) {
-          stretch.begin = std::max(stretch.begin, covered_to_);
-          stretch.end = std::min(stretch.end, to);
-          if (stretch.begin < stretch.end) expose(stretch);
+        for (TransferPart part : waited_for_) {
+          part.begin = std::max(part.begin, covered_to_);
+          part.end = std::min(part.end, to);
+          if (part.begin < part.end) expose(part, i);
         }
         covered_to_ = std::max(covered_to_, to);
       }
@@ -97,24 +83,6 @@ class RankLedger {
       waited_for_.clear();
     }
     return false;
-  }
-
-  // At each instant the rank's running transfer that ends last (ties: the lowest operation), as disjoint stretches.
-  void lay_out_transfers(const std::vector<Span>& transfers) {
-    const Span* lasting = nullptr;
-    for (const Span& s : transfers) {
-      const Interval inside = clip(s, window_);
-      if (inside.begin == inside.end) continue;
-      if (lasting != nullptr && inside.begin < own_.back().end) {
-        const Span& l = *lasting;
-        if (std::tuple(s.end, -s.operation) < std::tuple(l.end, -l.operation)) continue;
-        own_.back().end = inside.begin;
-        if (own_.back().begin == own_.back().end) own_.pop_back();
-      }
-      own_.push_back({rank_, timeline_.operations[at(s.operation)].traffic, inside.begin, inside.end});
-      lasting = &s;
-    }
-    for (const ExposedStretch& stretch : own_) communicating_ += stretch.end - stretch.begin;
   }
 
   void add_slowdown(const Span& span, const Interval& inside) {
@@ -141,28 +109,29 @@ class RankLedger {
       if (!own) i = place.first;
       const Nanos from = std::max(own ? s.start : place.first_start, gap.begin);
       if (from < unexplained_to) {
-        charge(s.operation, {from, unexplained_to});
+        charge(s, {from, unexplained_to});
         unexplained_to = from;
       }
       if (unexplained_to == gap.begin) break;
     }
-    for (auto stretch = backwards_.rbegin(); stretch != backwards_.rend(); ++stretch) expose(*stretch);
+    const std::int32_t waiting = backwards_.empty() ? -1 : (*index_)[next].operation;
+    for (auto exposed = backwards_.rbegin(); exposed != backwards_.rend(); ++exposed) expose(*exposed, waiting);
   }
 
-  void charge(std::int32_t operation, const Interval& part) {
-    const std::int32_t own = own_member(operation);
-    if (own == operation) {
-      backwards_.push_back({rank_, timeline_.operations[at(own)].traffic, part.begin, part.end});
+  void charge(const Span& span, const Interval& part) {
+    const std::int32_t own = own_member(span.operation);
+    if (own == span.operation) {
+      backwards_.push_back({own, span.iteration, part.begin, part.end});
       return;
     }
     Nanos exposed;
     if (own >= 0) {
       // As measured, a peer's end of a transfer may last longer than this rank's own: the rest is waiting for the peer.
       auto stretch =
-          std::partition_point(own_.begin(), own_.end(), [&](const ExposedStretch& s) { return s.begin < part.end; });
+          std::partition_point(own_.begin(), own_.end(), [&](const TransferPart& s) { return s.begin < part.end; });
       while (stretch != own_.begin() && (--stretch)->end > part.begin) {
         const Nanos begin = std::max(stretch->begin, part.begin), end = std::min(stretch->end, part.end);
-        backwards_.push_back({rank_, stretch->kind, begin, end});
+        backwards_.push_back({stretch->operation, stretch->iteration, begin, end});
         exposed += end - begin;
       }
     }
@@ -182,18 +151,22 @@ class RankLedger {
 
   void expose_own_transfers(const Interval& gap) {
     auto stretch =
-        std::partition_point(own_.begin(), own_.end(), [&](const ExposedStretch& s) { return s.end <= gap.begin; });
+        std::partition_point(own_.begin(), own_.end(), [&](const TransferPart& s) { return s.end <= gap.begin; });
     for (; stretch != own_.end() && stretch->begin < gap.end; ++stretch) {
-      expose({rank_, stretch->kind, std::max(stretch->begin, gap.begin), std::min(stretch->end, gap.end)});
+      expose({stretch->operation, stretch->iteration, std::max(stretch->begin, gap.begin),
+              std::min(stretch->end, gap.end)},
+             -1);
     }
   }
 
-  void expose(const ExposedStretch& stretch) {
-    exposed_by_[static_cast<std::size_t>(stretch.kind)] += stretch.end - stretch.begin;
-    if (!exposed_.empty() && exposed_.back().end == stretch.begin && exposed_.back().kind == stretch.kind) {
-      exposed_.back().end = stretch.end;
+  void expose(const TransferPart& part, std::int32_t waiting) {
+    if (keeps_parts_) parts_.push_back({rank_, part, waiting});
+    const TrafficKind kind = timeline_.operations[at(part.operation)].traffic;
+    exposed_by_[static_cast<std::size_t>(kind)] += part.end - part.begin;
+    if (!exposed_.empty() && exposed_.back().end == part.begin && exposed_.back().kind == kind) {
+      exposed_.back().end = part.end;
     } else {
-      exposed_.push_back(stretch);
+      exposed_.push_back({rank_, kind, part.begin, part.end});
     }
   }
 
@@ -220,10 +193,12 @@ class RankLedger {
   SpanIndex* index_;  // null: dependencies unknown
   Interval window_;
   std::int32_t rank_;
-  std::vector<ExposedStretch> own_;
-  std::vector<ExposedStretch> backwards_;
-  std::vector<ExposedStretch> waited_for_;  // transfers of a folded span since its last compute operation
+  bool keeps_parts_;
+  std::vector<TransferPart> own_;
+  std::vector<TransferPart> backwards_;
+  std::vector<TransferPart> waited_for_;  // transfers of a folded span since its last compute operation
   std::vector<ExposedStretch> exposed_;
+  std::vector<ExposedPart> parts_;
   std::array<Nanos, kTrafficKinds> exposed_by_{};
   Nanos covered_to_;
   Nanos computing_, bubble_, communicating_;
@@ -273,6 +248,18 @@ Accounting account_with(const Timeline& timeline, SpanIndex* index) {
 
 Accounting account(const Timeline& timeline, SpanIndex& index) {
   return account_with(timeline, &index);
+}
+
+std::vector<ExposedPart> exposed_parts(const Timeline& timeline, SpanIndex& index) {
+  const Interval window = steady_window(timeline);
+  const std::vector<RankSpans> spans = spans_by_rank(timeline, window, &index);
+  std::vector<ExposedPart> parts;
+  for (std::int32_t r = 0; at(r) < timeline.ranks.size(); ++r) {
+    RankLedger ledger(timeline, &index, window, r, true);
+    ledger.settle(spans[at(r)]);
+    parts.insert(parts.end(), ledger.parts().begin(), ledger.parts().end());
+  }
+  return parts;
 }
 
 Accounting account(const Timeline& timeline) {

@@ -15,6 +15,7 @@
 #include <array>
 #include <vector>
 
+#include "timeline/rank_spans.hpp"
 #include "timeline/span_index.hpp"
 #include "timeline/timeline.hpp"
 
@@ -43,6 +44,13 @@ struct ExposedStretch {
   Nanos begin, end;
 };
 
+// What exposed stretches consist of: the transfer waited for, and the compute operation that comes next.
+struct ExposedPart {
+  std::int32_t rank = 0;
+  TransferPart transfer;
+  std::int32_t waiting = -1;  // operation; -1: none follows
+};
+
 struct Accounting {
   std::vector<RankAccount> ranks;       // by Timeline::ranks
   RankAccount mean;                     // weighted by TimelineRank::ranks
@@ -56,5 +64,8 @@ Accounting account(const Timeline& timeline);
 
 // The same with an index at hand (which check_timeline came before).
 Accounting account(const Timeline& timeline, SpanIndex& index);
+
+// By rank, ascending, disjoint; each rank's add up to its exposed time.
+std::vector<ExposedPart> exposed_parts(const Timeline& timeline, SpanIndex& index);
 
 }  // namespace weft

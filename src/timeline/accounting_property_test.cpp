@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <random>
 
 #include "timeline/accounting.hpp"
+#include "timeline/explain.hpp"
 
 namespace weft {
 namespace {
@@ -15,7 +18,8 @@ class InstantOracle {
  public:
   explicit InstantOracle(const Timeline& timeline) : t_(timeline) {}
 
-  RankAccount of_rank(int rank) const {
+  // Nanoseconds; also by exposed operation.
+  RankAccount of_rank(int rank, std::map<std::int32_t, double>& exposed_of) const {
     const auto begin = t_.steady_begin.value;
     const auto end = begin + std::llround(t_.period_ns * t_.periods);
     RankAccount sum;
@@ -27,7 +31,7 @@ class InstantOracle {
         computing += 1;
         stretched += stretched_now;
       } else {
-        classify(rank, now, sum);
+        classify(rank, now, sum, exposed_of);
       }
     }
     sum.step_s = static_cast<double>(end - begin);
@@ -53,16 +57,17 @@ class InstantOracle {
     return any;
   }
 
-  void classify(int rank, std::int64_t now, RankAccount& sum) const {
-    const auto expose = [&](TrafficKind kind) {
+  void classify(int rank, std::int64_t now, RankAccount& sum, std::map<std::int32_t, double>& exposed_of) const {
+    const auto expose = [&](const Span& transfer) {
       sum.exposed_s += 1;
-      sum.exposed_by[static_cast<std::size_t>(kind)] += 1;
+      sum.exposed_by[static_cast<std::size_t>(operation(transfer).traffic)] += 1;
+      exposed_of[transfer.operation] += 1;
     };
     const Span* next = next_compute(rank, now);
     if (t_.dependency_begin.empty() || next == nullptr) {
       const Span* own = own_transfer(rank, now);
       if (own)
-        expose(operation(*own).traffic);
+        expose(*own);
       else
         sum.idle_s += 1;
       return;
@@ -73,7 +78,7 @@ class InstantOracle {
     if (!at) {
       sum.idle_s += 1;
     } else if (const Span* transfer = charged_to(*at, rank, now)) {
-      expose(operation(*transfer).traffic);
+      expose(*transfer);
     } else {
       sum.bubble_s += 1;
     }
@@ -265,14 +270,53 @@ void expect_stretches(const Timeline& timeline, const Accounting& accounting) {
   for (std::size_t r = 0; r < sums.size(); ++r) EXPECT_NEAR(sums[r], accounting.ranks[r].exposed_s, 1e-15);
 }
 
+// Each operation a kind of its own.
+ExplainedOperations each_operation(const Timeline& timeline) {
+  ExplainedOperations operations;
+  operations.kind.resize(timeline.operations.size());
+  std::iota(operations.kind.begin(), operations.kind.end(), 0);
+  operations.fixed.resize(timeline.operations.size());
+  return operations;
+}
+
+// What the explanation says of a rank: all that is exposed, operation by operation, as the definition has it, and all
+// that is not exposed as hidden.
+void expect_explained(const std::vector<ExplainedTransfer>& transfers, const RankAccount& account,
+                      const std::map<std::int32_t, double>& exposed_of, double periods) {
+  double communicating = 0;
+  std::size_t exposed = 0;
+  for (const ExplainedTransfer& t : transfers) {
+    const auto found = exposed_of.find(t.kind);
+    EXPECT_NEAR(t.exposed_s * 1e9 * periods, found == exposed_of.end() ? 0 : found->second, 1e-6);
+    exposed += t.exposed_s > 0 ? 1 : 0;
+    double reasons = 0, hidden = 0;
+    for (const Exposure& e : t.exposures) reasons += e.seconds;
+    for (const HiddenBehind& h : t.hidden_behind) hidden += h.seconds;
+    EXPECT_NEAR(reasons, t.exposed_s, 1e-15);
+    EXPECT_NEAR(hidden, t.hidden_s, 1e-15);
+    EXPECT_NEAR(t.busy_s, t.hidden_s + t.exposed_s + t.beside_s, 1e-15);
+    EXPECT_GE(t.beside_s, 0);
+    communicating += t.hidden_s + t.exposed_s;
+  }
+  EXPECT_EQ(exposed, exposed_of.size());
+  EXPECT_NEAR(communicating, account.comm_s, 1e-15);
+}
+
 TEST(AccountingProperty, EveryTermEqualsTheDefinitionAskedAtEachNanosecond) {
   double exposed = 0, bubble = 0, slowdown = 0, idle = 0;
   for (unsigned seed = 0; seed < 1500; ++seed) {
     const Timeline timeline = RandomTimeline(seed).make();
     const Accounting accounting = account(timeline);
     const InstantOracle oracle(timeline);
+    std::vector<std::vector<ExplainedTransfer>> explained;
+    if (!timeline.dependency_begin.empty()) {
+      SpanIndex index(timeline);
+      explained = explain(timeline, index, each_operation(timeline));
+    }
     for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
-      expect_same(accounting.ranks[r], oracle.of_rank(static_cast<int>(r)), timeline.periods);
+      std::map<std::int32_t, double> exposed_of;
+      expect_same(accounting.ranks[r], oracle.of_rank(static_cast<int>(r), exposed_of), timeline.periods);
+      if (!explained.empty()) expect_explained(explained[r], accounting.ranks[r], exposed_of, timeline.periods);
       exposed += accounting.ranks[r].exposed_s;
       bubble += accounting.ranks[r].bubble_s;
       slowdown += accounting.ranks[r].slowdown_s;

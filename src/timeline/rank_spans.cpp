@@ -1,9 +1,12 @@
 #include "timeline/rank_spans.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <tuple>
 #include <utility>
+
+#include "base/error.hpp"
 
 namespace weft {
 namespace {
@@ -83,8 +86,41 @@ class SpanSorter {
 
 }  // namespace
 
+Interval steady_window(const Timeline& timeline) {
+  const double length = timeline.period_ns * timeline.periods;
+  // 2^53 ns, a hundred days: up to there a double counts every nanosecond.
+  if (timeline.periods < 1 || !(timeline.period_ns > 0) || !(length < 9.007e15)) {
+    fail("timeline: {} periods of {} ns, at least one, positive and below 2^53 ns in all, is allowed", timeline.periods,
+         timeline.period_ns);
+  }
+  return {timeline.steady_begin, timeline.steady_begin + Nanos{std::llround(length)}};
+}
+
+Interval clip(const Span& span, const Interval& window) {
+  const Nanos begin = std::clamp(span.start, window.begin, window.end);
+  return {begin, std::clamp(span.end, begin, window.end)};
+}
+
 std::vector<RankSpans> spans_by_rank(const Timeline& timeline, const Interval& window, const SpanIndex* index) {
   return SpanSorter(timeline, window).sort(index);
+}
+
+std::vector<TransferPart> lasting_transfers(const std::vector<Span>& transfers, const Interval& window) {
+  std::vector<TransferPart> parts;
+  const Span* lasting = nullptr;
+  for (const Span& s : transfers) {
+    const Interval inside = clip(s, window);
+    if (inside.begin == inside.end) continue;
+    if (lasting != nullptr && inside.begin < parts.back().end) {
+      const Span& l = *lasting;
+      if (std::tuple(s.end, -s.operation) < std::tuple(l.end, -l.operation)) continue;
+      parts.back().end = inside.begin;
+      if (parts.back().begin == parts.back().end) parts.pop_back();
+    }
+    parts.push_back({s.operation, s.iteration, inside.begin, inside.end});
+    lasting = &s;
+  }
+  return parts;
 }
 
 }  // namespace weft

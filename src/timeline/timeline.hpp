@@ -49,7 +49,8 @@ struct TimelineOperation {
 struct Dependency {
   std::int32_t operation = 0;
   std::int16_t distance = 0;
-  bool order = false;  // decides when the operation is issued; all others, when it is ready
+  bool order = false;   // decides when the operation is issued; all others, when it is ready
+  bool memory = false;  // not for data: for memory that the one waited for uses
   friend bool operator==(const Dependency&, const Dependency&) = default;
 };
 
