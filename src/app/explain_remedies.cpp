@@ -175,8 +175,8 @@ class FasterLinks {
     for (const double factor : {1.25, 1.5, 2.0, 3.0, 4.0, 8.0}) {
       const auto [step, exposed] = simulate_with(*link, factor, exposure.kind);
       if (exposed > 0.1 * exposure.exposed_s) continue;
-      return Remedy{fmt::format("{} at {:.4g} GB/s instead of {:.4g} GB/s", level, factor * now.bytes_per_second * 1e-9,
-                                now.bytes_per_second * 1e-9),
+      return Remedy{fmt::format("{} {:g} times as fast ({:.4g} GB/s a link)", level, factor,
+                                factor * now.bytes_per_second * 1e-9),
                     step, study_.fits};
     }
     return std::nullopt;

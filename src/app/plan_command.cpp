@@ -45,9 +45,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
-  flags.toggle("explain",
-               "what hides each communication or why it stays exposed, and what would shorten the step: of the best policy, "
-               "or of those named (docs/explain.md)");
+  flags.toggle("explain", "why communication is exposed and what would help, of the best policy or those named");
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");

@@ -31,7 +31,7 @@ struct StageExplanation {
 
 // A change that shortens the step, planned and simulated.
 struct Remedy {
-  std::string change;  // "--sequence-parallel", "nic at 50.0 GB/s instead of 25.0 GB/s"
+  std::string change;  // "--sequence-parallel", "nic 2 times as fast (50 GB/s a link)"
   double step_s = 0;
   bool fits = true;
 };
@@ -41,7 +41,7 @@ struct LargestExposure {
   double exposed_s = 0;  // mean over ranks
   ExposureReason reason = ExposureReason::dependency;
   double reason_s = 0;        // as much of it has this reason
-  double step_without_s = 0;  // of the same plan with this communication at no cost: no remedy gives more
+  double step_without_s = 0;  // of the same plan with this communication at no cost
   std::vector<Remedy> remedies;
 };
 
