@@ -20,6 +20,8 @@ namespace {
 
 constexpr double kWorthNaming = 0.001;  // of the step
 constexpr std::size_t kMostRemedies = 4;
+// Of a policy that searches, for each change: what it finds later makes the change better still.
+constexpr double kSearchSeconds = 1;
 
 std::size_t at(std::int32_t index) {
   return static_cast<std::size_t>(index);
@@ -42,7 +44,8 @@ std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profil
     const Inputs& in = change.inputs;
     const Cluster cluster(in.cluster);
     const StepGraph graph = build_step_graph(in.model, cluster, in.layout);
-    const PlanRequest request{in.model, in.cluster, in.layout, profile, in.options};
+    PlanRequest request = request_of(in, profile);
+    request.search.budget_s = std::min(request.search.budget_s, kSearchSeconds);
     const UnfoldedPlan made =
         make_unfolded_plan(request, graph, change.policy, decide_overlap(request, graph, change.policy));
     const CostModel cost(made.plan.graph, cluster, profile);

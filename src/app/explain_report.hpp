@@ -1,7 +1,7 @@
 // An explanation in words and tables, and as JSON (docs/explain.md has the keys).
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "app/plan_explanation.hpp"

@@ -6,6 +6,7 @@
 
 #include "app/cli.hpp"
 #include "app/test_cli.hpp"
+#include "plan/policy/policy.hpp"
 
 namespace weft {
 namespace {
@@ -98,13 +99,13 @@ TEST(PlanExplanation, WhatItNamesShortensTheStepAsItSays) {
         const auto change = remedy.at("change").get<std::string>();
         if (!change.starts_with("--")) continue;
         SCOPED_TRACE(std::string(flags) + " " + change);
-        std::string given = flags;
         if (change.starts_with("--tp") || change.starts_with("--zero")) {
           continue;  // the case gives these itself
         }
         const bool other_policy = change.starts_with("--policy");
+        if (other_policy && searches(split(change, ' ')[1])) continue;  // tried with less time than the command takes
         const CliResult result =
-            weft_cli("plan --json " + given + " " + change + (other_policy ? "" : " --policy ddp"));
+            weft_cli("plan --json " + std::string(flags) + " " + change + (other_policy ? "" : " --policy ddp"));
         ASSERT_EQ(result.code, kOk) << result.err;
         const nlohmann::json again = nlohmann::json::parse(result.out);
         EXPECT_DOUBLE_EQ(again.at("policies").begin().value().at("step_s").get<double>(),
