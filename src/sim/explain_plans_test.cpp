@@ -78,9 +78,15 @@ void expect_same(const Explanation& a, const Explanation& b) {
 
 using Reasons = std::map<ExposureReason, double>;
 
-void check(const PlanRequest& r, const std::string& policy, Reasons& reasons) {
+void check(PlanRequest r, const std::string& policy, Reasons& reasons) {
+  const Cluster cluster(r.cluster);
+  // For policies that search; briefly, as any plan will do.
+  r.search.budget_s = 0.01;
+  r.search.step_seconds = [&](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, cluster, r.profile);
+    return simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
+  };
   const Plan plan = make_plan(r, build(r), policy);
-  const Cluster cluster(plan.cluster);
   const CostModel cost(plan.graph, cluster, r.profile);
   const ExplainedOperations operations = operations_of(plan, cost);
   const Timeline timeline = simulate_plan(plan, cost);
