@@ -10,10 +10,21 @@
 namespace weft {
 namespace {
 
+// What ZeRO 2 and 3 move in every micro-batch: when, is decided by overlap_sharded_traffic.
+bool is_sharded_traffic(const Operation& op) {
+  return op.communication && op.per_micro_batch && (op.role == Role::param_gather || op.role == Role::grad_reduce);
+}
+
 class Weaver {
  public:
-  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, std::size_t rank_class, std::int64_t visits)
-      : plan_(plan), cost_(cost), writers_(writers), class_(plan.classes[rank_class]), visits_(visits) {}
+  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, const OpLists& readers, std::size_t rank_class,
+         std::int64_t visits)
+      : plan_(plan),
+        cost_(cost),
+        writers_(writers),
+        readers_(readers),
+        class_(plan.classes[rank_class]),
+        visits_(visits) {}
 
   void whole_step() {
     for (std::size_t b = 0; b < class_.blocks.size(); ++b) add_block(b);
@@ -32,6 +43,10 @@ class Weaver {
   void add_block(std::size_t block) {
     if (index_.empty()) index_.assign(plan_.graph.operations.size(), -1);
     for (const OpId id : class_.blocks[block].operations) {
+      if (is_sharded_traffic(plan_.graph.op(id))) {
+        sharded_.push_back(id);
+        continue;
+      }
       index_[id.index()] = static_cast<std::int32_t>(problem_.operations.size());
       problem_.operations.push_back(lane_of(id));
       operations_.push_back(id);
@@ -39,15 +54,14 @@ class Weaver {
     }
   }
 
-  // What runs beside compute or may be made to (overlap_sharded_traffic) has its own lane.
+  // What runs beside compute has its own lane.
   CyclicOperation lane_of(OpId id) const {
     const Operation& op = plan_.graph.op(id);
     const Issue& issue = plan_.issues[id.index()];
     CyclicOperation result;
     result.ns = static_cast<double>(cost_.alone(op).value);
     if (!op.communication) return result;
-    const bool sharded = op.per_micro_batch && (op.role == Role::param_gather || op.role == Role::grad_reduce);
-    if (!issue.blocking || sharded) result.lane = issue.queue;
+    if (!issue.blocking) result.lane = issue.queue;
     result.link = slowest_link(op);
     result.fixed_order = op.communication->transfer >= 0;
     return result;
@@ -115,14 +129,57 @@ class Weaver {
       const auto at = static_cast<std::size_t>(i);
       if (at < operations_.size()) class_.blocks[block_of_[at]].operations.push_back(operations_[at]);
     }
+    insert_sharded_traffic();
+  }
+
+  // Each gather in front of its first reader, each reduction behind the last operation whose result it reduces: from
+  // there overlap_sharded_traffic takes them.
+  void insert_sharded_traffic() {
+    if (sharded_.empty()) return;
+    for (IssueBlock& block : class_.blocks) {
+      std::vector<std::vector<OpId>> before(block.operations.size()), behind(block.operations.size());
+      std::vector<std::int32_t> position(plan_.graph.operations.size(), -1);
+      for (std::size_t i = 0; i < block.operations.size(); ++i) {
+        position[block.operations[i].index()] = static_cast<std::int32_t>(i);
+      }
+      for (const OpId id : sharded_) {
+        const Operation& op = plan_.graph.op(id);
+        const bool gathers = op.role == Role::param_gather;
+        std::int32_t place = -1;
+        const auto look_at = [&](OpId user) {
+          const std::int32_t at = position[user.index()];
+          if (at >= 0 && (place < 0 || (gathers ? at < place : at > place))) place = at;
+        };
+        for (const ValueId value : op.writes) {
+          for (const OpId reader : readers_[value.index()]) {
+            if (gathers) look_at(reader);
+          }
+        }
+        for (const Read& read : op.reads) {
+          for (const OpId writer : writers_[read.value.index()]) {
+            if (!gathers) look_at(writer);
+          }
+        }
+        if (place >= 0) (gathers ? before : behind)[static_cast<std::size_t>(place)].push_back(id);
+      }
+      std::vector<OpId> operations;
+      for (std::size_t i = 0; i < block.operations.size(); ++i) {
+        operations.insert(operations.end(), before[i].begin(), before[i].end());
+        operations.push_back(block.operations[i]);
+        operations.insert(operations.end(), behind[i].begin(), behind[i].end());
+      }
+      block.operations = std::move(operations);
+    }
   }
 
   Plan& plan_;
   const CostModel& cost_;
   const OpLists& writers_;
+  const OpLists& readers_;
   ClassPlan& class_;
   std::int64_t visits_;
   CyclicProblem problem_;
+  std::vector<OpId> sharded_;
   std::vector<OpId> operations_;       // by operation of the problem
   std::vector<std::size_t> block_of_;  // by operation of the problem
   std::vector<std::int32_t> index_;    // by operation of the plan; -1: not in the problem
@@ -131,17 +188,17 @@ class Weaver {
 }  // namespace
 
 void weave_blocks(Plan& plan, const CostModel& cost, std::int64_t visits) {
-  const OpLists writers = writers_by_value(plan.graph);
+  const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
   const auto classes = static_cast<std::int64_t>(plan.classes.size());
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     if (plan.layout.pp == 1 && plan.layout.vpp == 1) {
-      Weaver(plan, cost, writers, c, visits / classes).whole_step();
+      Weaver(plan, cost, writers, readers, c, visits / classes).whole_step();
       continue;
     }
     // The update block comes last and is ordered across classes.
     const std::size_t blocks = plan.classes[c].blocks.size() - 1;
     for (std::size_t b = 0; b < blocks; ++b) {
-      Weaver(plan, cost, writers, c, visits / classes / static_cast<std::int64_t>(blocks)).one_block(b);
+      Weaver(plan, cost, writers, readers, c, visits / classes / static_cast<std::int64_t>(blocks)).one_block(b);
     }
   }
 }

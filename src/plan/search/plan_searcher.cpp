@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.hpp"
+#include "plan/verify/order.hpp"
 
 namespace weft {
 namespace {
@@ -34,6 +35,7 @@ std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
 }  // namespace
 
 bool PlanSearcher::Outcome::operator<(const Outcome& other) const {
+  if (can_run != other.can_run) return can_run;
   if (fits != other.fits) return fits;
   if (!fits && memory != other.memory) return memory < other.memory;
   return step_s < other.step_s;
@@ -52,7 +54,9 @@ PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
 PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const StepGraph& graph,
                                              const Overlap& overlap) {
   const UnfoldedPlan made = overlapped_plan(request, graph, "weft", overlap);
-  Outcome outcome{true, request.search.step_seconds(made), {}};
+  // Not every combination can run; those that cannot are no candidates.
+  if (!find_run_order(made.unfolded).cycle.empty()) return {};
+  Outcome outcome{true, true, request.search.step_seconds(made), {}};
   for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
     const Bytes needed = made.plan.classes[c].memory;
     outcome.memory = std::max(outcome.memory, needed);

@@ -20,6 +20,7 @@ class PlanSearcher {
 
  private:
   struct Outcome {
+    bool can_run = false;
     bool fits = false;
     double step_s = 0;
     Bytes memory;
