@@ -26,7 +26,7 @@ class ListRules {
     WEFT_CHECK(any.has_value());
     any_ = std::move(*any);
     any_backwards_.assign(any_.rbegin(), any_.rend());
-    keep_if_better(any_);
+    keep(any_);
   }
 
   SequenceFound best() {
@@ -44,7 +44,15 @@ class ListRules {
     for (int round = 0; round < kRounds; ++round) {
       if (!refine()) break;
     }
-    return std::move(best_);
+    return best_;
+  }
+
+  // After best().
+  std::vector<SequenceFound> all() {
+    std::stable_sort(all_.begin(), all_.end(), [](const auto& a, const auto& b) { return a.period_ns < b.period_ns; });
+    const auto same = [](const auto& a, const auto& b) { return a.period_ns == b.period_ns; };
+    all_.erase(std::unique(all_.begin(), all_.end(), same), all_.end());
+    return std::move(all_);
   }
 
  private:
@@ -54,7 +62,7 @@ class ListRules {
   template <typename Urgency>
   bool attempt(const Urgency& urgency) {
     if (done()) return false;
-    const bool sorted = keep_if_better(sort(any_, urgency(graph_, any_)));
+    const bool sorted = keep(sort(any_, urgency(graph_, any_)));
     const bool forwards = run(graph_, urgency(graph_, any_));
     return run(backwards_, urgency(backwards_, any_backwards_)) || sorted || forwards;
   }
@@ -65,7 +73,7 @@ class ListRules {
     const std::vector<std::int32_t> forwards = best_.sequence, backwards(forwards.rbegin(), forwards.rend());
     const double period = best_.period_ns;
     const std::vector<double> urgency = urgency_in_order(graph_, forwards, period, kAhead);
-    const bool sorted = keep_if_better(sort(forwards, urgency));
+    const bool sorted = keep(sort(forwards, urgency));
     const bool better = run(graph_, urgency);
     return run(backwards_, urgency_in_order(backwards_, backwards, period, kAhead)) || sorted || better;
   }
@@ -83,20 +91,26 @@ class ListRules {
   bool run(const CyclicGraph& graph, std::vector<double> urgency) {
     if (done()) return false;
     GreedyLanes lanes(graph, std::move(urgency));
-    bool better = false;
+    SequenceFound best;
     for (int k = 0; k < kIterations; ++k) {
       std::vector<std::int32_t> sequence = lanes.run_iteration();
       if (&graph == &backwards_) std::reverse(sequence.begin(), sequence.end());
-      better |= keep_if_better(std::move(sequence));
+      const double found = periods_.find(sequence);
+      if (best.sequence.empty() || found < best.period_ns) best = {std::move(sequence), found};
     }
-    return better;
+    return keep(std::move(best));
   }
 
-  bool keep_if_better(std::vector<std::int32_t> sequence) {
+  // True: the best so far.
+  bool keep(SequenceFound found) {
+    const bool better = best_.sequence.empty() || found.period_ns < best_.period_ns;
+    if (better) best_ = found;
+    all_.push_back(std::move(found));
+    return better;
+  }
+  bool keep(std::vector<std::int32_t> sequence) {
     const double found = periods_.find(sequence);
-    if (!best_.sequence.empty() && found >= best_.period_ns) return false;
-    best_ = {std::move(sequence), found};
-    return true;
+    return keep({std::move(sequence), found});
   }
 
   const CyclicGraph& graph_;
@@ -104,12 +118,19 @@ class ListRules {
   PeriodSearch periods_;
   std::vector<std::int32_t> any_, any_backwards_;
   SequenceFound best_;
+  std::vector<SequenceFound> all_;
 };
 
 }  // namespace
 
 SequenceFound list_sequence(const CyclicGraph& graph) {
   return ListRules(graph).best();
+}
+
+std::vector<SequenceFound> list_sequences(const CyclicGraph& graph) {
+  ListRules rules(graph);
+  rules.best();
+  return rules.all();
 }
 
 OrderFound list_order(const CyclicProblem& problem) {
