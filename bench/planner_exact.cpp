@@ -109,8 +109,7 @@ PlannerResult measure(const PlannerOptions& options) {
 void print_table(const PlannerOptions& options, const PlannerResult& result, const KindResult& all) {
   const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   const auto gap = [](double share) { return fmt::format("{:.3f} %", 100 * share); };
-  weft::TextTable table(
-      {"problems", "n", "bound met", "list equal", "gap", "search equal", "gap", "worst"});
+  weft::TextTable table({"problems", "n", "bound met", "list equal", "gap", "search", "gap", "worst"});
   const auto row = [&](std::string_view name, const KindResult& kind) {
     const int number = kind.searched.problems;
     table.add_row({std::string(name), fmt::format("{}", number),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -51,6 +52,12 @@ CyclicGraph::CyclicGraph(const CyclicProblem& problem) : lanes_(problem.lanes), 
   for (double w : work) busiest_ns_ = std::max(busiest_ns_, w);
   in_ = lists(size(), edges, true);
   out_ = lists(size(), edges, false);
+}
+
+CyclicGraph CyclicGraph::backwards() const {
+  CyclicGraph result = *this;
+  std::swap(result.in_, result.out_);
+  return result;
 }
 
 // `chains`: operations that also follow each other. Of those that may come next, the lowest index.

@@ -44,6 +44,9 @@ class CyclicGraph {
   std::span<const CyclicNeighbour> before(std::int32_t operation) const { return in_.of(operation); }
   std::span<const CyclicNeighbour> after(std::int32_t operation) const { return out_.of(operation); }
 
+  // The same with time reversed: who waited is waited for. Its sequences are this one's, read from the end.
+  CyclicGraph backwards() const;
+
   // Some sequence; nothing where edges of distance 0 form a cycle.
   std::optional<std::vector<std::int32_t>> any_sequence() const;
   // The sequence of these orders; nothing where they contradict the edges or each other. Broken orders (not each

@@ -23,9 +23,11 @@ constexpr std::size_t kMovesTried = 48;
 // For how many moves one is not undone.
 constexpr std::int64_t kTabuAtLeast = 4, kTabuSpread = 8;
 // Moves without a better order before it starts anew.
-constexpr std::int64_t kPatience = 12;
+constexpr std::int64_t kPatience = 40;
 // Above that many operations, what chance makes is never good enough to start from.
 constexpr std::size_t kFewOperations = 40;
+// What list_sequences looks at, about, per operation.
+constexpr std::int64_t kListVisits = 100;
 
 class OrderSearch {
  public:
@@ -45,21 +47,24 @@ class OrderSearch {
 
   void run() {
     std::int64_t since_better = 0;
+    double shortest = current_.period_ns;  // since it last started anew
     while (!optimal() && visits() < options_.visits) {
-      if (!step() || ++since_better > kPatience) {
+      if (!step(shortest) || ++since_better > kPatience) {
         start_anew();
+        shortest = current_.period_ns;
         since_better = 0;
       }
-      if (current_.period_ns < best_.period_ns - small_) {
-        best_ = current_;
+      if (current_.period_ns < shortest - small_) {
+        shortest = current_.period_ns;
         since_better = 0;
       }
+      if (current_.period_ns < best_.period_ns - small_) best_ = current_;
     }
   }
 
   const SequenceFound& best() const { return best_; }
   bool optimal() const { return best_.period_ns <= bound_ + small_; }
-  std::int64_t visits() const { return periods_.visits() + fitted_.visits(); }
+  std::int64_t visits() const { return periods_.visits() + fitted_.visits() + list_visits_; }
 
  private:
   // A pair that was put in order: not to be turned round until then.
@@ -69,14 +74,15 @@ class OrderSearch {
   };
 
   // Takes the first move that leaves the step short enough; false: there is none.
-  bool step() {
-    std::vector<SequenceMove> moves = moves_off_cycle(graph_, current_.sequence, cycle_, kMovesOffStretch);
+  bool step(double shortest) {
+    std::vector<SequenceMove> moves =
+        moves_off_cycle(graph_, current_.sequence, cycle_, kMovesOffStretch, static_cast<std::size_t>(turns_++));
     shuffle(moves);
     if (moves.size() > kMovesTried) moves.resize(kMovesTried);
-    // Up to twice as much longer than the best as one of the operations takes.
+    // Up to twice as much longer as one of the operations takes.
     const auto some = static_cast<std::int32_t>(below(static_cast<std::int64_t>(graph_.size())));
     const double longer = 0.02 * static_cast<double>(below(100)) * graph_.ns(some);
-    const double limit = std::max(current_.period_ns, best_.period_ns + longer);
+    const double limit = std::max(current_.period_ns, shortest + longer);
     for (const SequenceMove& move : moves) {
       if (visits() >= options_.visits) break;
       if (is_tabu(move) || !fitted_.try_move(move, limit)) continue;
@@ -115,10 +121,19 @@ class OrderSearch {
   }
   double start(std::int32_t i) const { return periods_.ends()[static_cast<std::size_t>(i)] - graph_.ns(i); }
 
-  // In turn from the best orders with some operations moved, and from orders made by urgencies that are partly chance.
+  // In turn from the best orders with some operations moved, and from orders made in one go: by every rule, then, where
+  // there are few operations, by urgencies that are partly chance.
   void start_anew() {
     tabu_.clear();
-    if (graph_.size() <= kFewOperations && ++restarts_ % 2 == 0) {
+    const std::int64_t cost = kListVisits * static_cast<std::int64_t>(graph_.size());
+    if (restarts_ == 0 && visits() + cost < options_.visits) {
+      starts_ = list_sequences(graph_);
+      list_visits_ = cost;
+    }
+    const auto turn = static_cast<std::size_t>(++restarts_ / 2);
+    if (restarts_ % 2 == 0 && turn <= starts_.size()) {
+      current_ = starts_[turn - 1];
+    } else if (restarts_ % 2 == 0 && graph_.size() <= kFewOperations) {
       current_.sequence = by_chance();
     } else {
       current_ = best_;
@@ -162,7 +177,8 @@ class OrderSearch {
   SequenceFound current_, best_;
   std::vector<std::int32_t> cycle_;  // of the current sequence
   std::vector<Tabu> tabu_;
-  std::int64_t steps_ = 0, restarts_ = 0;
+  std::vector<SequenceFound> starts_;
+  std::int64_t steps_ = 0, turns_ = 0, restarts_ = 0, list_visits_ = 0;
 };
 
 Improved improve_sequence(const CyclicProblem& problem, const CyclicGraph& graph, std::vector<std::int32_t> sequence,

@@ -146,8 +146,8 @@ TEST(ImproveOrderProperty, KeepsFixedOrders) {
   EXPECT_GT(kept, 10);
 }
 
-// The goals of the planner, on problems that nothing was tuned with.
-TEST(PlannerGoal, EqualToTheBestOrdersInNinetyOfAHundredSmallProblems) {
+// The planner must equal the best in 90 of 100 and be 1 % longer at most; it does better. Nothing was tuned on these.
+TEST(PlannerGoal, EqualToTheBestOrdersInNearlyAllSmallProblems) {
   CyclicProblems random(20'260);
   constexpr int kProblems = 200;
   int equal = 0;
@@ -161,8 +161,8 @@ TEST(PlannerGoal, EqualToTheBestOrdersInNinetyOfAHundredSmallProblems) {
     equal += found.period_ns <= best * (1 + 1e-9) ? 1 : 0;
     gaps += found.period_ns / best - 1;
   }
-  EXPECT_GE(equal, kProblems * 9 / 10);
-  EXPECT_LE(gaps / kProblems, 0.01);
+  EXPECT_GE(equal, kProblems * 97 / 100);
+  EXPECT_LE(gaps / kProblems, 0.005);
 }
 
 TEST(PlannerGoal, NoBestOrderIsBelowTheBound) {

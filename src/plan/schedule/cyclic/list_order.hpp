@@ -2,6 +2,9 @@
 // are tried, and the one whose step repeats soonest wins.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "plan/schedule/cyclic/cyclic_graph.hpp"
 #include "plan/schedule/cyclic/cyclic_problem.hpp"
 
@@ -20,5 +23,7 @@ struct SequenceFound {
   double period_ns = 0;
 };
 SequenceFound list_sequence(const CyclicGraph& graph);
+// The best of each rule, the shortest period first, none of the same period: where a search can start from.
+std::vector<SequenceFound> list_sequences(const CyclicGraph& graph);
 
 }  // namespace weft

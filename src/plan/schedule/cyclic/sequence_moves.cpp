@@ -75,29 +75,29 @@ bool SequenceMover::apply(const SequenceMove& move, std::vector<std::int32_t>& s
 
 namespace {
 
-// The moves off one stretch: out[0..count) of the cycle, the part before the step into the next iteration being
-// [0, wrap).
-void moves_off_stretch(std::span<const std::int32_t> stretch, std::size_t wrap, std::size_t limit,
+// The moves off one stretch of the cycle, of which [0, wrap) is before the step into the next iteration. That part can
+// leave before the first, the part behind it behind the last; where there is no wrap, all can do both.
+void moves_off_stretch(std::span<const std::int32_t> stretch, std::size_t wrap, std::size_t limit, std::size_t turn,
                        std::vector<SequenceMove>& moves) {
-  const std::size_t before = moves.size();
+  const std::size_t end = stretch.size();
   const auto add = [&](std::size_t operation, std::size_t anchor, bool behind) {
     for (bool keep_others : {false, true}) moves.push_back({stretch[operation], stretch[anchor], behind, keep_others});
   };
-  const std::size_t end = stretch.size();
-  // Alternating from both ends inwards. The part in front of the wrap can leave before the first, the part behind it
-  // behind the last; where there is no wrap, all can do both.
-  const bool whole = wrap == end;
-  for (std::size_t k = 1; k < end && moves.size() < before + 2 * limit; ++k) {
+  const auto add_kth = [&](std::size_t k) {
     if (k < wrap) add(k, 0, false);
     const std::size_t from_end = end - 1 - k;
-    if (whole || from_end >= wrap) add(from_end, end - 1, true);
-  }
+    if (wrap == end || from_end >= wrap) add(from_end, end - 1, true);
+  };
+  const std::size_t near_ends = std::min(end, 1 + (end - 1 <= limit ? limit : limit / 2));
+  for (std::size_t k = 1; k < near_ends; ++k) add_kth(k);
+  const std::size_t stride = 1 + (end - near_ends) / std::max<std::size_t>(1, limit / 2);
+  for (std::size_t k = near_ends + turn % stride; k < end; k += stride) add_kth(k);
 }
 
 }  // namespace
 
 std::vector<SequenceMove> moves_off_cycle(const CyclicGraph& graph, std::span<const std::int32_t> sequence,
-                                          std::span<const std::int32_t> cycle, std::size_t limit) {
+                                          std::span<const std::int32_t> cycle, std::size_t limit, std::size_t turn) {
   std::vector<SequenceMove> moves;
   if (cycle.size() < 2) return moves;
   std::vector<std::size_t> place(graph.size());
@@ -117,7 +117,7 @@ std::vector<SequenceMove> moves_off_cycle(const CyclicGraph& graph, std::span<co
       wrap = end - begin;
     }
     const std::span stretch = std::span(turned).subspan(begin, end - begin);
-    if (stretch.size() > 1) moves_off_stretch(stretch, wrap == 0 ? stretch.size() : wrap, limit, moves);
+    if (stretch.size() > 1) moves_off_stretch(stretch, wrap == 0 ? stretch.size() : wrap, limit, turn, moves);
   }
   return moves;
 }

@@ -48,9 +48,9 @@ class SequenceMover {
 // A step is as long as its critical cycle. Where the cycle follows a lane (or a link) through several operations, it
 // becomes shorter only if one of them leaves that stretch: goes before its first or behind its last. (For shops without
 // repetition: Balas and Vazacopoulos, Guided local search with shifting bottleneck, 1998.) Stretches that go on into
-// the next iteration are left at the side on which the operation is. At most `limit` moves per stretch, those at its
-// ends first.
+// the next iteration are left at the side on which the operation is. Of a stretch of more than `limit` operations, half
+// of those are near its ends and half spread over it, others with every `turn`.
 std::vector<SequenceMove> moves_off_cycle(const CyclicGraph& graph, std::span<const std::int32_t> sequence,
-                                          std::span<const std::int32_t> cycle, std::size_t limit);
+                                          std::span<const std::int32_t> cycle, std::size_t limit, std::size_t turn);
 
 }  // namespace weft
