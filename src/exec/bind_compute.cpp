@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "exec/bind_attention.hpp"
 #include "exec/bind_linear.hpp"
+#include "exec/bind_qk_norm.hpp"
 #include "exec/operands.hpp"
 #include "exec/row_windows.hpp"
 #include "graph/operation_part.hpp"
@@ -99,6 +100,8 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::ffn_out:
     case Role::head:
       return bind_linear(view_, op, micro_batch, rows);
+    case Role::qk_norm:
+      return bind_qk_norm(view_, op, micro_batch);
     case Role::attention:
       return bind_attention(view_, op, micro_batch, rows);
     case Role::attention_residual:
@@ -132,6 +135,8 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::ffn_out:
     case Role::head:
       return bind_linear_input_grad(view_, op, micro_batch, rows);
+    case Role::qk_norm:
+      return bind_qk_norm_input_grad(view_, op, micro_batch);
     case Role::attention:
       return bind_attention_grad(view_, op, micro_batch, rows);
     case Role::ffn_act:
@@ -165,6 +170,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::ffn_out:
     case Role::head:
       return bind_linear_weight_grad(view_, op, micro_batch, into);
+    case Role::qk_norm:
+      return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
       return
           [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0), dw = of.weight(gradient),

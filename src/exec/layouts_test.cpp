@@ -47,6 +47,7 @@ std::vector<Transformer> two_models() {
     model->max_seq = 16;
   }
   gpt.kv_heads = 4;
+  llama.qk_norm = true;  // the GPT has none
   return {gpt, llama};
 }
 

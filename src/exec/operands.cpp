@@ -44,4 +44,8 @@ NormWeights Operands::norm(ValueId value) const {
   return {vector(value, held[0]), held.size() > 1 ? vector(value, held[1]) : Vector{}, kNormEpsilon};
 }
 
+NormWeights Operands::norm_of_tensor(ValueId value, std::size_t index) const {
+  return {vector(value, tensors()[index]), {}, kNormEpsilon};
+}
+
 }  // namespace weft

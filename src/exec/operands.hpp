@@ -27,6 +27,8 @@ class Operands {
   // The same, but where several ranks' products are summed only the first one adds it.
   Vector added_bias(ValueId value) const;
   NormWeights norm(ValueId value) const;
+  // RMSNorm with the index-th tensor of the parameter.
+  NormWeights norm_of_tensor(ValueId value, std::size_t index) const;
 
  private:
   Matrix matrix(ValueId value) const;

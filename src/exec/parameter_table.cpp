@@ -24,7 +24,6 @@ void check_trainable(const Transformer& model) {
   };
   if (model.experts) refuse(model.experts->shared_gate ? "experts (with a shared gate)" : "experts");
   if (model.latent) refuse("latent attention");
-  if (model.qk_norm) refuse("qk_norm (norms of queries and keys)");
   if (model.positions == Positions::rotary && model.head_dim % 2 != 0) {
     fail("model '{}': head_dim: value {} is odd; rotary positions pair the halves of a head", model.name,
          model.head_dim);
@@ -79,9 +78,9 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
   std::vector<ParameterPlace> places{{-1, Role::embedding}};
   if (model.positions == Positions::learned) places.push_back({-1, Role::positions});
   for (std::int32_t layer = 0; layer < model.layers; ++layer) {
-    for (const Role role :
-         {Role::attention_norm, Role::qkv, Role::attention_out, Role::ffn_norm, Role::ffn_in, Role::ffn_out}) {
-      places.push_back({layer, role});
+    for (const Role role : {Role::attention_norm, Role::qkv, Role::qk_norm, Role::attention_out, Role::ffn_norm,
+                            Role::ffn_in, Role::ffn_out}) {
+      if (role != Role::qk_norm || model.qk_norm) places.push_back({layer, role});
     }
   }
   places.push_back({-1, Role::final_norm});
@@ -114,6 +113,10 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
     case Role::qkv:
       list.linear(name, (model.heads + 2 * model.kv_heads) * model.head_dim, model.hidden,
                   model.linear_bias || model.qkv_bias, kDeviation);
+      break;
+    case Role::qk_norm:
+      list.add(fmt::format("layers.{}.q_norm.weight", layer), {model.head_dim}, Start::ones);
+      list.add(fmt::format("layers.{}.k_norm.weight", layer), {model.head_dim}, Start::ones);
       break;
     case Role::attention_out:
       list.linear(name, model.hidden, context, model.linear_bias, into_stream);

@@ -30,7 +30,8 @@ struct ParameterPlace {
 // Every parameter of the model from input to output; a tied head is the embedding and not named again.
 std::vector<ParameterPlace> parameter_places(const Transformer& model);
 
-// The tensors of a parameter, in order. qkv has rows of queries, keys, values; a swiglu ffn_in has rows of gates, then
+// The tensors of a parameter, in order. qkv has rows of queries, keys, values; qk_norm the norms of both, in Hugging
+// Face's names; a swiglu ffn_in has rows of gates, then
 // values; embedding and head have a row per token. A tied head has the embedding's tensor. Throws Error naming what a
 // run cannot train yet.
 std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role);

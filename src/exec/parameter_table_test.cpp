@@ -56,15 +56,25 @@ TEST(ParameterTable, ATiedHeadIsTheEmbedding) {
   EXPECT_EQ(tensors[0].name, "embedding.weight");
 }
 
+TEST(ParameterTable, NamesNormsOfQueriesAndKeysAsHuggingFaceDoes) {
+  Transformer model = small_llama_shape();
+  model.qk_norm = true;
+  const auto tensors = parameter_tensors(model, 1, Role::qk_norm);
+  ASSERT_EQ(tensors.size(), 2U);
+  EXPECT_EQ(tensors[0].name, "layers.1.q_norm.weight");
+  EXPECT_EQ(tensors[1].name, "layers.1.k_norm.weight");
+  for (const ParameterTensor& tensor : tensors) {
+    EXPECT_EQ(tensor.shape, std::vector<std::int64_t>{model.head_dim});
+    EXPECT_EQ(tensor.start, ParameterTensor::Start::ones);
+  }
+}
+
 TEST(ParameterTable, SaysWhatCannotBeTrainedYet) {
   const auto refusal = [](const Transformer& model) {
     return error_of([&] { parameter_tensors(model, -1, Role::embedding); });
   };
   EXPECT_EQ(refusal(model_preset("mixtral-8x7b")), "model 'mixtral-8x7b': experts: weft run cannot train it yet");
   Transformer model = small_llama_shape();
-  model.qk_norm = true;
-  EXPECT_EQ(refusal(model), "model 'llama': qk_norm (norms of queries and keys): weft run cannot train it yet");
-  model = small_llama_shape();
   model.latent = LatentAttention{};
   EXPECT_EQ(refusal(model), "model 'llama': latent attention: weft run cannot train it yet");
   model = small_llama_shape();

@@ -7,21 +7,24 @@ namespace weft {
 using nlohmann::ordered_json;
 
 ordered_json shape_to_json(const Transformer& model) {
-  return {{"name", model.name},
-          {"layers", model.layers},
-          {"hidden", model.hidden},
-          {"heads", model.heads},
-          {"kv_heads", model.kv_heads},
-          {"head_dim", model.head_dim},
-          {"ffn", model.ffn},
-          {"vocab", model.vocab},
-          {"max_seq", model.max_seq},
-          {"norm", model.norm == NormKind::layer_norm ? "layer_norm" : "rms_norm"},
-          {"activation", model.activation == Activation::gelu ? "gelu" : "swiglu"},
-          {"positions", model.positions == Positions::learned ? "learned" : "rotary"},
-          {"tied_embeddings", model.tied_embeddings},
-          {"linear_bias", model.linear_bias},
-          {"qkv_bias", model.qkv_bias}};
+  ordered_json json = {{"name", model.name},
+                       {"layers", model.layers},
+                       {"hidden", model.hidden},
+                       {"heads", model.heads},
+                       {"kv_heads", model.kv_heads},
+                       {"head_dim", model.head_dim},
+                       {"ffn", model.ffn},
+                       {"vocab", model.vocab},
+                       {"max_seq", model.max_seq},
+                       {"norm", model.norm == NormKind::layer_norm ? "layer_norm" : "rms_norm"},
+                       {"activation", model.activation == Activation::gelu ? "gelu" : "swiglu"},
+                       {"positions", model.positions == Positions::learned ? "learned" : "rotary"},
+                       {"tied_embeddings", model.tied_embeddings},
+                       {"linear_bias", model.linear_bias},
+                       {"qkv_bias", model.qkv_bias}};
+  // Named only where there is one: checkpoints from before it existed stay what they are.
+  if (model.qk_norm) json["qk_norm"] = true;
+  return json;
 }
 
 ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer) {

@@ -37,13 +37,14 @@ inline Transformer small_llama_shape() {
 inline std::vector<Transformer> trainable_shapes() {
   std::vector<Transformer> models;
   for (const Transformer& start : {small_gpt_shape(), small_llama_shape()}) {
-    for (int bits = 0; bits < 32; ++bits) {
+    for (int bits = 0; bits < 64; ++bits) {
       Transformer model = start;
       model.linear_bias = (bits & 1) != 0;
       model.qkv_bias = (bits & 2) != 0;
       model.tied_embeddings = (bits & 4) != 0;
       model.activation = (bits & 8) != 0 ? Activation::swiglu : Activation::gelu;
       if ((bits & 16) != 0) model.head_dim = 10, model.kv_heads = 3;
+      model.qk_norm = (bits & 32) != 0;
       models.push_back(model);
     }
   }

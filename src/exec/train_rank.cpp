@@ -170,7 +170,6 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   }
   if (model.experts) fail("model {}: weft run has no experts yet", model.name);
   if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
-  if (model.qk_norm) fail("model {}: weft run has no norms on queries and keys yet", model.name);
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {

@@ -68,6 +68,18 @@ TEST(KeptActivations, AreSplitByContextParallelism) {
   EXPECT_EQ(kept_bytes(graph, 1), gpt_layer_activation_bytes(model, {.seq = 2048}).value / 4);
 }
 
+// Backward needs queries and keys before and after their norms; the values are kept beside both.
+TEST(KeptActivations, HaveQueriesKeysAndValuesTwiceWithNormsOnThem) {
+  const Transformer plain = with_layers("llama2-70b", 4);  // 64 heads and 8 key heads of 128
+  Transformer normed = plain;
+  normed.qk_norm = true;
+  for (const std::int64_t cp : {1, 2}) {
+    const Layout layout{.cp = cp, .seq = 1024};
+    EXPECT_EQ(kept_bytes(build(normed, "dgx-a100:1", layout), 1) - kept_bytes(build(plain, "dgx-a100:1", layout), 1),
+              1024 / cp * (64 + 2 * 8) * 128 * 2);
+  }
+}
+
 // The paper's layer without its masks: two of a byte for every element of the stream; with unfused attention also a mask
 // of a byte and a dropped-out copy of two for every score.
 TEST(KeptActivations, WithoutDropoutHaveNoMasks) {

@@ -78,6 +78,23 @@ TEST(SequenceParallel, ReducesTheGradientsOfNormsOverTensorRanks) {
       transfers(build(with_layers("gpt3-175b", 4), "dgx-a100:1", {.tp = 8}), of_role(Role::replica_reduce)).empty());
 }
 
+TEST(TensorParallel, ReducesTheGradientsOfNormsOnQueriesAndKeys) {
+  // One gain of a head's size for queries, one for keys, on every rank; each rank's heads add to them, whatever tokens
+  // it has. With sequence parallelism the nine norms of four layers come on top.
+  Transformer model = with_layers("llama2-7b", 4);
+  model.qk_norm = true;
+  EXPECT_TRUE(transfers(build(model, "dgx-a100:1", {}), of_role(Role::replica_reduce)).empty());
+  const auto reductions = transfers(build(model, "dgx-a100:1", {.tp = 8}), of_role(Role::replica_reduce));
+  ASSERT_EQ(reductions.size(), 4U);
+  for (const Operation& op : reductions) {
+    EXPECT_EQ(op.subject, Role::qk_norm);
+    EXPECT_EQ(op.communication->group, GroupKind::tp);
+    EXPECT_EQ(op.communication->bytes.value, 2 * 128 * 4);  // fp32
+  }
+  const Layout layout{.tp = 8, .sequence_parallel = true};
+  EXPECT_EQ(transfers(build(model, "dgx-a100:1", layout), of_role(Role::replica_reduce)).size(), 4U + 9U);
+}
+
 TEST(DataParallel, ReducesEveryGradientOnce) {
   const Transformer model = with_layers("llama2-7b", 4);
   const Cluster cluster(parse_cluster("dgx-a100:1"));

@@ -23,6 +23,7 @@ std::string_view name_of(Role role) {
                                                                   "positions",
                                                                   "attention_norm",
                                                                   "qkv",
+                                                                  "qk_norm",
                                                                   "query_down",
                                                                   "query_norm",
                                                                   "query_up",

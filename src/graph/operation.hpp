@@ -24,6 +24,7 @@ enum class Role : std::uint8_t {
   positions,
   attention_norm,
   qkv,
+  qk_norm,
   query_down,
   query_norm,
   query_up,

@@ -13,7 +13,7 @@ UPDATES = {
     "sgd-clip": {"optimizer": "sgd", "lr": 0.05, "clip": CLIP},
 }
 FACTORS = {
-    "model": ["gpt", "llama"],
+    "model": ["gpt", "llama", "qwen3"],
     "layout": [name for name in LAYOUTS if name not in ALONE.values()],
     "zero": [0, 1, 2, 3],
     "micro_batches": [1, 2, 3, 6, 8],
@@ -24,10 +24,19 @@ FACTORS = {
     "policy": ["serial", "ddp", "megatron-dist", "megatron-grad", "megatron-param", "fsdp", "priority"],
 }
 # Two trainings of a model suffice to see both optimizers and clipping; what may break with each model is met with each.
-QUICK_FACTORS = {**FACTORS, "update": ["adam", "sgd-clip"]}
+QUICK_FACTORS = {**FACTORS, "model": ["gpt", "llama"], "update": ["adam", "sgd-clip"]}
 QUICK_PAIRS = [{"model", name} for name in FACTORS if name != "model"]
 PLAIN = {"zero": 0, "micro_batches": 1, "recompute": "none", "attention": "flash", "mesh_order": DEFAULT_ORDER,
          "policy": "serial"}
+# What norms on queries and keys add to a Llama: a parameter that tensor-parallel ranks share with their own gradients, and
+# keys that are no longer as they were projected when context-parallel ranks gather them.
+QUICK_NORMED = [
+    {"layout": "tp2", "micro_batches": 2, "policy": "priority"},
+    {"layout": "tp2sp", "zero": 1, "recompute": "full", "attention": "unfused", "policy": "ddp"},
+    {"layout": "pp2", "micro_batches": 3, "recompute": "selective"},
+    {"layout": "tp2sp-pp2-interleaved", "micro_batches": 2, "policy": "megatron-param"},
+    {"layout": "tp2sp-cp2-dp2", "zero": 3, "micro_batches": 2, "recompute": "selective", "policy": "fsdp"},
+]
 # One rank has nothing to send, whatever it is told.
 SINGLE = [{"zero": 1, "micro_batches": 3, "policy": "ddp"}, {"zero": 2, "micro_batches": 2, "policy": "priority"},
           {"zero": 3, "micro_batches": 2, "policy": "fsdp"}]
@@ -68,6 +77,8 @@ def all_cases(quick):
     covering = covering_cases(factors, allowed, wanted)
     if missing := wanted - set().union(*map(pairs_of, covering)):
         raise AssertionError(f"pairs that no case covers: {missing}")
+    if quick:
+        covering += [{"model": "qwen3", "update": "sgd-clip", **PLAIN, **case} for case in QUICK_NORMED]
     baselines = list({name_of(alone(case)): alone(case) for case in covering}.values())
     return [*baselines, *({**base, **single} for base, single in zip(baselines, SINGLE)), *covering]
 

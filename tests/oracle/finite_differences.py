@@ -16,7 +16,7 @@ GPT = dict(name="gpt", layers=1, hidden=6, heads=2, kv_heads=2, head_dim=3, ffn=
            qkv_bias=False)
 LLAMA = dict(name="llama", layers=2, hidden=4, heads=2, kv_heads=1, head_dim=4, ffn=5, vocab=5, max_seq=6,
              norm="rms_norm", activation="swiglu", positions="rotary", tied_embeddings=False, linear_bias=False,
-             qkv_bias=True)
+             qkv_bias=True, qk_norm=True)
 
 
 def initial_tensors(shape, random):
@@ -45,6 +45,8 @@ def initial_tensors(shape, random):
         gain(at + "attention_norm")
         linear(at + "qkv", (shape["heads"] + 2 * shape["kv_heads"]) * size, hidden,
                shape["linear_bias"] or shape["qkv_bias"])
+        for norm in ("q_norm", "k_norm") if shape.get("qk_norm") else ():
+            tensors[f"{at}{norm}.weight"] = random.normal(1, 0.2, size)
         linear(at + "attention_out", hidden, shape["heads"] * size, shape["linear_bias"])
         gain(at + "ffn_norm")
         linear(at + "ffn_in", gates * shape["ffn"], hidden, shape["linear_bias"])
@@ -82,6 +84,9 @@ def attention(w, at, shape, x):
     """One sequence: seq x hidden."""
     heads, kv_heads, size = shape["heads"], shape["kv_heads"], shape["head_dim"]
     packed = linear(w, at + "qkv", x).reshape(len(x), heads + 2 * kv_heads, size)
+    if shape.get("qk_norm"):
+        packed[:, :heads] = normed(w, at + "q_norm", packed[:, :heads])
+        packed[:, heads:heads + kv_heads] = normed(w, at + "k_norm", packed[:, heads:heads + kv_heads])
     if shape["positions"] == "rotary":
         for position in range(len(x)):
             for head in range(heads + kv_heads):

@@ -70,8 +70,12 @@ CONFIGS = {
     "llama": {"model_type": "llama", "num_hidden_layers": 5, "hidden_size": 29, "num_attention_heads": 8,
               "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 52, "max_position_embeddings": 64,
               "vocab_size": 256, "tie_word_embeddings": False},
+    # Norms on queries and keys.
+    "qwen3": {"model_type": "qwen3", "num_hidden_layers": 4, "hidden_size": 26, "num_attention_heads": 8,
+              "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 44, "max_position_embeddings": 64,
+              "vocab_size": 256, "tie_word_embeddings": True},
 }
-UNEVEN_STAGES = {"gpt": "1,3", "llama": "4,1"}
+UNEVEN_STAGES = {"gpt": "1,3", "llama": "4,1", "qwen3": "1,3"}
 
 
 def micro_batch_size(layout, micro_batches):

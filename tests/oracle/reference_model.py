@@ -20,14 +20,19 @@ class Model:
     def _names(self):
         parts = [f"layers.{layer}.{part}" for layer in range(self.shape["layers"])
                  for part in ("attention_norm", "qkv", "attention_out", "ffn_norm", "ffn_in", "ffn_out")]
+        if self._has_qk_norm():
+            parts += [f"layers.{layer}.{part}" for layer in range(self.shape["layers"]) for part in ("q_norm", "k_norm")]
         parts += ["embedding", "final_norm"]
         parts += ["positions"] if self.shape["positions"] == "learned" else []
         parts += [] if self.shape["tied_embeddings"] else ["head"]
         return {part + ".weight" for part in parts} | {part + ".bias" for part in parts if self._has_bias(part)}
 
+    def _has_qk_norm(self):
+        return self.shape.get("qk_norm", False)
+
     def _norm(self, x, name):
         gain = self.weights[name + ".weight"]
-        if self.shape["norm"] == "layer_norm":
+        if self._has_bias(name):
             return F.layer_norm(x, gain.shape, gain, self.weights[name + ".bias"], EPSILON)
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * gain
 
@@ -36,6 +41,8 @@ class Model:
         return F.linear(x, self.weights[name + ".weight"], bias)
 
     def _has_bias(self, name):
+        if name.endswith((".q_norm", ".k_norm")):
+            return False  # RMSNorm whatever the others are
         if name.endswith("_norm"):
             return self.shape["norm"] == "layer_norm"
         if not name.startswith("layers."):
@@ -57,6 +64,8 @@ class Model:
         packed = self._linear(x, f"layers.{layer}.qkv")
         q, k, v = packed.split([heads * size, kv_heads * size, kv_heads * size], -1)
         q, k, v = (part.view(batch, seq, -1, size).transpose(1, 2) for part in (q, k, v))
+        if self._has_qk_norm():
+            q, k = self._norm(q, f"layers.{layer}.q_norm"), self._norm(k, f"layers.{layer}.k_norm")
         if self.shape["positions"] == "rotary":
             q, k = self._rotate(q), self._rotate(k)
         k, v = (part.repeat_interleave(heads // kv_heads, 1) for part in (k, v))

@@ -140,10 +140,9 @@ std::int64_t CheckpointManifest::bytes() const {
 std::string manifest_text(const CheckpointManifest& manifest) {
   ordered_json files = ordered_json::array();
   for (const StoredFile& file : manifest.files) files.push_back(to_json(file));
-  ordered_json json = {{kVersionKey, kManifestVersion},
-                       {"step", manifest.step},
-                       {"run", ordered_json::parse(manifest.run)},
-                       {"files", std::move(files)}};
+  const ordered_json run = manifest.run.empty() ? ordered_json::object() : ordered_json::parse(manifest.run);
+  ordered_json json = {
+      {kVersionKey, kManifestVersion}, {"step", manifest.step}, {"run", run}, {"files", std::move(files)}};
   json["crc32"] = checksum_of(json);
   return json.dump() + "\n";
 }

@@ -37,7 +37,7 @@ struct StoredFile {
 
 struct CheckpointManifest {
   std::int64_t step = 0;  // that many have been trained
-  std::string run;        // JSON: model, optimizer, seed, global_batch, ... (run_identity.hpp)
+  std::string run;        // JSON: model, optimizer, seed, global_batch, ... (run_identity.hpp); empty says nothing
   std::vector<StoredFile> files;
   std::int64_t bytes() const;  // of all files
 };

@@ -40,6 +40,9 @@ std::string conflict_in(const std::string& path, const ordered_json& saved, cons
       std::string words = conflict_in(path + "/" + key, saved.contains(key) ? saved.at(key) : ordered_json(), value);
       if (!words.empty()) return words;
     }
+    for (const auto& [key, value] : saved.items()) {
+      if (!here.contains(key)) return conflict_in(path + "/" + key, value, ordered_json());
+    }
     return "";
   }
   return fmt::format("{} is {} there, {} here", words_of(path), saved.dump(), here.dump());

@@ -30,6 +30,10 @@ TEST(RunIdentity, NamesWhatDiffersWithBothValues) {
             "model tied_embeddings is true there, false here");
   EXPECT_EQ(conflict([](Training& s) { s.settings.optimizer = Optimizer::sgd; }),
             "optimizer name is \"adam\" there, \"sgd\" here");
+  EXPECT_EQ(conflict([](Training& s) { s.model.qk_norm = true; }), "model qk_norm is null there, true here");
+  Training normed;
+  normed.model.qk_norm = true;
+  EXPECT_EQ(identity_conflict(normed.identity(), Training().identity()), "model qk_norm is true there, null here");
   EXPECT_EQ(conflict([](Training& s) { s.settings.seed = 7; }), "seed is 1 there, 7 here");
   EXPECT_EQ(conflict([](Training& s) { s.layout.global_batch = 16; }), "global_batch is 8 there, 16 here");
   EXPECT_EQ(conflict([](Training& s) { s.layout.seq = 32; }), "seq is 16 there, 32 here");

@@ -53,6 +53,32 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
   v.kv = linear(Role::kv_up, phase, v.kv_normed, {latent.kv_rank, kv_width()}, "kv");
 }
 
+OpKey ClassBuilder::qk_norm_key() const {
+  OpKey key;
+  key.kind = OpKind::norm;
+  key.dtype = layout_.precision;
+  key.dims = {tokens() * (heads() + kv_heads()), model_.head_dim, 0, 0, 0, 0};
+  return key;
+}
+
+// Every head of the queries and keys by itself. The values stay what they are, but lie with the keys: they are written
+// again beside them, so that the core finds all three as it does without these norms.
+void ClassBuilder::norm_queries_and_keys(LayerValues& v, Phase phase) {
+  if (!model_.qk_norm) return;
+  v.projected_qkv = v.qkv;
+  v.projected_kv = v.kv;
+  v.qkv = value_like(v.projected_qkv, label("qk_normed"), ValueKind::activation);
+  std::vector<Read> reads{{v.projected_qkv, 0}};
+  std::vector<ValueId> writes{v.qkv};
+  if (v.projected_kv.valid()) {
+    v.kv = value_like(v.projected_kv, label("kv_normed"), ValueKind::activation);
+    reads.push_back({v.projected_kv, 0});
+    writes.push_back(v.kv);
+  }
+  reads.push_back(use(by_role_.at({layer_, Role::qk_norm}), phase));
+  add(Role::qk_norm, phase, qk_norm_key(), std::move(reads), std::move(writes));
+}
+
 // Context parallelism: every rank's queries meet the keys and values of the whole sequence.
 void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   if (layout_.cp == 1) return;
@@ -115,6 +141,7 @@ void ClassBuilder::forward_attention(LayerValues& v, Phase phase) {
   v.normed = norm(Role::attention_norm, phase, v.input, "attention_norm");
   v.normed_full = enter_region(Role::attention_gather, phase, v.normed, "attention_in");
   forward_queries(v, phase);
+  norm_queries_and_keys(v, phase);
   gather_keys(v, phase);
   attention_core(v, phase);
   const ValueId partial =
@@ -173,8 +200,30 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   return grads;
 }
 
+// Reads and writes in the order of norm_queries_and_keys, what comes from behind first. Then dW.
+ClassBuilder::AttentionGrads ClassBuilder::norm_queries_and_keys_backward(const LayerValues& v,
+                                                                          const AttentionGrads& grads) {
+  if (!model_.qk_norm) return grads;
+  AttentionGrads out;
+  std::vector<Read> behind{{grads.qkv, 0}}, before{{v.projected_qkv, 0}};
+  std::vector<ValueId> writes{out.qkv = value_like(v.projected_qkv, label("qk_norm.dx"), ValueKind::activation_grad)};
+  if (v.projected_kv.valid()) {
+    behind.push_back({grads.kv, 0});
+    before.push_back({v.projected_kv, 0});
+    writes.push_back(out.kv = value_like(v.projected_kv, label("qk_norm.d_kv"), ValueKind::activation_grad));
+  }
+  std::vector<Read> both = behind;
+  both.insert(both.end(), before.begin(), before.end());
+  const ParameterIndex weight = by_role_.at({layer_, Role::qk_norm});
+  std::vector<Read> reads = both;
+  reads.push_back(use(weight, Phase::input_grad));
+  add(Role::qk_norm, Phase::input_grad, qk_norm_key(), std::move(reads), std::move(writes));
+  weight_grad(weight, qk_norm_key(), std::move(both));
+  return out;
+}
+
 ValueId ClassBuilder::backward_queries(const LayerValues& v, ValueId grad) {
-  const AttentionGrads grads = backward_core(v, grad);
+  const AttentionGrads grads = norm_queries_and_keys_backward(v, backward_core(v, grad));
   const ValueId x = regather(Role::attention_gather, v.normed);
   if (model_.latent) return backward_latent(v, grads, x);
   std::vector<ValueId> packed{grads.qkv};

@@ -30,6 +30,7 @@ struct LayerValues {
   ValueId input, normed, normed_full, query_latent, query_normed, kv_latent, rope_key, kv_normed, qkv, kv, kv_full,
       rope_full, context, attention_mask, middle, ffn_normed, ffn_normed_full, ffn_hidden, ffn_activated, ffn_mask,
       output;
+  ValueId projected_qkv, projected_kv;   // qkv and kv before the norms of queries and keys, where there are any
   std::vector<ValueId> attention_saved;  // softmax and its dropout, or the row sums of a flash kernel
   ValueId scores, received, expert_input, expert_hidden, expert_activated, expert_output;
 };
@@ -104,6 +105,9 @@ class ClassBuilder {
     ValueId qkv, kv, rope_key;  // under context parallelism qkv holds the queries' columns only
   };
   AttentionGrads backward_core(const LayerValues& v, ValueId grad);
+  void norm_queries_and_keys(LayerValues& v, Phase phase);
+  AttentionGrads norm_queries_and_keys_backward(const LayerValues& v, const AttentionGrads& grads);
+  OpKey qk_norm_key() const;
   ValueId backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x);
   void gather_keys(LayerValues& v, Phase phase);
   OpKey core_key() const;

@@ -21,8 +21,9 @@ void ClassBuilder::declare_layer(std::int32_t layer) {
     parameter(Role::kv_norm, latent.kv_rank, GroupKind::dp, in_tp());
     parameter(Role::kv_up, latent.kv_rank * kv_width());
   } else {
-    const std::int64_t qk_norms = model_.qk_norm ? 2 * model_.head_dim : 0;
-    parameter(Role::qkv, h * qkv_width() + (bias || model_.qkv_bias ? qkv_width() : 0) + qk_norms);
+    parameter(Role::qkv, h * qkv_width() + (bias || model_.qkv_bias ? qkv_width() : 0));
+    // Whole on every tensor-parallel rank, whose heads each add to its gradient.
+    if (model_.qk_norm) parameter(Role::qk_norm, 2 * model_.head_dim, GroupKind::dp, in_tp());
   }
   parameter(Role::attention_out, heads() * value_head() * h + (bias ? h : 0));
   parameter(Role::ffn_norm, norm_size, GroupKind::dp, split_tokens);
