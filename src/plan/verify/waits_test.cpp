@@ -107,10 +107,10 @@ TEST(Waits, OfEveryMutationThatARunBreaksAreRejected) {
       test::fsdp(test::small_gpt(8), "local:4", {.pp = 2, .vpp = 2, .zero = 3, .schedule = interleaved}, 2, 0),
   };
   constexpr int kMutationsOfAPlan = test::rounds(40), kRuns = 6;
-  struct Tally {
+  struct KindOutcomes {
     int mutations = 0, rejected = 0, broken = 0;
   };
-  std::map<std::string, Tally> tallies;
+  std::map<std::string, KindOutcomes> tallies;
   std::mt19937_64 random(5);
   for (const Plan& original : plans) {
     ASSERT_FALSE(verify_plan(original).has_value()) << verify_plan(original)->message;
@@ -120,7 +120,7 @@ TEST(Waits, OfEveryMutationThatARunBreaksAreRejected) {
       const std::optional<Violation> violation = verify_plan(plan);
       const std::optional<std::string> damage = test::find_damage(plan, random(), kRuns);
       EXPECT_TRUE(violation || !damage) << kind << " is accepted, but " << *damage;
-      Tally& tally = tallies[kind];
+      KindOutcomes& tally = tallies[kind];
       ++tally.mutations;
       tally.rejected += violation ? 1 : 0;
       tally.broken += damage ? 1 : 0;
