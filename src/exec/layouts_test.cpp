@@ -5,6 +5,9 @@
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_training.hpp"
+#include "graph/operation_part.hpp"
+#include "plan/policy/overlap.hpp"
+#include "plan/verify/verify_plan.hpp"
 
 namespace weft {
 namespace {
@@ -51,10 +54,7 @@ std::vector<Transformer> two_models() {
   return {gpt, llama};
 }
 
-std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
-  layout.micro_batch = 1;
-  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
-  const PlannedLayout planned(model, layout, ranks, policy, kGlobalBatch / replicas);
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
   TrainSettings settings;
   settings.steps = kSteps;
   const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
@@ -64,6 +64,12 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
+}
+
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
+  layout.micro_batch = 1;
+  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks);
 }
 
 // One rank agrees with PyTorch (tests/run_oracle_test.py).
@@ -82,6 +88,51 @@ TEST(Layouts, TrainWhatOneRankTrains) {
         for (std::size_t step = 0; step < losses.size(); ++step) {
           EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
         }
+      }
+    }
+  }
+}
+
+// Parts of rows compute what the whole does, whatever is cut with them: products, norms, attention where parts are
+// whole sequences, the traffic between them; with what is computed again; in pieces of what sequence-parallel ranks
+// hold.
+TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  struct CutCase {
+    Layout layout;
+    std::int64_t ranks;
+    std::int32_t forward, backward;
+  };
+  const std::vector<CutCase> cases{
+      {{.tp = 2, .micro_batch = 2}, 2, 2, 2},
+      {{.tp = 2, .micro_batch = 1, .recompute = Recompute::full}, 2, 4, 8},
+      {{.tp = 2, .micro_batch = 4, .sequence_parallel = true, .recompute = Recompute::selective}, 2, 2, 4},
+      {{.tp = 2, .micro_batch = 2, .sequence_parallel = true}, 2, 8, 4},
+      {{.tp = 2, .pp = 2, .micro_batch = 2, .sequence_parallel = true}, 4, 4, 2},
+      {{.tp = 2, .cp = 2, .micro_batch = 2}, 4, 2, 4},
+      {{.tp = 2, .micro_batch = 2, .zero = 3}, 4, 2, 2},
+  };
+  for (const Transformer& model : two_models()) {
+    for (const CutCase& c : cases) {
+      SCOPED_TRACE(fmt::format("{}, tp {} cp {} pp {}, micro-batch {}, {} and {} parts", model.name, c.layout.tp,
+                               c.layout.cp, c.layout.pp, c.layout.micro_batch, c.forward, c.backward));
+      PlannedLayout planned(model, c.layout, c.ranks, "priority", 2);
+      const std::vector<double> whole = losses_of(planned, c.ranks);
+      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      overlap.forward_rows = c.forward;
+      overlap.backward_rows = c.backward;
+      overlap.tensor_parallel = overlap.weave = true;
+      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
+      planned.unfolded = Unfolded(planned.plan);
+      const auto violation = verify_plan(planned.plan);
+      ASSERT_FALSE(violation.has_value()) << violation->message;
+      EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+                              [](const Operation& op) { return op.per_micro_batch && is_part(op); }));
+      const std::vector<double> cut = losses_of(planned, c.ranks);
+      ASSERT_EQ(cut.size(), whole.size());
+      for (std::size_t step = 0; step < cut.size(); ++step) {
+        EXPECT_NEAR(cut[step] / whole[step], 1, 1e-6) << "step " << step;
       }
     }
   }

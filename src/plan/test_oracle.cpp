@@ -173,6 +173,8 @@ class Execution {
         if (iteration < 0) continue;
         for (const OpId writer : writers[read.value.index()]) {
           const bool each = plan_.graph.op(writer).per_micro_batch;
+          if (!meet(bytes_touched(op(tasks_[t]), read.value), bytes_touched(plan_.graph.op(writer), read.value)))
+            continue;
           for (std::int32_t mb = each ? 0 : -1; mb < (each ? m : 0); ++mb) {
             if (each && tasks_[t].micro_batch >= 0 && mb != tasks_[t].micro_batch) continue;
             wait(t, task_of_.at({writer.index(), mb, iteration}));
@@ -190,16 +192,48 @@ class Execution {
     }
   }
 
+  using ByteRanges = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  static bool meet(const ByteRanges& a, const ByteRanges& b) {
+    return std::any_of(a.begin(), a.end(), [&](const auto& x) {
+      return std::any_of(b.begin(), b.end(), [&](const auto& y) { return x.first < y.second && y.first < x.second; });
+    });
+  }
+
+  // Rows of tokens, one by one. Under sequence parallelism tp ranks hold equal parts of every sequence, and pieces are
+  // pieces of what one rank holds.
+  ByteRanges rows_touched(const Origin& part, const Value& value) const {
+    const Layout& layout = plan_.layout;
+    const std::int64_t rows = value.shape.front(), width = value.bytes().value / rows, tokens = layout.tokens();
+    const bool of_all_ranks = layout.sequence_parallel && rows == tokens;
+    const std::int64_t sequence = layout.seq / layout.cp, of_rank = of_all_ranks ? sequence / layout.tp : sequence;
+    const std::int64_t held = of_all_ranks ? rows / layout.tp : rows;
+    ByteRanges found;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t place = of_all_ranks ? row / sequence * of_rank + row % sequence % of_rank : row;
+      if (place * part.of < part.begin * held || place * part.of >= part.end * held) continue;
+      if (!found.empty() && found.back().second == row * width) {
+        found.back().second += width;
+      } else {
+        found.emplace_back(row * width, (row + 1) * width);
+      }
+    }
+    return found;
+  }
+
   // The bytes of a value that an operation touches: all of it, or of a part of a transfer the same range of every
-  // rank's shard (of the one value, where an all_reduce has no shards).
-  std::vector<std::pair<std::int64_t, std::int64_t>> bytes_touched(const Operation& o, ValueId v) const {
+  // rank's shard (of the one value, where an all_reduce has no shards), or rows.
+  ByteRanges bytes_touched(const Operation& o, ValueId v) const {
     const Value& value = plan_.graph.value(v);
     const Origin* part = o.origins.size() == 1 ? &o.origins.front() : nullptr;
     if (!part || part->end - part->begin == part->of) return {{0, value.bytes().value}};
+    if (o.per_micro_batch) {
+      const bool rows = value.per_micro_batch && value.kind != ValueKind::parameter;
+      return rows ? rows_touched(*part, value) : ByteRanges{{0, value.bytes().value}};
+    }
     const std::int64_t in = plan_.graph.value(o.reads.front().value).elements();
     const std::int64_t out = plan_.graph.value(o.writes.front()).elements();
     const std::int64_t length = std::min(in, out), width = value.bytes().value / value.elements();
-    std::vector<std::pair<std::int64_t, std::int64_t>> found;
+    ByteRanges found;
     for (std::int64_t shard = 0; shard < value.elements(); shard += length) {
       const std::int64_t begin = std::min(value.elements(), shard + length * part->begin / part->of);
       const std::int64_t end = std::min(value.elements(), shard + length * part->end / part->of);
@@ -236,15 +270,20 @@ class Execution {
       if (begin < 0 || end > plan_.classes[c].memory.value) throw Damage{"a value lies outside the memory"};
       borders[c].insert({begin, end});
     });
+    std::vector<std::set<std::int64_t>> inside(plan_.graph.values.size());  // borders of parts, within a copy
     for (const Operation& o : plan_.graph.operations) {
       if (!is_part(o)) continue;
-      for (const ValueId v : {o.reads.front().value, o.writes.front()}) {
-        for (const auto& [begin, end] : bytes_touched(o, v)) {
-          const std::int64_t offset = plan_.placements[v.index()].offset.value;
-          borders[o.rank_class.index()].insert({offset + begin, offset + end});
-        }
+      std::vector<ValueId> touched(o.writes);
+      for (const Read& read : o.reads) touched.push_back(read.value);
+      for (const ValueId v : touched) {
+        for (const auto& [begin, end] : bytes_touched(o, v)) inside[v.index()].insert({begin, end});
       }
     }
+    bases_.resize(plan_.graph.values.size());
+    each_copy([&](std::size_t v, std::int32_t, std::size_t c, std::int64_t begin, std::int64_t) {
+      bases_[v].push_back(begin);
+      for (const std::int64_t border : inside[v]) borders[c].insert(begin + border);
+    });
     ranges_.resize(plan_.graph.values.size());
     for (std::size_t c = 0; c < borders.size(); ++c) {
       borders_.emplace_back(borders[c].begin(), borders[c].end());
@@ -273,7 +312,7 @@ class Execution {
   std::vector<std::span<Stretch>> touched(const Task& task, ValueId v) {
     if (!is_part(op(task))) return {stretches(task.rank_class, v, micro_batch(task, v))};
     std::vector<std::span<Stretch>> found;
-    const std::int64_t offset = plan_.placements[v.index()].offset.value;
+    const std::int64_t offset = bases_[v.index()][static_cast<std::size_t>(std::max(0, micro_batch(task, v)))];
     for (const auto& [begin, end] : bytes_touched(op(task), v)) {
       const std::size_t first = stretch_at(task.rank_class, offset + begin);
       found.push_back(
@@ -414,6 +453,7 @@ class Execution {
   std::vector<std::vector<Stretch>> memory_;              // by class
   std::vector<std::vector<std::int64_t>> borders_;        // by class: where each stretch begins
   std::vector<std::vector<Range>> ranges_;                // by value, by micro-batch
+  std::vector<std::vector<std::int64_t>> bases_;          // by value, by micro-batch: its first byte
   std::vector<std::int32_t> contributions_;               // by value: since its sum began
   std::vector<std::size_t> writers_;                      // by value: operations that write it
   std::vector<std::map<int, std::size_t>> first_writer_;  // by value, by iteration: in issue order

@@ -133,6 +133,7 @@ TEST(Overlap, NeverLosesWhereNothingElseUsesTheLinks) {
         const double rounding = static_cast<double>(build(r).operations.size());
         EXPECT_LE(step["ddp"], step["serial"] + rounding);
         EXPECT_LE(step["priority"], step["serial"] + rounding);
+        for (const auto& [policy, time] : step) EXPECT_LE(step["weft"], time) << policy;
         EXPECT_NEAR(step["megatron-dist"], step["serial"], rounding);
         EXPECT_LE(step["megatron-grad"], step["megatron-dist"] + rounding);
         EXPECT_LE(step["megatron-param"], step["megatron-grad"] + rounding);

@@ -20,8 +20,17 @@ inline Timeline simulated(const Plan& plan, const Profile& profile) {
 inline Timeline simulated(const PlanRequest& request) {
   return simulated(serial(request), request.profile);
 }
+// For policies that search: a little.
+inline PlanRequest searching(PlanRequest request) {
+  request.search.step_seconds = [profile = request.profile](const UnfoldedPlan& made) {
+    const Cluster cluster(made.plan.cluster);
+    return simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile)).period_ns * 1e-9;
+  };
+  request.search.budget_s = 0.05;
+  return request;
+}
 inline Timeline simulated(const PlanRequest& request, std::string_view policy) {
-  return simulated(make_plan(request, build(request), policy), request.profile);
+  return simulated(make_plan(searching(request), build(request), policy), request.profile);
 }
 
 // Kernels and messages without fixed costs, links at their stated rate, nothing in each other's way.

@@ -21,7 +21,8 @@ FACTORS = {
     "recompute": ["none", "selective", "full"],
     "attention": ["flash", "unfused"],
     "mesh_order": [DEFAULT_ORDER, "pp,dp,cp,tp", "dp,pp,tp,cp"],
-    "policy": ["serial", "ddp", "megatron-dist", "megatron-grad", "megatron-param", "fsdp", "priority"],
+    "policy": ["serial", "ddp", "megatron-dist", "megatron-grad", "megatron-param", "fsdp", "priority", "centauri",
+               "weft"],
 }
 # Two trainings of a model suffice to see both optimizers and clipping; what may break with each model is met with each.
 QUICK_FACTORS = {**FACTORS, "model": ["gpt", "llama"], "update": ["adam", "sgd-clip"]}
