@@ -73,26 +73,19 @@ function(weft_library name)
   weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
 endfunction()
 
-# Test sources are compiled six at a time: each by itself takes most of its time for what it shares with the others.
-option(WEFT_BATCH_TESTS "Compile several sources of a test executable at once" ON)
-
-# weft_test(FOLDER SOURCES a_test.cpp ... [ALONE b_test.cpp ...] [LABELS fast] [DEPENDS other folders]
-#           [PRECOMPILE <header> ...] [ONE_PROCESS])
-# ALONE: sources, beside the others, that are compiled by themselves: what they name is named in another source too.
+# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [ONE_PROCESS])
 # PRECOMPILE: a precompiled header of its own, with these headers too.
 # ONE_PROCESS: one test for ctest, where starting the executable takes longer than its test cases.
 function(weft_test folder)
   if(NOT BUILD_TESTING)
     return()
   endif()
-  cmake_parse_arguments(ARG "ONE_PROCESS" "" "SOURCES;ALONE;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "ONE_PROCESS" "" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
   list(TRANSFORM ARG_DEPENDS PREPEND weft_)
-  add_executable(${folder}_test ${ARG_SOURCES} ${ARG_ALONE})
-  set_target_properties(${folder}_test PROPERTIES UNITY_BUILD ${WEFT_BATCH_TESTS} UNITY_BUILD_BATCH_SIZE 6)
-  set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  add_executable(${folder}_test ${ARG_SOURCES})
   target_link_libraries(${folder}_test PRIVATE weft_${folder} ${ARG_DEPENDS} GTest::gtest_main weft_test_flags)
   target_compile_definitions(${folder}_test PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(ARG_PRECOMPILE)
@@ -106,4 +99,21 @@ function(weft_test folder)
     return()
   endif()
   gtest_discover_tests(${folder}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 120)
+endfunction()
+
+# weft_test_batches(FOLDER "a_test.cpp b_test.cpp ..." ...): these sources are compiled as one, because each by itself takes
+# most of its time for what it shares with the others: half the compiler's time. Sources of a batch must not give two things
+# the same name, even in their unnamed namespaces; a source in no batch is compiled by itself.
+option(WEFT_BATCH_TESTS "Compile the batches of test sources at once" ON)
+function(weft_test_batches folder)
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  set_target_properties(${folder}_test PROPERTIES UNITY_BUILD ${WEFT_BATCH_TESTS} UNITY_BUILD_MODE GROUP)
+  set(number 0)
+  foreach(batch ${ARGN})
+    math(EXPR number "${number} + 1")
+    separate_arguments(sources UNIX_COMMAND "${batch}")
+    set_source_files_properties(${sources} PROPERTIES UNITY_GROUP batch_${number})
+  endforeach()
 endfunction()

@@ -53,11 +53,12 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
   v.kv = linear(Role::kv_up, phase, v.kv_normed, {latent.kv_rank, kv_width()}, "kv");
 }
 
+// The values that are written again count as rows: they cost what they move.
 OpKey ClassBuilder::qk_norm_key() const {
   OpKey key;
   key.kind = OpKind::norm;
   key.dtype = layout_.precision;
-  key.dims = {tokens() * (heads() + kv_heads()), model_.head_dim, 0, 0, 0, 0};
+  key.dims = {tokens() * (heads() + 2 * kv_heads()), model_.head_dim, 0, 0, 0, 0};
   return key;
 }
 

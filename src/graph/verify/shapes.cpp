@@ -78,7 +78,7 @@ class ShapeRules {
     return std::max(c.group(GroupKind::dp).view.size, c.group(GroupKind::edp).view.size) - 1;
   }
 
-  // A parameter holds the matrix and what belongs to it: biases, the norms of queries and keys, a gate.
+  // A parameter holds the matrix and what belongs to it: biases, a gate.
   void weights(const char* what, std::int64_t found, std::int64_t in, std::int64_t out, std::int64_t count) const {
     const std::int64_t matrix = product({in, out, count});
     within(what, found, matrix, matrix + count * (2 * out + in) + padding());
