@@ -86,15 +86,15 @@ TEST(Cut, MakesNoMorePartsThanElements) {
 // Two layers, forward and back: all that is done row by row is cut, sums over rows and what they read are not, and
 // attention only where parts are whole sequences.
 TEST(Cut, CutsWhatLayersDoRowByRow) {
-  for (const bool sequence_parallel : {false, true}) {
+  for (const std::int64_t sequences : {1, 4}) {
     PlanRequest r = test::request(test::small_gpt(2), parse_cluster("local:2"),
-                                  {.tp = 2, .micro_batch = 4, .sequence_parallel = sequence_parallel});
+                                  {.tp = 2, .micro_batch = sequences, .sequence_parallel = true});
     const StepGraph whole = test::build(r);
     const StepGraph graph = cut_all(whole, 4);
     for (const Operation& op : graph.operations) {
       if (!op.per_micro_batch) continue;
       const bool rows =
-          op.layer >= 0 && op.phase != Phase::weight_grad && !(op.role == Role::attention && sequence_parallel);
+          op.layer >= 0 && op.phase != Phase::weight_grad && !(op.role == Role::attention && sequences == 1);
       EXPECT_EQ(is_part(op), rows) << describe(op);
       if (is_part(op)) {
         EXPECT_EQ(4 * op.key.dims[0], whole.op(op.origins.front().operation).key.dims[0]) << describe(op);

@@ -11,7 +11,8 @@ Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
                   .gathers = true,
                   .prefetch = request.options.prefetch,
                   .receives = receives_early(request),
-                  .weave = true};
+                  .weave = true,
+                  .weave_within_layers = true};
   if (request.layout.tp == 1) return overlap;
   const Cluster cluster(request.cluster);
   const RowChoice rows = choose_rows(graph, CostModel(graph, cluster, request.profile));

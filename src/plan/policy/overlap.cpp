@@ -98,7 +98,13 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   } else if (overlap.reductions) {
     order_reductions(plan, last_gradient_writers(plan.graph));
   }
-  if (overlap.weave) weave_blocks(plan, cost, overlap.weave_visits);
+  if (overlap.weave) {
+    weave_blocks(plan, cost,
+                 {.prefetch = overlap.gathers ? overlap.prefetch : -1,
+                  .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
+                  .within_layers = overlap.weave_within_layers,
+                  .visits = overlap.weave_visits});
+  }
   overlap_sharded_traffic(plan, {.gathers = overlap.gathers,
                                  .reductions = overlap.reductions,
                                  .prefetch = overlap.prefetch,

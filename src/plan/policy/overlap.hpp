@@ -28,7 +28,8 @@ struct Overlap {
   // beside compute.
   std::int32_t forward_rows = 1, backward_rows = 1;
   bool tensor_parallel = false;
-  bool weave = false;             // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
+  bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
+  bool weave_within_layers = false;
   std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

@@ -1,30 +1,29 @@
 #include "plan/schedule/weave.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/schedule/cyclic/improve_order.hpp"
 #include "plan/schedule/cyclic/list_order.hpp"
+#include "plan/schedule/sharded_units.hpp"
 
 namespace weft {
 namespace {
 
-// What ZeRO 2 and 3 move in every micro-batch: when, is decided by overlap_sharded_traffic.
-bool is_sharded_traffic(const Operation& op) {
-  return op.communication && op.per_micro_batch && (op.role == Role::param_gather || op.role == Role::grad_reduce);
-}
-
 class Weaver {
  public:
   Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, const OpLists& readers, std::size_t rank_class,
-         std::int64_t visits)
+         const WeaveOptions& options)
       : plan_(plan),
         cost_(cost),
         writers_(writers),
         readers_(readers),
         class_(plan.classes[rank_class]),
-        visits_(visits) {}
+        options_(options),
+        index_(plan.graph.operations.size(), -1),
+        sharded_(class_.blocks.size()) {}
 
   void whole_step() {
     for (std::size_t b = 0; b < class_.blocks.size(); ++b) add_block(b);
@@ -40,28 +39,29 @@ class Weaver {
   }
 
  private:
+  static std::int32_t number(std::size_t i) { return static_cast<std::int32_t>(i); }
+
   void add_block(std::size_t block) {
-    if (index_.empty()) index_.assign(plan_.graph.operations.size(), -1);
     for (const OpId id : class_.blocks[block].operations) {
-      if (is_sharded_traffic(plan_.graph.op(id))) {
-        sharded_.push_back(id);
-        continue;
-      }
-      index_[id.index()] = static_cast<std::int32_t>(problem_.operations.size());
+      if (is_sharded_traffic(plan_.graph.op(id))) continue;
+      index_[id.index()] = number(problem_.operations.size());
       problem_.operations.push_back(lane_of(id));
       operations_.push_back(id);
       block_of_.push_back(block);
     }
+    if (options_.within_layers) keep_layers_apart(block);
+    sharded_[block] = find_sharded_units(plan_.graph, class_.blocks[block], writers_, readers_);
+    if (options_.prefetch >= 0) keep_apart(sharded_[block].gathers, options_.prefetch + 1);
+    if (options_.gradient_buffers >= 0) keep_apart(sharded_[block].reductions, options_.gradient_buffers);
   }
 
   // What runs beside compute has its own lane.
   CyclicOperation lane_of(OpId id) const {
     const Operation& op = plan_.graph.op(id);
-    const Issue& issue = plan_.issues[id.index()];
     CyclicOperation result;
     result.ns = static_cast<double>(cost_.alone(op).value);
     if (!op.communication) return result;
-    if (!issue.blocking) result.lane = issue.queue;
+    if (!plan_.issues[id.index()].blocking) result.lane = plan_.issues[id.index()].queue;
     result.link = slowest_link(op);
     result.fixed_order = op.communication->transfer >= 0;
     return result;
@@ -74,101 +74,109 @@ class Weaver {
     return slowest == transfer.work.end() ? -1 : slowest->resource.value;
   }
 
+  // Whoever uses unit i + distance or a later one comes after all that use unit i: its memory is then free.
+  void keep_apart(const std::vector<ShardedUnit>& units, int distance) {
+    std::int32_t before = -1;
+    for (std::size_t u = 0; u + static_cast<std::size_t>(distance) < units.size(); ++u) {
+      const std::int32_t border = nothing();
+      if (before >= 0) problem_.edges.push_back({before, border, 0});
+      for (const OpId user : units[u].users) problem_.edges.push_back({index_[user.index()], border, 0});
+      for (const OpId user : units[u + static_cast<std::size_t>(distance)].users) {
+        problem_.edges.push_back({border, index_[user.index()], 0});
+      }
+      before = border;
+    }
+  }
+
+  void keep_layers_apart(std::size_t block) {
+    std::vector<std::vector<std::int32_t>> layers;
+    std::int32_t layer = 0;
+    for (const OpId id : class_.blocks[block].operations) {
+      if (index_[id.index()] < 0) continue;
+      const Operation& op = plan_.graph.op(id);
+      if (layers.empty() || op.layer != layer) layers.emplace_back();
+      layer = op.layer;
+      layers.back().push_back(index_[id.index()]);
+    }
+    for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
+      const std::int32_t border = nothing();
+      for (const std::int32_t before : layers[i]) problem_.edges.push_back({before, border, 0});
+      for (const std::int32_t behind : layers[i + 1]) problem_.edges.push_back({border, behind, 0});
+    }
+  }
+
+  // An operation of the problem alone: it takes no time and stands between others.
+  std::int32_t nothing(double ns = 0) {
+    CyclicOperation result;
+    result.ns = ns;
+    problem_.operations.push_back(result);
+    operations_.push_back(OpId{});
+    block_of_.push_back(class_.blocks.size());
+    return number(problem_.operations.size() - 1);
+  }
+
   // The micro-batches between the one whose forward follows the update and the one whose backward precedes it.
   void add_other_micro_batches() {
     if (plan_.graph.micro_batches == 1) return;
     double between = 0;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-      const bool counts = plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].lane == 0;
+      const bool counts =
+          operations_[i].valid() && plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].lane == 0;
       if (counts) between += problem_.operations[i].ns;
     }
-    CyclicOperation others;
-    others.ns = between * static_cast<double>(plan_.graph.micro_batches - 1);
-    const auto at = static_cast<std::int32_t>(problem_.operations.size());
-    problem_.operations.push_back(others);
+    const std::int32_t others = nothing(between * static_cast<double>(plan_.graph.micro_batches - 1));
     for (std::size_t i = 0; i < operations_.size(); ++i) {
-      const Operation& op = plan_.graph.op(operations_[i]);
-      const auto own = static_cast<std::int32_t>(i);
-      if (!op.per_micro_batch) continue;
-      if (block_of_[i] % 2 == 0) {
-        problem_.edges.push_back({own, at, 0});
-      } else {
-        problem_.edges.push_back({at, own, 0});
-      }
+      if (!operations_[i].valid() || !plan_.graph.op(operations_[i]).per_micro_batch) continue;
+      const bool forward = block_of_[i] % 2 == 0;
+      problem_.edges.push_back(forward ? CyclicEdge{number(i), others, 0} : CyclicEdge{others, number(i), 0});
     }
   }
 
   void add_data(bool across_iterations) {
     const StepGraph& graph = plan_.graph;
+    std::map<std::pair<std::int32_t, Role>, std::vector<std::int32_t>> weight_readers;  // in backward
     for (std::size_t i = 0; i < operations_.size(); ++i) {
+      if (!operations_[i].valid()) continue;
       const Operation& op = graph.op(operations_[i]);
+      const bool backward = op.phase == Phase::input_grad || op.phase == Phase::recompute;
+      if (backward && !op.communication) weight_readers[{op.layer, op.role}].push_back(number(i));
       for (const Read& read : op.reads) {
         if (read.distance > 0 && !across_iterations) continue;
         const Slice slice = slice_of(graph, op, read.value);
         for (const OpId writer : writers_[read.value.index()]) {
           const std::int32_t from = index_[writer.index()];
           if (from < 0 || !overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
-          problem_.edges.push_back({from, static_cast<std::int32_t>(i), read.distance});
+          problem_.edges.push_back({from, number(i), read.distance});
         }
+      }
+    }
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      if (!operations_[i].valid()) continue;
+      const Operation& op = graph.op(operations_[i]);
+      if (op.phase != Phase::weight_grad || op.communication) continue;
+      for (const std::int32_t reader : weight_readers[{op.layer, op.role}]) {
+        problem_.edges.push_back({reader, number(i), 0});
       }
     }
   }
 
   void reorder() {
-    problem_.lanes = static_cast<std::int32_t>(class_.queues.size());
-    problem_.links = static_cast<std::int32_t>(cost_.link_resources());
+    problem_.lanes = number(class_.queues.size());
+    problem_.links = number(cost_.link_resources());
     if (operations_.empty()) return;
     const CyclicGraph graph(problem_);
     std::vector<std::int32_t> sequence = list_sequence(graph).sequence;
-    if (visits_ > 0) {
-      const Improved better = improve_order(problem_, graph.orders_of(sequence), {.visits = visits_});
+    if (options_.visits > 0) {
+      const Improved better = improve_order(problem_, graph.orders_of(sequence), {.visits = options_.visits});
       sequence = graph.sequence_of(better.orders).value();
     }
-    for (const std::size_t block : block_of_) class_.blocks[block].operations.clear();
+    std::vector<std::vector<OpId>> ordered(class_.blocks.size());
     for (const std::int32_t i : sequence) {
       const auto at = static_cast<std::size_t>(i);
-      if (at < operations_.size()) class_.blocks[block_of_[at]].operations.push_back(operations_[at]);
+      if (operations_[at].valid()) ordered[block_of_[at]].push_back(operations_[at]);
     }
-    insert_sharded_traffic();
-  }
-
-  // Each gather in front of its first reader, each reduction behind the last operation whose result it reduces: from
-  // there overlap_sharded_traffic takes them.
-  void insert_sharded_traffic() {
-    if (sharded_.empty()) return;
-    for (IssueBlock& block : class_.blocks) {
-      std::vector<std::vector<OpId>> before(block.operations.size()), behind(block.operations.size());
-      std::vector<std::int32_t> position(plan_.graph.operations.size(), -1);
-      for (std::size_t i = 0; i < block.operations.size(); ++i) {
-        position[block.operations[i].index()] = static_cast<std::int32_t>(i);
-      }
-      for (const OpId id : sharded_) {
-        const Operation& op = plan_.graph.op(id);
-        const bool gathers = op.role == Role::param_gather;
-        std::int32_t place = -1;
-        const auto look_at = [&](OpId user) {
-          const std::int32_t at = position[user.index()];
-          if (at >= 0 && (place < 0 || (gathers ? at < place : at > place))) place = at;
-        };
-        for (const ValueId value : op.writes) {
-          for (const OpId reader : readers_[value.index()]) {
-            if (gathers) look_at(reader);
-          }
-        }
-        for (const Read& read : op.reads) {
-          for (const OpId writer : writers_[read.value.index()]) {
-            if (!gathers) look_at(writer);
-          }
-        }
-        if (place >= 0) (gathers ? before : behind)[static_cast<std::size_t>(place)].push_back(id);
-      }
-      std::vector<OpId> operations;
-      for (std::size_t i = 0; i < block.operations.size(); ++i) {
-        operations.insert(operations.end(), before[i].begin(), before[i].end());
-        operations.push_back(block.operations[i]);
-        operations.insert(operations.end(), behind[i].begin(), behind[i].end());
-      }
-      block.operations = std::move(operations);
+    for (std::size_t b = 0; b < ordered.size(); ++b) {
+      if (!ordered[b].empty()) class_.blocks[b].operations = with_sharded_units(ordered[b], sharded_[b]);
     }
   }
 
@@ -177,29 +185,29 @@ class Weaver {
   const OpLists& writers_;
   const OpLists& readers_;
   ClassPlan& class_;
-  std::int64_t visits_;
+  WeaveOptions options_;
   CyclicProblem problem_;
-  std::vector<OpId> sharded_;
-  std::vector<OpId> operations_;       // by operation of the problem
+  std::vector<OpId> operations_;       // by operation of the problem; invalid: of the problem alone
   std::vector<std::size_t> block_of_;  // by operation of the problem
   std::vector<std::int32_t> index_;    // by operation of the plan; -1: not in the problem
+  std::vector<ShardedUnits> sharded_;  // by block
 };
 
 }  // namespace
 
-void weave_blocks(Plan& plan, const CostModel& cost, std::int64_t visits) {
+void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options) {
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
-  const auto classes = static_cast<std::int64_t>(plan.classes.size());
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    if (plan.layout.pp == 1 && plan.layout.vpp == 1) {
-      Weaver(plan, cost, writers, readers, c, visits / classes).whole_step();
+    WeaveOptions share = options;
+    share.visits /= static_cast<std::int64_t>(plan.classes.size());
+    if (plan.layout.pp == 1 && plan.layout.vpp == 1 && !options.within_layers) {
+      Weaver(plan, cost, writers, readers, c, share).whole_step();
       continue;
     }
     // The update block comes last and is ordered across classes.
     const std::size_t blocks = plan.classes[c].blocks.size() - 1;
-    for (std::size_t b = 0; b < blocks; ++b) {
-      Weaver(plan, cost, writers, readers, c, visits / classes / static_cast<std::int64_t>(blocks)).one_block(b);
-    }
+    share.visits /= static_cast<std::int64_t>(blocks);
+    for (std::size_t b = 0; b < blocks; ++b) Weaver(plan, cost, writers, readers, c, share).one_block(b);
   }
 }
 

@@ -7,11 +7,19 @@
 
 namespace weft {
 
+struct WeaveOptions {
+  // As ShardedOverlap has them: what a unit's gather and gradients will wait for limits how far units may mix. -1: they
+  // are waited for on the spot.
+  int prefetch = -1, gradient_buffers = -1;
+  bool within_layers = false;  // what belongs to a layer stays between the layers around it
+  std::int64_t visits = 0;     // operations that a local search for a better order may look at, in all
+};
+
 // Takes a plan with queues, blocking and blocks in some order that its graph allows; orders the operations of every
-// block anew. Without a pipeline a class's whole step is looked at, from one iteration to the next; in a pipeline each
-// forward and each backward block by itself. Transfers with members in several classes keep their order. To be called
-// before what rests on positions in blocks: overlap_sharded_traffic, place_values. `visits`: operations that a local
-// search for a better order may look at, in all.
-void weave_blocks(Plan& plan, const CostModel& cost, std::int64_t visits = 0);
+// block anew. Without a pipeline a class's whole step is looked at, from one iteration to the next; in a pipeline, and
+// where layers stay apart, each forward and each backward block by itself. Transfers with members in several classes
+// keep their order. What reads a weight in backward comes before the weight's gradient: the update then finds nobody
+// using it. To be called before what rests on positions in blocks: overlap_sharded_traffic, place_values.
+void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options);
 
 }  // namespace weft
