@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Policy `weft` against all others, for real: measured steps beside predicted ones and the bound.
+
+    bench/planner_runs.py build/release/weft                       # ranks are threads, links are paced
+    bench/planner_runs.py build/release/weft --namespaces          # processes under mpirun, real TCP (root)
+
+Every case is calibrated once; then all policies run it in turn. Goals: `weft` beats every other policy by what was predicted,
+within 5 points, and lies within 5 % of the bound (10 % across namespaces). Run it on a quiet machine.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import bench_kit as kit
+
+POLICIES = ["serial", "ddp", "megatron", "fsdp", "priority", "centauri", "weft"]
+MODELS = Path(__file__).resolve().parent / "models"
+# Two ranks, one for each core of the smallest machine; communication takes about half as long as compute.
+CASES = [
+    {"name": "gpt tp2", "model": "gpt-small", "flags": ["--tp", 2, "--micro-batch", 4], "rate": 400},
+    {"name": "llama tp2+sp", "model": "llama-wide", "flags": ["--tp", 2, "--sequence-parallel", "--micro-batch", 4],
+     "rate": 400},
+    {"name": "gpt deep tp2", "model": "gpt-deep", "flags": ["--tp", 2, "--micro-batch", 4], "rate": 400},
+]
+
+
+def run_case(case, options, shell, folder):
+    rate = options.rate or case["rate"]
+    prefix = kit.Namespaces(f"{rate}mbit").prefix(2, "mpi") if options.namespaces else []
+    cluster = [] if options.namespaces else ["--cluster", f"local:2,nic={rate}Mb/s"]
+    flags = ["--model", MODELS / f"{case['model']}.json", "--seq", 128, *case["flags"], *cluster, "--threads", 1]
+    out = Path(folder) / case["name"].replace(" ", "-")
+    shell.run([*prefix, options.weft, "calibrate", *flags, "--calibrate-seconds", options.calibrate_seconds, "--out", out])
+    report = shell.json([*prefix, options.weft, "run", *flags, "--policy", ",".join(POLICIES), "--steps", options.steps,
+                         "--profile", out / "profile.json", "--json"])
+    return {"name": case["name"], "rate_mbit": rate, "bound_s": report["bound_s"],
+            "policies": {name: {key: kit.policy_of(report, name)[key]
+                                for key in ("step_s", "step_median_s", "predicted_step_s", "hidden_pct", "loss")}
+                         for name in POLICIES}}
+
+
+def figures(result):
+    """How much faster than the best other, in percent: measured and predicted; and the distance to the bound."""
+    p = result["policies"]
+    others = [name for name in POLICIES if name != "weft"]
+    gain = {key: 100 * (min(p[name][key] for name in others) / p["weft"][key] - 1)
+            for key in ("step_median_s", "predicted_step_s")}
+    return gain["step_median_s"], gain["predicted_step_s"], 100 * (p["weft"]["step_median_s"] / result["bound_s"] - 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weft", type=Path)
+    parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
+    parser.add_argument("--rate", type=int, help="megabits a second, instead of each case's own")
+    parser.add_argument("--only", help="cases whose name contains this")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--calibrate-seconds", type=int, default=10)
+    kit.add_common_flags(parser)
+    options = parser.parse_args()
+    if options.namespaces:
+        kit.Namespaces("100mbit").require()
+    machine, shell, results = kit.Machine(), kit.Shell(options.timeout, options.verbose), []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            if options.only and options.only not in case["name"]:
+                continue
+            results.append(run_case(case, options, shell, folder))
+            rows = [[name, f"{1e3 * p['step_median_s']:.0f}", f"{1e3 * p['predicted_step_s']:.0f}",
+                     f"{100 * (p['predicted_step_s'] / p['step_median_s'] - 1):+.1f} %", f"{p['hidden_pct']:.1f} %",
+                     f"{100 * (p['step_median_s'] / results[-1]['bound_s'] - 1):+.1f} %", f"{p['loss']:.6f}"]
+                    for name, p in results[-1]["policies"].items()]
+            print(f"\n{case['name']}, {results[-1]['rate_mbit']} Mb/s, bound {1e3 * results[-1]['bound_s']:.0f} ms")
+            kit.print_table(["policy", "measured ms", "predicted ms", "error", "hidden", "over bound", "loss"], rows)
+    print()
+    goals = []
+    for result in results:
+        measured, predicted, gap = figures(result)
+        print(f"{result['name']}: weft is {measured:+.1f} % faster than the best other policy, predicted {predicted:+.1f} %")
+        goals.append(kit.verdict(f"{result['name']}: gain within 5 points of the predicted one", abs(measured - predicted), 5,
+                                 measured > 0 and abs(measured - predicted) <= 5))
+        limit = 10 if options.namespaces else 5
+        goals.append(kit.verdict(f"{result['name']}: percent over the bound", gap, limit, gap <= limit))
+    return kit.finish("planner_runs", machine, shell, {"cases": results, "goals": goals}, options)
+
+
+if __name__ == "__main__":
+    kit.run_main(main)
