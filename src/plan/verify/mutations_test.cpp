@@ -9,6 +9,8 @@
 
 #include "base/test_effort.hpp"
 #include "plan/memory/place.hpp"
+#include "plan/partition/substitute.hpp"
+#include "plan/policy/overlap.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
@@ -178,6 +180,20 @@ Plan overlapped(PlanRequest request, std::string_view policy) {
   return make_plan(request, test::build(request), policy);
 }
 
+// Two nodes of two, transfers in levels, in so many parts.
+Plan staged(Layout layout, std::string_view policy, std::int32_t parts) {
+  PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2,gpus=2"), std::move(layout), 2);
+  r.options = {.bucket_parameters = parts > 1 ? 1 : 30'000, .bucket_mib = 0.05};
+  const StepGraph graph = test::build(r);
+  Overlap overlap = decide_overlap(r, graph, policy);
+  overlap.substitutions = first_possible(
+      graph,
+      {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  overlap.parts.clear();
+  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+  return make_unfolded_plan(r, graph, policy, overlap).plan;
+}
+
 std::vector<Plan> plans() {
   using enum PipelineSchedule;
   return {
@@ -200,6 +216,11 @@ std::vector<Plan> plans() {
       overlapped(test::request(test::small_llama(2), test::uneven_nics(), {.zero = 1}, 2), "priority"),
       overlapped(test::request(test::small_gpt(4), parse_cluster("local:4"), {.pp = 2, .zero = 2}, 2), "priority"),
       receiving_early(test::fsdp(test::small_moe(4), "local:8", {.pp = 2, .ep = 2, .zero = 3})),
+      staged({}, "megatron-param", 3),
+      staged({.zero = 1, .clip_grad = 1}, "megatron-param", 2),
+      staged({}, "priority", 1),
+      staged({.zero = 1}, "priority", 3),
+      staged({.zero = 2}, "fsdp", 2),
   };
 }
 
