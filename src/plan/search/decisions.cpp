@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/row_choice.hpp"
+#include "plan/partition/substitute.hpp"
 #include "plan/partition/units.hpp"
 #include "plan/partition/urgent_parts.hpp"
 
@@ -44,6 +45,9 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   add_buckets(request, graph);
   values_[kBuckets].clear();
   for (std::size_t i = 0; i < buckets_.size(); ++i) values_[kBuckets].push_back(static_cast<std::int64_t>(i));
+  add_stages(graph);
+  values_[kStages].clear();
+  for (std::size_t i = 0; i < stages_.size(); ++i) values_[kStages].push_back(static_cast<std::int64_t>(i));
   if (shards) values_[kUrgentFirst] = {1, 0};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
@@ -75,6 +79,18 @@ void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& gra
   }
 }
 
+void DecisionSpace::add_stages(const StepGraph& graph) {
+  stages_.push_back({"whole", {}});
+  const auto add = [&](std::string name, const std::vector<Substitution>& wanted) {
+    std::vector<Substitution> rules = first_possible(graph, wanted);
+    const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
+    if (any) stages_.push_back({std::move(name), std::move(rules)});
+  };
+  add("in levels",
+      {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  add("in halves", {Substitution::all_reduce_in_halves});
+}
+
 Decisions DecisionSpace::start() const {
   return {std::vector<std::size_t>(kDimensions, 0)};
 }
@@ -88,6 +104,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   Overlap overlap;
   overlap.buckets = bucket.buckets;
   overlap.parts = bucket.parts;
+  overlap.substitutions = stages_[static_cast<std::size_t>(value(decisions, kStages))].rules;
   overlap.reductions = overlap.gathers = true;
   overlap.prefetch = static_cast<int>(value(decisions, kPrefetch));
   overlap.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
@@ -104,6 +121,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
 
 std::string DecisionSpace::describe(const Decisions& decisions, std::size_t dimension) const {
   const auto of = static_cast<Dimension>(dimension);
+  if (of == kStages) return "transfers " + stages_[static_cast<std::size_t>(value(decisions, of))].name;
   if (of == kBuckets) return buckets_[static_cast<std::size_t>(value(decisions, of))].name;
   return fmt::format("{} {}", kNames[dimension], value(decisions, of));
 }

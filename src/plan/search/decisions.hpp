@@ -18,6 +18,12 @@ struct BucketChoice {
   std::vector<std::int32_t> parts;
 };
 
+// Which transfers are carried out in stages (plan/partition/substitute.hpp).
+struct StageChoice {
+  std::string name;
+  std::vector<Substitution> rules;
+};
+
 // One value of each dimension, as an index into its options.
 struct Decisions {
   std::vector<std::size_t> chosen;  // by dimension
@@ -33,6 +39,7 @@ class DecisionSpace {
     kBackwardRows,
     kWeave,
     kBuckets,
+    kStages,
     kUrgentFirst,
     kHoldBack,
     kReceives,
@@ -50,12 +57,14 @@ class DecisionSpace {
 
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);
+  void add_stages(const StepGraph& graph);
   std::int64_t value(const Decisions& decisions, Dimension dimension) const;
 
   bool tensor_parallel_;
   std::vector<std::vector<std::int64_t>> values_;  // by dimension: what its options stand for
   std::vector<std::size_t> sizes_;
   std::vector<BucketChoice> buckets_;
+  std::vector<StageChoice> stages_;
 };
 
 }  // namespace weft
