@@ -18,7 +18,7 @@ POLICIES = ["serial", "ddp", "megatron", "fsdp", "priority", "centauri", "weft"]
 MODELS = Path(__file__).resolve().parent / "models"
 # Two ranks, one for each core of the smallest machine; communication takes about half as long as compute.
 CASES = [
-    {"name": "gpt tp2", "model": "gpt-small", "flags": ["--tp", 2, "--micro-batch", 4], "rate": 400},
+    {"name": "gpt tp2", "model": "gpt-wide", "flags": ["--tp", 2, "--micro-batch", 2], "rate": 400},
     {"name": "llama tp2+sp", "model": "llama-wide", "flags": ["--tp", 2, "--sequence-parallel", "--micro-batch", 4],
      "rate": 400},
     {"name": "gpt deep tp2", "model": "gpt-deep", "flags": ["--tp", 2, "--micro-batch", 4], "rate": 400},

@@ -30,9 +30,11 @@ def plan(weft, case, budget):
 def figures(case, report, seconds):
     steps = {name: p["step_s"] for name, p in report["policies"].items()}
     bound = report["bound_s"]
-    others = {name: s for name, s in steps.items() if name != "weft"}
+    fits = {name: p["fits"] for name, p in report["policies"].items()}
+    # What does not fit in memory is no rival of what does.
+    others = {name: s for name, s in steps.items() if name != "weft" and fits[name] == fits["weft"]}
     best = min(others, key=others.get)
-    usual = min(steps["megatron-param"], steps["fsdp"])
+    usual = min(steps[name] for name in ("megatron-param", "fsdp"))
     return {
         "name": case["name"],
         "pipeline": report["layout"]["pp"] > 1,
