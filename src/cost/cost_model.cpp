@@ -161,7 +161,7 @@ bool CostModel::choose_program(Operation& operation) const {
 TransferCost CostModel::closed_form(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const GroupView& view = rank_class.group(c.group).view;
+  const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
   const CollectiveTraffic traffic = collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
   if (traffic.fabrics.empty() || c.bytes.value == 0) return {};
   const bool message = c.collective == Collective::send_recv;
@@ -190,7 +190,7 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
 TransferCost CostModel::least_transfer(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const GroupView& view = rank_class.group(c.group).view;
+  const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
   const bool message = c.collective == Collective::send_recv;
   return from_traffic(rank_class, minimum_traffic(cluster_, c.collective, c.bytes, view), !message || c.sends,
                       !message || !c.sends);

@@ -52,6 +52,24 @@ TEST(TransferCost, RingAllReduceIsTwiceNMinusOneLatenciesAndTwiceNMinusOneOverNB
   EXPECT_EQ(c.cost.transfer(op).alone(), expected);
 }
 
+TEST(TransferCost, AStageUsesTheLinksOfItsLevelOnly) {
+  // dp over two nodes of eight. Inner: a ring of eight over nvlink, 7 hops and 7/8 of the bytes. Outer: a ring of two
+  // over the NICs, all eight places at once with a NIC each; all_reduce passes twice, each time half of its bytes.
+  const Case c("dgx-a100:2,nvlink=300GB/s", layout(1, 16));
+  Operation op = find(c.graph, Role::grad_reduce, Phase::optimizer);
+  ASSERT_EQ(op.communication->collective, Collective::all_reduce);
+  const auto bytes = static_cast<double>(op.communication->bytes.value);
+  const Nanos inside = c.cluster.spec().levels[0].latency, between = c.cluster.spec().levels[1].latency;
+  op.communication->scope = Scope::inner;
+  op.communication->collective = Collective::reduce_scatter;
+  EXPECT_EQ(c.cost.transfer(op).alone(), inside * 7 + nanos_from_seconds(7.0 / 8 * bytes / 300e9));
+  EXPECT_EQ(c.cost.transfer(op).work.size(), 2U);  // nvlink out and in
+  op.communication->scope = Scope::outer;
+  op.communication->collective = Collective::all_reduce;
+  EXPECT_EQ(c.cost.transfer(op).alone(), between * 2 + nanos_from_seconds(bytes / 25e9));
+  EXPECT_EQ(c.cost.resource_name(c.cost.transfer(op).work.front().resource), "nic out");
+}
+
 TEST(TransferCost, RanksThatShareANicDivideItsBandwidth) {
   // dp over two nodes, tp 8 inside: eight rings at once. p3dn has one 100 Gb/s NIC for all eight, dgx-a100 eight of
   // 200 Gb/s: the same bytes take 8 * 2 = 16 times as long.

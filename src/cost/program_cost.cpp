@@ -65,7 +65,8 @@ ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster, const
 
 std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operation) const {
   const Communication& c = *operation.communication;
-  const std::vector<Rank>& members = graph_.classes[operation.rank_class.index()].group(c.group).ranks;
+  const ClassGroup& group = graph_.classes[operation.rank_class.index()].group(c.group);
+  const std::vector<Rank>& members = group.scoped(c.scope).ranks;
   if (c.collective == Collective::send_recv || c.bytes.value == 0 || members.size() < 2) return std::nullopt;
   if (static_cast<double>(c.bytes.value) > kMostSeconds * slowest_bytes_per_second_) return std::nullopt;
   const std::int64_t width = bytes_of(operation.key.dtype);

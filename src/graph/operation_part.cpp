@@ -44,6 +44,14 @@ bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
   }
 }
 
+// In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
+// part takes its range of each, so that it is the same elements in both stages.
+std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
+  const bool in_levels =
+      op.rule == Substitution::reduce_scatter_in_levels || op.rule == Substitution::all_gather_in_levels;
+  return in_levels && op.communication->scope == Scope::inner ? group.scoped(Scope::outer).view.size : 1;
+}
+
 bool has_rows(const Value& value) {
   return value.per_micro_batch && (value.kind == ValueKind::activation || value.kind == ValueKind::activation_grad);
 }
@@ -74,9 +82,11 @@ CutLength cut_length(const StepGraph& graph, const Operation& op) {
   // The smaller of the two values: all of it, or a shard.
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const Value& value = graph.value(scatters ? op.writes.front() : op.reads.front().value);
+  const ClassGroup& group = graph.classes[op.rank_class.index()].group(op.communication->group);
   const bool shards = op.communication->collective != Collective::all_reduce;
-  const std::int64_t ranks = shards ? graph.classes[op.rank_class.index()].group(op.communication->group).view.size : 1;
-  return {value.elements(), ranks * bytes_of(value.dtype)};
+  const std::int64_t ranks = shards ? group.scoped(op.communication->scope).view.size : 1;
+  const std::int64_t blocks = shards_side_by_side(group, op);
+  return {value.elements() / blocks, blocks * ranks * bytes_of(value.dtype)};
 }
 
 ElementRange part_range(std::int64_t elements, const Origin& part) {

@@ -9,7 +9,9 @@
 // floor(E begin / of) to floor(E end / of). A part of a reduce_scatter or an all_gather touches that range of every
 // rank's shard (of ceil(E / ranks) elements), so the parts of all ranks are whole transfers of their own. Rows are cut
 // alike: pieces of every shard (TokenRows), so part i of a gather is what part i of the product behind it reads.
-// Whoever reads the whole of a value waits for all its parts.
+// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (plan/partition/
+// substitute.hpp) are transfers of their own and cut alike: part i of a stage works on what part i of the one before it
+// leaves.
 #pragma once
 
 #include <cstdint>

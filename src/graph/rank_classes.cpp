@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "graph/group_levels.hpp"
 
 namespace weft {
 namespace {
@@ -251,6 +252,7 @@ RankClasses Refinement::result() const {
           members.insert(ClassId{result.class_of[member.index()]});
         }
         group.members.assign(members.begin(), members.end());
+        add_levels(cluster_, ranks_of_group, c.representative, group);
       }
       c.groups.push_back(std::move(group));
     }

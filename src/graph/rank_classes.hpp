@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/ids.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "collective/collective.hpp"
+#include "collective/substitution.hpp"
 #include "graph/layout.hpp"
 
 namespace weft {
@@ -40,7 +42,15 @@ struct ClassGroup {
   std::vector<ClassId> members;  // the classes its members belong to, ascending, each once
   // The members of the representative's own group, in their order; empty where they are more than kListedMembers.
   std::vector<Rank> ranks;
+  // Two levels, where the topology makes them: the inner group of members that share the innermost domain with another
+  // one, then the outer group. Empty where there are none, or where members are of several classes.
+  std::vector<ClassGroup> levels;
   bool spans_classes() const { return members.size() > 1; }
+  // Itself, or one of its levels, which must be there.
+  const ClassGroup& scoped(Scope scope) const {
+    WEFT_CHECK(scope == Scope::whole || (levels.size() == 2 && scope != Scope::self));
+    return scope == Scope::whole ? *this : levels[scope == Scope::inner ? 0 : 1];
+  }
 };
 
 // Equal links of the cluster: what they can carry is a resource that classes share.

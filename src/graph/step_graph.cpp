@@ -48,6 +48,9 @@ std::string describe(const Operation& op) {
   if (op.layer >= 0) text.append("layer ").append(fmt::format_int(op.layer).c_str()).append(" ");
   if (op.subject != op.role) text.append(name_of(op.subject)).append(" ");
   text.append(name_of(op.role)).append(" ").append(name_of(op.phase));
+  if (op.rule != Substitution::none && op.communication) {
+    text.append(" ").append(name_of(op.communication->collective)).append(" ").append(name_of(op.communication->scope));
+  }
   if (is_part(op)) {
     text.append(fmt::format(" part {} of {}", op.part + 1, op.origins.front().of));
   } else if (op.part > 0) {

@@ -233,6 +233,7 @@ class PlanReader {
     for_each_line(file_, "operations", [&](const JsonObject& line, std::size_t i) {
       check_line_id(line, i);
       const Operation op = reader.operation(line);
+      check_scope(line, op);
       instances += op.per_micro_batch ? counts_.micro_batches : 1;
       if (instances > kMaxPlanInstances) {
         fail("{}: with it the plan has more than {} operations a step, counted once per micro-batch", line.where(),
@@ -241,6 +242,14 @@ class PlanReader {
       plan_.issues.push_back(reader.issue(line, plan_.classes[op.rank_class.index()].queues.size()));
       plan_.graph.operations.push_back(op);
     });
+  }
+
+  void check_scope(const JsonObject& line, const Operation& op) const {
+    if (!op.communication || op.communication->scope == Scope::whole) return;
+    const RankClass& c = plan_.graph.classes[op.rank_class.index()];
+    if (!c.group(op.communication->group).levels.empty()) return;
+    fail("{}: communication: key 'scope': value '{}': the {} group of {} has no inner and outer groups", line.where(),
+         name_of(op.communication->scope), name_of(op.communication->group), c.name);
   }
 
   void read_waits() {

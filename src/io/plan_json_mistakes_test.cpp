@@ -185,6 +185,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"inner_of_a_ring", "/operations/0/communication",
                 R"({"collective": "all_reduce", "algorithm": "ring", "inner": 2, "group": "dp", "bytes": 4})",
                 "communication: inner 2: a ring has no inner groups"},
+        Mistake{"scope", "/operations/0/communication",
+                R"({"collective": "all_reduce", "algorithm": "ring", "group": "dp", "scope": "inne", "bytes": 4})",
+                "communication: key 'scope': value 'inne' is not known; did you mean 'inner'?"},
+        Mistake{"rule_of_compute", "/operations/0/rule", R"("all_reduce_in_halves")",
+                "operations[0]: key 'rule': value 'all_reduce_in_halves': only a transfer has a rule"},
+        Mistake{"stage_without_rule", "/operations/0/stage", "1", "operations[0]: key 'stage' needs a key 'rule'"},
         Mistake{"wait_operation", "/waits", "[[0, 1, 0], [100000, 0, 0]]",
                 "plan.json: key 'waits'[1]: operation 100000 is not an integer in 0.."},
         Mistake{"wait_until", "/waits", "[[0, -1, 0]]", "plan.json: key 'waits'[0]: until -1 is not an integer in 0.."},
@@ -222,6 +228,28 @@ TEST(PlanFileMistakes, ManyWaitsInManyMicroBatchesAreTooMany) {
   EXPECT_NE(message_of(file.dump()).find("key 'waits'[305]: with it the plan has more than 20000000 waits a step"),
             std::string::npos)
       << message_of(file.dump());
+}
+
+TEST(PlanFileMistakes, OfStagesAreNamed) {
+  const json file = json::parse(text_of(plan_of({"", "gpt2", 1, "local:4", {}, 1})));
+  std::size_t reduction = 0;
+  while (!file["operations"][reduction].contains("communication")) ++reduction;
+  const auto message = [&](const char* key, const json& value) {
+    json changed = file;
+    json& op = changed["operations"][reduction];
+    op["rule"] = "all_reduce_in_halves";
+    (std::string(key) == "scope" ? op["communication"] : op)[key] = value;
+    return message_of(changed.dump());
+  };
+  const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_EQ(message("stage", 1), "no error");  // whether it is true the verifier knows
+  EXPECT_TRUE(contains(message("stage", 2), "key 'stage': value 2 is not an integer in 0..1")) << message("stage", 2);
+  EXPECT_TRUE(contains(message("rule", "all_reduce_in_half"), "is not known; did you mean 'all_reduce_in_halves'?"));
+  EXPECT_TRUE(contains(message("rule", "none"), "one that is not in stages has no such key"));
+  EXPECT_TRUE(contains(message("scope", "inner"),
+                       "communication: key 'scope': value 'inner': the dp group of stage 0 has no inner and outer"))
+      << message("scope", "inner");
+  EXPECT_TRUE(contains(message("scope", "self"), "key 'scope': value 'self' is not known"));
 }
 
 TEST(PlanFileMistakes, WhatOnlyTheVerifierKnowsStillReads) {

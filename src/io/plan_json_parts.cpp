@@ -102,17 +102,19 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
 
 OperationReader::OperationReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",      "name",  "class",           "chunk",         "layer",     "phase", "role",
-            "subject", "part",  "per_micro_batch", "kind",          "key_phase", "dtype", "causal_half",
-            "dims",    "reads", "writes",          "communication", "origins",   "queue", "blocking"},
-      communication_keys_{"collective", "algorithm", "parts", "inner", "group", "bytes", "transfer", "sends"},
+      keys_{"id",   "name",  "class",  "chunk",           "layer",   "phase",     "role",    "subject",
+            "part", "rule",  "stage",  "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
+            "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
+      communication_keys_{"collective", "algorithm", "parts", "inner", "group", "scope", "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_up_to(DType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
-      groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))) {}
+      groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))),
+      scopes_(names_up_to(Scope::outer)),
+      rules_(names_up_to(Substitution::all_to_all_by_sends)) {}
 
 Operation OperationReader::operation(const JsonObject& object) const {
   object.allow_only(keys_);
@@ -124,6 +126,7 @@ Operation OperationReader::operation(const JsonObject& object) const {
     fail("{}: kind '{}' {} a key 'communication'", object.where(), name_of(op.key.kind),
          op.is_transfer() ? "does not have" : "needs");
   }
+  read_stage(object, op);
   read_dependencies(object, op);
   op.origins = read_origins(object);
   return op;
@@ -139,6 +142,20 @@ void OperationReader::read_identity(const JsonObject& object, Operation& op) con
   op.subject = object.has("subject") ? static_cast<Role>(object.one_of("subject", roles_)) : op.role;
   op.part = small_integer_or(object, "part", 0, 0, kMaxInt32);
   op.per_micro_batch = object.boolean_or("per_micro_batch", true);
+}
+
+void OperationReader::read_stage(const JsonObject& object, Operation& op) const {
+  if (!object.has("rule")) {
+    if (object.has("stage"))
+      fail("{}: key 'stage' needs a key 'rule', which says what it is a stage of", object.where());
+    return;
+  }
+  op.rule = static_cast<Substitution>(object.one_of("rule", rules_));
+  if (!op.is_transfer() || op.rule == Substitution::none) {
+    fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in stages has no such key",
+         object.where(), name_of(op.rule));
+  }
+  op.stage = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).stages) - 1);
 }
 
 OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
@@ -164,6 +181,7 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   communication.inner = small_integer_or(object, "inner", 0, 0, kMaxPlanDevices);
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
+  if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
   communication.sends = object.boolean_or("sends", true);

@@ -46,6 +46,7 @@ class OperationReader {
 
  private:
   void read_identity(const JsonObject& object, Operation& op) const;
+  void read_stage(const JsonObject& object, Operation& op) const;
   OpKey read_key(const JsonObject& object, Phase phase) const;
   Communication read_communication(const JsonObject& object) const;
   void read_dependencies(const JsonObject& object, Operation& op) const;
@@ -53,7 +54,7 @@ class OperationReader {
 
   PlanCounts counts_;
   std::vector<std::string> keys_, communication_keys_, phases_, roles_, kinds_, dtypes_, collectives_, algorithms_,
-      groups_;
+      groups_, scopes_, rules_;
 };
 
 }  // namespace weft

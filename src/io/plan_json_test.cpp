@@ -12,6 +12,8 @@
 
 #include "base/error.hpp"
 #include "io/test_plans.hpp"
+#include "plan/partition/substitute.hpp"
+#include "plan/policy/overlap.hpp"
 #include "plan/verify/verify_plan.hpp"
 
 namespace weft {
@@ -137,6 +139,37 @@ TEST(PlanFile, HoldsThePartsAndInnerGroupsOfPrograms) {
     reduction->parts = reduction->algorithm == Algorithm::native ? 1 : 4;
     reduction->inner = reduction->algorithm == Algorithm::hierarchical ? 2 : 0;
     expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
+  }
+}
+
+TEST(PlanFile, HoldsTheStagesOfTransfers) {
+  PlanRequest request;
+  request.model = model_preset("gpt2");
+  request.model.layers = 1;
+  request.cluster = parse_cluster("dgx-a100:2");
+  request.layout.dp = request.layout.global_batch = 16;
+  request.layout.seq = 64;
+  for (int zero = 0; zero <= 2; ++zero) {
+    request.layout.zero = zero;
+    const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+    Overlap overlap = decide_overlap(request, graph, "ddp");
+    overlap.substitutions =
+        first_possible(graph, {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
+                               Substitution::all_gather_in_levels});
+    const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+    const std::string text = text_of(plan);
+    EXPECT_NE(text.find("\"scope\":\"outer\""), std::string::npos);
+    const Plan read = read_plan_json(text, "plan.json");
+    expect_same(plan, read);
+    EXPECT_FALSE(verify_plan(read).has_value());
+  }
+}
+
+TEST(PlanFile, WithoutStagesHasNoKeysForThem) {
+  const json file = json::parse(text_of(plan_of({"", "gpt2", 1, "dgx-a100:2", Layout{}, 1})));
+  for (const json& op : file["operations"]) {
+    EXPECT_FALSE(op.contains("rule") || op.contains("stage")) << op;
+    EXPECT_FALSE(op.contains("communication") && op["communication"].contains("scope")) << op;
   }
 }
 

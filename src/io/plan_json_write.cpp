@@ -59,6 +59,7 @@ ordered_json communication_object(const Communication& communication) {
   if (communication.parts != 1) result["parts"] = communication.parts;
   if (communication.inner != 0) result["inner"] = communication.inner;
   result["group"] = name_of(communication.group);
+  if (communication.scope != Scope::whole) result["scope"] = name_of(communication.scope);
   result["bytes"] = communication.bytes.value;
   if (communication.transfer >= 0) result["transfer"] = communication.transfer;
   if (!communication.sends) result["sends"] = false;
@@ -84,6 +85,8 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   line["role"] = name_of(op.role);
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
+  if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
+  if (op.stage != 0) line["stage"] = op.stage;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;
   line["kind"] = name_of(op.key.kind);
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);

@@ -232,7 +232,8 @@ class Execution {
     }
     const std::int64_t in = plan_.graph.value(o.reads.front().value).elements();
     const std::int64_t out = plan_.graph.value(o.writes.front()).elements();
-    const std::int64_t length = std::min(in, out), width = value.bytes().value / value.elements();
+    const std::int64_t length = std::min(in, out) / shards_of_a_share(o);
+    const std::int64_t width = value.bytes().value / value.elements();
     ByteRanges found;
     for (std::int64_t shard = 0; shard < value.elements(); shard += length) {
       const std::int64_t begin = std::min(value.elements(), shard + length * part->begin / part->of);
@@ -240,6 +241,14 @@ class Execution {
       if (begin < end) found.emplace_back(begin * width, end * width);
     }
     return found;
+  }
+  // Stages: what a rank has between the two levels of a reduce_scatter or an all_gather is a shard for every node.
+  std::int64_t shards_of_a_share(const Operation& o) const {
+    const bool sharded =
+        o.rule == Substitution::reduce_scatter_in_levels || o.rule == Substitution::all_gather_in_levels;
+    if (!sharded || o.communication->scope != Scope::inner) return 1;
+    const ClassGroup& group = plan_.graph.classes[o.rank_class.index()].group(o.communication->group);
+    return group.view.size / group.levels.at(0).view.size;
   }
   static bool is_part(const Operation& o) {
     return o.origins.size() == 1 && o.origins.front().end - o.origins.front().begin < o.origins.front().of;

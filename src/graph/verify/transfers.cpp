@@ -25,9 +25,11 @@ bool equal_but_padding(Bytes padded, Bytes exact, std::int64_t group, std::int64
   return exact <= padded && padded.value - exact.value < group * width;
 }
 
-void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
+void verify_bytes(const StepGraph& graph, const Operation& op, const ClassGroup& whole) {
   const Communication& c = *op.communication;
   const auto [in, out] = moved_by(graph, op);
+  const std::int64_t n = whole.scoped(c.scope).view.size;
+  const std::int64_t padding = whole.view.size;  // a stage has that of the shards of all members
   const std::int64_t width = bytes_of(op.key.dtype);
   bool ok = true;
   switch (c.collective) {
@@ -38,10 +40,10 @@ void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
     case Collective::all_gather:
       // kv_gather takes keys and values out of packed queries, keys and values.
       ok = op.role == Role::kv_gather ? in * n >= c.bytes && out == c.bytes
-                                      : in * n == c.bytes && equal_but_padding(c.bytes, out, n, width);
+                                      : in * n == c.bytes && equal_but_padding(c.bytes, out, padding, width);
       break;
     case Collective::reduce_scatter:
-      ok = out * n == c.bytes && equal_but_padding(c.bytes, in, n, width);
+      ok = out * n == c.bytes && equal_but_padding(c.bytes, in, padding, width);
       break;
     case Collective::send_recv: {
       // A tensor-parallel rank may send its slice of what all of them hold.
@@ -59,13 +61,13 @@ void verify_bytes(const StepGraph& graph, const Operation& op, std::int64_t n) {
   }
 }
 
-void verify_part(const StepGraph& graph, const Operation& op, std::int64_t members) {
+void verify_part(const StepGraph& graph, const Operation& op, const ClassGroup& group) {
   const Origin& part = op.origins.front();
   if (!may_be_cut(graph, op)) reject(graph, op, "is a part of a transfer that cannot be cut");
   if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts) {
     reject(graph, op, "is pieces {}..{} of {} along axis {}", part.begin, part.end, part.of, part.axis);
   }
-  if (op.per_micro_batch) return verify_bytes(graph, with_all_rows(op), members);
+  if (op.per_micro_batch) return verify_bytes(graph, with_all_rows(op), group);
   const std::int64_t share = part_size(graph, op, part);
   if (op.communication->bytes.value != share) {
     reject(graph, op, "carries {} bytes, its part of the transfer has {}", op.communication->bytes.value, share);
@@ -78,7 +80,11 @@ bool is_pipeline(GroupKind group) {
 
 void verify_alone(const StepGraph& graph, const Operation& op) {
   const Communication& c = *op.communication;
-  const ClassGroup& group = graph.classes[op.rank_class.index()].group(c.group);
+  const ClassGroup& whole = graph.classes[op.rank_class.index()].group(c.group);
+  if (c.scope != Scope::whole && (c.scope == Scope::self || whole.levels.empty())) {
+    reject(graph, op, "works in scope {}, but its {} group has no levels", name_of(c.scope), name_of(c.group));
+  }
+  const ClassGroup& group = whole.scoped(c.scope);
   if (op.key.dims[0] != c.bytes.value) {
     reject(graph, op, "its key says {} bytes, its communication {}", op.key.dims[0], c.bytes.value);
   }
@@ -92,9 +98,9 @@ void verify_alone(const StepGraph& graph, const Operation& op) {
            group.members.size());
   }
   if (is_part(op)) {
-    verify_part(graph, op, group.view.size);
+    verify_part(graph, op, whole);
   } else {
-    verify_bytes(graph, op, group.view.size);
+    verify_bytes(graph, op, whole);
   }
 }
 
@@ -109,8 +115,8 @@ void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {
     if (!classes.insert(op.rank_class).second) {
       reject(graph, op, "transfer {} has this rank class twice", c.transfer);
     }
-    if (c.collective != agreed.collective || c.bytes != agreed.bytes || op.phase != first.phase ||
-        op.per_micro_batch != first.per_micro_batch ||
+    if (c.collective != agreed.collective || c.scope != agreed.scope || c.bytes != agreed.bytes ||
+        op.phase != first.phase || op.per_micro_batch != first.per_micro_batch ||
         (c.group != agreed.group && !(is_pipeline(c.group) && is_pipeline(agreed.group)))) {
       reject(graph, op, "{} of {} bytes in the {} group, but the same transfer is {} of {} bytes in the {} group of {}",
              name_of(c.collective), c.bytes.value, name_of(c.group), name_of(agreed.collective), agreed.bytes.value,

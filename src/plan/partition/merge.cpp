@@ -23,8 +23,8 @@ bool agree(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.sends == cb.sends &&
-         (ca.transfer >= 0) == (cb.transfer >= 0);
+  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
+         a.stage == b.stage && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
@@ -65,9 +65,9 @@ Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
 
 // Buckets that differ in nothing else (data and expert-data gradients of one layer) are told apart by their part.
 void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
-  using Identity = std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t>;
+  using Identity = std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t>;
   const auto identity = [](const Operation& op) {
-    return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part};
+    return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.stage};
   };
   std::array<bool, kRoles> has_merged{};
   for (const std::size_t i : merged_at) {

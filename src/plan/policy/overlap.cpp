@@ -7,6 +7,7 @@
 #include "plan/memory/place.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/cut.hpp"
+#include "plan/partition/substitute.hpp"
 #include "plan/schedule/blocks.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
@@ -60,6 +61,20 @@ std::vector<std::int32_t> parts_of(const StepGraph& graph, const Overlap& overla
   return parts;
 }
 
+StepGraph partitioned(const StepGraph& graph, const Overlap& overlap) {
+  const std::vector<std::int32_t> parts = parts_of(graph, overlap);
+  const auto merged_and_cut = [](const StepGraph& whole, const std::vector<MergeSet>& sets,
+                                 const std::vector<std::int32_t>& cuts) {
+    StepGraph merged = merge_operations(whole, sets);
+    return cuts.empty() ? merged : cut_operations(merged, whole, cuts);
+  };
+  if (overlap.substitutions.empty()) return merged_and_cut(graph, overlap.buckets, parts);
+  const SubstitutedGraph staged(graph, overlap.substitutions);
+  StepGraph result = merged_and_cut(staged.graph(), staged.merge_sets(overlap.buckets), staged.by_stage(parts));
+  staged.name_origins(result);
+  return result;
+}
+
 void overlap_tensor_parallel(Plan& plan) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
@@ -82,9 +97,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   plan.model = request.model;
   plan.cluster = request.cluster;
   plan.layout = request.layout;
-  plan.graph = merge_operations(graph, overlap.buckets);
-  const std::vector<std::int32_t> parts = parts_of(graph, overlap);
-  if (!parts.empty()) plan.graph = cut_operations(plan.graph, graph, parts);
+  plan.graph = partitioned(graph, overlap);
   const Cluster cluster(request.cluster);
   const CostModel cost(plan.graph, cluster, request.profile);
   choose_algorithms(plan.graph, cost);

@@ -13,6 +13,9 @@ namespace weft {
 struct Overlap {
   std::vector<MergeSet> buckets;         // their order does not matter
   std::vector<std::int32_t> parts = {};  // by operation: into how many it is cut (partition/cut.hpp); empty: no cuts
+  // By operation: the rule by which it is carried out in stages (partition/substitute.hpp); empty: none is. Stages are
+  // merged and cut as their operation would be, and go to queues of their own.
+  std::vector<Substitution> substitutions = {};
   // Gradient reductions start as soon as backward has finished their gradients: the once-a-step ones of ZeRO 0 and 1,
   // the per-layer ones that ZeRO 2 and 3 make in every micro-batch.
   bool reductions = false;

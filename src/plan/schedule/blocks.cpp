@@ -10,11 +10,18 @@ namespace weft {
 namespace {
 
 // Sends and receives in each direction progress on their own, as separate streams would.
-std::string queue_name(const Communication& c, Phase phase) {
+// The stages of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
+std::string queue_name(const Operation& op) {
+  const Communication& c = *op.communication;
+  if (op.rule != Substitution::none) {
+    std::string name(name_of(c.group));
+    if (c.scope != Scope::whole) name.append(" ").append(name_of(c.scope));
+    return c.collective == Collective::all_gather ? name + " gather" : name;
+  }
   switch (c.group) {
     case GroupKind::pp_prev:
     case GroupKind::pp_next:
-      return fmt::format("pp {} {}", phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
+      return fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
     case GroupKind::edp:
       return "edp";
     default:
@@ -38,8 +45,7 @@ void issue_by_group(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication) continue;
-    plan.issues[i].queue =
-        communication_queue(plan.classes[op.rank_class.index()], queue_name(*op.communication, op.phase));
+    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op));
   }
 }
 

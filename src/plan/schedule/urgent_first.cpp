@@ -107,15 +107,16 @@ class UrgentFirst {
           place_[id.index()] = {1, 0, 0};  // as the graph has them
       }
     }
-    // Replicas first: data parallelism reads what they leave.
-    const auto replicas = [&](const auto& queue) {
-      return plan_.graph.op(queue.second.front()).role == Role::replica_reduce;
+    // Replicas first: data parallelism reads what they leave. Then stage after stage, each with queues of its own.
+    std::vector<const std::vector<OpId>*> in_turn;
+    for (const auto& [number, queue] : queues) in_turn.push_back(&queue);
+    const auto in_line = [&](const std::vector<OpId>* queue) {
+      const Operation& first = plan_.graph.op(queue->front());
+      return std::pair(first.role != Role::replica_reduce, first.stage);
     };
-    for (const bool now : {true, false}) {
-      for (const auto& queue : queues) {
-        if (replicas(queue) == now) fill_link(queue.second, held && !now);
-      }
-    }
+    std::stable_sort(in_turn.begin(), in_turn.end(),
+                     [&](const auto* a, const auto* b) { return in_line(a) < in_line(b); });
+    for (const std::vector<OpId>* queue : in_turn) fill_link(*queue, held && in_line(queue) == std::pair(true, 0));
     std::stable_sort(update.begin(), update.end(),
                      [&](OpId a, OpId b) { return place_[a.index()] < place_[b.index()]; });
   }
@@ -208,7 +209,7 @@ void reduce_beside(Plan& plan) {
 void gather_apart(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    if (op.role != Role::param_gather || op.per_micro_batch) continue;
+    if (op.role != Role::param_gather || op.per_micro_batch || op.rule != Substitution::none) continue;
     ClassPlan& c = plan.classes[op.rank_class.index()];
     plan.issues[i].queue = communication_queue(c, std::string(name_of(op.communication->group)) + " gather");
   }

@@ -240,11 +240,13 @@ class Memory {
 
   const Operation& operation(Access who) const { return plan_.graph.op(instance(who.instance).operation); }
 
-  // Two parts of one operation touch different elements: neither is in the other's way.
+  // Two parts of one operation touch different elements, in whatever stage: neither is in the other's way.
   bool part_of_the_same(Access a, Access b) const {
     if (a.instance == b.instance || a.iteration != b.iteration) return false;
     const Operation &x = operation(a), &y = operation(b);
-    return is_part(x) && is_part(y) && x.origins.front().operation == y.origins.front().operation;
+    if (!is_part(x) || !is_part(y) || x.origins.front().operation != y.origins.front().operation) return false;
+    const Origin &p = x.origins.front(), &q = y.origins.front();
+    return !overlap(Slice{p.begin, p.end, p.of}, Slice{q.begin, q.end, q.of});
   }
 
   // In place: where another part has left its result, this one still finds its own elements of what they all read.

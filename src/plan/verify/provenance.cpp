@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
+#include "plan/verify/stages.hpp"
 
 namespace weft {
 namespace {
@@ -52,8 +53,8 @@ bool same_nature(const Operation& a, const Operation& b) {
   }
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
-  return ca.collective == cb.collective && ca.group == cb.group && ca.sends == cb.sends &&
-         (ca.transfer >= 0) == (cb.transfer >= 0);
+  return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
+         a.stage == b.stage && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 bool same_group(const ClassGroup& a, const ClassGroup& b) {
@@ -70,7 +71,6 @@ std::optional<Violation> check_frame(const StepGraph& whole, const StepGraph& gr
   if (!std::equal(graph.classes.begin(), graph.classes.end(), whole.classes.begin(), whole.classes.end(), same_class)) {
     return violation("the plan's rank classes are not those of its cluster and layout");
   }
-  if (graph.values != whole.values) return violation("the plan's values are not those of its model and layout");
   if (graph.micro_batches != whole.micro_batches) {
     return violation(
         fmt::format("the plan has {} micro-batches, its layout {}", graph.micro_batches, whole.micro_batches));
@@ -227,13 +227,28 @@ std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph
 
 }  // namespace
 
+namespace {
+
+// `whole`: the graph of the model, with its transfers in the stages that the plan has.
+std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& graph) {
+  if (graph.values != whole.values) {
+    return violation("the plan's values are not those of its model and layout, and of its transfers' stages");
+  }
+  for (const Operation& op : graph.operations) {
+    if (auto found = check_operation(whole, graph, op)) return found;
+  }
+  if (auto found = check_coverage(whole, graph)) return found;
+  return check_transfers(whole, graph);
+}
+
+}  // namespace
+
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole) {
   if (auto found = check_frame(whole, plan.graph)) return found;
-  for (const Operation& op : plan.graph.operations) {
-    if (auto found = check_operation(whole, plan.graph, op)) return found;
-  }
-  if (auto found = check_coverage(whole, plan.graph)) return found;
-  return check_transfers(whole, plan.graph);
+  if (!has_stages(plan.graph)) return check_origins(whole, plan.graph);
+  const StagedOrigins staged = find_staged_origins(whole, plan.graph);
+  if (staged.violation) return violation(*staged.violation);
+  return check_origins(staged.whole, staged.graph);
 }
 
 std::optional<Violation> check_algorithms(const Plan& plan) {
@@ -242,7 +257,8 @@ std::optional<Violation> check_algorithms(const Plan& plan) {
     if (!op.communication) continue;
     const Communication& c = *op.communication;
     const RankClass& rank_class = plan.graph.classes[op.rank_class.index()];
-    if (const std::string fault = program_fault(c, rank_class.group(c.group).view.size); !fault.empty()) {
+    if (const std::string fault = program_fault(c, rank_class.group(c.group).scoped(c.scope).view.size);
+        !fault.empty()) {
       return Violation{Rule::collective_order, fmt::format("{}: '{}': {}", rank_class.name, describe(op), fault)};
     }
     if (c.transfer < 0) continue;

@@ -1,0 +1,53 @@
+#include "graph/group_levels.hpp"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Whether each run of `inner` members lies in one domain of the fabric.
+bool runs_share_domains(const Cluster& cluster, const std::vector<Rank>& members, LevelId fabric, std::size_t inner) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (cluster.domain_of(fabric, members[i]) != cluster.domain_of(fabric, members[i / inner * inner])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group) {
+  const GroupView& view = group.view;
+  if (!view.even || group.spans_classes()) return;
+  const auto split = std::find_if(view.within.begin(), view.within.end(), [](std::int64_t n) { return n > 1; });
+  if (split == view.within.end() || *split == view.size) return;
+  const std::int64_t inner = *split;
+  const auto divides = [&](std::int64_t n) { return n % inner == 0; };
+  if (!divides(view.size) || !std::all_of(split, view.within.end(), divides)) return;
+  const LevelId fabric = cluster.fabrics()[static_cast<std::size_t>(split - view.within.begin())];
+  if (!runs_share_domains(cluster, members, fabric, static_cast<std::size_t>(inner))) return;
+
+  ClassGroup of_inner, of_outer;
+  of_inner.members = of_outer.members = group.members;
+  of_inner.view.size = inner;
+  of_outer.view.size = view.size / inner;
+  for (const std::int64_t within : view.within) {
+    of_inner.view.within.push_back(std::min(within, inner));
+    of_outer.view.within.push_back(std::max<std::int64_t>(1, within / inner));
+  }
+  if (of_inner.view.size <= kListedMembers) of_inner.ranks = scoped_members(members, inner, self, Scope::inner);
+  if (of_outer.view.size <= kListedMembers) of_outer.ranks = scoped_members(members, inner, self, Scope::outer);
+  group.levels = {std::move(of_inner), std::move(of_outer)};
+}
+
+std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t inner, Rank self, Scope scope) {
+  if (scope == Scope::whole) return members;
+  const std::int64_t own = std::find(members.begin(), members.end(), self) - members.begin();
+  std::vector<Rank> found;
+  for (std::int64_t i = 0; i < std::ssize(members); ++i) {
+    const bool with = scope == Scope::inner ? i / inner == own / inner : i % inner == own % inner;
+    if (with) found.push_back(members[static_cast<std::size_t>(i)]);
+  }
+  return found;
+}
+
+}  // namespace weft

@@ -1,0 +1,19 @@
+// The two levels of a group: members that share a node, and members with the same place in their nodes.
+#pragma once
+
+#include <vector>
+
+#include "graph/rank_classes.hpp"
+
+namespace weft {
+
+// Fills ClassGroup::levels. `members` are those of `self`'s own group in their order, all of them; view and members of
+// `group` are known. There are levels where the innermost domains that hold more than one member hold equally many,
+// next to each other in the group's order, and not all of them.
+void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank self, ClassGroup& group);
+
+// Of the members of a group, those that `self` works with in a scope, in their order. `inner`: members of an inner
+// group (any number where the scope is the whole group).
+std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t inner, Rank self, Scope scope);
+
+}  // namespace weft

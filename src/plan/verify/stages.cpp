@@ -1,0 +1,87 @@
+#include "plan/verify/stages.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "plan/partition/substitute.hpp"
+
+namespace weft {
+namespace {
+
+// Each shape of a group is proven once.
+class Proofs {
+ public:
+  bool holds(Substitution rule, const ClassGroup& group) {
+    const std::int64_t inner = group.levels.empty() ? 1 : group.scoped(Scope::inner).view.size;
+    const auto [known, is_new] = known_.try_emplace({rule, group.view.size, inner}, false);
+    if (is_new) known->second = weft::holds(rule_of(rule), group.view.size, inner);
+    return known->second;
+  }
+
+ private:
+  std::map<std::tuple<Substitution, std::int64_t, std::int64_t>, bool> known_;
+};
+
+}  // namespace
+
+bool has_stages(const StepGraph& graph) {
+  return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
+    return op.rule != Substitution::none || op.stage != 0 ||
+           (op.communication && op.communication->scope != Scope::whole);
+  });
+}
+
+StagedOrigins find_staged_origins(const StepGraph& model, const StepGraph& plan) {
+  StagedOrigins result;
+  Proofs proofs;
+  std::vector<Substitution> rules(model.operations.size(), Substitution::none);
+  std::vector<bool> named(rules.size(), false);
+  for (const Operation& op : plan.operations) {
+    const std::string where = fmt::format("{}: '{}'", plan.classes[op.rank_class.index()].name, describe(op));
+    const auto stages = op.rule == Substitution::none ? std::int64_t{1} : std::ssize(rule_of(op.rule).stages);
+    if (op.stage < 0 || op.stage >= stages) {
+      result.violation = fmt::format("{} is stage {} of {}, which has {}", where, op.stage, name_of(op.rule), stages);
+      return result;
+    }
+    for (const Origin& origin : op.origins) {
+      if (!origin.operation.valid() || origin.operation.index() >= rules.size()) {
+        result.violation =
+            fmt::format("{} names origin {}, which the model does not have", where, origin.operation.value);
+        return result;
+      }
+      const Operation& source = model.op(origin.operation);
+      Substitution& rule = rules[origin.operation.index()];
+      if (named[origin.operation.index()] && rule != op.rule) {
+        result.violation = fmt::format("{} carries out '{}' by {}, another operation by {}", where, describe(source),
+                                       name_of(op.rule), name_of(rule));
+        return result;
+      }
+      named[origin.operation.index()] = true;
+      rule = op.rule;
+      if (rule == Substitution::none) continue;
+      if (!may_be_substituted(model, source, rule)) {
+        result.violation = fmt::format("{} carries out '{}' by {}, which may not be applied to it", where,
+                                       describe(source), name_of(rule));
+        return result;
+      }
+      const ClassGroup& group = model.classes[source.rank_class.index()].group(source.communication->group);
+      if (!proofs.holds(rule, group)) {
+        result.violation =
+            fmt::format("{} goes by {}, which is not proven for {} ranks", where, name_of(rule), group.view.size);
+        return result;
+      }
+    }
+  }
+  SubstitutedGraph substituted(model, rules);
+  result.graph = plan;
+  for (Operation& op : result.graph.operations) {
+    for (Origin& origin : op.origins) origin.operation = substituted.stage_of(origin.operation, op.stage);
+  }
+  result.whole = substituted.graph();
+  return result;
+}
+
+}  // namespace weft
