@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/row_windows.hpp"
+#include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
@@ -52,6 +53,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
   Ends ends;
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
+  } else if (op.rule != Substitution::none) {
+    add_stage(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -155,7 +158,7 @@ void TransferBinder::add_message(const Operation& op, std::int32_t micro_batch, 
 
 // The sender of a message comes first.
 std::vector<std::int64_t> TransferBinder::members(const Communication& c) const {
-  std::vector<std::int64_t> ranks = view_.members(c.group);
+  std::vector<std::int64_t> ranks = view_.members(c);
   if (is_message(c) && !c.sends) std::swap(ranks.front(), ranks.back());
   return ranks;
 }
@@ -203,13 +206,70 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
   ends.output = scatters && !ends.in_place ? own : all;
 }
 
+// A stage works on shares of the elements of every parameter (exec/stage_shares.hpp). Once a step all of them lie in
+// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the stages, and
+// the shard that it ends in one more.
+void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+  const GroupKind group = op.communication->group;
+  const bool scatters = op.communication->collective == Collective::reduce_scatter;
+  const std::int64_t members = std::ssize(view_.members(*op.communication));
+  const bool levels = has_levels(rule_of(op.rule));
+  const StageShares shares{.rule = op.rule,
+                           .scope = op.communication->scope,
+                           .ranks = view_.group_size(group),
+                           .inner = levels ? view_.inner_size(group) : 1,
+                           .position = view_.position_in(group)};
+  WEFT_CHECK(op.reads.size() == op.origins.size() && op.writes.size() == op.origins.size());
+  std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
+  std::vector<Segment> own;
+  for (std::size_t i = 0; i < op.origins.size(); ++i) {
+    const Operation& original = view_.original().op(op.origins[i].operation);
+    const ParameterState& p = parameters_.of(original.layer, original.subject);
+    float* const in = view_.data(op.reads[i].value, micro_batch);
+    float* const out = view_.data(op.writes[i], micro_batch);
+    if (!op.per_micro_batch && in != out) {
+      fail("'{}': the plan places what its stages work on apart; weft run works in place", describe(op));
+    }
+    const auto segment = [](float* begin, const ElementRange& range) {
+      return segment_of(begin + range.begin, range.size());
+    };
+    for (std::int64_t m = 0; m < members; ++m) {
+      const bool between = op.per_micro_batch && op.stage > 0;
+      for (const ElementRange& range :
+           between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
+        whole[static_cast<std::size_t>(m)].push_back(segment(in, range));
+      }
+    }
+    if (!op.per_micro_batch) continue;
+    if (op.stage == 0) {
+      for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(out, range));
+    } else {
+      own.push_back(segment(out, {0, view_.own_shard(p.elements, group).size()}));
+    }
+  }
+  if (op.communication->collective == Collective::all_reduce) {
+    ends.in_place = true;
+    ends.input = ends.output = whole.front();  // all members have the same share
+    return;
+  }
+  std::vector<Segment> all;
+  for (const std::vector<Segment>& share : whole) {
+    ends.slices.push_back(elements_in(share));
+    all.insert(all.end(), share.begin(), share.end());
+  }
+  ends.in_place = !op.per_micro_batch;
+  WEFT_CHECK(ends.in_place || scatters);
+  ends.input = all;
+  ends.output = ends.in_place ? all : own;
+}
+
 TransferCall TransferBinder::call(OpId id) const {
   const Operation& op = view_.plan().graph.op(id);
   const Communication& c = *op.communication;
   const Ends places = ends(op, 0);
   TransferCall result;
   result.in_place = places.in_place;
-  std::optional<ProgramRequest> request = program_of(c, view_.group_size(c.group));
+  std::optional<ProgramRequest> request = program_of(c, std::ssize(view_.members(c)));
   if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
   request->in_place = places.in_place;
   result.call.program = std::make_shared<const Program>(make_program(*request));
@@ -232,9 +292,10 @@ BoundTransfer TransferBinder::bind(OpId id, std::int32_t micro_batch) const {
   bound.input = std::move(places.input);
   bound.output = std::move(places.output);
   if (!op.per_micro_batch || op.communication->collective != Collective::reduce_scatter) return bound;
+  if (!view_.plan().graph.value(op.writes.front()).accumulated) return bound;
   // One segment of the output per origin. Some sums may begin here while others go on: those begin with zeros.
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
-    const ValueId sum = view_.original().op(op.origins[i].operation).writes.front();
+    const ValueId sum = op.writes[i];
     if (view_.writes_first(sum, id, micro_batch)) {
       bound.clear.push_back(bound.output[i]);
     } else {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "graph/group_levels.hpp"
 #include "plan/describe_operations.hpp"
 
 namespace weft {
@@ -82,8 +83,12 @@ class Assembly {
   std::int32_t transfer_number(Rank rank, const Instance& instance) {
     const Operation& op = plan_.graph.op(instance.operation);
     if (!op.communication) return -1;
-    std::vector<Rank> members =
-        group_members(plan_.layout, plan_.model.experts.has_value(), op.communication->group, rank);
+    const Communication& c = *op.communication;
+    std::vector<Rank> members = group_members(plan_.layout, plan_.model.experts.has_value(), c.group, rank);
+    if (c.scope != Scope::whole) {
+      const ClassGroup& group = plan_.graph.classes[op.rank_class.index()].group(c.group);
+      members = scoped_members(members, group.scoped(Scope::inner).view.size, rank, c.scope);
+    }
     std::sort(members.begin(), members.end());
     const bool joint = instance.joint >= 0;
     return numbers_

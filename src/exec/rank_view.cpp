@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "graph/group_levels.hpp"
 
 namespace weft {
 
@@ -53,6 +54,20 @@ std::int64_t RankView::coordinate(Axis axis) const {
 
 const std::vector<std::int64_t>& RankView::members(GroupKind kind) const {
   return groups_.at(kind);
+}
+
+std::vector<std::int64_t> RankView::members(const Communication& c) const {
+  const std::vector<std::int64_t>& group = members(c.group);
+  if (c.scope == Scope::whole) return group;
+  std::vector<Rank> ranks;
+  for (const std::int64_t member : group) ranks.push_back({static_cast<std::int32_t>(member)});
+  std::vector<std::int64_t> found;
+  for (const Rank member : scoped_members(ranks, inner_size(c.group), rank_, c.scope)) found.push_back(member.value);
+  return found;
+}
+
+std::int64_t RankView::inner_size(GroupKind kind) const {
+  return plan_.graph.classes[class_.index()].group(kind).scoped(Scope::inner).view.size;
 }
 
 std::int64_t RankView::position_in(GroupKind kind) const {

@@ -48,6 +48,10 @@ class RankView {
   const std::vector<ElementRange>& context_parts() const { return context_parts_; }
 
   const std::vector<std::int64_t>& members(GroupKind kind) const;
+  // Of a transfer: those of its scope.
+  std::vector<std::int64_t> members(const Communication& communication) const;
+  // Members of an inner group of one that has levels.
+  std::int64_t inner_size(GroupKind kind) const;
   std::int64_t group_size(GroupKind kind) const { return static_cast<std::int64_t>(members(kind).size()); }
   std::int64_t position_in(GroupKind kind) const;  // among the members
 

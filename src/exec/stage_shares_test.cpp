@@ -1,0 +1,83 @@
+#include "exec/stage_shares.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+const Origin kWhole{OpId{0}, 0, 0, 1, 1};
+
+// How often each element lies in the given stretches.
+std::vector<int> counted(std::int64_t elements, const std::vector<ElementRange>& stretches) {
+  std::vector<int> count(static_cast<std::size_t>(elements), 0);
+  for (const ElementRange& stretch : stretches) {
+    for (std::int64_t i = stretch.begin; i < stretch.end; ++i) ++count.at(static_cast<std::size_t>(i));
+  }
+  return count;
+}
+
+void append(std::vector<ElementRange>& all, const std::vector<ElementRange>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+}
+
+constexpr Substitution kRules[] = {Substitution::all_reduce_in_halves, Substitution::all_reduce_in_levels,
+                                   Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels};
+
+// Over all members of the whole or inner group and all parts, every element once.
+TEST(StageShares, OfAllMembersAndPartsTileTheWhole) {
+  for (const Substitution rule : kRules) {
+    const Scope scope = rule == Substitution::all_reduce_in_halves ? Scope::whole : Scope::inner;
+    for (const std::int64_t elements : {12, 13, 24, 100, 101}) {
+      for (const std::int64_t parts : {1, 2, 3}) {
+        const StageShares shares{.rule = rule, .scope = scope, .ranks = 6, .inner = 2, .position = 3};
+        std::vector<ElementRange> all;
+        for (std::int64_t p = 0; p < parts; ++p) {
+          for (std::int64_t m = 0; m < (scope == Scope::whole ? 6 : 2); ++m) {
+            append(all, shares.of_member(elements, {OpId{0}, 0, p, p + 1, parts}, m));
+          }
+        }
+        EXPECT_EQ(counted(elements, all), std::vector<int>(static_cast<std::size_t>(elements), 1))
+            << name_of(rule) << " of " << elements << " in " << parts;
+      }
+    }
+  }
+}
+
+// What the outer groups share out is what the inner stage left at that place.
+TEST(StageShares, OfOuterMembersAreTogetherTheShareOfTheirPlace) {
+  for (const std::int64_t position : {0, 1, 4, 5}) {
+    StageShares shares{.rule = Substitution::reduce_scatter_in_levels,
+                       .scope = Scope::inner,
+                       .ranks = 6,
+                       .inner = 2,
+                       .position = position};
+    const std::vector<ElementRange> of_place = shares.of_member(100, kWhole, position % 2);
+    shares.scope = Scope::outer;
+    std::vector<ElementRange> together;
+    for (std::int64_t m = 0; m < 3; ++m) append(together, shares.of_member(100, kWhole, m));
+    EXPECT_EQ(counted(100, together), counted(100, of_place));
+    // Its own is the shard that ZeRO gives it: 17 elements a rank, 15 for the last.
+    const std::vector<ElementRange> own = shares.of_member(100, kWhole, position / 2);
+    EXPECT_EQ(own, (std::vector<ElementRange>{{position * 17, std::min<std::int64_t>(100, position * 17 + 17)}}));
+  }
+}
+
+TEST(StageShares, BetweenTheLevelsLieBehindEachOther) {
+  // 100 elements over 6 ranks: shards of 17. Place 1 of 2 has those of ranks 1, 3 and 5; the last has 15.
+  const StageShares shares{
+      .rule = Substitution::reduce_scatter_in_levels, .scope = Scope::inner, .ranks = 6, .inner = 2, .position = 3};
+  EXPECT_EQ(shares.between(100), (std::vector<ElementRange>{{0, 17}, {17, 34}, {34, 49}}));
+  EXPECT_EQ(shares.of_member_between(100, 2), (std::vector<ElementRange>{{34, 49}}));
+}
+
+TEST(StageShares, OfAnAllReduceAcrossGroupsAreTheSameForAllMembers) {
+  const StageShares shares{
+      .rule = Substitution::all_reduce_in_levels, .scope = Scope::outer, .ranks = 6, .inner = 2, .position = 5};
+  EXPECT_EQ(shares.of_member(101, kWhole, 0), (std::vector<ElementRange>{{51, 101}}));
+  EXPECT_EQ(shares.of_member(101, kWhole, 2), shares.of_member(101, kWhole, 0));
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,113 @@
+// Transfers in stages on ranks that are threads, two to a node: the losses are those of whole transfers. Needs kernels.
+#include <gtest/gtest.h>
+
+#include "exec/test_training.hpp"
+#include "plan/partition/substitute.hpp"
+#include "plan/policy/overlap.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+using test::kGlobalBatch, test::kSteps;
+
+// Nodes of two ranks: a fast level inside, a slow one between them.
+ClusterSpec nodes_of_two(std::int64_t nodes) {
+  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=1Gb/s", nodes));
+  spec.name = "nodes of two";
+  spec.devices_per_node = 2;
+  LevelSpec inside = spec.levels.front();
+  inside.name = "shm";
+  inside.joins = Domain::node;
+  inside.bandwidth = {10 * inside.bandwidth.bytes_per_second};
+  spec.levels.insert(spec.levels.begin(), inside);
+  return spec;
+}
+
+struct StagedRun {
+  std::string policy;
+  int zero = 0;
+  std::int64_t nodes = 2;
+  std::vector<Substitution> wanted;
+  std::int32_t parts = 1;
+};
+
+struct Trained {
+  std::vector<double> losses;
+  int stages = 0;  // operations of the plan
+};
+
+Trained train(const StagedRun& c) {
+  Layout layout;
+  layout.zero = c.zero;
+  layout.clip_grad = c.zero == 1 ? 1 : 0;
+  layout.precision = layout.grad_dtype = DType::fp32;
+  layout.dropout = false;
+  layout.seq = 8;
+  PlanRequest request = test::request(test::tiny_gpt(), nodes_of_two(c.nodes), layout, kGlobalBatch / (2 * c.nodes));
+  request.options.bucket_mib = 0.01;
+  request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
+  const StepGraph original = test::build(request);
+  Overlap overlap = decide_overlap(request, original, c.policy);
+  overlap.substitutions = first_possible(original, c.wanted);
+  if (c.parts > 1) {
+    overlap.parts.clear();
+    for (const Operation& op : original.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : c.parts);
+  }
+  const UnfoldedPlan made = make_unfolded_plan(request, original, c.policy, overlap);
+  const std::optional<Violation> violation = verify_plan(made.plan);
+  EXPECT_FALSE(violation.has_value()) << violation->message;
+  TrainSettings settings;
+  settings.steps = kSteps;
+  const TrainJob job{made.plan, made.unfolded, original, settings, Corpus::generate(3, 4096), 1, true};
+  Trained result;
+  for (const Operation& op : made.plan.graph.operations) result.stages += op.rule != Substitution::none ? 1 : 0;
+  const Cluster paced(request.cluster);
+  local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
+    const TrainResult own = train_rank(job, communicator);
+    if (communicator.rank() == 0) result.losses = own.losses;
+  });
+  return result;
+}
+
+const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
+                                          Substitution::all_gather_in_levels};
+const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
+
+TEST(StagedTransfers, TrainWhatWholeOnesTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  for (const std::int64_t nodes : {2, 3}) {
+    const Trained whole = train({.policy = "serial", .zero = 0, .nodes = nodes, .wanted = {}});
+    ASSERT_EQ(std::ssize(whole.losses), kSteps);
+    ASSERT_EQ(whole.stages, 0);
+    for (const StagedRun& c : std::vector<StagedRun>{
+             {"serial", 0, nodes, kInHalves},
+             {"ddp", 0, nodes, kInHalves, 3},
+             {"ddp", 0, nodes, kInLevels},
+             {"priority", 0, nodes, kInLevels},
+             {"megatron-param", 0, nodes, kInLevels, 3},
+             {"megatron-param", 1, nodes, kInLevels},
+             {"megatron-param", 1, nodes, kInLevels, 2},
+             {"priority", 1, nodes, kInLevels},
+             {"serial", 2, nodes, kInLevels},
+             {"fsdp", 2, nodes, kInLevels},
+             {"fsdp", 3, nodes, kInLevels},
+         }) {
+      SCOPED_TRACE(fmt::format("{} nodes, {} zero {}, {} in {} parts", nodes, c.policy, c.zero,
+                               name_of(c.wanted.front()), c.parts));
+      const Trained staged = train(c);
+      EXPECT_GT(staged.stages, 0);
+      // Clipped gradients (ZeRO-1 here) are another training.
+      const Trained expected =
+          c.zero == 1 ? train({.policy = "serial", .zero = 1, .nodes = nodes, .wanted = {}}) : whole;
+      ASSERT_EQ(staged.losses.size(), expected.losses.size());
+      for (std::size_t step = 0; step < staged.losses.size(); ++step) {
+        EXPECT_NEAR(staged.losses[step] / expected.losses[step], 1, 1e-6) << "step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

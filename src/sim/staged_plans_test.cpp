@@ -1,0 +1,103 @@
+// Plans whose transfers are carried out in stages: never below the bound, and where they gain.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "plan/bound/bound.hpp"
+#include "plan/partition/substitute.hpp"
+#include "plan/policy/overlap.hpp"
+#include "sim/test_steps.hpp"
+
+namespace weft::test {
+namespace {
+
+const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
+                                          Substitution::all_gather_in_levels};
+const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
+
+UnfoldedPlan staged_plan(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
+                         std::int32_t parts = 1) {
+  const StepGraph graph = build(r);
+  Overlap overlap = decide_overlap(r, graph, std::string(policy));
+  overlap.substitutions = first_possible(graph, wanted);
+  if (parts > 1) {
+    overlap.parts.clear();
+    for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+  }
+  return make_unfolded_plan(r, graph, std::string(policy), overlap);
+}
+
+// Emulated, so that the programs of the stages are simulated: four nodes of four ranks.
+ClusterSpec emulated_nodes() {
+  ClusterSpec spec = parse_cluster("local:4,nic=1Gb/s");
+  spec.name = "nodes of four";
+  spec.devices_per_node = 4;
+  LevelSpec inside = spec.levels.front();
+  inside.name = "shm";
+  inside.joins = Domain::node;
+  inside.bandwidth = {10 * inside.bandwidth.bytes_per_second};
+  spec.levels.insert(spec.levels.begin(), inside);
+  return spec;
+}
+
+class StagedBound : public testing::TestWithParam<const char*> {};
+
+TEST_P(StagedBound, HoldsForEveryLayout) {
+  int turn = 0, staged = 0;
+  for (const auto& [name, base] : layouts()) {
+    for (int zero = 0; zero <= 2; ++zero, ++turn) {
+      Layout layout = base;
+      layout.zero = zero;
+      const std::vector<ClusterSpec> clusters{parse_cluster("dgx-a100:2"), emulated_nodes(), parse_cluster("p3dn:2"),
+                                              parse_cluster("dgx-a100:4,gpus=4,nvlink=10MB/s")};
+      PlanRequest r = request(base.ep > 1 ? small_moe() : small_gpt(), clusters[static_cast<std::size_t>(turn % 4)],
+                              layout, layout.pp == 1 ? 2 : 4);
+      const bool apart = turn % 2 == 1;
+      if (apart) r.options = {.bucket_parameters = 1, .bucket_mib = 0};
+      if (turn % 3 == 0) idealize(r);
+      const std::vector<Substitution>& wanted = turn % 5 == 4 && zero == 0 ? kInHalves : kInLevels;
+      SCOPED_TRACE(fmt::format("{}, zero {}, {}, turn {}", name, zero, r.cluster.name, turn));
+      const Plan plan = staged_plan(r, GetParam(), wanted, apart ? 2 : 1).plan;
+      for (const Operation& op : plan.graph.operations) staged += op.rule != Substitution::none ? 1 : 0;
+      const Timeline timeline = simulated(plan, r.profile);
+      checked_accounting(timeline);
+      const StepGraph graph = build(r);
+      const Cluster cluster(r.cluster);
+      const double bound = step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
+      const auto rounding = 0.5 * static_cast<double>(timeline.operations.size());
+      EXPECT_LE(bound, timeline.period_ns + rounding);
+    }
+  }
+  EXPECT_GT(staged, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, StagedBound, testing::Values("serial", "megatron-param", "priority"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Two nodes of eight with slow NICs and nothing else of weight. A ring of 16 sends 2 * 15/16 of the buffer past every
+// rank, and one edge in eight crosses the NICs: 15/64 of the bytes on each. In levels it is 2 * 1/2 of one eighth: 1/8.
+TEST(StagedPlans, InLevelsMoveLessBetweenNodes) {
+  PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nic=8MB/s"), {}, 1);
+  idealize(r);
+  const double ring = simulated(staged_plan(r, "serial", {}).plan, r.profile).period_ns;
+  const double levels = simulated(staged_plan(r, "serial", kInLevels).plan, r.profile).period_ns;
+  EXPECT_NEAR(levels / ring, 8.0 / 15, 0.01);
+}
+
+// In halves or in levels, the parts of a bucket follow each other through the queues of the stages: with slow links at
+// both levels the inner stage of one part runs beside the outer stage of another.
+TEST(StagedPlans, PartsPipelineThroughTheLevels) {
+  // Inner and outer links that take equally long: 7/8 of B at 7 MB/s, twice inside; 1/8 of B at 1 MB/s outside.
+  PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nvlink=7MB/s,nic=8MB/s"), {}, 1);
+  idealize(r);
+  r.options = {.bucket_parameters = 1, .bucket_mib = 0};
+  const double whole = simulated(staged_plan(r, "ddp", kInLevels).plan, r.profile).period_ns;
+  const double parts = simulated(staged_plan(r, "ddp", kInLevels, 8).plan, r.profile).period_ns;
+  EXPECT_LT(parts, 0.97 * whole);
+}
+
+}  // namespace
+}  // namespace weft::test
