@@ -10,6 +10,7 @@
 #include "base/test_effort.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/memory/place.hpp"
+#include "plan/partition/substitute.hpp"
 #include "plan/policy/overlap.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_oracle.hpp"
@@ -238,6 +239,20 @@ Plan woven(const PlanRequest& request, std::int32_t forward_rows, std::int32_t b
   return overlapped_plan(request, graph, "weft", overlap).plan;
 }
 
+// Two nodes of two, transfers in levels, in so many parts.
+Plan staged(Layout layout, std::string_view policy, std::int32_t parts) {
+  PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2,gpus=2"), std::move(layout), 2);
+  r.options = {.bucket_parameters = parts > 1 ? 1 : 30'000, .bucket_mib = 0.05};
+  const StepGraph graph = test::build(r);
+  Overlap overlap = decide_overlap(r, graph, policy);
+  overlap.substitutions = first_possible(
+      graph,
+      {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  overlap.parts.clear();
+  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+  return make_unfolded_plan(r, graph, policy, overlap).plan;
+}
+
 std::vector<Plan> plans() {
   using enum PipelineSchedule;
   return {
@@ -268,6 +283,11 @@ std::vector<Plan> plans() {
                           {.tp = 2, .pp = 2, .zero = 2, .recompute = Recompute::full}, 3),
             2, 4),
       woven(test::request(test::small_llama(2), parse_cluster("local:4"), {.tp = 2, .zero = 3}, 2), 4, 4),
+      staged({}, "megatron-param", 3),
+      staged({.zero = 1, .clip_grad = 1}, "megatron-param", 2),
+      staged({}, "priority", 1),
+      staged({.zero = 1}, "priority", 3),
+      staged({.zero = 2}, "fsdp", 2),
   };
 }
 
