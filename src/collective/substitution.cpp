@@ -32,6 +32,10 @@ class StageComposer {
       for (std::int64_t slot = 0; slot < input_slots(spec(), rank); ++slot) {
         at(rank)[{initial_content(spec(), rank, slot).piece, 0}] = {BufferKind::input, slot};
       }
+      std::map<std::int64_t, std::int64_t>& outputs = wanted_.emplace_back();
+      for (std::int64_t slot = 0; slot < output_slots(spec(), rank); ++slot) {
+        outputs[required_content(spec(), rank, slot).piece] = slot;
+      }
     }
   }
 
@@ -46,8 +50,8 @@ class StageComposer {
 
   Program finish() && {
     for (std::int64_t rank = 0; rank < spec().ranks; ++rank) {
-      for (std::int64_t slot = 0; slot < output_slots(spec(), rank); ++slot) {
-        const auto found = at(rank).find({required_content(spec(), rank, slot).piece, 0});
+      for (const auto& [piece, slot] : wanted(rank)) {
+        const auto found = at(rank).find({piece, 0});
         if (found != at(rank).end()) builder_.copy({rank, found->second}, output_of(rank, slot));
       }
     }
@@ -56,6 +60,10 @@ class StageComposer {
 
  private:
   const CollectiveSpec& spec() const { return builder_.spec(); }
+  // The pieces of a rank's output and their slots.
+  const std::map<std::int64_t, std::int64_t>& wanted(std::int64_t rank) const {
+    return wanted_[static_cast<std::size_t>(rank)];
+  }
   Holding& at(std::int64_t rank) { return held_[static_cast<std::size_t>(rank)]; }
 
   std::vector<std::vector<std::int64_t>> groups(Scope scope) const {
@@ -86,9 +94,8 @@ class StageComposer {
     if (const auto known = at(rank).find(what); known != at(rank).end() && known->second.buffer != BufferKind::input) {
       return known->second;
     }
-    for (std::int64_t slot = 0; what.copy == 0 && slot < output_slots(spec(), rank); ++slot) {
-      if (required_content(spec(), rank, slot).piece == what.piece) return {BufferKind::output, slot};
-    }
+    const auto output = wanted(rank).find(what.piece);
+    if (what.copy == 0 && output != wanted(rank).end()) return {BufferKind::output, output->second};
     return {BufferKind::scratch, scratch_[static_cast<std::size_t>(rank)]++};
   }
 
@@ -211,9 +218,9 @@ class StageComposer {
     for (std::size_t m = 0; m < group.size(); ++m) {
       for (const std::int64_t to : group) {
         if (to == group[m]) continue;
-        for (std::int64_t slot = 0; slot < output_slots(spec(), to); ++slot) {
-          const Held wanted{required_content(spec(), to, slot).piece, 0};
-          if (std::binary_search(before[m].begin(), before[m].end(), wanted)) copy(group[m], wanted, to, wanted);
+        for (const auto& [piece, slot] : wanted(to)) {
+          const Held what{piece, 0};
+          if (std::binary_search(before[m].begin(), before[m].end(), what)) copy(group[m], what, to, what);
         }
       }
     }
@@ -239,8 +246,9 @@ class StageComposer {
 
   std::int64_t inner_, outer_;
   ProgramBuilder builder_;
-  std::vector<Holding> held_;          // by rank
-  std::vector<std::int64_t> scratch_;  // by rank: slots given away
+  std::vector<Holding> held_;                                 // by rank
+  std::vector<std::map<std::int64_t, std::int64_t>> wanted_;  // by rank, by piece
+  std::vector<std::int64_t> scratch_;                         // by rank: slots given away
 };
 
 }  // namespace

@@ -172,7 +172,6 @@ class Execution {
         const int iteration = tasks_[t].iteration - read.distance;
         if (iteration < 0) continue;
         for (const OpId writer : writers[read.value.index()]) {
-          if (other_part_of_stage(plan_.graph.op(writer), op(tasks_[t]))) continue;
           const bool each = plan_.graph.op(writer).per_micro_batch;
           if (!meet(bytes_touched(op(tasks_[t]), read.value), bytes_touched(plan_.graph.op(writer), read.value)))
             continue;
@@ -250,12 +249,6 @@ class Execution {
     if (!sharded || o.communication->scope != Scope::inner) return 1;
     const ClassGroup& group = plan_.graph.classes[o.rank_class.index()].group(o.communication->group);
     return group.view.size / group.levels.at(0).view.size;
-  }
-  // Part i of a stage reads what part i of the stage before it wrote, and waits for nothing else.
-  static bool other_part_of_stage(const Operation& writer, const Operation& reader) {
-    if (!is_part(writer) || !is_part(reader) || reader.rule == Substitution::none) return false;
-    const Origin &w = writer.origins.front(), &r = reader.origins.front();
-    return w.operation == r.operation && (w.end <= r.begin || r.end <= w.begin);
   }
   static bool is_part(const Operation& o) {
     return o.origins.size() == 1 && o.origins.front().end - o.origins.front().begin < o.origins.front().of;

@@ -79,6 +79,39 @@ INSTANTIATE_TEST_SUITE_P(Policies, AcceptsStages,
                            return name;
                          });
 
+TEST(Stages, GoTogetherWithLayersInRowsAndWovenOrders) {
+  for (const int zero : {0, 1, 2}) {
+    const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"),
+                                        {.tp = 2, .micro_batch = 2, .zero = zero, .sequence_parallel = true}, 2);
+    const StepGraph graph = test::build(r);
+    Overlap overlap = decide_overlap(r, graph, "megatron-param");
+    overlap.substitutions = first_possible(graph, kInLevels);
+    overlap.forward_rows = overlap.backward_rows = 2;
+    overlap.tensor_parallel = overlap.weave = true;
+    const Plan plan = make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
+    EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_staged));
+    EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_part));
+    EXPECT_EQ(verdict(plan), "safe") << zero;
+    EXPECT_EQ(test::find_damage(plan, 7, 2).value_or("safe"), "safe") << zero;
+  }
+}
+
+// Orders chosen anew keep the stages of a unit of ZeRO together.
+TEST(Stages, MayBeWoven) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const char* policy : {"megatron-param", "fsdp"}) {
+      const PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:2"), {.zero = zero}, 2);
+      const StepGraph graph = test::build(r);
+      Overlap overlap = decide_overlap(r, graph, policy);
+      overlap.substitutions = first_possible(graph, kInLevels);
+      overlap.weave = true;
+      const Plan plan = make_unfolded_plan(r, graph, policy, overlap).plan;
+      EXPECT_EQ(verdict(plan), "safe") << policy << zero;
+      EXPECT_EQ(test::find_damage(plan, 7, 3).value_or("safe"), "safe") << policy << zero;
+    }
+  }
+}
+
 TEST(Stages, PipelineThroughQueuesOfTheirOwn) {
   PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"), {}, 2);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
