@@ -12,6 +12,8 @@ namespace {
 constexpr double kOperationsPerSecond = 400e3;
 // So many micro-batches fill and drain a pipeline and show its steady part between.
 constexpr std::int64_t kRounds = 2;
+// Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
+constexpr double kLeastShare = 0.6;
 constexpr int kShakes = 64, kShakesInVain = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -131,6 +133,9 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
 }
 
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+  const double in_full =
+      static_cast<double>(others.size() * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
+  budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
   Decisions best = descend(space_.start());
   std::uint64_t random = request_.search.seed;
   for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
