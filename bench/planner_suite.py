@@ -34,7 +34,7 @@ def figures(case, report, seconds):
     # What does not fit in memory is no rival of what does.
     others = {name: s for name, s in steps.items() if name != "weft" and fits[name] == fits["weft"]}
     best = min(others, key=others.get)
-    usual = min(steps[name] for name in ("megatron-param", "fsdp"))
+    usual = min((others[name] for name in ("megatron-param", "fsdp") if name in others), default=others[best])
     return {
         "name": case["name"],
         "pipeline": report["layout"]["pp"] > 1,
