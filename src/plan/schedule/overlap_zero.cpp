@@ -5,15 +5,10 @@
 
 #include "graph/op_lists.hpp"
 #include "plan/schedule/blocks.hpp"
+#include "plan/schedule/sharded_units.hpp"
 
 namespace weft {
 namespace {
-
-// Transfers of one layer, in issue order.
-struct Unit {
-  std::int32_t layer = -1;
-  std::vector<OpId> transfers;
-};
 
 // One block of one class.
 class BlockOverlap {
@@ -26,7 +21,7 @@ class BlockOverlap {
   }
 
   void prefetch(std::size_t depth) {
-    const std::vector<Unit> units = units_of(Role::param_gather);
+    const std::vector<ShardedUnit> units = this->units().gathers;
     if (units.empty()) return;
     for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
     std::map<std::size_t, std::vector<OpId>> issued_after;  // position
@@ -42,7 +37,7 @@ class BlockOverlap {
   }
 
   void reduce_behind(std::size_t buffers) {
-    const std::vector<Unit> units = units_of(Role::grad_reduce);
+    const std::vector<ShardedUnit> units = this->units().reductions;
     for (std::size_t u = 0; u < units.size(); ++u) {
       // Units take the buffers in turns; the last one of an execution to have had this buffer.
       std::size_t last = units.size() - 1;
@@ -57,19 +52,9 @@ class BlockOverlap {
   }
 
  private:
-  // The embedding and the head both have layer -1, at the two ends of a block.
-  std::vector<Unit> units_of(Role role) const {
-    std::vector<Unit> units;
-    for (const OpId id : block_.operations) {
-      const Operation& op = plan_.graph.op(id);
-      if (op.role != role) continue;
-      if (units.empty() || units.back().layer != op.layer) units.push_back({op.layer, {}});
-      units.back().transfers.push_back(id);
-    }
-    return units;
-  }
+  ShardedUnits units() const { return find_sharded_units(plan_.graph, block_, writers_, readers_); }
 
-  OpId last_reader(const Unit& unit) const {
+  OpId last_reader(const ShardedUnit& unit) const {
     OpId last = unit.transfers.back();
     for (const OpId gather : unit.transfers) {
       for (const ValueId value : plan_.graph.op(gather).writes) {
@@ -81,7 +66,7 @@ class BlockOverlap {
     return last;
   }
 
-  OpId first_writer(const Unit& unit) const {
+  OpId first_writer(const ShardedUnit& unit) const {
     OpId first = unit.transfers.front();
     for (const OpId reduction : unit.transfers) {
       for (const Read& read : plan_.graph.op(reduction).reads) {

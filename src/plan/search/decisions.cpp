@@ -1,12 +1,8 @@
 #include "plan/search/decisions.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <optional>
 
-#include "base/error.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/row_choice.hpp"
 #include "plan/partition/substitute.hpp"
@@ -23,10 +19,6 @@ bool has_data_parallel_traffic(const StepGraph& graph) {
     return op.communication && (op.role == Role::grad_reduce || op.role == Role::param_gather);
   });
 }
-
-constexpr std::array<std::string_view, DecisionSpace::kDimensions> kNames{
-    "rows of forward",      "rows of backward", "woven order",    "buckets",          "order of next use",
-    "reductions held back", "early receives",   "gathered ahead", "gradient buffers", "search for the order"};
 
 }  // namespace
 
@@ -60,35 +52,34 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
 void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile);
-  const auto add_parts = [&](std::string name, std::optional<Bytes> part) {
+  const auto add_parts = [&](std::optional<Bytes> part) {
     UrgentParts urgent = urgent_parts(graph, cost, part);
-    buckets_.push_back({std::move(name), std::move(urgent.sets), std::move(urgent.parts)});
+    buckets_.push_back({std::move(urgent.sets), std::move(urgent.parts)});
   };
-  add_parts("parts by cost", {});
+  add_parts({});
   if (!has_data_parallel_traffic(graph) || request.layout.zero == 3) {
-    buckets_.push_back({"by layer", one_bucket_per_layer(graph), {}});
+    buckets_.push_back({one_bucket_per_layer(graph), {}});
     return;
   }
   for (const std::int64_t mib : {1, 4, 16, 64, 256}) {
-    add_parts(fmt::format("parts of {} MiB", mib), Bytes{mib * kMiB});
+    add_parts(Bytes{mib * kMiB});
   }
-  buckets_.push_back({"by layer", one_bucket_per_layer(graph), {}});
+  buckets_.push_back({one_bucket_per_layer(graph), {}});
   for (const std::int64_t mib : {25, 100, 400}) {
     const BucketRule rule = ddp_buckets(static_cast<double>(mib));
-    buckets_.push_back({fmt::format("buckets of {} MiB", mib), bucket_sets(graph, rule, true), {}});
+    buckets_.push_back({bucket_sets(graph, rule, true), {}});
   }
 }
 
 void DecisionSpace::add_stages(const StepGraph& graph) {
-  stages_.push_back({"whole", {}});
-  const auto add = [&](std::string name, const std::vector<Substitution>& wanted) {
+  stages_.push_back({});
+  const auto add = [&](const std::vector<Substitution>& wanted) {
     std::vector<Substitution> rules = first_possible(graph, wanted);
     const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
-    if (any) stages_.push_back({std::move(name), std::move(rules)});
+    if (any) stages_.push_back({std::move(rules)});
   };
-  add("in levels",
-      {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
-  add("in halves", {Substitution::all_reduce_in_halves});
+  add({Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  add({Substitution::all_reduce_in_halves});
 }
 
 Decisions DecisionSpace::start() const {
@@ -117,13 +108,6 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.weave = value(decisions, kWeave) != 0;
   overlap.weave_visits = value(decisions, kWeaveVisits);
   return overlap;
-}
-
-std::string DecisionSpace::describe(const Decisions& decisions, std::size_t dimension) const {
-  const auto of = static_cast<Dimension>(dimension);
-  if (of == kStages) return "transfers " + stages_[static_cast<std::size_t>(value(decisions, of))].name;
-  if (of == kBuckets) return buckets_[static_cast<std::size_t>(value(decisions, of))].name;
-  return fmt::format("{} {}", kNames[dimension], value(decisions, of));
 }
 
 }  // namespace weft

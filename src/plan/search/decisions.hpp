@@ -4,7 +4,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "plan/policy/overlap.hpp"
@@ -13,14 +12,12 @@ namespace weft {
 
 // What of a step's gradients and parameters travels together and in which parts.
 struct BucketChoice {
-  std::string name;
   std::vector<MergeSet> buckets;
   std::vector<std::int32_t> parts;
 };
 
 // Which transfers are carried out in stages (plan/partition/substitute.hpp).
 struct StageChoice {
-  std::string name;
   std::vector<Substitution> rules;
 };
 
@@ -52,8 +49,6 @@ class DecisionSpace {
   // A good point to begin with: everything overlaps, gradients by the order of their next use.
   Decisions start() const;
   Overlap overlap(const Decisions& decisions) const;
-  // "rows of forward 4".
-  std::string describe(const Decisions& decisions, std::size_t dimension) const;
 
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);

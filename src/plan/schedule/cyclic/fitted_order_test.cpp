@@ -36,7 +36,7 @@ TEST(FittedOrderProperty, KeepsAMoveExactlyWhereThePeriodAllowsIt) {
       if (possible) (expected ? kept : undone) += 1;
       if (expected) {
         sequence = moved;
-        current = limit;  // that is what the end times are for now
+        current = limit;  // the end times are those of this limit
       }
       ASSERT_EQ(fitted.sequence(), sequence) << "round " << round << ", move " << k;
       if (k % 20 == 19) {
