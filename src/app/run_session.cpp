@@ -15,6 +15,7 @@
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
 #include "kernels/kernels.hpp"
+#include "plan/partition/row_choice.hpp"
 #include "plan/policy/overlap.hpp"
 
 namespace weft {
@@ -22,6 +23,7 @@ namespace weft {
 struct RunSession::Prepared {
   StepGraph graph;
   UnfoldedPlan serial;
+  std::vector<UnfoldedPlan> cuts;
 };
 
 RunSession::RunSession(RunOptions options, Launch launch, RunProgress progress)
@@ -127,6 +129,20 @@ void RunSession::measure_links(Communicator& communicator) {
   nic.latency = {parse_integer(numbers[1], "latency")};
 }
 
+// The serial step with its layers in as many parts as the policies to run may cut them into.
+std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request, const StepGraph& graph) const {
+  std::vector<UnfoldedPlan> plans;
+  const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
+  if (request.layout.tp == 1 || !any) return plans;
+  for (const std::int32_t parts : possible_rows(graph)) {
+    if (parts == 1) continue;
+    Overlap overlap = decide_overlap(request, graph, "serial");
+    overlap.forward_rows = overlap.backward_rows = parts;
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+  }
+  return plans;
+}
+
 void RunSession::measure_machine(Communicator& communicator) {
   const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
@@ -134,10 +150,11 @@ void RunSession::measure_machine(Communicator& communicator) {
     StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
     const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
     UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
-    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial)});
+    std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
+    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
   });
-  CalibrationJob job{calibration_->serial.plan, calibration_->serial.unfolded, calibration_->graph,
-                     options_.corpus,           options_.calibration_budget,   {}};
+  CalibrationJob job{calibration_->serial, {}, calibration_->graph, options_.corpus, options_.calibration_budget, {}};
+  for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;
   if (reports(communicator)) {

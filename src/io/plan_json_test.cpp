@@ -165,6 +165,32 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
   }
 }
 
+TEST(PlanFile, HoldsThePiecesOfPairs) {
+  PlanRequest request;
+  request.model = model_preset("gpt2");
+  request.model.layers = 2;
+  request.cluster = parse_cluster("dgx-a100:1,gpus=4");
+  request.layout.tp = request.layout.pp = 2;
+  request.layout.global_batch = 6;
+  request.layout.seq = 64;
+  const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+  Overlap overlap = decide_overlap(request, graph, "ddp");
+  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+  json file = json::parse(text_of(plan));
+  EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);
+  const Plan read = read_plan_json(text_of(plan), "plan.json");
+  expect_same(plan, read);
+  EXPECT_FALSE(verify_plan(read).has_value());
+  file["classes"][1]["order"][1][3] = 9999;
+  try {
+    Unfolded(read_plan_json(file.dump(), "plan.json"));
+    FAIL() << "a piece behind the end of its block was read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("order"), std::string::npos) << error.what();
+  }
+}
+
 TEST(PlanFile, WithoutStagesHasNoKeysForThem) {
   const json file = json::parse(text_of(plan_of({"", "gpt2", 1, "dgx-a100:2", Layout{}, 1})));
   for (const json& op : file["operations"]) {

@@ -73,7 +73,7 @@ class Execution {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       for (int iteration = 0; iteration < kIterations; ++iteration) {
         for (const Slot& slot : plan_.classes[c].order) {
-          for (const OpId id : plan_.classes[c].blocks[static_cast<std::size_t>(slot.block)].operations) {
+          for (const OpId id : operations_of(plan_.classes[c], slot)) {
             if (++times[{id.index(), slot.micro_batch, iteration}] > 1) throw Damage{"an operation runs twice"};
             task_of_[{id.index(), slot.micro_batch, iteration}] = tasks_.size();
             tasks_.push_back({c, id.index(), slot.micro_batch, iteration, plan_.issues[id.index()].queue, 0, {}, 0});

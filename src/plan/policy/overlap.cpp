@@ -105,18 +105,19 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);
   if (overlap.tensor_parallel) overlap_tensor_parallel(plan);
-  order_blocks(plan);
+  order_blocks(plan, overlap.pairs);
   if (overlap.urgent_first) {
     urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave});
   } else if (overlap.reductions) {
     order_reductions(plan, last_gradient_writers(plan.graph));
   }
   if (overlap.weave) {
-    weave_blocks(plan, cost,
-                 {.prefetch = overlap.gathers ? overlap.prefetch : -1,
-                  .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
-                  .within_layers = overlap.weave_within_layers,
-                  .visits = overlap.weave_visits});
+    const auto weave = overlap.pairs ? weave_pairs : weave_blocks;
+    weave(plan, cost,
+          {.prefetch = overlap.gathers ? overlap.prefetch : -1,
+           .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
+           .within_layers = overlap.weave_within_layers,
+           .visits = overlap.weave_visits});
   }
   overlap_sharded_traffic(plan, {.gathers = overlap.gathers,
                                  .reductions = overlap.reductions,

@@ -33,6 +33,9 @@ struct Overlap {
   bool tensor_parallel = false;
   bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
   bool weave_within_layers = false;
+  // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
+  // more micro-batches are then under way. With `weave`, ZeRO 0 and 1, several micro-batches and not GPipe.
+  bool pairs = false;
   std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

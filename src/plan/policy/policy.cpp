@@ -60,6 +60,10 @@ bool searches(std::string_view policy) {
   return find_policy(policy).decide == weft_overlap;
 }
 
+bool cuts_layers(std::string_view policy) {
+  return find_policy(policy).decide == weft_overlap || find_policy(policy).decide == centauri_overlap;
+}
+
 void require_policy(std::string_view name) {
   find_policy(name);
 }

@@ -45,6 +45,9 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
+  const bool may_pair =
+      tensor_parallel_ && layout.micro_batches() > 1 && layout.zero < 2 && layout.schedule != PipelineSchedule::gpipe;
+  if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   for (const auto& options : values_) sizes_.push_back(options.size());
 }
@@ -106,6 +109,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
   overlap.tensor_parallel = tensor_parallel_;
   overlap.weave = value(decisions, kWeave) != 0;
+  overlap.pairs = overlap.weave && value(decisions, kPairs) != 0;
   overlap.weave_visits = value(decisions, kWeaveVisits);
   return overlap;
 }

@@ -32,6 +32,7 @@ class DecisionSpace {
   DecisionSpace(const PlanRequest& request, const StepGraph& graph);
 
   enum Dimension : std::uint8_t {
+    kPairs,
     kForwardRows,
     kBackwardRows,
     kWeave,

@@ -132,9 +132,22 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
   return result;
 }
 
+std::vector<Decisions> PlanSearcher::best_by_pairs() const {
+  std::map<std::size_t, Decisions> best;
+  for (const auto& [decisions, outcome] : known_) {
+    const auto [entry, first] = best.try_emplace(decisions.chosen[DecisionSpace::kPairs], decisions);
+    if (!first && outcome < known_.at(entry->second)) entry->second = decisions;
+  }
+  std::vector<Decisions> result;
+  for (const auto& [pairs, decisions] : best) result.push_back(decisions);
+  return result;
+}
+
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+  // The finalists; pairs, which hardly fold, count twice.
+  const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full =
-      static_cast<double>(others.size() * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
+      static_cast<double>(plans * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
   budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
   Decisions best = descend(space_.start());
   std::uint64_t random = request_.search.seed;
@@ -144,8 +157,10 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     if (better) best = other;
     in_vain = better ? 0 : in_vain + 1;
   }
-  // What was searched in small is compared in full, the named policies with it; each decision once.
-  std::vector<Overlap> finalists{space_.overlap(best)};
+  // What was searched in small is compared in full, the named policies with it; each decision once. Few micro-batches
+  // tell little of pairs, which pay between filling and draining: the best with them and without both go on.
+  std::vector<Overlap> finalists;
+  for (const Decisions& decisions : best_by_pairs()) finalists.push_back(space_.overlap(decisions));
   for (const Overlap& other : others) {
     if (std::find(finalists.begin(), finalists.end(), other) == finalists.end()) finalists.push_back(other);
   }

@@ -38,6 +38,7 @@ class PlanSearcher {
   // Goes on from `from` as long as changing one dimension helps and there is work left.
   Decisions descend(Decisions from);
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
+  std::vector<Decisions> best_by_pairs() const;
   bool has_work_left() const { return spent_ < budget_; }
   void report();
 
