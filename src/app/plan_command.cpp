@@ -6,6 +6,7 @@
 #include "app/explain_report.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
+#include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/plan_files.hpp"
 #include "app/plan_json_report.hpp"
@@ -49,12 +50,20 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
+  declare_lengths_flag(flags);
   declare_sweep_flags(flags);
   flags.parse(arguments);
 
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   std::vector<std::string> policies = read_policies(flags);
+  const std::vector<std::int64_t> lengths = read_lengths(flags);
+  if (!lengths.empty()) {
+    for (const char* other : {"sweep", "explain"}) {
+      if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
+    }
+    return run_plan_of_lengths(flags, lengths, policies, out, err);
+  }
   if (flags.given("sweep") && flags.on("explain")) {
     fail("--explain: is not for --sweep; explain one combination of it by its own flags");
   }

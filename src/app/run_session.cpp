@@ -42,9 +42,7 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const Stay in_planning(communicator.whereabouts(), "planning");
   if (options_.checkpoint) find_start(communicator);
   if (finished()) return;
-  if (!options_.links_given && processes()) measure_links(communicator);
-  if (!options_.profile) measure_machine(communicator);
-  std::call_once(planned_, [&] { plan(); });
+  prepare_rank(communicator);
   if (reports(communicator)) {
     study_.world = processes() ? "processes" : "threads";
     study_.links = links_in_words(way);
@@ -55,6 +53,17 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const auto faster = [](const PolicyRun& a, const PolicyRun& b) { return a.measured.step_s < b.measured.step_s; };
   study_.best =
       static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
+}
+
+const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  if (!options_.profile) measure_machine(communicator);
+  std::call_once(planned_, [&] { plan(); });
+  return best_prediction();
+}
+
+const PolicyStudy& RunSession::best_prediction() const {
+  return study_.plan.policies[study_.plan.best];
 }
 
 // One write each, so that lines of several ranks do not mix.
