@@ -171,6 +171,7 @@ int run_plan_of_lengths(const Flags& flags, const std::vector<std::int64_t>& len
   for (const std::int64_t length : lengths) {
     Inputs inputs = read_inputs(flags);
     inputs.layout.seq = length;
+    inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
     PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
     for (const PolicyStudy& policy : study.policies) {
       table.add_row({&policy == study.policies.data() ? format_count(length) : "", policy.policy, time(policy.step_s),
