@@ -5,19 +5,12 @@
 // slot among experts x capacity (expert * capacity + position; -1 where it was dropped) and its weight. `expert_load`
 // [2, experts] holds how many choices fell on each expert and the sum of its probabilities, all the balance loss needs.
 // Both are fp32 whatever the model computes in: a slot is a whole number up to 2^24.
-#include <cmath>
-
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
 
 std::int64_t ClassBuilder::routed_rows() const {
-  const Experts& experts = *model_.experts;
-  const double copies = static_cast<double>(stream_tokens() * experts.top_k);
-  const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
-  // A whole number of rows for each expert, so that every all-to-all piece has the same size.
-  const auto per_expert = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
-  return std::max<std::int64_t>(1, per_expert) * experts.count;
+  return routed_slots(model_, layout_).slots();
 }
 
 // Expert-parallel exchange keeps the total (balanced); expert tensor parallelism gathers it where tokens are split.

@@ -184,7 +184,7 @@ class ShapeRules {
 void verify_shapes(const StepGraph& graph) {
   for (const Operation& op : graph.operations) {
     const bool cut = is_part(op) && op.per_micro_batch;
-    ShapeRules(graph, cut ? with_all_rows(op) : op).verify();
+    ShapeRules(graph, cut ? with_all_rows(graph, op) : op).verify();
   }
 }
 
