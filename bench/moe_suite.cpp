@@ -1,7 +1,7 @@
 // The figures of mixtures of experts: Lancet's models on its clusters under serial, tutel, lancet and weft, beside what
 // the paper reports, and DeepSeek-V3 beside the released trace of DualPipe. Every plan is verified before it is timed.
 //
-//   moe_suite [p4de|p3dn|deepseek ...] [--nodes N] [--budget SECONDS]
+//   moe_suite [p4de|p4de-tf32|p3dn|deepseek ...] [--nodes N] [--budget SECONDS]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,18 +73,21 @@ Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, 
   return outcome;
 }
 
-Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, double budget) {
+// `tf32`: products of fp32 run on an A100's tensor cores. PyTorch and others leave that off unless told, and the paper
+// does not say; the V100 has no such thing.
+Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, bool tf32, double budget) {
   Case c;
-  c.name = fmt::format("{} {}:{}", large ? "gpt2-l-moe" : "gpt2-s-moe", machine, nodes);
+  c.name = fmt::format("{} {}:{}{}", large ? "gpt2-l-moe" : "gpt2-s-moe", machine, nodes, tf32 ? " tf32" : "");
   PlanRequest& r = c.request;
   r.model = model_preset(large ? "gpt2-l-moe" : "gpt2-s-moe");
   r.cluster = parse_cluster(fmt::format("{}:{}", machine, nodes));
+  if (!tf32) r.cluster.device.matrix_tflops_32 = r.cluster.device.vector_tflops_32;
   r.profile = default_profile();
   const std::int64_t devices = 8 * nodes;
   r.model.experts->count = 2 * devices;
   Layout& l = r.layout;
   l.dp = l.ep = devices;
-  l.micro_batch = machine == "p4de" ? (large ? 24 : 48) : (large ? 8 : 16);
+  l.micro_batch = machine.starts_with("p4de") ? (large ? 24 : 48) : (large ? 8 : 16);
   l.global_batch = l.micro_batch * l.dp;
   l.seq = 512;
   l.precision = l.grad_dtype = DType::fp32;
@@ -160,7 +163,7 @@ int run_all(const std::vector<std::string>& arguments) {
       machines.push_back(arguments[i]);
     }
   }
-  if (machines.empty()) machines = {"p4de", "p3dn", "deepseek"};
+  if (machines.empty()) machines = {"p4de", "p4de-tf32", "p3dn", "deepseek"};
   for (const std::string& machine : machines) {
     if (machine == "deepseek") {
       run(deepseek_case(budget), {"serial", "tutel", "lancet", "weft"});
@@ -168,7 +171,8 @@ int run_all(const std::vector<std::string>& arguments) {
     }
     for (const bool large : {false, true}) {
       for (const std::int64_t n : nodes) {
-        run(lancet_case(machine, n, large, budget), {"serial", "tutel", "lancet", "weft"});
+        const bool tf32 = machine == "p4de-tf32";
+        run(lancet_case(tf32 ? "p4de" : machine, n, large, tf32, budget), {"serial", "tutel", "lancet", "weft"});
       }
     }
   }
