@@ -51,6 +51,37 @@ double all_to_all_ms(const Plan& plan, const CostModel& cost) {
   return most;
 }
 
+// "layer 3 expert_in forward part 2 of 4" -> "expert_in forward".
+std::string kind_of(const std::string& name) {
+  std::string kind = name.substr(0, name.find(" part "));
+  if (kind.starts_with("layer ")) kind = kind.substr(kind.find(' ', 6) + 1);
+  return kind;
+}
+
+// What was waited for and by whom, the first rank's, longest first.
+void print_exposed(const Timeline& timeline) {
+  SpanIndex index(timeline);
+  std::map<std::string, double> ms;
+  for (const ExposedPart& part : exposed_parts(timeline, index)) {
+    if (part.rank != 0) continue;
+    const auto name = [&](std::int32_t operation) {
+      if (operation < 0) return std::string("nobody");
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(operation)];
+      return kind_of(timeline.names[static_cast<std::size_t>(op.name)]);
+    };
+    ms[fmt::format("{} <- {}", name(part.transfer.operation), name(part.waiting))] +=
+        static_cast<double>((part.transfer.end - part.transfer.begin).value) * 1e-6 / timeline.periods;
+  }
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [what, time] : ms) sorted.emplace_back(time, what);
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, sorted.size()); ++i) {
+    fmt::print("      {:8.1f} ms {}\n", sorted[i].first, sorted[i].second);
+  }
+}
+
+bool explain_exposed = false;
+
 Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, const std::string& policy) {
   const double begin = now();
   const Overlap overlap = decide_overlap(c.request, graph, policy);
@@ -62,6 +93,7 @@ Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, 
   const CostModel cost(made.plan.graph, cluster, c.request.profile);
   const Timeline timeline = simulate_plan(made.plan, made.unfolded, cost);
   const Accounting accounting = account(timeline);
+  if (explain_exposed) print_exposed(timeline);
   const double exposed = accounting.mean.exposed_by[static_cast<std::size_t>(TrafficKind::ep)];
   outcome.step_ms = timeline.period_ns * 1e-6;
   outcome.exposed_ms = 1e3 * exposed;
@@ -112,7 +144,7 @@ Case deepseek_case(double budget) {
   l.global_batch = l.dp * 120;
   l.seq = 4096;
   l.zero = 1;
-  l.recompute = Recompute::full;
+  l.recompute = Recompute::selective;
   r.search.budget_s = budget;
   return c;
 }
@@ -157,6 +189,8 @@ int run_all(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--nodes" && i + 1 < arguments.size()) {
       nodes = {std::stoll(arguments[++i])};
+    } else if (arguments[i] == "--explain") {
+      explain_exposed = true;
     } else if (arguments[i] == "--budget" && i + 1 < arguments.size()) {
       budget = std::stod(arguments[++i]);
     } else {

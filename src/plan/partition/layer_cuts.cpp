@@ -119,8 +119,12 @@ PassCuts best_pass_cuts(const PassChain& chain, std::size_t longest) {
   return result;
 }
 
-LayerCuts best_layer_cuts(const StepGraph& graph, const CostModel& cost, bool forward) {
-  LayerCuts result = no_cuts(graph);
+double CutsFound::exposed() const {
+  return exchanges_ns > 0 ? std::clamp((ns - (whole_ns - exchanges_ns)) / exchanges_ns, 0.0, 1.0) : 0.0;
+}
+
+CutsFound best_layer_cuts(const StepGraph& graph, const CostModel& cost, bool forward) {
+  CutsFound result{no_cuts(graph)};
   std::map<std::int32_t, PassCuts> shared;  // by transfer that ranks of several classes take part in
   for_each_pass(graph, [&](ClassId c, std::int32_t chunk) {
     const PassChain chain(graph, cost, c, chunk, forward);
@@ -132,9 +136,12 @@ LayerCuts best_layer_cuts(const StepGraph& graph, const CostModel& cost, bool fo
     const PassCuts found = known == shared.end() ? best_pass_cuts(chain) : known->second;
     if (transfer >= 0) shared.emplace(transfer, found);
     if (found.cuts.size() != chain.size()) return;
+    result.ns += found.ns;
     for (std::size_t i = 0; i < chain.size(); ++i) {
-      result.parts[chain.operation(i).index()] = found.cuts[i].parts;
-      result.axes[chain.operation(i).index()] = found.cuts[i].axis;
+      result.cuts.parts[chain.operation(i).index()] = found.cuts[i].parts;
+      result.cuts.axes[chain.operation(i).index()] = found.cuts[i].axis;
+      result.whole_ns += chain.ns(i, {});
+      if (chain.is_exchange(i)) result.exchanges_ns += chain.ns(i, {});
     }
   });
   return result;

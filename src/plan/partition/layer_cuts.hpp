@@ -32,6 +32,14 @@ struct PassCuts {
 // these can follow: dense layers and norms along tokens, attention in whole sequences, a gate that does not take
 // tokens in order not at all. No stretch is longer than `longest` operations.
 PassCuts best_pass_cuts(const PassChain& chain, std::size_t longest = 64);
-LayerCuts best_layer_cuts(const StepGraph& graph, const CostModel& cost, bool forward);
+struct CutsFound {
+  LayerCuts cuts;
+  // Summed over the passes of all classes and chunks that have all-to-alls: as cut, whole, and the all-to-alls of
+  // these.
+  double ns = 0, whole_ns = 0, exchanges_ns = 0;
+  // Of the time of the all-to-alls, what nothing of the pass hides.
+  double exposed() const;
+};
+CutsFound best_layer_cuts(const StepGraph& graph, const CostModel& cost, bool forward);
 
 }  // namespace weft

@@ -170,7 +170,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   if (overlap.parts_in_turn) order_parts_in_turn(plan);
   if (!overlap.hides.empty()) move_weight_grads(plan, overlap.hides);
   if (overlap.urgent_first) {
-    urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave});
+    urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave && !overlap.expert_parallel});
   } else if (overlap.reductions) {
     order_reductions(plan, overlap.hides.empty() ? last_gradient_writers(plan.graph) : last_writers_in_order(plan));
   }

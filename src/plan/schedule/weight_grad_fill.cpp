@@ -84,7 +84,7 @@ class BackwardFill {
     }
   }
 
-  void choose(const CostModel& cost, double exposed, std::vector<OpId>& hides) const {
+  void choose(const CostModel& cost, double exposed, ExchangeFill& result) const {
     FillProblem problem;
     for (const OpId id : exchanges_) {
       problem.gaps_ns.push_back(exposed * static_cast<double>(cost.alone(graph_.op(id)).value));
@@ -92,8 +92,10 @@ class BackwardFill {
     for (const OpId id : gradients_) problem.fillers_ns.push_back(static_cast<double>(cost.alone(graph_.op(id)).value));
     for (const OpId exchange : exchanges_) problem.usable.push_back(usable(exchange));
     const FillFound found = fill_greedily(problem);
+    result.hidden_ns += found.hidden_ns;
     for (std::size_t f = 0; f < gradients_.size(); ++f) {
-      if (found.gap_of[f] >= 0) hides[gradients_[f].index()] = exchanges_[static_cast<std::size_t>(found.gap_of[f])];
+      const std::int32_t gap = found.gap_of[f];
+      if (gap >= 0) result.hides[gradients_[f].index()] = exchanges_[static_cast<std::size_t>(gap)];
     }
   }
 
@@ -162,17 +164,17 @@ FillFound fill_exactly(const FillProblem& problem) {
   return ExactFill(problem).run();
 }
 
-std::vector<OpId> fill_exchanges(const StepGraph& graph, const CostModel& cost, double exposed) {
-  std::vector<OpId> hides(graph.operations.size());
+ExchangeFill fill_exchanges(const StepGraph& graph, const CostModel& cost, double exposed) {
+  ExchangeFill result{std::vector<OpId>(graph.operations.size())};
   std::int32_t chunks = 1;
   for (const Operation& op : graph.operations) chunks = std::max(chunks, op.chunk + 1);
   const OpLists readers = readers_by_value(graph);
   for (std::size_t c = 0; c < graph.classes.size(); ++c) {
     for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
-      BackwardFill(graph, readers, make_id<ClassId>(c), chunk).choose(cost, exposed, hides);
+      BackwardFill(graph, readers, make_id<ClassId>(c), chunk).choose(cost, exposed, result);
     }
   }
-  return hides;
+  return result;
 }
 
 }  // namespace weft

@@ -31,6 +31,10 @@ FillFound fill_exactly(const FillProblem& problem);
 // By operation of the graph: the all-to-all that a weight gradient hides; invalid: none. Weight gradients move behind
 // the all-to-all, never ahead of where the graph has them. `exposed`: the share of every all-to-all that nothing else
 // hides.
-std::vector<OpId> fill_exchanges(const StepGraph& graph, const CostModel& cost, double exposed = 1);
+struct ExchangeFill {
+  std::vector<OpId> hides;
+  double hidden_ns = 0;  // of all passes
+};
+ExchangeFill fill_exchanges(const StepGraph& graph, const CostModel& cost, double exposed = 1);
 
 }  // namespace weft

@@ -95,7 +95,7 @@ TEST(FillExchanges, GivesNoAllToAllWhatItWaitsForOrWhatWaitsForIt) {
   const PlanRequest r = test::request(test::small_moe(4), parse_cluster("dgx-a100:1"), {.ep = 8, .micro_batch = 4});
   const StepGraph graph = test::build(r);
   const Cluster cluster(r.cluster);
-  const std::vector<OpId> hides = fill_exchanges(graph, CostModel(graph, cluster, r.profile));
+  const std::vector<OpId> hides = fill_exchanges(graph, CostModel(graph, cluster, r.profile)).hides;
   const auto reaches = [&](OpId from, OpId to) {
     std::vector<bool> reached(graph.operations.size(), false);
     reached[from.index()] = true;

@@ -81,7 +81,7 @@ void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph&
     const auto add = [&](LayerCuts cuts) {
       if (std::find(options.begin(), options.end(), cuts) == options.end()) options.push_back(std::move(cuts));
     };
-    add(best_layer_cuts(graph, cost, forward));
+    add(best_layer_cuts(graph, cost, forward).cuts);
     add(no_cuts(graph));
     for (const std::int32_t parts : {2, 4, 8}) add(expert_cuts(graph, parts, forward));
     values.clear();
