@@ -136,6 +136,24 @@ TEST(MegatronArgs, DefaultsAreMegatrons) {
   EXPECT_EQ(settings_of(read("--num-layers 2 --hidden-size 64 --num-attention-heads 4")).at("precision"), "fp32");
 }
 
+TEST(MegatronArgs, TheGateIsMegatrons) {
+  // Megatron's defaults: softmax over the chosen experts, no balance loss; where there is a capacity, the least
+  // probable are dropped.
+  const Experts plain = *read(kTiny + "--num-experts 8").model->experts;
+  EXPECT_TRUE(plain.renormalise);
+  EXPECT_EQ(plain.aux_loss_coeff, 0);
+  EXPECT_EQ(plain.gate_order, GateOrder::position);
+  const std::string padded = kTiny + "--num-experts 8 --moe-expert-capacity-factor 1.5 ";
+  EXPECT_EQ(read(padded).model->experts->gate_order, GateOrder::probs);
+  const Experts told = *read(padded +
+                             "--moe-token-drop-policy position --moe-aux-loss-coeff 1e-2 "
+                             "--moe-router-pre-softmax")
+                            .model->experts;
+  EXPECT_EQ(told.gate_order, GateOrder::position);
+  EXPECT_EQ(told.aux_loss_coeff, 0.01);
+  EXPECT_FALSE(told.renormalise);
+}
+
 TEST(MegatronArgs, TheLastOfAFlagGivenTwiceCounts) {
   EXPECT_EQ(read(kTiny + "--hidden-size 128").model->hidden, 128);
 }

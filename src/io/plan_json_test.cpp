@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PlanCase{"zero_3", "gpt2", 2, "dgx-a100:1", Layout{.zero = 3}, 2},
                     PlanCase{"context_parallel", "llama2-70b", 2, "dgx-a100:1", Layout{.tp = 2, .cp = 2}, 2},
                     PlanCase{"experts", "mixtral-8x7b", 2, "dgx-a100:1", Layout{.ep = 4, .zero = 1}, 2},
+                    PlanCase{"experts_with_a_balance_loss", "gpt2-s-moe", 2, "dgx-a100:1", Layout{.ep = 8}, 1},
                     PlanCase{"latent_attention_and_shared_experts", "deepseek-v3", 5, "dgx-a100:2",
                              Layout{.pp = 2, .ep = 8, .zero = 1}, 2}),
     [](const testing::TestParamInfo<PlanCase>& example) { return std::string(example.param.name); });

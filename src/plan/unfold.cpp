@@ -107,7 +107,7 @@ class Unfolded::DataSources {
     begin_.push_back(0);
     for (const Operation& op : graph.operations) {
       for (const Read& read : op.reads) {
-        const Slice slice = slice_of(graph, op, read.value);
+        const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers[read.value.index()]) {
           if (!overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
           sources_.push_back({writer, static_cast<std::int8_t>(read.distance)});

@@ -7,9 +7,11 @@
 #include "plan/policy/centauri.hpp"
 #include "plan/policy/ddp.hpp"
 #include "plan/policy/fsdp.hpp"
+#include "plan/policy/lancet.hpp"
 #include "plan/policy/megatron.hpp"
 #include "plan/policy/priority.hpp"
 #include "plan/policy/serial.hpp"
+#include "plan/policy/tutel.hpp"
 #include "plan/policy/weft.hpp"
 
 namespace weft {
@@ -27,6 +29,8 @@ constexpr Policy kPolicies[] = {
     {"megatron-param", megatron_param_overlap},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
+    {"tutel", tutel_overlap},
+    {"lancet", lancet_overlap},
     {"centauri", centauri_overlap},
     {"weft", weft_overlap},
 };

@@ -159,7 +159,7 @@ class Weaver {
       if (backward && !op.communication) weight_readers[{op.layer, op.role}].push_back(number(i));
       for (const Read& read : op.reads) {
         if (read.distance > 0 && !across_iterations) continue;
-        const Slice slice = slice_of(graph, op, read.value);
+        const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers_[read.value.index()]) {
           const std::int32_t from = index_[writer.index()];
           if (from < 0 || !overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;

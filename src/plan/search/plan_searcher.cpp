@@ -79,6 +79,14 @@ void PlanSearcher::report() {
   if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
 }
 
+// In a micro-batch, about: of what rows may cut, half of a layer is.
+double PlanSearcher::operations_in(const Overlap& overlap) const {
+  const double rows = std::max(overlap.forward_rows, overlap.backward_rows);
+  double count = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  for (const std::int32_t parts : overlap.layers.parts) count += parts - 1;
+  return count;
+}
+
 void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
   std::vector<Decisions> unknown;
   std::vector<Overlap> overlaps;
@@ -86,9 +94,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    const double parts = std::max(overlap.forward_rows, overlap.backward_rows);
-    spent_ += static_cast<double>(graph_.operations.size()) * static_cast<double>(small_.graph.micro_batches) *
-                  (1 + parts) / 2 +
+    spent_ += operations_in(overlap) * static_cast<double>(small_.graph.micro_batches) +
               static_cast<double>(overlap.weave_visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
