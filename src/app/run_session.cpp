@@ -162,7 +162,13 @@ void RunSession::measure_machine(Communicator& communicator) {
     std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
     calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
   });
-  CalibrationJob job{calibration_->serial, {}, calibration_->graph, options_.corpus, options_.calibration_budget, {}};
+  CalibrationJob job{calibration_->serial,
+                     {},
+                     calibration_->graph,
+                     options_.corpus,
+                     options_.calibration_budget,
+                     {},
+                     options_.settings.expert_exchange};
   for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;

@@ -19,7 +19,7 @@ class CalibrationPasses {
 
   // `step`: one of the job's.
   CalibrationPasses(const CalibrationJob& job, const UnfoldedPlan& step, Rank rank)
-      : view_(step.plan, step.unfolded, job.original, rank),
+      : view_(step.plan, step.unfolded, job.original, rank, job.expert_exchange),
         parameters_(view_),
         batches_(job.corpus, shape_of(step.plan), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
