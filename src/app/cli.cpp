@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "app/analyze_command.hpp"
 #include "app/calibrate_command.hpp"
 #include "app/collective_command.hpp"
 #include "app/flags.hpp"
@@ -26,6 +27,7 @@ constexpr Command kCommands[] = {
     {"plan", "model, cluster, layout -> plan: step time, accounting, memory, bound", run_plan_command},
     {"run", "a plan (or the flags of plan) executed for real: predicted and measured step side by side",
      run_run_command},
+    {"analyze", "a trace (ours, or PyTorch's) -> overlap, idle time, exposed communication", run_analyze_command},
     {"calibrate", "this machine -> profile.json: the operations of a plan, interference", run_calibrate_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},

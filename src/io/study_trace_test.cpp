@@ -30,7 +30,7 @@ TEST(StudyTrace, SlicesNestAndExposedStretchesHaveATrackOfTheirOwn) {
   a.collective(ca, "allreduce", "dp", 1000);
   b.collective(cb, "allreduce", "dp", 1000);
   const DeviceTrace one = a.trace(), two = b.trace();
-  const nlohmann::json trace = written(study_traces({{&one, {0, 1, 2, 3}}, {&two, {0}}}));
+  const nlohmann::json trace = written(study_ranks({{&one, {0, 1, 2, 3}}, {&two, {0}}}));
 
   std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> tracks;
   std::map<std::pair<int, int>, std::string> names;
@@ -67,7 +67,7 @@ TEST(StudyTrace, SlicesNestAndExposedStretchesHaveATrackOfTheirOwn) {
 
 TEST(StudyTrace, OfNothingIsStillATrace) {
   const DeviceTrace empty;
-  EXPECT_TRUE(written(study_traces({{&empty, {}}})).at("traceEvents").is_array());
+  EXPECT_TRUE(written(study_ranks({{&empty, {}}})).at("traceEvents").is_array());
 }
 
 }  // namespace

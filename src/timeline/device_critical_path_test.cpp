@@ -84,7 +84,7 @@ TEST(DeviceCriticalPath, CrossesToTheRankThatCameLast) {
   a.collective(ca, "allreduce", "dp", 5);
   b.collective(cb, "allreduce", "dp", 5);
   const DeviceTrace one = a.trace(), two = b.trace();
-  const TraceStudy study = study_traces({{&one, {0, 1, 2}}, {&two, {0, 1}}});
+  const TraceStudy study = study_ranks({{&one, {0, 1, 2}}, {&two, {0, 1}}});
   EXPECT_EQ(
       text(study.path, true),
       "computation 100 300 on 1\ndevice_gap 300 310 on 1\ncommunication 310 400 on 0\ncomputation 400 450 on 0\n");

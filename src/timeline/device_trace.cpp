@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kKernelKinds> kKernelKindNames = {"computation", "communication", "memory"};
+constexpr std::array<std::string_view, kKernelKinds> kKernelKindNames = {"computation", "communication", "memory",
+                                                                         "other"};
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -27,6 +28,7 @@ KernelKind kernel_kind(std::string_view name) {
     return KernelKind::communication;
   }
   if (begins("Memcpy") || begins("Memset") || begins("dma")) return KernelKind::memory;
+  if (contains(name, "Memcpy") || contains(name, "Memset") || contains(name, "Sync")) return KernelKind::other;
   return KernelKind::computation;
 }
 

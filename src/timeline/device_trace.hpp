@@ -13,9 +13,10 @@
 
 namespace weft {
 
-// What a kernel is for, by its name, as Holistic Trace Analysis tells them apart.
-enum class KernelKind : std::uint8_t { computation, communication, memory };
-inline constexpr int kKernelKinds = 3;
+// What a kernel is for, by its name, as Holistic Trace Analysis (HTA) tells them apart. `other`: synchronisation, and
+// what has Memcpy, Memset or Sync inside its name.
+enum class KernelKind : std::uint8_t { computation, communication, memory, other };
+inline constexpr int kKernelKinds = 4;
 std::string_view name_of(KernelKind kind);
 KernelKind kernel_kind(std::string_view kernel_name);
 
@@ -89,6 +90,7 @@ struct SyncActivity {
   std::int32_t wait_on_stream = -1;    // on which the event was recorded
   std::int32_t call = kAbsent;         // index into DeviceTrace::host: the runtime call with this correlation
   std::int32_t record_call = kAbsent;  // index into DeviceTrace::host: the cudaEventRecord
+  std::int32_t position = 0;           // among the file's events
   SyncKind kind = SyncKind::other;
 };
 
@@ -133,6 +135,7 @@ enum class TraceSource : std::uint8_t { kineto, weft };
 
 struct DeviceTrace {
   std::string file;
+  std::string label;  // of one of several traces in a file: "predicted"
   TraceSource source = TraceSource::kineto;
   Rank rank;                    // invalid: the trace does not say
   std::int64_t world_size = 0;  // 0: the trace does not say
@@ -145,7 +148,11 @@ struct DeviceTrace {
   std::vector<DeviceActivity> device;  // by start, then longer first, then as in the file
   std::vector<HostActivity> host;      // in the same order: on one thread an enclosing activity precedes its parts
   std::vector<SyncActivity> syncs;     // by start
-  std::vector<StepMark> steps;         // by start
+  std::vector<StepMark> steps;         // as the host marked them; by start
+  std::vector<StepMark> device_steps;  // the same as the profiler drew them on streams; by start
+  // Other events that name a stream (operators of Triton, annotations). They are no work of the device, but HTA counts
+  // them. By start.
+  std::vector<DeviceActivity> stream_marks;
   std::vector<CollectiveFacts> collectives;
   std::vector<std::vector<std::int32_t>> rank_lists;
   std::vector<HostThread> threads;
@@ -157,5 +164,10 @@ struct DeviceTrace {
   std::int64_t events = 0;            // in the file, of all kinds
   std::vector<std::string> warnings;  // what was odd or missing, in words; no file name
 };
+
+// Sorts the lists, then fills in what follows from them: launch, issued and step of device activities, the calls of
+// synchronisations, and, for communication kernels that say nothing of their collective, the facts of the innermost
+// host activity around their launch that does.
+void link_device_trace(DeviceTrace& trace);
 
 }  // namespace weft

@@ -31,7 +31,7 @@ TraceStudy study(const std::vector<DeviceTrace>& traces) {
     for (std::size_t i = 0; i < trace.device.size(); ++i) input.activities.push_back(static_cast<std::int32_t>(i));
     inputs.push_back(std::move(input));
   }
-  return study_traces(std::move(inputs));
+  return study_ranks(std::move(inputs));
 }
 
 // The second rank's clock is 5000 behind; it is late by 30 and by 20, early by 60.

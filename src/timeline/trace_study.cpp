@@ -21,7 +21,7 @@ void measure_span(RankStudy& study) {
 
 }  // namespace
 
-TraceStudy study_traces(std::vector<StudyInput> inputs) {
+TraceStudy study_ranks(std::vector<StudyInput> inputs) {
   TraceStudy study;
   study.ranks.resize(inputs.size());
   std::vector<RankCommunications> communications;

@@ -38,7 +38,7 @@ struct StudyInput {
 };
 
 // The traces must outlive the study. O(n log n).
-TraceStudy study_traces(std::vector<StudyInput> ranks);
+TraceStudy study_ranks(std::vector<StudyInput> ranks);
 
 TraceTotals total_operations(const TraceStudy& study);
 

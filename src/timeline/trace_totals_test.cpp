@@ -13,7 +13,7 @@ using test::TestDeviceTrace;
 TraceTotals totals(std::vector<TestDeviceTrace> ranks) {
   std::vector<StudyInput> inputs;
   for (TestDeviceTrace& rank : ranks) inputs.push_back({&rank.trace(), rank.all()});
-  return total_operations(study_traces(std::move(inputs)));
+  return total_operations(study_ranks(std::move(inputs)));
 }
 
 TestDeviceTrace one_step(std::int64_t gemm, std::int64_t reduce) {

@@ -1,0 +1,12 @@
+// `weft analyze`
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+int run_analyze_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+// A pull tokenizer for JSON that is too large to hold: the caller walks objects and arrays as they come and skips what
+// it does not want. It reads what profilers write, so it also takes NaN, Infinity and their shorter spellings as
+// numbers. Inside skipped values only brackets and strings are checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/byte_source.hpp"
+
+namespace weft {
+
+// The text of a number; its value is exact, because it is computed from the digits.
+struct JsonNumber {
+  std::string_view text;  // valid until the stream's next token
+
+  // As Python's json tells a float from an int: by a point or an exponent.
+  bool has_fraction() const { return text.find_first_of(".eE") != std::string_view::npos; }
+  // value * 10^digits, halves rounded away from zero; nothing for NaN, Infinity and what is not within 2^61.
+  std::optional<std::int64_t> scaled(int digits) const;
+};
+
+class JsonStream {
+ public:
+  explicit JsonStream(ByteSource& source);
+
+  // The first byte of the next token, which stays; '\0' at the end of the input.
+  char peek();
+  // Takes '{' or '['; throws Error where something else comes.
+  void open(char bracket);
+  // Inside '{': the next key, valid until the stream's next token; nothing after the last, and '}' is taken.
+  std::optional<std::string_view> next_key();
+  // Inside '[': whether an element follows; after the last one ']' is taken.
+  bool next_element();
+  // Without quotes and escapes; valid until the stream's next token.
+  std::string_view string();
+  JsonNumber number();
+  void skip();
+  // Throws Error where anything but white space follows.
+  void end();
+
+  // Bytes before the next token (of the inflated text).
+  std::int64_t offset() const { return before_buffer_ + static_cast<std::int64_t>(position_); }
+  // "trace.json: at byte 17: ...".
+  [[noreturn]] void reject(std::string_view what) const;
+
+ private:
+  bool refill(std::size_t& keep_from);
+  std::size_t scan_string(std::size_t at) const;
+  std::string_view escaped_string(std::size_t begin, std::size_t at);
+  void append_escape(std::size_t& begin, std::size_t& at);
+  std::uint32_t hex4(std::size_t& begin, std::size_t& at);
+  char byte_at(std::size_t& begin, std::size_t& at);
+  void skip_string();
+  void skip_scalar();
+  std::string_view word();
+
+  ByteSource& source_;
+  std::vector<char> buffer_;
+  std::size_t position_ = 0;  // of the next byte in the buffer
+  std::size_t end_ = 0;       // of the bytes in the buffer; zeros follow
+  std::int64_t before_buffer_ = 0;
+  bool first_ = true;  // no member or element of the innermost open bracket was taken yet
+  std::string scratch_, open_brackets_;
+};
+
+}  // namespace weft
