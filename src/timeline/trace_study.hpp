@@ -1,7 +1,8 @@
 // Everything that is found out about the communication of one or several ranks, in one value.
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "timeline/device_critical_path.hpp"
@@ -41,5 +42,15 @@ struct StudyInput {
 TraceStudy study_ranks(std::vector<StudyInput> ranks);
 
 TraceTotals total_operations(const TraceStudy& study);
+
+// What is on the critical path under one kind and name, over all ranks.
+struct PathEntry {
+  PathKind kind = PathKind::unknown;
+  std::string name;  // of the kernel, or of the call; "" where there is none in particular
+  std::int64_t count = 0;
+  Nanos time;
+};
+// Longest first; ties by kind and name.
+std::vector<PathEntry> path_entries(const TraceStudy& study);
 
 }  // namespace weft
