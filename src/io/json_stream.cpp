@@ -11,7 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kBuffer = std::size_t{1} << 18;
 constexpr std::size_t kPadding = 16;
 constexpr std::size_t kLongestToken = std::size_t{256} << 20;
 constexpr std::size_t kDeepest = 4096;
@@ -149,7 +148,8 @@ std::optional<std::int64_t> JsonNumber::scaled(int digits) const {
   return decimal->negative ? -magnitude : magnitude;
 }
 
-JsonStream::JsonStream(ByteSource& source) : source_(source), buffer_(kBuffer + kPadding, '\0') {}
+JsonStream::JsonStream(ByteSource& source, std::size_t buffer_bytes)
+    : source_(source), buffer_(buffer_bytes + kPadding, '\0') {}
 
 void JsonStream::reject(std::string_view what) const {
   fail("{}: at byte {}{}: {}", source_.name(), offset(), source_.compressed() ? " of the inflated text" : "", what);
@@ -175,10 +175,16 @@ bool JsonStream::refill(std::size_t& keep_from) {
   return count > 0;
 }
 
-char JsonStream::peek() {
+char JsonStream::peek_behind_space() {
+  constexpr std::uint64_t kEightSpaces = repeated(' ');
   for (;;) {
     const char* p = buffer_.data() + position_;
-    while (is_space(*p)) ++p;
+    while (is_space(*p)) {
+      ++p;
+      // Profilers indent; the padding of the buffer is no space, so this ends there.
+      std::uint64_t bytes = 0;
+      for (std::memcpy(&bytes, p, 8); bytes == kEightSpaces; std::memcpy(&bytes, p, 8)) p += 8;
+    }
     position_ = static_cast<std::size_t>(p - buffer_.data());
     if (*p != '\0' || position_ < end_) {
       if (*p == '\0') reject("a zero byte");

@@ -26,10 +26,14 @@ struct JsonNumber {
 
 class JsonStream {
  public:
-  explicit JsonStream(ByteSource& source);
+  // The buffer grows where a token does not fit.
+  explicit JsonStream(ByteSource& source, std::size_t buffer_bytes = std::size_t{1} << 18);
 
   // The first byte of the next token, which stays; '\0' at the end of the input.
-  char peek();
+  char peek() {
+    const char c = buffer_[position_];
+    return c > ' ' && c <= '~' ? c : peek_behind_space();
+  }
   // Takes '{' or '['; throws Error where something else comes.
   void open(char bracket);
   // Inside '{': the next key, valid until the stream's next token; nothing after the last, and '}' is taken.
@@ -49,6 +53,7 @@ class JsonStream {
   [[noreturn]] void reject(std::string_view what) const;
 
  private:
+  char peek_behind_space();
   bool refill(std::size_t& keep_from);
   std::size_t scan_string(std::size_t at) const;
   std::string_view escaped_string(std::size_t begin, std::size_t at);
