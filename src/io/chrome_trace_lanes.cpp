@@ -4,10 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <tuple>
-#include <utility>
+
+#include "io/lane_allocator.hpp"
 
 namespace weft {
 namespace {
@@ -15,30 +14,6 @@ namespace {
 std::size_t at(std::int32_t index) {
   return static_cast<std::size_t>(index);
 }
-
-// First-fit by start time: the lowest lane of the queue that is free.
-class LaneAllocator {
- public:
-  std::int32_t take(Nanos start, Nanos end) {
-    while (!busy_.empty() && busy_.top().first <= start) {
-      free_.push(busy_.top().second);
-      busy_.pop();
-    }
-    if (free_.empty()) free_.push(count_++);
-    const std::int32_t lane = free_.top();
-    free_.pop();
-    busy_.emplace(end, lane);
-    return lane;
-  }
-  std::int32_t count() const { return count_; }
-
- private:
-  template <class T>
-  using LowestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
-  LowestFirst<std::pair<Nanos, std::int32_t>> busy_;
-  LowestFirst<std::int32_t> free_;
-  std::int32_t count_ = 0;
-};
 
 }  // namespace
 

@@ -1,0 +1,73 @@
+#include "app/analyze_why.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace weft {
+namespace {
+
+// NVLink per direction, all links of a device together, from NVIDIA's data sheets. By what the driver's name contains.
+constexpr std::pair<std::string_view, double> kDeviceLinks[] = {{"B200", 900e9}, {"H200", 450e9}, {"H100", 450e9},
+                                                                {"H800", 200e9}, {"A800", 200e9}, {"A100", 300e9},
+                                                                {"V100", 150e9}};
+
+}  // namespace
+
+WhyReport explain_traces(const AnalyzeStudy& study, std::optional<Bandwidth> link) {
+  WhyReport report;
+  report.link = link;
+  std::map<std::string, std::size_t> labels;
+  std::vector<std::vector<StudyInput>> inputs;
+  for (std::size_t t = 0; t < study.traces.size(); ++t) {
+    const DeviceTrace& trace = study.traces[t];
+    const auto [at, added] = labels.try_emplace(trace.label, report.labels.size());
+    if (added) {
+      report.labels.emplace_back().label = trace.label;
+      inputs.emplace_back();
+    }
+    StudyInput input{&trace, {}};
+    const std::vector<bool> counted = counted_activities(trace, study.without_last_step);
+    for (std::size_t i = 0; i < counted.size(); ++i) {
+      if (counted[i]) input.activities.push_back(static_cast<std::int32_t>(i));
+    }
+    inputs[at->second].push_back(std::move(input));
+    report.labels[at->second].traces.push_back(t);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) report.labels[i].study = study_ranks(std::move(inputs[i]));
+  return report;
+}
+
+std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& trace, std::int64_t group_ranks) {
+  if (report.link) return report.link;
+  // A group larger than the node crosses links that the trace says nothing of.
+  if (group_ranks <= 0 || group_ranks > static_cast<std::int64_t>(trace.devices.size())) return {};
+  const std::string& name = trace.devices.front().name;
+  if (name.find("PCI") != std::string::npos) return {};
+  for (const auto& [part, bytes_per_second] : kDeviceLinks) {
+    if (name.find(part) != std::string::npos) return Bandwidth{bytes_per_second};
+  }
+  return {};
+}
+
+std::string short_kernel_name(const std::string& name) {
+  std::string plain;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '<' || (c == '(' && !name.substr(i).starts_with("(anonymous namespace)"))) {
+      // Nothing after a function's arguments names it.
+      if (c == '(' && depth == 0 && !plain.empty()) break;
+      ++depth;
+    } else if (c == '>' || (c == ')' && depth > 0)) {
+      --depth;
+    } else if (depth == 0) {
+      plain += c;
+    }
+  }
+  // Traces have names such as "Memcpy DtoD (Device -> Device)", where no type comes first.
+  if (plain.starts_with("void ")) plain.erase(0, 5);
+  while (!plain.empty() && plain.back() == ' ') plain.pop_back();
+  return plain.empty() ? name : plain;
+}
+
+}  // namespace weft

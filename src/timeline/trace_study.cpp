@@ -1,0 +1,89 @@
+#include "timeline/trace_study.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace weft {
+namespace {
+
+void measure_span(RankStudy& study) {
+  std::vector<bool> seen(study.trace->steps.size(), false);
+  Nanos first{0}, last{0};
+  for (const std::int32_t i : study.order.activities) {
+    const DeviceActivity& activity = study.trace->device[static_cast<std::size_t>(i)];
+    if (i == study.order.activities.front()) first = last = activity.start;
+    last = std::max(last, activity.end);
+    if (activity.step != kAbsent) seen[static_cast<std::size_t>(activity.step)] = true;
+  }
+  study.span = last - first;
+  study.steps = std::count(seen.begin(), seen.end(), true);
+}
+
+}  // namespace
+
+TraceStudy study_ranks(std::vector<StudyInput> inputs) {
+  TraceStudy study;
+  study.ranks.resize(inputs.size());
+  std::vector<RankCommunications> communications;
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    RankStudy& rank = study.ranks[r];
+    rank.trace = inputs[r].trace;
+    rank.order = order_device(*rank.trace, std::move(inputs[r].activities));
+    rank.communication = communication_table(*rank.trace);
+    communications.push_back({rank.trace, &rank.order, &rank.communication});
+    measure_span(rank);
+  }
+  study.match = match_ranks(communications);
+  std::vector<std::vector<PeerStart>> peers = late_peers(communications, study.match);
+  const std::vector<RankLateness> late = lateness(communications, study.match);
+  const DeviceOrder nothing;
+  std::vector<PathRank> path_ranks;
+  for (std::size_t r = 0; r < study.ranks.size(); ++r) {
+    RankStudy& rank = study.ranks[r];
+    rank.peers = std::move(peers[r]);
+    rank.lateness = late[r];
+    const DevicePrecedence precedence(*rank.trace, rank.order);
+    rank.exposed = find_exposed(*rank.trace, rank.order, precedence, rank.peers);
+    rank.bound = bound_overlap(*rank.trace, rank.order, precedence, rank.exposed);
+    rank.table =
+        tabulate_exposure({rank.trace, &rank.order, &rank.communication, &rank.exposed, &rank.bound, &rank.peers});
+    // A rank whose clock is not known has no place on a common path.
+    path_ranks.push_back(
+        {rank.trace, study.match.aligned[r] ? &rank.order : &nothing, &rank.peers, study.match.offset[r]});
+  }
+  study.path = device_critical_path(path_ranks);
+  return study;
+}
+
+TraceTotals total_operations(const TraceStudy& study) {
+  std::vector<TotalsInput> inputs;
+  for (const RankStudy& rank : study.ranks) inputs.push_back(rank.totals_input());
+  return total_operations(inputs);
+}
+
+std::vector<PathEntry> path_entries(const TraceStudy& study) {
+  std::map<std::pair<PathKind, std::string>, PathEntry> entries;
+  for (const PathSegment& segment : study.path) {
+    const DeviceTrace& trace = *study.ranks[static_cast<std::size_t>(segment.rank)].trace;
+    std::string name;
+    if (segment.index != kAbsent) {
+      const auto index = static_cast<std::size_t>(segment.index);
+      const std::int32_t number =
+          segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
+      name = trace.names[static_cast<std::size_t>(number)];
+    }
+    PathEntry& entry = entries[{segment.kind, name}];
+    entry.kind = segment.kind;
+    entry.name = name;
+    ++entry.count;
+    entry.time += segment.end - segment.begin;
+  }
+  std::vector<PathEntry> result;
+  for (auto& [key, entry] : entries) result.push_back(std::move(entry));
+  std::stable_sort(result.begin(), result.end(),
+                   [](const PathEntry& a, const PathEntry& b) { return a.time > b.time; });
+  return result;
+}
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// Everything that is found out about the communication of one or several ranks, in one value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "timeline/device_critical_path.hpp"
+#include "timeline/exposure_table.hpp"
+#include "timeline/rank_match.hpp"
+#include "timeline/trace_totals.hpp"
+
+namespace weft {
+
+struct RankStudy {
+  const DeviceTrace* trace = nullptr;
+  DeviceOrder order;
+  CommunicationTable communication;
+  std::vector<PeerStart> peers;
+  ExposedCommunication exposed;
+  OverlapBound bound;
+  ExposureTable table;
+  RankLateness lateness;
+  Nanos span;              // from the first start to the last end
+  std::int64_t steps = 0;  // that have activities; 0: the trace marks none
+
+  TotalsInput totals_input() const { return {trace, &order, &communication, &exposed}; }
+};
+
+struct TraceStudy {
+  std::vector<RankStudy> ranks;  // as given
+  RankMatch match;
+  std::vector<PathSegment> path;
+};
+
+struct StudyInput {
+  const DeviceTrace* trace = nullptr;
+  std::vector<std::int32_t> activities;  // that are looked at; ascending
+};
+
+// The traces must outlive the study. O(n log n).
+TraceStudy study_ranks(std::vector<StudyInput> ranks);
+
+TraceTotals total_operations(const TraceStudy& study);
+
+// What is on the critical path under one kind and name, over all ranks.
+struct PathEntry {
+  PathKind kind = PathKind::unknown;
+  std::string name;  // of the kernel, or of the call; "" where there is none in particular
+  std::int64_t count = 0;
+  Nanos time;
+};
+// Longest first; ties by kind and name.
+std::vector<PathEntry> path_entries(const TraceStudy& study);
+
+}  // namespace weft
