@@ -29,7 +29,7 @@ ordered_json micros_json(Nanos t) {
 }
 
 std::string time_text(Nanos t) {
-  if (t.value < 0) return "-" + format_time(Nanos{-t.value});
+  if (t.value < 0) return fmt::format("-{}", format_time(Nanos{-t.value}));
   return t.value == 0 ? "0" : format_time(t);
 }
 

@@ -115,7 +115,7 @@ std::optional<std::int64_t> JsonNumber::scaled(int digits) const {
   std::int64_t quick = 0;
   int seen = 0, decimals = -1;
   std::size_t i = !text.empty() && text.front() == '-' ? 1 : 0;
-  for (; i < text.size() && seen <= 18; ++i) {
+  for (; i < text.size() && seen < 18; ++i) {
     if (is_digit(text[i])) {
       quick = quick * 10 + (text[i] - '0');
       ++seen;
