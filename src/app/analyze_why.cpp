@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "io/study_trace.hpp"
+
 namespace weft {
 namespace {
 
@@ -47,6 +49,12 @@ std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& tra
     if (name.find(part) != std::string::npos) return Bandwidth{bytes_per_second};
   }
   return {};
+}
+
+void write_why_trace(const WhyReport& report, std::ostream& out) {
+  const auto measured = std::find_if(report.labels.begin(), report.labels.end(),
+                                     [](const LabelledStudy& labelled) { return labelled.label == "measured"; });
+  write_study_trace(out, (measured == report.labels.end() ? report.labels.front() : *measured).study);
 }
 
 std::string short_kernel_name(const std::string& name) {

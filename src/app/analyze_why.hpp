@@ -31,6 +31,8 @@ WhyReport explain_traces(const AnalyzeStudy& study, std::optional<Bandwidth> lin
 void print_why(const WhyReport& report, std::ostream& out);
 // Adds to the entries of "ranks", which must be there, and "communication", "matching", "critical_path".
 void add_why_json(const WhyReport& report, nlohmann::ordered_json& json);
+// A Chrome trace: of a file with several labels, of what was measured.
+void write_why_trace(const WhyReport& report, std::ostream& out);
 
 // What the links of a device carry per direction, where a group of so many ranks can be within its node: --link, else
 // what the trace says of its devices.
