@@ -142,11 +142,17 @@ void RunSession::measure_links(Communicator& communicator) {
 std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request, const StepGraph& graph) const {
   std::vector<UnfoldedPlan> plans;
   const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
-  if (request.layout.tp == 1 || !any) return plans;
+  const bool experts = request.layout.ep > 1;
+  if ((request.layout.tp == 1 && !experts) || !any) return plans;
   for (const std::int32_t parts : possible_rows(graph)) {
     if (parts == 1) continue;
     Overlap overlap = decide_overlap(request, graph, "serial");
     overlap.forward_rows = overlap.backward_rows = parts;
+    overlap.expert_parallel = experts;
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+    if (!experts) continue;
+    overlap.forward_rows = overlap.backward_rows = 1;
+    overlap.layers = both(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
     plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
   }
   return plans;

@@ -65,7 +65,8 @@ bool searches(std::string_view policy) {
 }
 
 bool cuts_layers(std::string_view policy) {
-  return find_policy(policy).decide == weft_overlap || find_policy(policy).decide == centauri_overlap;
+  const auto decide = find_policy(policy).decide;
+  return decide == weft_overlap || decide == centauri_overlap || decide == lancet_overlap || decide == tutel_overlap;
 }
 
 void require_policy(std::string_view name) {
