@@ -3,11 +3,10 @@
 //
 //   moe_suite [p4de|p4de-tf32|p3dn|deepseek ...] [--nodes N] [--budget SECONDS]
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <string>
 #include <thread>
@@ -34,9 +33,11 @@ struct Outcome {
   double step_ms = 0, exposed_ms = 0, all_to_all_ms = 0, other_exposed_ms = 0, seconds = 0, memory_gib = 0;
 };
 
+// Of this process, all its threads together: what else the machine does does not count.
 double now() {
-  using namespace std::chrono;
-  return duration<double>(steady_clock::now().time_since_epoch()).count();
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 // The all-to-alls of a rank as they would take alone, a step.
@@ -144,7 +145,7 @@ Case deepseek_case(double budget) {
   l.global_batch = l.dp * 120;
   l.seq = 4096;
   l.zero = 1;
-  l.recompute = Recompute::selective;
+  l.recompute = Recompute::full;  // 20 GiB; with less of it 133, and a device has 80
   r.search.budget_s = budget;
   return c;
 }
@@ -166,6 +167,7 @@ void run(Case c, const std::vector<std::string>& policies) {
   fmt::print("{}: bound {:.1f} ms\n", c.name, 1e3 * bound.seconds);
   for (const std::string& policy : policies) {
     const Outcome& o = outcomes[policy] = evaluate(c, graph, cluster, policy);
+    if (1e3 * bound.seconds > o.step_ms * (1 + 1e-6)) fail("{} {}: the step is below the bound", c.name, policy);
     const auto against = [&](const char* other) {
       const auto found = outcomes.find(other);
       if (found == outcomes.end()) return std::string();
@@ -174,7 +176,7 @@ void run(Case c, const std::vector<std::string>& policies) {
     };
     fmt::print(
         "  {:7} step {:8.1f} ms  all-to-all {:7.1f}  exposed {:7.1f} ({:4.1f} %)  other exposed {:6.1f}  "
-        "{:5.1f} GiB  planned in {:5.2f} s{}{}\n",
+        "{:5.1f} GiB  planned in {:5.2f} s of CPU{}{}\n",
         policy, o.step_ms, o.all_to_all_ms, o.exposed_ms, 100 * o.exposed_ms / std::max(1e-9, o.all_to_all_ms),
         o.other_exposed_ms, o.memory_gib, o.seconds, policy == "serial" ? "" : against("serial"),
         policy == "lancet" || policy == "weft" ? against("tutel") : "");

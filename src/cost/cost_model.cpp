@@ -29,11 +29,10 @@ void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) 
   }
 }
 
-// A part of an all-to-all of experts that was cut by tokens: how many go where is data.
+// A part of experts or of their all-to-alls that was cut by tokens: how many go where is data.
 bool is_uneven(const Operation& operation) {
-  return operation.per_micro_batch && operation.communication &&
-         operation.communication->collective == Collective::all_to_all && is_part(operation) &&
-         operation.origins.front().axis == kTokenAxis;
+  if (!works_on_slots(operation) || !is_part(operation) || operation.origins.front().axis != kTokenAxis) return false;
+  return operation.role != Role::dispatch && operation.role != Role::combine;  // of a rank's own tokens
 }
 
 }  // namespace
@@ -71,8 +70,9 @@ const DeviceProfile& CostModel::reached(ClassId rank_class) const {
 Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
-  return nanos_from_seconds(operation_seconds(operation.key, device, reached(operation.rank_class))) +
-         reached(operation.rank_class).operation_overhead;
+  double time = operation_seconds(operation.key, device, reached(operation.rank_class));
+  if (is_uneven(operation) && !is_measured(operation)) time *= worst_load(operation);
+  return nanos_from_seconds(time) + reached(operation.rank_class).operation_overhead;
 }
 
 Nanos CostModel::least_compute(const Operation& operation) const {
@@ -141,17 +141,21 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   return cost;
 }
 
-// Its bytes are those of balanced loads. Of n ranks to which M rows each are sent by chance, the worst off gets about M
-// + sqrt(2 M ln n) (the largest of n normal deviates); slots end at the capacity. Sizes are told first.
-void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
+// Parts by tokens have the sizes of balanced loads. Of n ranks to which M rows each come by chance, the worst off gets
+// about M + sqrt(2 M ln n) (the largest of n normal deviates), and the others wait for it; slots end at the capacity.
+double CostModel::worst_load(const Operation& operation) const {
   const RoutedSlots& routed = graph_.tokens.routed;
-  const auto slots = static_cast<double>(routed.slots()),
-             copies = static_cast<double>(graph_.tokens.rows * routed.top_k);
+  const auto slots = static_cast<double>(routed.slots());
+  const auto copies = static_cast<double>(graph_.tokens.rows * routed.top_k);
   const Origin& part = operation.origins.front();
   const double rows = copies * static_cast<double>(part.end - part.begin) / static_cast<double>(part.of);
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const auto ranks = static_cast<double>(rank_class.group(operation.communication->group).view.size);
-  const double worst = std::min(slots / copies, 1 + std::sqrt(2 * std::log(ranks) / rows));
+  const auto ranks = static_cast<double>(rank_class.group(GroupKind::ep).view.size);
+  return std::min(slots / copies, 1 + std::sqrt(2 * std::log(ranks) / rows));
+}
+
+void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
+  const double worst = worst_load(operation);
   for (LinkWork& w : cost.work) w.seconds *= worst;
   const bool tells_sizes = operation.role == Role::expert_dispatch && operation.phase != Phase::input_grad;
   if (tells_sizes) cost.latency += cost.latency;

@@ -221,7 +221,11 @@ class Execution {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t slot = row % capacity;
       if (slot * part.of < part.begin * capacity || slot * part.of >= part.end * capacity) continue;
-      found.emplace_back(row * width, (row + 1) * width);
+      if (!found.empty() && found.back().second == row * width) {
+        found.back().second += width;
+      } else {
+        found.emplace_back(row * width, (row + 1) * width);
+      }
     }
     return found;
   }
