@@ -61,11 +61,13 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
     const std::int64_t ranks = flags.integer("ep", 1, kMany).value_or(1);
     model.experts->count = checked_product({*local, ranks}, "--experts-per-rank * --ep");
   }
-  for (const char* name : {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff"}) {
+  for (const char* name :
+       {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff", "shared-ffn"}) {
     if (flags.given(name) && !model.experts) fail("--{}: {} has no experts; give --experts", name, model.name);
   }
   if (const auto top_k = flags.integer("top-k", 1, kMany)) model.experts->top_k = *top_k;
   if (const auto factor = flags.number("capacity-factor", 0, 1000)) model.experts->capacity_factor = *factor;
+  if (const auto ffn = flags.integer("shared-ffn", 0, kMany)) model.experts->shared_ffn = *ffn;
   if (const auto every = flags.integer("moe-every", 1, kMany)) model.experts->every = *every;
   if (const auto order = flags.one_of("token-drop-policy", {"position", "gshard", "probs"})) {
     model.experts->gate_order = static_cast<GateOrder>(*order);
@@ -116,6 +118,7 @@ void declare_input_flags(Flags& flags) {
   flags.value("token-drop-policy", "position|gshard|probs",
               "who gets the slots of a full expert: tokens in order, first choices first, or the most probable",
               kModel);
+  flags.value("shared-ffn", "N", "inner size of experts that every token goes to, all together; 0: none", kModel);
   flags.value("aux-loss-coeff", "X", "weight of the loss that balances experts; 0: none", kModel);
   flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
               "Cluster");

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "exec/bind_attention.hpp"
+#include "exec/bind_experts.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/operands.hpp"
@@ -98,6 +99,9 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::router:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear(view_, op, micro_batch, rows);
     case Role::qk_norm:
@@ -106,8 +110,18 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
       return bind_attention(view_, op, micro_batch, rows);
     case Role::attention_residual:
     case Role::ffn_residual:
+    case Role::shared_sum:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
+    case Role::gate:
+    case Role::dispatch:
+    case Role::expert_in:
+    case Role::expert_out:
+    case Role::combine:
+      if (!rows.empty()) no_kernel(op);
+      return bind_experts(view_, op, micro_batch);
     case Role::ffn_act:
+    case Role::shared_act:
+    case Role::expert_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [x = of.read(0), y = of.write()](std::int64_t) { swiglu(x, y); };
       }
@@ -133,13 +147,28 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear_input_grad(view_, op, micro_batch, rows);
     case Role::qk_norm:
       return bind_qk_norm_input_grad(view_, op, micro_batch);
     case Role::attention:
       return bind_attention_grad(view_, op, micro_batch, rows);
+    case Role::router:
+      return bind_linear_input_grad_onto(view_, op, micro_batch, rows);
+    case Role::shared_sum:
+      return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
+    case Role::gate:
+    case Role::dispatch:
+    case Role::expert_in:
+    case Role::expert_out:
+    case Role::combine:
+      if (!rows.empty()) no_kernel(op);
+      return bind_experts_input_grad(view_, op, micro_batch);
     case Role::ffn_act:
+    case Role::shared_act:
+    case Role::expert_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };
       }
@@ -168,8 +197,14 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::router:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear_weight_grad(view_, op, micro_batch, into);
+    case Role::expert_in:
+    case Role::expert_out:
+      return bind_experts_weight_grad(view_, op, micro_batch, into);
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
@@ -287,6 +322,7 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   // Every element of the model once: not those that another rank answers for.
   std::vector<Vector> gradients;
   for (const ParameterState& p : parameters_.all()) {
+    if (!parameters_.answers_for(p, GroupKind::norm)) continue;
     const ElementRange own = parameters_.own(p);
     auto* const data = static_cast<float*>(parameters_.own_gradient(p).data);
     for (const HeldTensor& tensor : p.tensors) {

@@ -59,6 +59,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
     add_shards(op, micro_batch, ends);
+  } else if (op.communication->collective == Collective::all_to_all) {
+    add_exchange(op, micro_batch, ends);
   } else if (op.reads.size() == 1 && op.writes.size() == 1) {
     add_rows(op, micro_batch, ends);
   } else {
@@ -110,6 +112,16 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;
+}
+
+// As much for each member, block after block in the order of members on both sides.
+void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+  const Operation& original = view_.original().op(op.origins.front().operation);
+  const auto whole = [&](ValueId value) {
+    return segment_of(view_.data(value, micro_batch), view_.original().value(value).elements());
+  };
+  ends.input.push_back(whole(original.reads.front().value));
+  ends.output.push_back(whole(original.writes.front()));
 }
 
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,

@@ -39,6 +39,7 @@ class TransferBinder {
   void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   Vector gradient_in(const Operation& original, ValueId value) const;
   std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId whole,

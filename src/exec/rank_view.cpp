@@ -52,6 +52,11 @@ std::int64_t RankView::coordinate(Axis axis) const {
   return dense_mesh(plan_.layout).coordinate(axis, rank_);
 }
 
+TensorHolder RankView::holder() const {
+  if (!plan_.model.experts) return {.tp = coordinate(Axis::tp)};
+  return {coordinate(Axis::tp), position_in(GroupKind::ep), position_in(GroupKind::etp)};
+}
+
 const std::vector<std::int64_t>& RankView::members(GroupKind kind) const {
   return groups_.at(kind);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/element_range.hpp"
+#include "exec/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"
@@ -44,6 +45,7 @@ class RankView {
   ClassId rank_class() const { return class_; }
   std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
   std::int64_t data_rank() const { return coordinate(Axis::dp); }  // which share of the global batch it trains on
+  TensorHolder holder() const;
   // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
   const std::vector<ElementRange>& context_parts() const { return context_parts_; }
 

@@ -158,6 +158,23 @@ class StepEnds {
 
 }  // namespace
 
+namespace {
+
+void require_trainable_experts(const Transformer& model, const Layout& layout) {
+  if (model.experts->capacity_factor == 0) {
+    fail("model {}: weft run has no experts without a limit yet; give --capacity-factor", model.name);
+  }
+  if (layout.tp == 1 || layout.sequence_parallel) return;
+  // Experts sum what tensor-parallel ranks make of the same tokens.
+  for (std::int32_t rank = 0; rank < layout.devices(); ++rank) {
+    const auto members = [&](GroupKind kind) { return group_members(layout, true, kind, {rank}); };
+    if (members(GroupKind::tp) == members(GroupKind::etp)) continue;
+    fail("--mesh-order: weft run needs the tensor-parallel ranks of experts to be those of the other layers");
+  }
+}
+
+}  // namespace
+
 void require_trainable(const Transformer& model, const Layout& layout) {
   if (model.kv_heads % layout.tp != 0) {
     fail("--tp {}: weft run does not copy key/value heads to several ranks; it must divide {}'s {}", layout.tp,
@@ -168,7 +185,7 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (layout.dropout && model.positions == Positions::learned) {
     fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
   }
-  if (model.experts) fail("model {}: weft run has no experts yet", model.name);
+  if (model.experts) require_trainable_experts(model, layout);
   if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
 }
 

@@ -1,0 +1,99 @@
+// Mixtures of experts on ranks that are threads. Where every gate sees the same tokens, whatever spreads experts,
+// layers and gradients over ranks trains what one rank trains, dropped tokens included. One rank agrees with PyTorch
+// (tests/run_experts_test.py). Needs kernels.
+#include <gtest/gtest.h>
+
+#include "comm/test_ranks.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/test_training.hpp"
+
+namespace weft {
+namespace {
+
+using test::kGlobalBatch, test::kSteps, test::PlannedLayout;
+
+struct ExpertCase {
+  std::string name;
+  Layout layout;
+  std::int64_t ranks = 2;
+  std::string policy = "serial";
+};
+
+std::vector<ExpertCase> expert_cases() {
+  return {
+      {"dp 2, ep 1", {}},
+      {"ep 2", {.ep = 2}, 2, "priority"},
+      {"ep 2, clipped", {.ep = 2, .clip_grad = 0.05}},
+      {"ep 2, edp 2, zero 1, clipped", {.ep = 2, .zero = 1, .clip_grad = 0.05}, 4, "priority"},
+      {"ep 4, zero 2", {.ep = 4, .zero = 2}, 4, "ddp"},
+      {"ep 2, edp 2, zero 3", {.ep = 2, .zero = 3}, 4, "fsdp"},
+      {"tp 2, etp 2, clipped", {.tp = 2, .clip_grad = 0.05}},
+      {"tp 2, etp 2, ep 2", {.tp = 2, .ep = 2}, 4, "priority"},
+      {"etp 2 over dp", {.etp = 2, .clip_grad = 0.05}},
+      {"pp 2, ep 2", {.pp = 2, .ep = 2}, 4, "priority"},
+      {"ep 2, all computed again", {.ep = 2, .recompute = Recompute::full}},
+  };
+}
+
+// Half of the layers, drops, a balance loss; biases and GELU, or SwiGLU beside shared experts.
+std::vector<Transformer> expert_models() {
+  Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
+  for (Transformer* model : {&gpt, &llama}) {
+    model->hidden = 16;
+    model->heads = 4;
+    model->kv_heads = 2;
+    model->head_dim = 4;
+    model->ffn = 24;
+    model->vocab = 256;
+    model->max_seq = 16;
+  }
+  gpt.kv_heads = 4;
+  gpt.experts = Experts{.count = 4, .top_k = 1, .ffn = 24, .capacity_factor = 1, .every = 2, .aux_loss_coeff = 0.02};
+  llama.experts = Experts{.count = 8,
+                          .top_k = 2,
+                          .ffn = 12,
+                          .shared_ffn = 8,
+                          .capacity_factor = 1.25,
+                          .every = 2,
+                          .gate_order = GateOrder::gshard,
+                          .aux_loss_coeff = 0.02};
+  return {gpt, llama};
+}
+
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
+  layout.micro_batch = 1;
+  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
+  const PlannedLayout planned(model, layout, ranks, policy, kGlobalBatch / replicas);
+  TrainSettings settings;
+  settings.steps = kSteps;
+  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  std::vector<double> losses;
+  local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
+    const TrainResult own = train_rank(job, communicator);
+    if (communicator.rank() == 0) losses = own.losses;
+  });
+  return losses;
+}
+
+TEST(ExpertLayouts, TrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  for (const Transformer& model : expert_models()) {
+    std::map<double, std::vector<double>> alone;  // by clipping
+    for (const double clip : {0.0, 0.05}) alone[clip] = losses_of(model, {.clip_grad = clip}, 1, "serial");
+    EXPECT_LT(alone[0].back(), alone[0].front());
+    EXPECT_NE(alone[0].back(), alone[0.05].back());
+    for (const ExpertCase& c : expert_cases()) {
+      SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, c.policy));
+      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy);
+      const std::vector<double>& expected = alone.at(c.layout.clip_grad);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft
