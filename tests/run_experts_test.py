@@ -58,6 +58,9 @@ CASES = [
     ("top2-tp2sp-ep2-zero1-shared", "mixtral", 4,
      f"{TOP2} --shared-ffn 12 --tp 2 --sequence-parallel --ep 2 --micro-batch 4 --zero 1 --clip-grad 0.3"),
     ("top2-shared-every2", "mixtral", 2, f"{TOP2} --shared-ffn 12 --moe-every 2 --ep 2 --micro-batch 4"),
+    ("switch-ep2-uneven", "gpt", 2, f"{SWITCH} --ep 2 --micro-batch 4 --policy priority --expert-exchange uneven"),
+    ("top2-ep4-uneven-zero1", "mixtral", 4, f"{TOP2} --ep 4 --micro-batch 2 --zero 1 --expert-exchange uneven"),
+    ("top2-ep2-dropless", "mixtral", 2, "--capacity-factor 0 --aux-loss-coeff 0.02 --ep 2 --micro-batch 4"),
     ("top2-etp2", "mixtral", 2, f"{TOP2} --etp 2 --micro-batch 4 {SGD_CLIP}"),
 ]
 

@@ -136,8 +136,13 @@ void RunSession::measure_machine(Communicator& communicator) {
     UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
     calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial)});
   });
-  CalibrationJob job{calibration_->serial.plan, calibration_->serial.unfolded, calibration_->graph,
-                     options_.corpus,           options_.calibration_budget,   {}};
+  CalibrationJob job{calibration_->serial.plan,
+                     calibration_->serial.unfolded,
+                     calibration_->graph,
+                     options_.corpus,
+                     options_.calibration_budget,
+                     {},
+                     options_.settings.expert_exchange};
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;
   if (reports(communicator)) {

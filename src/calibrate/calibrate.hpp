@@ -10,6 +10,7 @@
 #include "comm/communicator.hpp"
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
+#include "exec/train_settings.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"
 
@@ -23,6 +24,7 @@ struct CalibrationJob {
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
   // Called on every rank's worker with the share that is done, 0 .. 1.
   std::function<void(double)> on_progress = {};
+  ExpertExchange expert_exchange = ExpertExchange::padded;
 };
 
 // The same on all ranks. Ranks wait for each other in every step, so of each class it is the slowest one's operations

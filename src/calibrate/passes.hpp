@@ -18,7 +18,7 @@ class CalibrationPasses {
   static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   CalibrationPasses(const CalibrationJob& job, Rank rank)
-      : view_(job.plan, job.unfolded, job.original, rank),
+      : view_(job.plan, job.unfolded, job.original, rank, job.expert_exchange),
         parameters_(view_),
         batches_(job.corpus, shape_of(job.plan), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {

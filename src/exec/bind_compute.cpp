@@ -62,6 +62,7 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
 
 std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
                                                      std::int32_t micro_batch) const {
+  if (is_of_routed_experts(op)) return {bind_experts(view_, op, micro_batch, part)};
   const Value& value = view_.original().value(op.writes.front());
   std::vector<BoundOperation> windows;
   for (const ElementRange& rows : row_windows(view_.plan().layout, value.shape.front(), part)) {
@@ -72,6 +73,7 @@ std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const 
 }
 
 BoundOperation ComputeBinder::bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const {
+  if (is_of_routed_experts(op)) return bind_experts(view_, op, micro_batch);
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
@@ -112,16 +114,8 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::ffn_residual:
     case Role::shared_sum:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
-    case Role::gate:
-    case Role::dispatch:
-    case Role::expert_in:
-    case Role::expert_out:
-    case Role::combine:
-      if (!rows.empty()) no_kernel(op);
-      return bind_experts(view_, op, micro_batch);
     case Role::ffn_act:
     case Role::shared_act:
-    case Role::expert_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [x = of.read(0), y = of.write()](std::int64_t) { swiglu(x, y); };
       }
@@ -159,16 +153,8 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
       return bind_linear_input_grad_onto(view_, op, micro_batch, rows);
     case Role::shared_sum:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
-    case Role::gate:
-    case Role::dispatch:
-    case Role::expert_in:
-    case Role::expert_out:
-    case Role::combine:
-      if (!rows.empty()) no_kernel(op);
-      return bind_experts_input_grad(view_, op, micro_batch);
     case Role::ffn_act:
     case Role::shared_act:
-    case Role::expert_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };
       }

@@ -1,42 +1,14 @@
 #include "exec/bind_experts.hpp"
 
 #include "base/error.hpp"
+#include "exec/expert_slots.hpp"
+#include "graph/operation_part.hpp"
 #include "kernels/experts.hpp"
 
 namespace weft {
 namespace {
 
 using Bound = std::function<void(std::int64_t)>;
-
-SlotOrder slot_order(GateOrder order) {
-  switch (order) {
-    case GateOrder::position:
-      return SlotOrder::token;
-    case GateOrder::gshard:
-      return SlotOrder::choice;
-    case GateOrder::probs:
-      return SlotOrder::priority;
-  }
-  WEFT_CHECK(!"an order of slots");
-}
-
-// Rows of what the layer's dispatch writes.
-std::int64_t slots_of(const RankView& view, const Operation& op) {
-  for (const Operation& other : view.original().operations) {
-    if (other.role != Role::dispatch || other.layer != op.layer || other.rank_class != op.rank_class) continue;
-    if (other.phase == Phase::forward) return view.original().value(other.writes.front()).shape.front();
-  }
-  WEFT_CHECK(!"a layer of experts has a dispatch");
-}
-
-GateShape gate_of(const RankView& view, const Operation& op) {
-  const Experts& experts = *view.plan().model.experts;
-  return {.experts = experts.count,
-          .top_k = experts.top_k,
-          .capacity = slots_of(view, op) / experts.count,
-          .order = slot_order(experts.gate_order),
-          .renormalise = experts.renormalise && experts.top_k > 1};
-}
 
 // Every rank's balance loss counts as much as its tokens do in the mean of the cross entropy.
 BalanceLoss balance_of(const RankView& view, std::int64_t tokens) {
@@ -52,76 +24,173 @@ GateLoad load_in(const Matrix& value) {
   return {part(0), part(1)};
 }
 
-// What the experts of this rank work on: blocks from all ranks whose tokens come here.
-ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
-  const Experts& experts = *view.plan().model.experts;
-  const std::int64_t local = experts.count / view.plan().layout.ep, capacity = slots_of(view, op) / experts.count;
-  WEFT_CHECK(rows.rows % (local * capacity) == 0);
-  return {rows.rows / (local * capacity), local, capacity};
-}
+// What one operation, or a part of it, works on.
+class ExpertOperation {
+ public:
+  ExpertOperation(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part)
+      : view_(view),
+        op_(op),
 
-[[noreturn]] void not_of_experts() {
-  WEFT_CHECK(!"an operation of routed experts");
-}
+        part_(part),
+        whole_(view, op, micro_batch),
+        use_(slot_use(view, op, micro_batch, part)) {}
+
+  Bound forward() const {
+    switch (op_.role) {
+      case Role::gate:
+        return bind_gate();
+      case Role::dispatch:
+        return [tell = teller(whole_.read(1)), x = tokens(whole_.read(0)), routing = tokens(whole_.read(1)),
+                slots = whole_.write(), empty = empty_slots()](std::int64_t) {
+          dispatch_rows(x, routing, slots, empty);
+          tell();
+        };
+      case Role::combine:
+        return [slots = whole_.read(0), routing = tokens(whole_.read(1)), y = tokens(whole_.write())](std::int64_t) {
+          combine_rows(slots, routing, y);
+        };
+      case Role::expert_act:
+        return bind_activation();
+      default:
+        return bind_product();
+    }
+  }
+
+  Bound input_grad() const {
+    switch (op_.role) {
+      case Role::gate:
+        return bind_gate_grad();
+      case Role::dispatch:
+        return [d_slots = whole_.read(0), routing = tokens(whole_.read(1)), dx = tokens(whole_.write())](std::int64_t) {
+          dispatch_rows_input_grad(d_slots, routing, dx);
+        };
+      case Role::combine:
+        return [tell = teller(whole_.read(2)), dy = tokens(whole_.read(0)), slots = whole_.read(1),
+                routing = tokens(whole_.read(2)), d_slots = whole_.write(0), d_weights = tokens(whole_.write(1)),
+                empty = empty_slots()](std::int64_t) {
+          combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty);
+          tell();
+        };
+      case Role::expert_act:
+        return bind_activation_grad();
+      default: {
+        const Matrix dy = whole_.read(0);
+        return [blocks = blocks_of(view_, op_, dy), use = use_, dy, experts = whole_.experts(op_.reads[1].value),
+                dx = whole_.write()](std::int64_t) {
+          expert_linear_input_grad(used(blocks, use), dy, experts.weights, dx);
+        };
+      }
+    }
+  }
+
+ private:
+  // The rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
+  Matrix tokens(const Matrix& all) const {
+    const ElementRange rows = is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
+    return all.row_slice(rows.begin, rows.end);
+  }
+  EmptySlots empty_slots() const { return use_.table != nullptr ? EmptySlots::keep : EmptySlots::clear; }
+  static ExpertBlocks used(ExpertBlocks blocks, const SlotUse& use) {
+    blocks.used = use.windows();
+    return blocks;
+  }
+
+  // Writes down which slots the part's tokens have, where others need to know.
+  std::function<void()> teller(const Matrix& routing) const {
+    if (use_.table == nullptr) return [] {};
+    return [rows = tokens(routing), table = use_.table, capacity = view_.expert_windows().shape().capacity,
+            alone = view_.plan().layout.ep == 1] {
+      find_windows(rows, capacity, table->outgoing);
+      if (alone) table->incoming = table->outgoing;
+    };
+  }
+
+  Bound bind_gate() const {
+    const bool first = is_whole(part_) || part_.begin == 0;
+    return [shape = gate_shape(view_), scores = tokens(whole_.read(0)), routing = tokens(whole_.write(0)),
+            load = load_in(whole_.write(1)),
+            into = first ? Into::overwrite : Into::add](std::int64_t) { gate(shape, scores, routing, load, into); };
+  }
+
+  // The balance loss is that of the whole micro-batch.
+  Bound bind_gate_grad() const {
+    return [shape = gate_shape(view_), balance = balance_of(view_, whole_.read(1).rows),
+            d_weights = tokens(whole_.read(0)), scores = tokens(whole_.read(1)), routing = tokens(whole_.read(2)),
+            load = load_in(whole_.read(3)), d_scores = tokens(whole_.write())](std::int64_t) {
+      gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores);
+    };
+  }
+
+  Bound bind_product() const {
+    ExpertWeights experts = whole_.experts(op_.reads[1].value);
+    if (experts.biases_are_copies) experts.biases.clear();
+    const Matrix x = whole_.read(0);
+    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write()](std::int64_t) {
+      expert_linear(used(blocks, use), x, experts.weights, experts.biases, y);
+    };
+  }
+
+  Bound bind_activation() const {
+    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu : gelu;
+    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, x = whole_.read(0),
+            y = whole_.write()](std::int64_t) {
+      for_each_used(blocks, use, [&](const ElementRange& rows) {
+        act(x.row_slice(rows.begin, rows.end), y.row_slice(rows.begin, rows.end));
+      });
+    };
+  }
+
+  Bound bind_activation_grad() const {
+    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu_input_grad : gelu_input_grad;
+    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, dy = whole_.read(0), x = whole_.read(1),
+            dx = whole_.write()](std::int64_t) {
+      for_each_used(blocks, use, [&](const ElementRange& rows) {
+        act(dy.row_slice(rows.begin, rows.end), x.row_slice(rows.begin, rows.end), dx.row_slice(rows.begin, rows.end));
+      });
+    };
+  }
+
+  const RankView& view_;
+  const Operation& op_;
+  Origin part_;
+  Operands whole_;
+  SlotUse use_;
+};
 
 }  // namespace
 
-Bound bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch) {
-  const Operands of(view, op, micro_batch);
+bool is_of_routed_experts(const Operation& op) {
   switch (op.role) {
     case Role::gate:
-      return [shape = gate_of(view, op), scores = of.read(0), routing = of.write(0),
-              load = load_in(of.write(1))](std::int64_t) { gate(shape, scores, routing, load, Into::overwrite); };
     case Role::dispatch:
-      return [x = of.read(0), routing = of.read(1), slots = of.write()](std::int64_t) {
-        dispatch_rows(x, routing, slots, EmptySlots::clear);
-      };
-    case Role::combine:
-      return
-          [slots = of.read(0), routing = of.read(1), y = of.write()](std::int64_t) { combine_rows(slots, routing, y); };
     case Role::expert_in:
-    case Role::expert_out: {
-      ExpertWeights experts = of.experts(op.reads[1].value);
-      if (experts.biases_are_copies) experts.biases.clear();
-      return [blocks = blocks_of(view, op, of.read(0)), x = of.read(0), experts, y = of.write()](std::int64_t) {
-        expert_linear(blocks, x, experts.weights, experts.biases, y);
-      };
-    }
-    default:
-      not_of_experts();
-  }
-}
-
-Bound bind_experts_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch) {
-  const Operands of(view, op, micro_batch);
-  switch (op.role) {
-    case Role::gate:
-      return [shape = gate_of(view, op), balance = balance_of(view, of.read(1).rows), d_weights = of.read(0),
-              scores = of.read(1), routing = of.read(2), load = load_in(of.read(3)), d_scores = of.write()](
-                 std::int64_t) { gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores); };
-    case Role::dispatch:
-      return [d_slots = of.read(0), routing = of.read(1), dx = of.write()](std::int64_t) {
-        dispatch_rows_input_grad(d_slots, routing, dx);
-      };
-    case Role::combine:
-      return [dy = of.read(0), slots = of.read(1), routing = of.read(2), d_slots = of.write(0),
-              d_weights = of.write(1)](std::int64_t) {
-        combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, EmptySlots::clear);
-      };
-    case Role::expert_in:
+    case Role::expert_act:
     case Role::expert_out:
-      return [blocks = blocks_of(view, op, of.read(0)), dy = of.read(0), experts = of.experts(op.reads[1].value),
-              dx = of.write()](std::int64_t) { expert_linear_input_grad(blocks, dy, experts.weights, dx); };
+    case Role::combine:
+      return op.phase != Phase::weight_grad && op.phase != Phase::optimizer;
     default:
-      not_of_experts();
+      return false;
   }
 }
 
+Bound bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+  const ExpertOperation operation(view, op, micro_batch, part);
+  return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
+}
+
+// Of the rows in use alone, where the others were never written.
 Bound bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ExpertWeights d = of.experts(op.writes.front());
-  return [blocks = blocks_of(view, op, of.read(0)), x = of.read(0), dy = of.read(1), d, into](std::int64_t) {
-    expert_linear_weight_grad(blocks, x, dy, d.weights, d.biases, into);
+  const Matrix x = of.read(0), dy = of.read(1);
+  return [&view, layer = op.layer, micro_batch, blocks = blocks_of(view, op, x), x, dy, d, into,
+          windows = std::vector<ElementRange>()](std::int64_t) mutable {
+    const ExpertWindows& tables = view.expert_windows();
+    tables.join(layer, micro_batch, Phase::input_grad, windows);
+    if (windows.empty()) tables.join(layer, micro_batch, Phase::forward, windows);
+    ExpertBlocks of_rows = blocks;
+    of_rows.used = windows;
+    expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
   };
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
+#include "exec/expert_slots.hpp"
 #include "exec/row_windows.hpp"
 #include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
@@ -30,6 +31,11 @@ std::int64_t elements_in(const std::vector<Segment>& segments) {
 
 // Communicator queues of messages between stages; below them are the others (exec/rank_exchange.hpp has its own).
 constexpr std::int64_t kForwardMessages = 300, kBackwardMessages = 650, kMostStages = 350;
+
+// From the experts back to where the tokens are, or their gradients: the way that they came is known.
+bool returns_rows(const Operation& exchange) {
+  return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
+}
 
 bool is_message(const Communication& c) {
   return c.collective == Collective::send_recv;
@@ -114,14 +120,40 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   ends.output = scatters ? own : all;
 }
 
-// As much for each member, block after block in the order of members on both sides.
+// Blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a part
+// of every expert's capacity, or (then both sides have a table too) those that are there.
 void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
-  const Operation& original = view_.original().op(op.origins.front().operation);
-  const auto whole = [&](ValueId value) {
-    return segment_of(view_.data(value, micro_batch), view_.original().value(value).elements());
+  const Origin& part = op.origins.front();
+  const Operation& original = view_.original().op(part.operation);
+  const ValueId read = original.reads.front().value, written = original.writes.front();
+  const SlotUse use = slot_use(view_, original, micro_batch, part);
+  const auto blocks = [&](ValueId value) {
+    const Value& of = view_.original().value(value);
+    float* const data = view_.data(value, micro_batch);
+    std::vector<Segment> segments;
+    if (use.fixed.empty()) segments.push_back(segment_of(data, of.elements()));
+    const std::int64_t width = of.shape.back(), capacity = view_.expert_windows().shape().capacity;
+    for (std::size_t b = 0; b < use.fixed.size(); ++b) {
+      const std::int64_t row = static_cast<std::int64_t>(b) * capacity + use.fixed[b].begin;
+      segments.push_back(segment_of(data + row * width, use.fixed[b].size() * width));
+    }
+    return segments;
   };
-  ends.input.push_back(whole(original.reads.front().value));
-  ends.output.push_back(whole(original.writes.front()));
+  ends.input = blocks(read);
+  ends.output = blocks(written);
+  if (use.table == nullptr) return;
+  const auto table = [](std::vector<ElementRange>& windows) {
+    return Segment{reinterpret_cast<std::byte*>(windows.data()),
+                   static_cast<std::int64_t>(windows.size() * sizeof(ElementRange))};
+  };
+  const bool returns = returns_rows(original);
+  ends.input.push_back(table(returns ? use.table->incoming : use.table->outgoing));
+  ends.output.push_back(table(returns ? use.table->outgoing : use.table->incoming));
+  const ExpertWindows::Shape& shape = view_.expert_windows().shape();
+  ends.uneven = UnevenBlocks{.blocks = shape.experts / shape.ranks,
+                             .units = shape.capacity,
+                             .unit_bytes = view_.original().value(read).shape.back() * std::int64_t{sizeof(float)},
+                             .known = returns};
 }
 
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
@@ -281,6 +313,16 @@ TransferCall TransferBinder::call(OpId id) const {
   const Ends places = ends(op, 0);
   TransferCall result;
   result.in_place = places.in_place;
+  if (places.uneven) {
+    result.call.spec = {
+        .kind = c.collective, .ranks = std::ssize(view_.members(c)), .pieces = std::ssize(view_.members(c))};
+    result.call.uneven = places.uneven;
+    result.call.segments = 2;
+    result.call.members = members(c);
+    result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
+    result.call.label = describe(op);
+    return result;
+  }
   std::optional<ProgramRequest> request = program_of(c, std::ssize(view_.members(c)));
   if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
   request->in_place = places.in_place;

@@ -1,6 +1,7 @@
 // From a transfer of the plan to a prepared collective on a rank's memory.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -33,6 +34,7 @@ class TransferBinder {
     std::vector<Segment> input, output;
     std::vector<std::int64_t> slices;  // elements by member, of divided collectives
     bool in_place = false;
+    std::optional<UnevenBlocks> uneven = {};
   };
   Ends ends(const Operation& op, std::int32_t micro_batch) const;
   void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;

@@ -69,8 +69,8 @@ Transformer with_experts(Transformer model) {
 
 TEST(HeldTensors, OfExpertsAreAsLargeAsTheGraphDeclares) {
   for (const Transformer& model : {with_experts(small_gpt_shape()), with_experts(small_llama_shape())}) {
-    for (const Layout& layout :
-         {Layout{.dp = 4, .ep = 4, .seq = 32}, Layout{.tp = 2, .dp = 2, .ep = 2, .etp = 2, .seq = 32}}) {
+    for (const Layout& layout : {Layout{.dp = 4, .ep = 4, .global_batch = 4, .seq = 32},
+                                 Layout{.tp = 2, .dp = 2, .ep = 2, .etp = 2, .global_batch = 4, .seq = 32}}) {
       for (std::int64_t ep = 0; ep < layout.ep; ++ep) {
         std::map<ParameterPlace, std::int64_t> sizes;
         for (const ParameterPlace& place : parameter_places(model)) {
