@@ -30,10 +30,10 @@ class ExpertOperation {
   ExpertOperation(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part)
       : view_(view),
         op_(op),
-
+        micro_batch_(micro_batch),
         part_(part),
         whole_(view, op, micro_batch),
-        use_(slot_use(view, op, micro_batch, part)) {}
+        use_(op.role == Role::gate ? SlotUse() : slot_use(view, op, micro_batch, part)) {}
 
   Bound forward() const {
     switch (op_.role) {
@@ -76,7 +76,7 @@ class ExpertOperation {
       default: {
         const Matrix dy = whole_.read(0);
         return [blocks = blocks_of(view_, op_, dy), use = use_, dy, experts = whole_.experts(op_.reads[1].value),
-                dx = whole_.write()](std::int64_t) {
+                dx = whole_.write()](std::int64_t) mutable {
           expert_linear_input_grad(used(blocks, use), dy, experts.weights, dx);
         };
       }
@@ -85,24 +85,24 @@ class ExpertOperation {
 
  private:
   // The rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
+  ElementRange token_rows_of(const Matrix& all) const {
+    return is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
+  }
   Matrix tokens(const Matrix& all) const {
-    const ElementRange rows = is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
+    const ElementRange rows = token_rows_of(all);
     return all.row_slice(rows.begin, rows.end);
   }
-  EmptySlots empty_slots() const { return use_.table != nullptr ? EmptySlots::keep : EmptySlots::clear; }
-  static ExpertBlocks used(ExpertBlocks blocks, const SlotUse& use) {
+  EmptySlots empty_slots() const { return use_.is_data() ? EmptySlots::keep : EmptySlots::clear; }
+  static ExpertBlocks used(ExpertBlocks blocks, SlotUse& use) {
     blocks.used = use.windows();
     return blocks;
   }
 
   // Writes down which slots the part's tokens have, where others need to know.
   std::function<void()> teller(const Matrix& routing) const {
-    if (use_.table == nullptr) return [] {};
-    return [rows = tokens(routing), table = use_.table, capacity = view_.expert_windows().shape().capacity,
-            alone = view_.plan().layout.ep == 1] {
-      find_windows(rows, capacity, table->outgoing);
-      if (alone) table->incoming = table->outgoing;
-    };
+    if (!use_.is_data()) return [] {};
+    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, routing,
+            rows = token_rows_of(routing)] { windows.fill(op, micro_batch, routing, rows); };
   }
 
   Bound bind_gate() const {
@@ -125,7 +125,7 @@ class ExpertOperation {
     ExpertWeights experts = whole_.experts(op_.reads[1].value);
     if (experts.biases_are_copies) experts.biases.clear();
     const Matrix x = whole_.read(0);
-    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write()](std::int64_t) {
+    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write()](std::int64_t) mutable {
       expert_linear(used(blocks, use), x, experts.weights, experts.biases, y);
     };
   }
@@ -133,7 +133,7 @@ class ExpertOperation {
   Bound bind_activation() const {
     const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu : gelu;
     return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, x = whole_.read(0),
-            y = whole_.write()](std::int64_t) {
+            y = whole_.write()](std::int64_t) mutable {
       for_each_used(blocks, use, [&](const ElementRange& rows) {
         act(x.row_slice(rows.begin, rows.end), y.row_slice(rows.begin, rows.end));
       });
@@ -143,7 +143,7 @@ class ExpertOperation {
   Bound bind_activation_grad() const {
     const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu_input_grad : gelu_input_grad;
     return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, dy = whole_.read(0), x = whole_.read(1),
-            dx = whole_.write()](std::int64_t) {
+            dx = whole_.write()](std::int64_t) mutable {
       for_each_used(blocks, use, [&](const ElementRange& rows) {
         act(dy.row_slice(rows.begin, rows.end), x.row_slice(rows.begin, rows.end), dx.row_slice(rows.begin, rows.end));
       });
@@ -152,6 +152,7 @@ class ExpertOperation {
 
   const RankView& view_;
   const Operation& op_;
+  std::int32_t micro_batch_;
   Origin part_;
   Operands whole_;
   SlotUse use_;
@@ -178,18 +179,22 @@ Bound bind_experts(const RankView& view, const Operation& op, std::int32_t micro
   return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
 }
 
-// Of the rows in use alone, where the others were never written.
+// Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
 Bound bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ExpertWeights d = of.experts(op.writes.front());
   const Matrix x = of.read(0), dy = of.read(1);
-  return [&view, layer = op.layer, micro_batch, blocks = blocks_of(view, op, x), x, dy, d, into,
-          windows = std::vector<ElementRange>()](std::int64_t) mutable {
-    const ExpertWindows& tables = view.expert_windows();
-    tables.join(layer, micro_batch, Phase::input_grad, windows);
-    if (windows.empty()) tables.join(layer, micro_batch, Phase::forward, windows);
+  SlotUse use;
+  Operation as_pass = op;
+  for (const Phase phase : {Phase::weight_grad, Phase::recompute, Phase::forward}) {
+    as_pass.phase = phase;
+    if (!view.expert_windows().has_tables(as_pass, micro_batch)) continue;
+    use = slot_use(view, as_pass, micro_batch, {});
+    break;
+  }
+  return [blocks = blocks_of(view, op, x), use, x, dy, d, into](std::int64_t) mutable {
     ExpertBlocks of_rows = blocks;
-    of_rows.used = windows;
+    of_rows.used = use.windows();
     expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
   };
 }

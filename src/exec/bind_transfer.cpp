@@ -126,32 +126,37 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
   const Origin& part = op.origins.front();
   const Operation& original = view_.original().op(part.operation);
   const ValueId read = original.reads.front().value, written = original.writes.front();
-  const SlotUse use = slot_use(view_, original, micro_batch, part);
+  SlotUse use = slot_use(view_, original, micro_batch, part);
+  const ExpertWindows& experts = view_.expert_windows();
   const auto blocks = [&](ValueId value) {
     const Value& of = view_.original().value(value);
     float* const data = view_.data(value, micro_batch);
+    if (!use.is_fixed()) return std::vector<Segment>{segment_of(data, of.elements())};
     std::vector<Segment> segments;
-    if (use.fixed.empty()) segments.push_back(segment_of(data, of.elements()));
-    const std::int64_t width = of.shape.back(), capacity = view_.expert_windows().shape().capacity;
-    for (std::size_t b = 0; b < use.fixed.size(); ++b) {
-      const std::int64_t row = static_cast<std::int64_t>(b) * capacity + use.fixed[b].begin;
-      segments.push_back(segment_of(data + row * width, use.fixed[b].size() * width));
+    const std::int64_t width = of.shape.back();
+    std::int64_t first = 0;
+    for (const ElementRange& rows : use.windows()) {
+      segments.push_back(segment_of(data + (first + rows.begin) * width, rows.size() * width));
+      first += experts.capacity();
     }
     return segments;
   };
   ends.input = blocks(read);
   ends.output = blocks(written);
-  if (use.table == nullptr) return;
-  const auto table = [](std::vector<ElementRange>& windows) {
-    return Segment{reinterpret_cast<std::byte*>(windows.data()),
-                   static_cast<std::int64_t>(windows.size() * sizeof(ElementRange))};
+  if (!use.is_data()) return;
+  if (use.tables().size() != 1) {
+    fail("'{}' is cut otherwise than the way to the experts: weft run cannot carry it out", describe(op));
+  }
+  ExpertTable& windows = *use.tables().front();
+  const auto table = [](std::vector<ElementRange>& list) {
+    return Segment{reinterpret_cast<std::byte*>(list.data()),
+                   static_cast<std::int64_t>(list.size() * sizeof(ElementRange))};
   };
   const bool returns = returns_rows(original);
-  ends.input.push_back(table(returns ? use.table->incoming : use.table->outgoing));
-  ends.output.push_back(table(returns ? use.table->outgoing : use.table->incoming));
-  const ExpertWindows::Shape& shape = view_.expert_windows().shape();
-  ends.uneven = UnevenBlocks{.blocks = shape.experts / shape.ranks,
-                             .units = shape.capacity,
+  ends.input.push_back(table(returns ? windows.incoming : windows.outgoing));
+  ends.output.push_back(table(returns ? windows.outgoing : windows.incoming));
+  ends.uneven = UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
+                             .units = experts.capacity(),
                              .unit_bytes = view_.original().value(read).shape.back() * std::int64_t{sizeof(float)},
                              .known = returns};
 }

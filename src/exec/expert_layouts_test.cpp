@@ -6,6 +6,9 @@
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_training.hpp"
+#include "graph/operation_part.hpp"
+#include "plan/policy/overlap.hpp"
+#include "plan/verify/verify_plan.hpp"
 
 namespace weft {
 namespace {
@@ -70,11 +73,8 @@ std::vector<Transformer> expert_models() {
   return {gpt, llama};
 }
 
-std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks,
                               ExpertExchange exchange = ExpertExchange::padded) {
-  layout.micro_batch = 1;
-  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
-  const PlannedLayout planned(model, layout, ranks, policy, kGlobalBatch / replicas);
   TrainSettings settings;
   settings.steps = kSteps;
   settings.expert_exchange = exchange;
@@ -85,6 +85,13 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
+}
+
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
+                              ExpertExchange exchange = ExpertExchange::padded) {
+  layout.micro_batch = 1;
+  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, exchange);
 }
 
 TEST(ExpertLayouts, TrainWhatOneRankTrains) {
@@ -102,6 +109,74 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
       ASSERT_EQ(losses.size(), expected.size());
       for (std::size_t step = 0; step < losses.size(); ++step) {
         EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step;
+      }
+    }
+  }
+}
+
+// Everything that may be, in forward or in backward.
+LayerCuts all_cuts(const StepGraph& graph, std::int32_t parts, std::int32_t axis, bool forward) {
+  LayerCuts cuts = no_cuts(graph);
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (!op.per_micro_batch || (op.phase == Phase::input_grad) == forward) continue;
+    if (!may_be_cut_into(graph, op, parts, axis)) continue;
+    cuts.parts[i] = parts;
+    cuts.axes[i] = axis;
+  }
+  return cuts;
+}
+
+struct ExpertCut {
+  std::int32_t forward, forward_axis, backward, backward_axis;
+};
+
+// Capacity is passed on from part to part, so parts of tokens have the very slots and drops of the whole.
+TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const std::vector<std::pair<Layout, std::int64_t>> layouts{
+      {{.ep = 2}, 2},
+      {{.ep = 4, .zero = 2}, 4},
+      {{.tp = 2, .ep = 2}, 4},
+      {{.pp = 2, .ep = 2, .recompute = Recompute::full}, 4},
+      {{.tp = 2, .ep = 2, .sequence_parallel = true}, 4},
+  };
+  const std::vector<ExpertCut> cuts{
+      {2, kCapacityAxis, 2, kCapacityAxis}, {2, kTokenAxis, 2, kTokenAxis}, {4, kTokenAxis, 2, kTokenAxis},
+      {4, kTokenAxis, 1, kTokenAxis},       {1, kTokenAxis, 4, kTokenAxis}, {2, kTokenAxis, 2, kCapacityAxis},
+      {2, kCapacityAxis, 8, kTokenAxis},
+  };
+  for (Transformer model : expert_models()) {
+    model.experts->capacity_factor = model.experts->top_k == 1 ? 1 : 1.5;  // of which there are halves
+    model.experts->gate_order = GateOrder::position;
+    for (auto [layout, ranks] : layouts) {
+      layout.micro_batch = 2;
+      PlannedLayout planned(model, layout, ranks, "priority", 2);
+      const std::vector<double> whole = losses_of(planned, ranks);
+      for (const ExpertCut& cut : cuts) {
+        // Experts of ranks that gather each other's tokens are cut by capacity alone.
+        const bool by_tokens = (cut.forward > 1 && cut.forward_axis == kTokenAxis) ||
+                               (cut.backward > 1 && cut.backward_axis == kTokenAxis);
+        if (layout.sequence_parallel && by_tokens) continue;
+        SCOPED_TRACE(fmt::format("{}, ep {} tp {} pp {}, forward {} axis {}, backward {} axis {}", model.name,
+                                 layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
+                                 cut.backward_axis));
+        Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+        overlap.layers = both(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
+                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
+        overlap.expert_parallel = overlap.parts_in_turn = true;
+        planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
+        planned.unfolded = Unfolded(planned.plan);
+        const auto violation = verify_plan(planned.plan);
+        ASSERT_FALSE(violation.has_value()) << violation->message;
+        EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+                                [](const Operation& op) { return op.role == Role::expert_dispatch && is_part(op); }));
+        const std::vector<double> losses = losses_of(planned, ranks);
+        ASSERT_EQ(losses.size(), whole.size());
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+          EXPECT_NEAR(losses[step] / whole[step], 1, 1e-6) << "step " << step;
+        }
       }
     }
   }

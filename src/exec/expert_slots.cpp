@@ -1,12 +1,12 @@
 #include "exec/expert_slots.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
 
 namespace weft {
 namespace {
-
-constexpr std::int32_t kAlongCapacity = 1;  // Origin::axis
 
 SlotOrder slot_order(GateOrder order) {
   switch (order) {
@@ -26,40 +26,58 @@ GateShape gate_shape(const RankView& view) {
   const Experts& experts = *view.plan().model.experts;
   return {.experts = experts.count,
           .top_k = experts.top_k,
-          .capacity = view.expert_windows().shape().capacity,
+          .capacity = view.expert_windows().capacity(),
           .order = slot_order(experts.gate_order),
           .renormalise = experts.renormalise && experts.top_k > 1};
 }
 
 ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
-  const ExpertWindows::Shape& shape = view.expert_windows().shape();
-  const std::int64_t local = shape.experts / shape.ranks;
-  if (rows.rows % (local * shape.capacity) != 0) {
-    fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, shape.capacity);
+  const ExpertWindows& all = view.expert_windows();
+  const std::int64_t local = all.experts() / all.ranks();
+  if (rows.rows % (local * all.capacity()) != 0) {
+    fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, all.capacity());
   }
-  return {rows.rows / (local * shape.capacity), local, shape.capacity};
+  return {rows.rows / (local * all.capacity()), local, all.capacity()};
+}
+
+SlotUse SlotUse::of_capacity(std::int64_t blocks, ElementRange rows) {
+  SlotUse use;
+  use.windows_.assign(static_cast<std::size_t>(blocks), rows);
+  return use;
+}
+
+SlotUse SlotUse::of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks) {
+  SlotUse use;
+  use.tables_ = std::move(tables);
+  use.windows_.resize(static_cast<std::size_t>(blocks));
+  use.is_data_ = true;
+  return use;
+}
+
+std::span<const ElementRange> SlotUse::windows() {
+  if (!is_data_) return windows_;
+  std::ranges::fill(windows_, ElementRange{});
+  for (const ExpertTable* table : tables_) {
+    for (std::size_t block = 0; block < windows_.size(); ++block) {
+      windows_[block] = joined(windows_[block], table->incoming[block]);
+    }
+  }
+  return windows_;
 }
 
 SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
-  SlotUse use;
-  if (op.role == Role::gate) return use;
-  const bool is_cut = !is_whole(part);
-  const ExpertWindows::Shape& shape = view.expert_windows().shape();
+  ExpertWindows& all = view.expert_windows();
   const Layout& layout = view.plan().layout;
-  // Ranks that gather each other's tokens before the products have blocks of all of them.
-  const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
-  if (is_cut && part.axis == kAlongCapacity) {
-    const auto blocks = static_cast<std::size_t>(shape.experts * (gathers ? layout.etp : 1));
-    use.fixed.assign(blocks, part_range(shape.capacity, part));
-    return use;
+  if (!is_whole(part) && part.axis == kCapacityAxis) {
+    // Ranks that gather each other's tokens before the products have blocks of all of them.
+    const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
+    return SlotUse::of_capacity(all.experts() * (gathers ? layout.etp : 1), part_range(all.capacity(), part));
   }
-  if (!is_cut && view.expert_exchange() == ExpertExchange::padded) return use;
-  if (gathers) {
-    fail("'{}': weft run takes only the rows that are there where --etp ranks do not gather tokens (--etp {})",
-         describe(op), layout.etp);
+  if (all.has_tables(op, micro_batch)) return SlotUse::of_tables(all.of(op, micro_batch, part), all.experts());
+  if (!is_whole(part)) {
+    fail("'{}' is cut by tokens, but not the way to the experts: weft run cannot carry it out", describe(op));
   }
-  use.table = &view.expert_windows().of(op, micro_batch, part);
-  return use;
+  return {};
 }
 
 }  // namespace weft

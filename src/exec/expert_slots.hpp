@@ -15,20 +15,31 @@ GateShape gate_shape(const RankView& view);
 ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows);
 
 // The rows of every block that an operation or a part of it works on, by source and expert.
-struct SlotUse {
-  std::vector<ElementRange> fixed;  // a part of every expert's capacity
-  ExpertTable* table = nullptr;     // those that the part's tokens have, which is data
-  // Empty: all rows.
-  std::span<const ElementRange> windows() const {
-    return table != nullptr ? std::span<const ElementRange>(table->incoming) : std::span<const ElementRange>(fixed);
-  }
+class SlotUse {
+ public:
+  SlotUse() = default;  // all rows
+  // A part of every expert's capacity.
+  static SlotUse of_capacity(std::int64_t blocks, ElementRange rows);
+  // Those that tokens have: data, so it is looked up at every call of windows().
+  static SlotUse of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks);
+
+  // By source and expert; empty: all rows.
+  std::span<const ElementRange> windows();
+  const std::vector<ExpertTable*>& tables() const { return tables_; }
+  bool is_data() const { return is_data_; }
+  bool is_fixed() const { return !is_data_ && !windows_.empty(); }
+
+ private:
+  std::vector<ExpertTable*> tables_;
+  std::vector<ElementRange> windows_;
+  bool is_data_ = false;
 };
 // Throws Error where `weft run` cannot carry it out yet.
 SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part);
 
 // Calls visit(rows) with the stretches of rows in use.
 template <class Visit>
-void for_each_used(const ExpertBlocks& blocks, const SlotUse& use, const Visit& visit) {
+void for_each_used(const ExpertBlocks& blocks, SlotUse& use, const Visit& visit) {
   const std::span<const ElementRange> windows = use.windows();
   if (windows.empty()) return visit(ElementRange{0, blocks.rows()});
   for (std::size_t block = 0; block < windows.size(); ++block) {

@@ -33,32 +33,9 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
   return parts;
 }
 
-namespace {
-
-// Slots are the rows of what dispatch writes.
-ExpertWindows::Shape expert_shape(const Plan& plan, const StepGraph& original) {
-  if (!plan.model.experts) return {};
-  const Experts& experts = *plan.model.experts;
-  ExpertWindows::Shape shape{
-      .ranks = plan.layout.ep, .experts = experts.count, .choices = token_rows(plan.layout).rows * experts.top_k};
-  for (const Operation& op : original.operations) {
-    if (op.role != Role::dispatch || op.phase != Phase::forward) continue;
-    shape.capacity = original.value(op.writes.front()).shape.front() / experts.count;
-    break;
-  }
-  return shape;
-}
-
-}  // namespace
-
 RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank,
                    ExpertExchange expert_exchange)
-    : plan_(plan),
-      unfolded_(unfolded),
-      original_(original),
-      rank_(rank),
-      expert_exchange_(expert_exchange),
-      expert_windows_(std::make_unique<ExpertWindows>(expert_shape(plan, original))) {
+    : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
   class_ = {classes.class_of[rank.index()]};
   for (int kind = 0; kind < kGroupKinds; ++kind) {
@@ -70,6 +47,7 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
   }
   context_parts_ = context_parts_of(plan.layout, coordinate(Axis::cp));
   memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
+  expert_windows_ = std::make_unique<ExpertWindows>(plan, class_, expert_exchange);
 }
 
 std::int64_t RankView::coordinate(Axis axis) const {

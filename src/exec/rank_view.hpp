@@ -49,7 +49,6 @@ class RankView {
   std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
   std::int64_t data_rank() const { return coordinate(Axis::dp); }  // which share of the global batch it trains on
   TensorHolder holder() const;
-  ExpertExchange expert_exchange() const { return expert_exchange_; }
   // What gates find, beside the plan's values: part of the rank's memory.
   ExpertWindows& expert_windows() const { return *expert_windows_; }
   // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
@@ -85,7 +84,6 @@ class RankView {
   std::vector<ElementRange> context_parts_;
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
   std::unique_ptr<Arena> memory_;
-  ExpertExchange expert_exchange_;
   std::unique_ptr<ExpertWindows> expert_windows_;
 };
 
