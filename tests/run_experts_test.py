@@ -61,13 +61,20 @@ CASES = [
     ("switch-ep2-uneven", "gpt", 2, f"{SWITCH} --ep 2 --micro-batch 4 --policy priority --expert-exchange uneven"),
     ("top2-ep4-uneven-zero1", "mixtral", 4, f"{TOP2} --ep 4 --micro-batch 2 --zero 1 --expert-exchange uneven"),
     ("top2-ep2-dropless", "mixtral", 2, "--capacity-factor 0 --aux-loss-coeff 0.02 --ep 2 --micro-batch 4"),
+    # Plans whose experts come in parts; `--budget` leaves the search little time.
+    ("switch-ep2-tutel", "gpt", 2, f"{SWITCH} --ep 2 --micro-batch 8 --policy tutel"),
+    ("switch-ep4-lancet", "gpt", 4, f"{SWITCH} --ep 4 --micro-batch 4 --policy lancet"),
+    ("top2-ep2-lancet-shared", "mixtral", 2, f"{TOP2} --shared-ffn 12 --ep 2 --micro-batch 8 --policy lancet"),
+    ("top2-ep2-weft-zero1", "mixtral", 2, f"{TOP2} --ep 2 --micro-batch 4 --zero 1 --policy weft --budget 2"),
+    ("top2-tp2sp-ep2-weft", "mixtral", 4,
+     f"{TOP2} --tp 2 --sequence-parallel --ep 2 --micro-batch 4 --policy weft --budget 2"),
     ("top2-etp2", "mixtral", 2, f"{TOP2} --etp 2 --micro-batch 4 {SGD_CLIP}"),
 ]
 
 
 def make_record(weft, folder, case):
     name, model, ranks, flags = case
-    command = [weft, "run", "--model", folder / f"{model}.json", "--cluster", f"local:{ranks},nic=1GB/s", *COMMON,
+    command = [weft, "run", "--model", folder / f"{model}.json", "--cluster", f"local:{ranks},nic=100MB/s", *COMMON,
                *flags.split(), "--record", folder / name]
     command += [] if "--policy" in command else ["--policy", "serial"]
     command += [] if "--lr" in command else ["--lr", "1e-3"]

@@ -83,7 +83,13 @@ void read_expert_exchange(const Flags& flags, RunOptions& options) {
   if (choice && !options.inputs.model.experts) {
     fail("--expert-exchange: {} has no experts; give --experts", options.inputs.model.name);
   }
-  const bool uneven = choice ? *choice == 1 : options.dropless;
+  const Layout& layout = options.inputs.layout;
+  const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
+  const bool uneven = choice ? *choice == 1 : options.dropless && !gathers;
+  if (uneven && gathers) {
+    fail("--expert-exchange uneven: --etp {} ranks gather each other's tokens before the experts, which is padded",
+         layout.etp);
+  }
   options.settings.expert_exchange = uneven ? ExpertExchange::uneven : ExpertExchange::padded;
 }
 

@@ -67,11 +67,9 @@ std::span<const ElementRange> SlotUse::windows() {
 
 SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
   ExpertWindows& all = view.expert_windows();
-  const Layout& layout = view.plan().layout;
   if (!is_whole(part) && part.axis == kCapacityAxis) {
-    // Ranks that gather each other's tokens before the products have blocks of all of them.
-    const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
-    return SlotUse::of_capacity(all.experts() * (gathers ? layout.etp : 1), part_range(all.capacity(), part));
+    const std::int64_t rows = view.original().value(op.reads.front().value).shape.front();
+    return SlotUse::of_capacity(rows / all.capacity(), part_range(all.capacity(), part));
   }
   if (all.has_tables(op, micro_batch)) return SlotUse::of_tables(all.of(op, micro_batch, part), all.experts());
   if (!is_whole(part)) {

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/rank_exchange.hpp"
+#include "kernels/experts.hpp"
 
 namespace weft {
 namespace {
@@ -156,13 +157,15 @@ class StepEnds {
   bool of_a_step_ = false;  // the sum under way holds a loss
 };
 
-}  // namespace
-
-namespace {
-
 void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (model.experts->capacity_factor == 0) {
-    fail("model {}: weft run has no experts without a limit yet; give --capacity-factor", model.name);
+    fail("model {}: weft run needs a plan that has slots for experts; give it --capacity-factor", model.name);
+  }
+  if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
+  if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
+  if (const std::int64_t slots = routed_slots(model, layout).slots(); slots > kMaxSlots) {
+    fail("--capacity-factor {}: makes {} slots for the tokens of a rank; weft run has {}",
+         model.experts->capacity_factor, slots, kMaxSlots);
   }
   if (layout.tp == 1 || layout.sequence_parallel) return;
   // Experts sum what tensor-parallel ranks make of the same tokens.
@@ -185,8 +188,8 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (layout.dropout && model.positions == Positions::learned) {
     fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
   }
-  if (model.experts) require_trainable_experts(model, layout);
   if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
+  if (model.experts) require_trainable_experts(model, layout);
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
