@@ -20,8 +20,18 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+// What numbers and the words true, false, null, NaN, Infinity are made of.
+constexpr std::array<bool, 256> word_bytes() {
+  std::array<bool, 256> result{};
+  for (std::size_t c = '0'; c <= '9'; ++c) result[c] = true;
+  for (std::size_t c = 'a'; c <= 'z'; ++c) result[c] = result[c - 'a' + 'A'] = true;
+  for (const char c : {'+', '-', '.'}) result[static_cast<unsigned char>(c)] = true;
+  return result;
+}
+constexpr std::array<bool, 256> kWordBytes = word_bytes();
+
 bool is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' || c == '.';
+  return kWordBytes[static_cast<unsigned char>(c)];
 }
 
 // Marks every zero byte of `x` with its highest bit, and possibly bytes above the first one.
