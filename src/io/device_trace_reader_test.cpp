@@ -222,6 +222,8 @@ void expect_small_timeline(const std::vector<DeviceTrace>& traces) {
     ASSERT_EQ(trace.device.size(), 4U);
     ASSERT_EQ(trace.steps.size(), 2U);
     EXPECT_EQ(trace.steps[1].start.value - trace.steps[0].start.value, 1000);
+    EXPECT_EQ(trace.device[1].step, 0);
+    EXPECT_EQ(trace.device[2].step, 1);
     const DeviceActivity& grads = trace.device[1];
     EXPECT_EQ(name(trace, grads.name), "grads");
     EXPECT_EQ(grads.kind, KernelKind::communication);
