@@ -40,6 +40,10 @@ Nanos per(Nanos t, std::int64_t n) {
 std::string rate_text(double bytes_per_s) {
   return bytes_per_s > 0 ? fmt::format("{:.2f}", bytes_per_s / 1e9) : "-";
 }
+// What links carry for a buffer depends on how many ranks there are.
+std::string bus_text(const ExposureRow& row, double bytes_per_s) {
+  return row.ranks > 0 ? rate_text(bytes_per_s) : "-";
+}
 std::string shortened(const std::string& name, std::size_t most) {
   const std::string plain = short_kernel_name(name);
   return plain.size() <= most ? plain : plain.substr(0, most - 3) + "...";
@@ -72,12 +76,13 @@ void print_table(const WhyReport& report, const LabelledStudy& labelled, const T
     const auto& [key, row] = *entry;
     std::string of_link = "-";
     const auto link = link_of(report, *labelled.study.ranks.front().trace, row.ranks);
-    if (link && row.sized > 0) of_link = fmt::format("{:.1f} %", 100 * row.bus_bytes_per_s() / link->bytes_per_second);
+    if (link && row.sized > 0 && row.ranks > 0)
+      of_link = fmt::format("{:.1f} %", 100 * row.bus_bytes_per_s() / link->bytes_per_second);
     table.add_row({key.collective.substr(0, 24), key.group.substr(0, 16), std::string(size_class_name(key.size)),
                    fmt::format("{:.6g}", static_cast<double>(row.count) / static_cast<double>(totals.ranks)),
                    time_text(per(row.time, totals.ranks)), time_text(per(row.exposed, totals.ranks)),
-                   rate_text(row.algorithm_bytes_per_s()), rate_text(row.bus_bytes_per_s()),
-                   rate_text(row.best_bus_bytes_per_s), of_link});
+                   rate_text(row.algorithm_bytes_per_s()), bus_text(row, row.bus_bytes_per_s()),
+                   bus_text(row, row.best_bus_bytes_per_s), of_link});
   }
   out << table.to_string();
   if (totals.table.size() > kMostRows) out << fmt::format("{} more with --json\n", totals.table.size() - kMostRows);
