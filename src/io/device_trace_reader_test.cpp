@@ -31,7 +31,7 @@ std::string message_of(const std::string& text) {
 }
 
 // Everything that a Kineto trace may say, once; "traceEvents" comes between other keys.
-constexpr const char* kKineto = R"({
+constexpr const char* kKineto = R"json({
   "schemaVersion": 1,
   "deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 42297524224, "computeMajor": 8,
                         "computeMinor": 0, "numSms": 108, "warpSize": 32}],
@@ -40,9 +40,7 @@ constexpr const char* kKineto = R"({
   "traceEvents": [
     {"ph": "M", "name": "process_name", "pid": 12, "tid": 0, "ts": 0, "args": {"name": "python"}},
     {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 20.5, "dur": 4.25,
-     "args": {"stream": 7, "device": 0, "correlation": 501, "grid": [1, 2, 3], "memory bandwidth (GB/s)" : inf
-}
-},
+     "args": {"stream": 7, "device": 0, "correlation": 501, "grid": [1, 2, 3], "memory bandwidth (GB/s)": inf}},
     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 12, "tid": 13, "ts": 10, "dur": 2,
      "args": {"correlation": 501, "External id": 9}},
     {"args": {"correlation": 502, "stream": "9", "Collective name": "_allgather_base", "In msg nelems": 10,
@@ -66,7 +64,7 @@ constexpr const char* kKineto = R"({
   ],
   "baseTimeNanoseconds": 1712000000000000000,
   "displayTimeUnit": "ms", "traceName": "x"
-})";
+})json";
 
 TEST(DeviceTraceReader, KeepsWhatKinetoSays) {
   const DeviceTrace trace = one(kKineto);

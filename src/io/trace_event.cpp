@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -65,6 +66,9 @@ void read_text(JsonStream& json, std::string& into) {
     json.skip();
   }
 }
+
+// Longer ones are damage, and their sums would not fit.
+constexpr std::int64_t kLongestDuration = std::int64_t{1} << 53;  // ns: 104 days
 
 Nanos read_micros(JsonStream& json, const char* key, bool* fractional) {
   const char c = json.peek();
@@ -270,6 +274,7 @@ bool read_member(JsonStream& json, ParsedEvent& event, std::string_view key) {
     event.start = read_micros(json, "ts", &event.fractional);
   } else if (key == "dur") {
     event.duration = read_micros(json, "dur", nullptr);
+    if (event.duration.value > kLongestDuration) json.reject("'dur' is longer than 104 days");
   } else if (key == "args") {
     read_arguments(json, event);
   } else if (key == "id") {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "base/error.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {
@@ -29,6 +30,8 @@ class TraceOfRank {
   }
 
   void add(const Span& span, std::int32_t position) {
+    constexpr Nanos kLongest{std::int64_t{1} << 53};  // sums of such times fit
+    if (span.end - span.start > kLongest) fail("{}: span {} is longer than 104 days", trace_.file, position);
     const TimelineOperation& operation = timeline_.operations[at(span.operation)];
     DeviceActivity activity;
     activity.start = span.start;
