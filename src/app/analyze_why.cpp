@@ -58,18 +58,21 @@ void write_why_trace(const WhyReport& report, std::ostream& out) {
 }
 
 std::string short_kernel_name(const std::string& name) {
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  const std::string_view text = name;
   std::string plain;
   int depth = 0;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '<' || (c == '(' && !name.substr(i).starts_with("(anonymous namespace)"))) {
-      // Nothing after a function's arguments names it.
-      if (c == '(' && depth == 0 && !plain.empty()) break;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text.substr(i).starts_with(kAnonymous)) {
+      i += kAnonymous.size() - 1;
+    } else if (text[i] == '(' && depth == 0 && !plain.empty()) {
+      break;  // a function's arguments: nothing after them names it
+    } else if (text[i] == '<' || text[i] == '(') {
       ++depth;
-    } else if (c == '>' || (c == ')' && depth > 0)) {
-      --depth;
+    } else if (text[i] == '>' || text[i] == ')') {
+      depth = std::max(depth - 1, 0);
     } else if (depth == 0) {
-      plain += c;
+      plain += text[i];
     }
   }
   // Traces have names such as "Memcpy DtoD (Device -> Device)", where no type comes first.

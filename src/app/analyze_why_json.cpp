@@ -48,8 +48,10 @@ ordered_json row_json(const WhyReport& report, const DeviceTrace& trace, const E
   const bool sized = row.sized > 0;
   json["bytes"] = sized ? ordered_json(row.bytes) : ordered_json(nullptr);
   json["algorithm_gb_per_s"] = sized ? ordered_json(row.algorithm_bytes_per_s() / 1e9) : ordered_json(nullptr);
-  json["bus_gb_per_s"] = sized ? ordered_json(row.bus_bytes_per_s() / 1e9) : ordered_json(nullptr);
-  json["best_bus_gb_per_s"] = sized ? ordered_json(row.best_bus_bytes_per_s / 1e9) : ordered_json(nullptr);
+  // What links carry for a buffer depends on how many ranks there are.
+  const bool bus = sized && row.ranks > 0;
+  json["bus_gb_per_s"] = bus ? ordered_json(row.bus_bytes_per_s() / 1e9) : ordered_json(nullptr);
+  json["best_bus_gb_per_s"] = bus ? ordered_json(row.best_bus_bytes_per_s / 1e9) : ordered_json(nullptr);
   const auto link = link_of(report, trace, row.ranks);
   json["link_gb_per_s"] = link ? ordered_json(link->bytes_per_second / 1e9) : ordered_json(nullptr);
   return json;

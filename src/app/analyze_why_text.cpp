@@ -16,12 +16,12 @@ constexpr std::size_t kMostRows = 12, kMostRanks = 32, kMostNames = 3, kMostEntr
 constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
     "another rank had not begun the collective",
     "no computation came after it",
-    "the host waited for the device before it launched the next computation",
+    "the host waited for the device before the next launch",
     "the host had not launched the next computation",
     "computation queued behind communication on one stream",
-    "it, or the next computation, queued behind other work on its stream",
+    "it or the next computation queued behind others on a stream",
     "the next computation waited for it",
-    "the next computation was launched and started later, for no known reason"};
+    "the next computation was launched; why it waited is unknown"};
 
 constexpr std::array<std::string_view, kPathKinds> kPathWords = {"computation",    "communication",  "memory copies",
                                                                  "launch delay",   "gaps on device", "host",
@@ -39,6 +39,10 @@ Nanos per(Nanos t, std::int64_t n) {
 }
 std::string rate_text(double bytes_per_s) {
   return bytes_per_s > 0 ? fmt::format("{:.2f}", bytes_per_s / 1e9) : "-";
+}
+// What links carry for a buffer depends on how many ranks there are.
+std::string bus_text(const ExposureRow& row, double bytes_per_s) {
+  return row.ranks > 0 ? rate_text(bytes_per_s) : "-";
 }
 std::string shortened(const std::string& name, std::size_t most) {
   const std::string plain = short_kernel_name(name);
@@ -65,19 +69,19 @@ Totals add_up(const LabelledStudy& labelled) {
 }
 
 void print_table(const WhyReport& report, const LabelledStudy& labelled, const Totals& totals, std::ostream& out) {
-  TextTable table({"collective", "group", "size", "calls", "time", "exposed", "GB/s", "bus GB/s", "best", "of link"});
+  TextTable table({"collective", "group", "size", "calls", "time", "exposed", "GB/s", "bus GB/s", "of link"});
   std::size_t rows = 0;
   for (const auto* entry : by_exposed_time(totals.table)) {
     if (rows++ == kMostRows) break;
     const auto& [key, row] = *entry;
     std::string of_link = "-";
     const auto link = link_of(report, *labelled.study.ranks.front().trace, row.ranks);
-    if (link && row.sized > 0) of_link = fmt::format("{:.1f} %", 100 * row.bus_bytes_per_s() / link->bytes_per_second);
-    table.add_row({key.collective.substr(0, 24), key.group.substr(0, 16), std::string(size_class_name(key.size)),
+    if (link && row.sized > 0 && row.ranks > 0)
+      of_link = fmt::format("{:.1f} %", 100 * row.bus_bytes_per_s() / link->bytes_per_second);
+    table.add_row({key.collective.substr(0, 14), key.group.substr(0, 12), std::string(size_class_name(key.size)),
                    fmt::format("{:.6g}", static_cast<double>(row.count) / static_cast<double>(totals.ranks)),
                    time_text(per(row.time, totals.ranks)), time_text(per(row.exposed, totals.ranks)),
-                   rate_text(row.algorithm_bytes_per_s()), rate_text(row.bus_bytes_per_s()),
-                   rate_text(row.best_bus_bytes_per_s), of_link});
+                   rate_text(row.algorithm_bytes_per_s()), bus_text(row, row.bus_bytes_per_s()), of_link});
   }
   out << table.to_string();
   if (totals.table.size() > kMostRows) out << fmt::format("{} more with --json\n", totals.table.size() - kMostRows);
@@ -186,7 +190,7 @@ void print_path(const LabelledStudy& labelled, std::ostream& out) {
     out << fmt::format("{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time),
                        entry.count,
                        entry.name.empty() ? std::string(name_of(entry.kind))
-                                          : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 56)));
+                                          : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
   }
 }
 

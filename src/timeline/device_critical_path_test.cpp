@@ -1,5 +1,6 @@
 #include "timeline/device_critical_path.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>

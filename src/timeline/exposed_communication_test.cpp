@@ -1,5 +1,6 @@
 #include "timeline/exposed_communication.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
