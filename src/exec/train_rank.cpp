@@ -164,7 +164,7 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
   if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
   if (const std::int64_t slots = routed_slots(model, layout).slots(); slots > kMaxSlots) {
-    fail("--capacity-factor {}: makes {} slots for the tokens of a rank; weft run has {}",
+    fail("--capacity-factor {:g}: makes {} slots for the tokens of a rank; weft run has {}",
          model.experts->capacity_factor, slots, kMaxSlots);
   }
   if (layout.tp == 1 || layout.sequence_parallel) return;
