@@ -170,11 +170,11 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   for (const std::string& remark : study.match.remarks) out << remark << "\n";
 }
 
-void print_path(const LabelledStudy& labelled, std::ostream& out) {
+void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step, std::ostream& out) {
   const std::vector<PathSegment>& path = labelled.study.path;
   if (path.empty()) return;
   const Nanos whole = path.back().end - path.front().begin;
-  out << fmt::format("\nCritical path: {}\n", time_text(whole));
+  out << fmt::format("\nCritical path{}: {}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole));
   const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
   std::vector<std::size_t> kinds(times.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = i;
@@ -217,7 +217,7 @@ void print_why(const WhyReport& report, std::ostream& out) {
       print_bound(labelled, out);
       print_ranks(labelled, out);
     }
-    print_path(labelled, out);
+    print_path(labelled, report.options.step, out);
   }
 }
 

@@ -20,9 +20,28 @@ void measure_span(RankStudy& study) {
   study.steps = std::count(seen.begin(), seen.end(), true);
 }
 
+// On the clock of the first rank; begin after end where there is no such step.
+TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
+  TimeInterval window{Nanos{0}, Nanos{-1}};
+  for (std::size_t r = 0; r < study.ranks.size(); ++r) {
+    const RankStudy& rank = study.ranks[r];
+    if (!study.match.aligned[r]) continue;
+    for (const std::int32_t i : rank.order.activities) {
+      const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
+      if (activity.step == kAbsent || rank.trace->steps[static_cast<std::size_t>(activity.step)].number != number) {
+        continue;
+      }
+      const Nanos start = activity.start + study.match.offset[r], end = activity.end + study.match.offset[r];
+      const bool first = window.end < window.begin;
+      window = {first ? start : std::min(window.begin, start), first ? end : std::max(window.end, end)};
+    }
+  }
+  return window;
+}
+
 }  // namespace
 
-TraceStudy study_ranks(std::vector<StudyInput> inputs) {
+TraceStudy study_ranks(std::vector<StudyInput> inputs, std::optional<std::int64_t> step) {
   TraceStudy study;
   study.ranks.resize(inputs.size());
   std::vector<RankCommunications> communications;
@@ -52,7 +71,12 @@ TraceStudy study_ranks(std::vector<StudyInput> inputs) {
     path_ranks.push_back(
         {rank.trace, study.match.aligned[r] ? &rank.order : &nothing, &rank.peers, study.match.offset[r]});
   }
-  study.path = device_critical_path(path_ranks);
+  if (step) {
+    const TimeInterval window = window_of_step(study, *step);
+    if (window.begin < window.end) study.path = device_critical_path(path_ranks, window.begin, window.end);
+  } else {
+    study.path = device_critical_path(path_ranks);
+  }
   return study;
 }
 
