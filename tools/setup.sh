@@ -15,6 +15,7 @@ compile=(        # the compiler, the build and the scripts that check the reposi
 libraries=(      # formatting, JSON, the command line
   'libfmt-dev|<fmt/format.h>'
   'nlohmann-json3-dev|<nlohmann/json.hpp>'
+  'zlib1g-dev|<zlib.h>'
   'libcli11-dev|<CLI/CLI.hpp>'
 )
 checking=(       # tests

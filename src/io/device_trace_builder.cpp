@@ -164,6 +164,10 @@ void DeviceTraceBuilder::add(const ParsedEvent& given) {
     add(nothing_long);
     return;
   }
+  // By name alone: profilers before PyTorch 1.12 called steps operators.
+  if (is_step(given.name) && (given.stream == -1 || given.correlation == -1)) {
+    add_step(given, given.category == EventCategory::gpu_annotation ? trace_.device_steps : trace_.steps);
+  }
   switch (given.category) {
     case EventCategory::kernel:
     case EventCategory::gpu_memcpy:
@@ -172,7 +176,6 @@ void DeviceTraceBuilder::add(const ParsedEvent& given) {
     case EventCategory::cuda_sync:
       return add_sync(given);
     case EventCategory::gpu_annotation:
-      if (is_step(given.name)) add_step(given, trace_.device_steps);
       if (given.stream != -1) add_device_activity(given, trace_.stream_marks);
       return;
     case EventCategory::runtime:
@@ -182,7 +185,6 @@ void DeviceTraceBuilder::add(const ParsedEvent& given) {
       add_host_activity(given, HostKind::op);
       break;
     case EventCategory::user_annotation:
-      if (is_step(given.name)) add_step(given, trace_.steps);
       add_host_activity(given, HostKind::annotation);
       break;
     default:

@@ -153,6 +153,20 @@ TEST(DeviceTraceReader, SaysWhatIsOdd) {
   EXPECT_EQ(trace.device[1].duration().value, 0);
 }
 
+TEST(DeviceTraceReader, KnowsTheCategoriesOfOldProfilers) {
+  const DeviceTrace trace = one(R"([
+    {"ph":"X","cat":"Operator","name":"ProfilerStep#3","pid":1,"tid":1,"ts":0,"dur":50},
+    {"ph":"X","cat":"Runtime","name":"cudaMemcpyAsync","pid":1,"tid":1,"ts":5,"dur":2,"args":{"correlation":8}},
+    {"ph":"X","cat":"Memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":9,"dur":3,"args":{"stream":7,"correlation":8}},
+    {"ph":"X","cat":"Kernel","name":"gemm","pid":0,"tid":7,"ts":19,"dur":3,"args":{"stream":7,"correlation":9}}])");
+  ASSERT_EQ(trace.steps.size(), 1U);
+  EXPECT_EQ(trace.steps[0].number, 3);
+  ASSERT_EQ(trace.device.size(), 2U);
+  EXPECT_EQ(trace.device[0].kind, KernelKind::memory);
+  EXPECT_EQ(trace.device[0].issued.value, 5000);
+  EXPECT_EQ(trace.host.at(static_cast<std::size_t>(trace.device[0].launch)).call, HostCall::launch);
+}
+
 TEST(DeviceTraceReader, RefusesWhatIsNoTrace) {
   EXPECT_EQ(message_of(""), "t.json: the file is empty");
   EXPECT_EQ(message_of("  \n"), "t.json: the file is empty");
@@ -208,6 +222,8 @@ void expect_small_timeline(const std::vector<DeviceTrace>& traces) {
     ASSERT_EQ(trace.device.size(), 4U);
     ASSERT_EQ(trace.steps.size(), 2U);
     EXPECT_EQ(trace.steps[1].start.value - trace.steps[0].start.value, 1000);
+    EXPECT_EQ(trace.device[1].step, 0);
+    EXPECT_EQ(trace.device[2].step, 1);
     const DeviceActivity& grads = trace.device[1];
     EXPECT_EQ(name(trace, grads.name), "grads");
     EXPECT_EQ(grads.kind, KernelKind::communication);

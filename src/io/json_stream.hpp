@@ -11,18 +11,9 @@
 #include <vector>
 
 #include "io/byte_source.hpp"
+#include "io/json_number.hpp"
 
 namespace weft {
-
-// The text of a number; its value is exact, because it is computed from the digits.
-struct JsonNumber {
-  std::string_view text;  // valid until the stream's next token
-
-  // As Python's json tells a float from an int: by a point or an exponent.
-  bool has_fraction() const { return text.find_first_of(".eE") != std::string_view::npos; }
-  // value * 10^digits, halves rounded away from zero; nothing for NaN, Infinity and what is not within 2^61.
-  std::optional<std::int64_t> scaled(int digits) const;
-};
 
 class JsonStream {
  public:

@@ -64,19 +64,19 @@ void WeftTraceBuilder::add_activity(const ParsedEvent& event, Process& process) 
     if (!event.group.empty()) facts.group_name = process.names.number_of(event.group);
     facts.in_elements = facts.out_elements = event.bytes;
     facts.element_bytes = 1;
-    const auto [place, added] =
+    const auto [found, is_new] =
         process.collectives.emplace(std::vector<std::int64_t>{facts.name, facts.group_name, facts.in_elements},
                                     static_cast<std::int32_t>(process.trace.collectives.size()));
-    if (added) process.trace.collectives.push_back(facts);
-    activity.collective = place->second;
+    if (is_new) process.trace.collectives.push_back(facts);
+    activity.collective = found->second;
   }
+  const auto [place, added] = process.step_of.emplace(event.iteration, static_cast<std::int32_t>(process.steps.size()));
+  if (added) process.steps.push_back({event.iteration, activity.start, activity.end});
+  StepMark& step = process.steps[static_cast<std::size_t>(place->second)];
+  step.start = std::min(step.start, activity.start);
+  step.end = std::max(step.end, activity.end);
+  activity.step = place->second;
   process.trace.device.push_back(activity);
-  const auto [step, added] =
-      process.steps.emplace(event.iteration, StepMark{event.iteration, activity.start, activity.end});
-  if (!added) {
-    step->second.start = std::min(step->second.start, activity.start);
-    step->second.end = std::max(step->second.end, activity.end);
-  }
 }
 
 void WeftTraceBuilder::add(const ParsedEvent& event) {
@@ -117,10 +117,8 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   trace.names = process.names.take();
   trace.rank = rank_in(process.name);
   trace.label = label_in(process.name);
-  for (const auto& [number, step] : process.steps) trace.steps.push_back(step);
   link_device_trace(trace);
-  std::map<std::int64_t, std::int32_t> step_of;
-  for (std::size_t i = 0; i < trace.steps.size(); ++i) step_of[trace.steps[i].number] = static_cast<std::int32_t>(i);
+  set_steps(trace, std::move(process.steps));
 
   std::map<std::int32_t, std::vector<std::int32_t>> lanes;
   for (std::size_t i = 0; i < trace.device.size(); ++i) {

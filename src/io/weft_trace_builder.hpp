@@ -30,7 +30,8 @@ class WeftTraceBuilder {
     DeviceTrace trace;
     NameTable names;
     FlowEnds flows;
-    std::map<std::int64_t, StepMark> steps;  // by iteration
+    std::map<std::int64_t, std::int32_t> step_of;  // by iteration: index into `steps`
+    std::vector<StepMark> steps;
     std::map<std::vector<std::int64_t>, std::int32_t> collectives;
     std::string name;
   };

@@ -170,4 +170,8 @@ struct DeviceTrace {
 // host activity around their launch that does.
 void link_device_trace(DeviceTrace& trace);
 
+// For traces that say themselves which step an activity belongs to: `step` of a device activity is an index into
+// `marks`, in any order; the marks become trace.steps, by start.
+void set_steps(DeviceTrace& trace, std::vector<StepMark> marks);
+
 }  // namespace weft

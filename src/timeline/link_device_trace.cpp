@@ -1,6 +1,6 @@
 // Who launched what, from correlation ids and from the nesting of host activities.
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 #include "timeline/device_trace.hpp"
 
@@ -13,10 +13,11 @@ std::size_t at(std::int32_t index) {
 
 template <class Activity>
 void sort_by_start(std::vector<Activity>& list) {
-  // Stable: what starts and ends together stays as in the file.
-  std::stable_sort(list.begin(), list.end(), [](const Activity& a, const Activity& b) {
+  const auto before = [](const Activity& a, const Activity& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
-  });
+  };
+  // Stable: what starts and ends together stays as in the file. Many files are sorted already.
+  if (!std::is_sorted(list.begin(), list.end(), before)) std::stable_sort(list.begin(), list.end(), before);
 }
 
 // Which host activity has a correlation id; the earliest where several do.
@@ -50,7 +51,8 @@ class Correlations {
 std::int32_t step_at(const std::vector<StepMark>& steps, Nanos t) {
   auto after =
       std::upper_bound(steps.begin(), steps.end(), t, [](Nanos time, const StepMark& s) { return time < s.start; });
-  while (after != steps.begin()) {
+  // Steps follow each other; only a few may overlap.
+  for (int looked_at = 0; after != steps.begin() && looked_at < 8; ++looked_at) {
     --after;
     if (t < after->end) return static_cast<std::int32_t>(after - steps.begin());
   }
@@ -125,6 +127,21 @@ void link_device_trace(DeviceTrace& trace) {
     sync.record_call = correlations.find(sync.record_correlation);
   }
   link_collectives(trace);
+}
+
+void set_steps(DeviceTrace& trace, std::vector<StepMark> marks) {
+  std::vector<std::size_t> order(marks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return marks[a].start != marks[b].start ? marks[a].start < marks[b].start : marks[a].end > marks[b].end;
+  });
+  std::vector<std::int32_t> place(marks.size());
+  trace.steps.clear();
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    place[order[i]] = static_cast<std::int32_t>(i);
+    trace.steps.push_back(marks[order[i]]);
+  }
+  for (DeviceActivity& activity : trace.device) activity.step = place[at(activity.step)];
 }
 
 }  // namespace weft

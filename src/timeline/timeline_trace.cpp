@@ -45,17 +45,18 @@ class TraceOfRank {
       activity.bytes = operation.bytes.value;
       activity.collective = collective_of(operation);
     }
+    const auto [place, added] = step_of_.emplace(span.iteration, static_cast<std::int32_t>(steps_.size()));
+    if (added) steps_.push_back({span.iteration, span.start, span.end});
+    StepMark& step = steps_[at(place->second)];
+    step.start = std::min(step.start, span.start);
+    step.end = std::max(step.end, span.end);
+    activity.step = place->second;
     trace_.device.push_back(activity);
-    const auto [step, added] = steps_.emplace(span.iteration, StepMark{span.iteration, span.start, span.end});
-    if (!added) {
-      step->second.start = std::min(step->second.start, span.start);
-      step->second.end = std::max(step->second.end, span.end);
-    }
   }
 
   DeviceTrace finish() {
-    for (const auto& [number, step] : steps_) trace_.steps.push_back(step);
     link_device_trace(trace_);
+    set_steps(trace_, std::move(steps_));
     return std::move(trace_);
   }
 
@@ -77,7 +78,8 @@ class TraceOfRank {
 
   const Timeline& timeline_;
   DeviceTrace trace_;
-  std::map<std::int64_t, StepMark> steps_;
+  std::map<std::int32_t, std::int32_t> step_of_;  // by iteration: index into steps_
+  std::vector<StepMark> steps_;
   std::map<std::vector<std::int64_t>, std::int32_t> collectives_;
 };
 
