@@ -7,6 +7,7 @@
 #include "app/analyze_why.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "timeline/path_entries.hpp"
 
 namespace weft {
 namespace {
@@ -187,10 +188,10 @@ void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step,
   out << "  longest entries\n";
   for (std::size_t i = 0; i < entries.size() && i < kMostEntries; ++i) {
     const PathEntry& entry = entries[i];
-    out << fmt::format("{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time),
-                       entry.count,
-                       entry.name.empty() ? std::string(name_of(entry.kind))
-                                          : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
+    out << fmt::format(
+        "{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time), entry.count,
+        entry.name.empty() ? std::string(entry.kind == PathKind::host ? "host: between operators" : name_of(entry.kind))
+                           : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
   }
 }
 

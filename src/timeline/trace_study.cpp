@@ -1,7 +1,6 @@
 #include "timeline/trace_study.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace weft {
@@ -84,30 +83,6 @@ TraceTotals total_operations(const TraceStudy& study) {
   std::vector<TotalsInput> inputs;
   for (const RankStudy& rank : study.ranks) inputs.push_back(rank.totals_input());
   return total_operations(inputs);
-}
-
-std::vector<PathEntry> path_entries(const TraceStudy& study) {
-  std::map<std::pair<PathKind, std::string>, PathEntry> entries;
-  for (const PathSegment& segment : study.path) {
-    const DeviceTrace& trace = *study.ranks[static_cast<std::size_t>(segment.rank)].trace;
-    std::string name;
-    if (segment.index != kAbsent) {
-      const auto index = static_cast<std::size_t>(segment.index);
-      const std::int32_t number =
-          segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
-      name = trace.names[static_cast<std::size_t>(number)];
-    }
-    PathEntry& entry = entries[{segment.kind, name}];
-    entry.kind = segment.kind;
-    entry.name = name;
-    ++entry.count;
-    entry.time += segment.end - segment.begin;
-  }
-  std::vector<PathEntry> result;
-  for (auto& [key, entry] : entries) result.push_back(std::move(entry));
-  std::stable_sort(result.begin(), result.end(),
-                   [](const PathEntry& a, const PathEntry& b) { return a.time > b.time; });
-  return result;
 }
 
 }  // namespace weft

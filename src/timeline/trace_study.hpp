@@ -46,14 +46,4 @@ TraceStudy study_ranks(std::vector<StudyInput> ranks, std::optional<std::int64_t
 
 TraceTotals total_operations(const TraceStudy& study);
 
-// What is on the critical path under one kind and name, over all ranks.
-struct PathEntry {
-  PathKind kind = PathKind::unknown;
-  std::string name;  // of the kernel, or of the call; "" where there is none in particular
-  std::int64_t count = 0;
-  Nanos time;
-};
-// Longest first; ties by kind and name.
-std::vector<PathEntry> path_entries(const TraceStudy& study);
-
 }  // namespace weft
