@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -104,6 +105,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
               "write a Chrome trace there, exposed stretches and the critical path on tracks of their own");
   flags.value("out", "DIR", "write kernels.csv and trace.json there");
   flags.value("against", "FILES", "compare with these traces, separated by commas: what was before, or predicted");
+  flags.value("step", "N", "the critical path of ProfilerStep#N only (default: of all that counts)");
   flags.value("link", "RATE",
               "what a rank's links carry per direction, e.g. 400Gb/s (default: NVLink of known devices)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
@@ -111,12 +113,14 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.parse(arguments);
   if (flags.texts().empty()) fail("weft analyze: name a trace, e.g. weft analyze trace.json.gz");
 
-  std::optional<Bandwidth> link;
-  if (const auto text = flags.text("link")) link = parse_bandwidth(*text, "--link");
+  WhyOptions options;
+  if (const auto text = flags.text("link")) options.link = parse_bandwidth(*text, "--link");
+  options.step =
+      flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
 
   AnalyzeReport report;
   report.study = study_traces(read_analyzed_traces(flags.texts(), terminal_of(err)));
-  report.why = explain_traces(report.study, link);
+  report.why = explain_traces(report.study, options);
   if (const auto against = flags.text("against")) {
     report.comparison = compare_with(*against, report.why, err);
   } else {

@@ -62,7 +62,8 @@ void require_one_trace_per_rank(const std::vector<DeviceTrace>& traces) {
   for (std::size_t i = 1; i < traces.size(); ++i) {
     const DeviceTrace &a = traces[i - 1], &b = traces[i];
     if (a.rank != b.rank || a.label != b.label) continue;
-    fail("{} and {}: both are of rank {}; give one trace per rank", a.file, b.file, a.rank.value);
+    fail("{} and {}: both are of rank {}; give one trace per rank, or compare them with --against", a.file, b.file,
+         a.rank.value);
   }
 }
 

@@ -20,13 +20,18 @@ struct LabelledStudy {
   TraceStudy study;
 };
 
-struct WhyReport {
-  std::vector<LabelledStudy> labels;  // as labels come in the traces
-  std::optional<Bandwidth> link;      // of --link
+struct WhyOptions {
+  std::optional<Bandwidth> link;     // of --link
+  std::optional<std::int64_t> step;  // of --step: whose critical path is asked for
 };
 
-// The study must outlive the report.
-WhyReport explain_traces(const AnalyzeStudy& study, std::optional<Bandwidth> link = {});
+struct WhyReport {
+  std::vector<LabelledStudy> labels;  // as labels come in the traces
+  WhyOptions options;
+};
+
+// The study must outlive the report. Throws Error where no trace has the step.
+WhyReport explain_traces(const AnalyzeStudy& study, const WhyOptions& options = {});
 
 void print_why(const WhyReport& report, std::ostream& out);
 // Adds to the entries of "ranks", which must be there, and "communication", "matching", "critical_path".

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/analyze_why.hpp"
+#include "timeline/path_entries.hpp"
 
 namespace weft {
 namespace {

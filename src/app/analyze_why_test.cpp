@@ -96,6 +96,22 @@ TEST(AnalyzeWhy, WritesATraceWithExposedStretches) {
   EXPECT_DOUBLE_EQ(exposed, 300);
 }
 
+// Steps 4 and 5 of this trace count, the last, 6, does not.
+TEST(AnalyzeWhy, TheCriticalPathOfAStepIsWithinIt) {
+  const std::string file = std::string(WEFT_SOURCE_DIR) + "/tests/data/traces/hta_nccl_data_a100_rank0of2.json.gz";
+  const double whole = analyzed(file).at("critical_path").at(0).at("time_us");
+  const double first = analyzed(file + " --step 4").at("critical_path").at(0).at("time_us");
+  const double second = analyzed(file + " --step 5").at("critical_path").at(0).at("time_us");
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0);
+  // They follow each other, with a pause between.
+  EXPECT_LE(first + second, whole);
+  EXPECT_GT(first + second, 0.8 * whole);
+  const CliResult missing = weft_cli("analyze " + file + " --step 6");
+  EXPECT_EQ(missing.code, kBadInput);
+  EXPECT_TRUE(contains(missing.err, "4, 5")) << missing.err;
+}
+
 TEST(AnalyzeWhy, ABadLinkIsNamed) {
   const ScratchFolder folder("analyze_link");
   const std::string a = folder.write("a.json", rank_trace(0, 1100, 50));

@@ -7,6 +7,7 @@
 #include "app/analyze_why.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "timeline/path_entries.hpp"
 
 namespace weft {
 namespace {
@@ -170,11 +171,11 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   for (const std::string& remark : study.match.remarks) out << remark << "\n";
 }
 
-void print_path(const LabelledStudy& labelled, std::ostream& out) {
+void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step, std::ostream& out) {
   const std::vector<PathSegment>& path = labelled.study.path;
   if (path.empty()) return;
   const Nanos whole = path.back().end - path.front().begin;
-  out << fmt::format("\nCritical path: {}\n", time_text(whole));
+  out << fmt::format("\nCritical path{}: {}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole));
   const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
   std::vector<std::size_t> kinds(times.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = i;
@@ -187,10 +188,10 @@ void print_path(const LabelledStudy& labelled, std::ostream& out) {
   out << "  longest entries\n";
   for (std::size_t i = 0; i < entries.size() && i < kMostEntries; ++i) {
     const PathEntry& entry = entries[i];
-    out << fmt::format("{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time),
-                       entry.count,
-                       entry.name.empty() ? std::string(name_of(entry.kind))
-                                          : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
+    out << fmt::format(
+        "{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time), entry.count,
+        entry.name.empty() ? std::string(entry.kind == PathKind::host ? "host: between operators" : name_of(entry.kind))
+                           : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
   }
 }
 
@@ -217,7 +218,7 @@ void print_why(const WhyReport& report, std::ostream& out) {
       print_bound(labelled, out);
       print_ranks(labelled, out);
     }
-    print_path(labelled, out);
+    print_path(labelled, report.options.step, out);
   }
 }
 

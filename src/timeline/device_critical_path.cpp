@@ -68,13 +68,14 @@ class PathWalker {
   }
 
   // Covers the time from t (of this rank) to where the path is.
-  void go_to(Nanos t, PathKind kind, std::int32_t index) {
+  void go_to(Nanos t, PathKind kind, std::int32_t index, std::int32_t thread = kAbsent) {
     const Nanos to = std::max(t + offset(), begin_);
     if (to >= at_) return;
-    if (!path_.empty() && path_.back().kind == kind && path_.back().rank == rank_ && path_.back().index == index) {
+    if (!path_.empty() && path_.back().kind == kind && path_.back().rank == rank_ && path_.back().index == index &&
+        path_.back().thread == thread) {
       path_.back().begin = to;
     } else {
-      path_.push_back({kind, rank_, index, to, at_});
+      path_.push_back({kind, rank_, index, to, at_, thread});
     }
     at_ = to;
   }
@@ -122,19 +123,19 @@ class PathWalker {
                                           [](Nanos time, const HostWait& wait) { return time < wait.end; });
       if (after != waits.begin() && (after - 1)->end >= working_since) {
         const HostWait& wait = *(after - 1);
-        go_to(wait.end, PathKind::host, kAbsent);
+        go_to(wait.end, PathKind::host, kAbsent, thread);
         go_to(device(wait.activity).end, PathKind::host_wake, wait.call);
         return wait.activity;
       }
-      go_to(working_since, PathKind::host, kAbsent);
+      go_to(working_since, PathKind::host, kAbsent, thread);
       // Idle before: whoever worked last handed over (forward to backward thread, say).
       const HostWork::Moment last = work_[static_cast<std::size_t>(rank_)].last_work(thread, at_ - offset());
       if (last.thread == kAbsent) break;
       if (last.thread == thread && last.at == at_ - offset()) break;
-      go_to(last.at, PathKind::host, kAbsent);
+      go_to(last.at, PathKind::host, kAbsent, thread);
       thread = last.thread;
     }
-    go_to(begin_ - offset(), PathKind::host, kAbsent);
+    go_to(begin_ - offset(), PathKind::host, kAbsent, thread);
     return kAbsent;
   }
 

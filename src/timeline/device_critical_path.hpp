@@ -27,10 +27,11 @@ std::string_view name_of(PathKind kind);
 
 struct PathSegment {
   PathKind kind = PathKind::unknown;
-  std::int32_t rank = 0;         // index into the ranks given
-  std::int32_t index = kAbsent;  // of an activity in `device` (the three kernels, launch_delay and device_gap: what
-                                 // starts then) or in `host` (host_wake: the call); kAbsent: none in particular
-  Nanos begin, end;              // on the clock of the first rank
+  std::int32_t rank = 0;          // index into the ranks given
+  std::int32_t index = kAbsent;   // of an activity in `device` (the three kernels, launch_delay and device_gap: what
+                                  // starts then) or in `host` (host_wake: the call); kAbsent: none in particular
+  Nanos begin, end;               // on the clock of the first rank
+  std::int32_t thread = kAbsent;  // of `host`: who worked; index into DeviceTrace::threads
   friend bool operator==(const PathSegment&, const PathSegment&) = default;
 };
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
+#include "timeline/path_entries.hpp"
 #include "timeline/test_device_trace.hpp"
 #include "timeline/trace_study.hpp"
 
@@ -61,7 +63,8 @@ TEST(DeviceCriticalPath, GoesThroughTheHostWhereTheLaunchIsLate) {
   EXPECT_EQ(times[static_cast<std::size_t>(PathKind::host)].value, 90);
 }
 
-// Thread 1 launches b; it did nothing before 250. Thread 0 worked until 240 and had waited for a until 210.
+// Thread 1 launches b; it did nothing before 250, so from 240 on the path is its own. Thread 0 worked until 240 and had
+// waited for a until 210.
 TEST(DeviceCriticalPath, ThreadsHandOver) {
   TestDeviceTrace t;
   const auto a = t.compute(7, 100, 200), b = t.compute(7, 320, 400);
@@ -71,7 +74,8 @@ TEST(DeviceCriticalPath, ThreadsHandOver) {
   t.call(HostCall::other, 250, 299, kAbsent, 1);
   t.launch(b, 300, 305, 1);
   EXPECT_EQ(text(path_of(t.trace())),
-            "computation 100 200\nhost_wake 200 210\nhost 210 300\nlaunch_delay 300 320\ncomputation 320 400\n");
+            "computation 100 200\nhost_wake 200 210\nhost 210 240\nhost 240 300\nlaunch_delay 300 320\ncomputation 320 "
+            "400\n");
 }
 
 // Rank 0 waits in its collective for rank 1, which computes until 300; rank 1's clock is 1000 ahead.
@@ -89,6 +93,29 @@ TEST(DeviceCriticalPath, CrossesToTheRankThatCameLast) {
   EXPECT_EQ(
       text(study.path, true),
       "computation 100 300 on 1\ndevice_gap 300 310 on 1\ncommunication 310 400 on 0\ncomputation 400 450 on 0\n");
+}
+
+// From 210 to 300 on thread 0: 20 in an operator with a call inside, 10 between, 30 in another call, 30 between.
+TEST(PathEntries, ShareTheHostOutAmongItsOutermostOperators) {
+  TestDeviceTrace t;
+  const auto a = t.compute(7, 100, 200), b = t.compute(7, 320, 400);
+  t.launch(a, 10, 11);
+  t.call(HostCall::stream_synchronize, 15, 210);
+  const auto outer = t.call(HostCall::none, 210, 230), inner = t.call(HostCall::other, 215, 225);
+  const auto other = t.call(HostCall::other, 240, 270);
+  t.launch(b, 300, 305);
+  for (const auto& [call, name] : {std::pair{outer, "outer"}, {inner, "inner"}, {other, "other"}}) {
+    t.trace().host[static_cast<std::size_t>(call)].name = t.name(name);
+  }
+  const DeviceTrace trace = t.trace();
+  Nanos sum{0};
+  std::map<std::string, std::int64_t> host;
+  for (const PathEntry& entry : path_entries(study_ranks({{&trace, t.all()}}))) {
+    sum += entry.time;
+    if (entry.kind == PathKind::host) host[entry.name] = entry.time.value;
+  }
+  EXPECT_EQ(sum.value, 300);
+  EXPECT_EQ(host, (std::map<std::string, std::int64_t>{{"outer", 20}, {"other", 30}, {"", 40}}));
 }
 
 TEST(DeviceCriticalPath, OfNothingIsEmpty) {

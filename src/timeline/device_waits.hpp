@@ -10,8 +10,10 @@ void find_stream_waits(const DeviceTrace& trace, DeviceOrder& order);
 // Fills `host_waits`.
 void find_host_waits(const DeviceTrace& trace, DeviceOrder& order);
 
-// When the host began the call that launched it; kNoTime: unknown.
+// When the host began the call that launched it; kNoTime: unknown. In our own traces `issued` is when a queue reached
+// the operation: no host is late there, and order is said by dependencies.
 inline Nanos launched_at(const DeviceTrace& trace, const DeviceActivity& activity) {
+  if (trace.source == TraceSource::weft) return kNoTime;
   if (activity.issued != kNoTime) return activity.issued;
   return activity.launch == kAbsent ? kNoTime : trace.host[static_cast<std::size_t>(activity.launch)].start;
 }

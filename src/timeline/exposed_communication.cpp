@@ -150,10 +150,10 @@ class ReasonFinder {
     front = order_.previous_on_stream(communication);
     if (front == kAbsent || activity_of(trace_, front).kind == KernelKind::computation) return {0};
     Nanos there = launched_at(trace_, activity_of(trace_, communication));
-    if (there == kNoTime) return {0};
     for (const DeviceDependency& wait : order_.waits_of(communication)) {
       there = std::max(there, activity_of(trace_, wait.before).end);
     }
+    if (there == kNoTime) return {0};
     return result_.computation.within(there, activity_of(trace_, front).end);
   }
 

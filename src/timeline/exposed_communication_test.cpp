@@ -148,6 +148,17 @@ TEST(ExposedCommunication, BeforeTheLastMemberBeganAPeerIsLate) {
   EXPECT_EQ(found.stretches[0].peer, 3);
 }
 
+// In our own traces an operation is issued when its queue reaches it, which is no launch by a host.
+TEST(ExposedCommunication, OfOurOwnTracesNoHostIsLate) {
+  TestDeviceTrace t;
+  t.trace().source = TraceSource::weft;
+  const auto a = t.compute(0, 100, 200), c = t.communicate(1, 200, 500), b = t.compute(0, 500, 600);
+  t.depends(a, c);
+  t.depends(c, b);
+  t.trace().device[static_cast<std::size_t>(b)].issued = Nanos{500};
+  EXPECT_EQ(text(exposed(t.trace())), "dependency 200 500\n");
+}
+
 // Instant by instant, whatever the trace: exposed is communication without computation, and every instant has one
 // reason.
 TEST(ExposedCommunication, ReasonsAddUpToTheExposedTime) {

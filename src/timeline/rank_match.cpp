@@ -13,6 +13,7 @@ namespace {
 
 // Of lists of different length: how far their beginnings may be apart.
 constexpr std::int64_t kMostShift = 256;
+constexpr std::size_t kMostCompared = 4096;
 
 struct Listed {
   std::int32_t activity = 0;
@@ -84,13 +85,16 @@ struct EndSpread {
 };
 EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, std::int64_t shift) {
   std::vector<Nanos> differences;
-  for (std::size_t i = 0; i < b.size(); ++i) {
+  // A sample of long lists: many shifts may have to be compared.
+  const std::size_t stride = 1 + b.size() / kMostCompared;
+  for (std::size_t i = 0; i < b.size(); i += stride) {
     const std::int64_t j = static_cast<std::int64_t>(i) + shift;
     if (j >= 0 && j < static_cast<std::int64_t>(a.size())) {
       differences.push_back(a[static_cast<std::size_t>(j)].end - b[i].end);
     }
   }
   EndSpread spread;
+  if (differences.empty()) return spread;
   spread.median_difference = median(differences);
   for (Nanos& difference : differences) {
     difference = std::max(difference - spread.median_difference, spread.median_difference - difference);

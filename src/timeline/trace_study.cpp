@@ -1,7 +1,6 @@
 #include "timeline/trace_study.hpp"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 namespace weft {
@@ -20,9 +19,28 @@ void measure_span(RankStudy& study) {
   study.steps = std::count(seen.begin(), seen.end(), true);
 }
 
+// On the clock of the first rank; begin after end where there is no such step.
+TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
+  TimeInterval window{Nanos{0}, Nanos{-1}};
+  for (std::size_t r = 0; r < study.ranks.size(); ++r) {
+    const RankStudy& rank = study.ranks[r];
+    if (!study.match.aligned[r]) continue;
+    for (const std::int32_t i : rank.order.activities) {
+      const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
+      if (activity.step == kAbsent || rank.trace->steps[static_cast<std::size_t>(activity.step)].number != number) {
+        continue;
+      }
+      const Nanos start = activity.start + study.match.offset[r], end = activity.end + study.match.offset[r];
+      const bool first = window.end < window.begin;
+      window = {first ? start : std::min(window.begin, start), first ? end : std::max(window.end, end)};
+    }
+  }
+  return window;
+}
+
 }  // namespace
 
-TraceStudy study_ranks(std::vector<StudyInput> inputs) {
+TraceStudy study_ranks(std::vector<StudyInput> inputs, std::optional<std::int64_t> step) {
   TraceStudy study;
   study.ranks.resize(inputs.size());
   std::vector<RankCommunications> communications;
@@ -52,7 +70,12 @@ TraceStudy study_ranks(std::vector<StudyInput> inputs) {
     path_ranks.push_back(
         {rank.trace, study.match.aligned[r] ? &rank.order : &nothing, &rank.peers, study.match.offset[r]});
   }
-  study.path = device_critical_path(path_ranks);
+  if (step) {
+    const TimeInterval window = window_of_step(study, *step);
+    if (window.begin < window.end) study.path = device_critical_path(path_ranks, window.begin, window.end);
+  } else {
+    study.path = device_critical_path(path_ranks);
+  }
   return study;
 }
 
@@ -60,30 +83,6 @@ TraceTotals total_operations(const TraceStudy& study) {
   std::vector<TotalsInput> inputs;
   for (const RankStudy& rank : study.ranks) inputs.push_back(rank.totals_input());
   return total_operations(inputs);
-}
-
-std::vector<PathEntry> path_entries(const TraceStudy& study) {
-  std::map<std::pair<PathKind, std::string>, PathEntry> entries;
-  for (const PathSegment& segment : study.path) {
-    const DeviceTrace& trace = *study.ranks[static_cast<std::size_t>(segment.rank)].trace;
-    std::string name;
-    if (segment.index != kAbsent) {
-      const auto index = static_cast<std::size_t>(segment.index);
-      const std::int32_t number =
-          segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
-      name = trace.names[static_cast<std::size_t>(number)];
-    }
-    PathEntry& entry = entries[{segment.kind, name}];
-    entry.kind = segment.kind;
-    entry.name = name;
-    ++entry.count;
-    entry.time += segment.end - segment.begin;
-  }
-  std::vector<PathEntry> result;
-  for (auto& [key, entry] : entries) result.push_back(std::move(entry));
-  std::stable_sort(result.begin(), result.end(),
-                   [](const PathEntry& a, const PathEntry& b) { return a.time > b.time; });
-  return result;
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,19 +39,11 @@ struct StudyInput {
   std::vector<std::int32_t> activities;  // that are looked at; ascending
 };
 
-// The traces must outlive the study. O(n log n).
-TraceStudy study_ranks(std::vector<StudyInput> ranks);
+// The traces must outlive the study. The critical path is that of one step where `step` names it by its number: from
+// the first start to the last end of what was launched in it, on all ranks; it is empty where no trace has that step.
+// O(n log n).
+TraceStudy study_ranks(std::vector<StudyInput> ranks, std::optional<std::int64_t> step = {});
 
 TraceTotals total_operations(const TraceStudy& study);
-
-// What is on the critical path under one kind and name, over all ranks.
-struct PathEntry {
-  PathKind kind = PathKind::unknown;
-  std::string name;  // of the kernel, or of the call; "" where there is none in particular
-  std::int64_t count = 0;
-  Nanos time;
-};
-// Longest first; ties by kind and name.
-std::vector<PathEntry> path_entries(const TraceStudy& study);
 
 }  // namespace weft
