@@ -106,8 +106,8 @@ Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, 
   return outcome;
 }
 
-// `tf32`: products of fp32 run on an A100's tensor cores. PyTorch and others leave that off unless told, and the paper
-// does not say; the V100 has no such thing.
+// `tf32`: products of fp32 run on an A100's tensor cores, as Weft's device table has it (the V100 has no such thing).
+// Which of the two the paper's runs had is not known here, and the figures differ widely: both are to be reported.
 Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, bool tf32, double budget) {
   Case c;
   c.name = fmt::format("{} {}:{}{}", large ? "gpt2-l-moe" : "gpt2-s-moe", machine, nodes, tf32 ? " tf32" : "");
