@@ -2,9 +2,9 @@
 // balanced; a capacity factor pads every expert's share.
 //
 // The gate makes two values of the router's scores. `routing` [tokens, 2 top_k] holds for each choice of a token its
-// slot among experts x capacity (expert * capacity + position; -1 where it was dropped) and its weight. `expert_load`
-// [2, experts] holds how many choices fell on each expert and the sum of its probabilities, all the balance loss needs.
-// Both are fp32 whatever the model computes in: a slot is a whole number up to 2^24.
+// slot among experts x capacity (expert * capacity + position; -1 - expert where it was dropped) and its weight.
+// `expert_load` [2, experts] holds how many choices fell on each expert and the sum of its probabilities, all the
+// balance loss needs. Both are fp32 whatever the model computes in: a slot is a whole number up to 2^24.
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
