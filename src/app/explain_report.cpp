@@ -128,7 +128,24 @@ class ExplanationText {
       text += wrapped(2, 4,
                       fmt::format("exposed {}: {} more", percent(rest, t.exposed_s), t.exposures.size() - kMostNamed));
     }
-    return text;
+    return text + choices(t.kind);
+  }
+
+  // Of every branch of the tree its cheapest leaf.
+  std::string choices(std::int32_t id) const {
+    const auto found = e_.choices.find(id);
+    if (found == e_.choices.end() || found->second.under.size() * found->second.under.front().under.size() < 2)
+      return "";
+    std::string text;
+    for (const ChoiceNode& branch : found->second.under) {
+      const std::string rule(branch.rule == Substitution::none ? "as it is" : name_of(branch.rule));
+      text += fmt::format("{}{}{} {}", text.empty() ? "" : ", ", rule,
+                          branch.parts > 1 ? fmt::format(" in {} parts", branch.parts) : "", time(branch.cost_s()));
+      if (!branch.possible) text += " (not planned)";
+    }
+    return wrapped(
+        2, 4,
+        fmt::format("one of them left alone {}; {}", time(found->second.under.front().under.front().transfer_s), text));
   }
 
   std::string words(const Exposure& e) const {
@@ -188,6 +205,19 @@ Json kind_name(const PlanExplanation& e, std::int32_t id) {
   return id < 0 ? Json(nullptr) : Json(e.kinds[static_cast<std::size_t>(id)].name);
 }
 
+Json choice_json(const ChoiceNode& node) {
+  Json json{{"rule", std::string(name_of(node.rule))},
+            {"parts", node.parts},
+            {"transfer_s", node.transfer_s},
+            {"left_s", node.left_s},
+            {"loss_s", node.loss_s},
+            {"cost_s", node.cost_s()},
+            {"possible", node.possible}};
+  if (!node.under.empty()) json["choices"] = Json::array();
+  for (const ChoiceNode& below : node.under) json["choices"].push_back(choice_json(below));
+  return json;
+}
+
 Json transfer_json(const PlanExplanation& e, const ExplainedTransfer& t) {
   const OperationKind& kind = e.kinds[static_cast<std::size_t>(t.kind)];
   Json json{{"name", kind.name},
@@ -234,6 +264,11 @@ std::string explanation_text(const PolicyStudy& study, const PlanExplanation& ex
 Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {
   Json json;
   json["communication"] = transfers_json(e, e.mean);
+  json["choices"] = Json::object();
+  for (const auto& [kind, tree] : e.choices) {
+    const OperationKind& k = e.kinds[static_cast<std::size_t>(kind)];
+    json["choices"][fmt::format("{} ({} over {})", k.name, k.collective, k.group)] = choice_json(tree);
+  }
   json["stages"] = Json::array();
   for (const StageExplanation& stage : e.stages) {
     json["stages"].push_back(

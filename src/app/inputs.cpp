@@ -5,6 +5,7 @@
 
 #include "app/files.hpp"
 #include "app/megatron_inputs.hpp"
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
@@ -54,11 +55,24 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
   }
-  for (const char* name : {"top-k", "capacity-factor"}) {
+  if (const auto local = flags.integer("experts-per-rank", 1, kMany)) {
+    if (flags.given("experts")) fail("--experts-per-rank {}: --experts says how many there are already", *local);
+    if (!model.experts) model.experts = Experts{.ffn = model.ffn};
+    const std::int64_t ranks = flags.integer("ep", 1, kMany).value_or(1);
+    model.experts->count = checked_product({*local, ranks}, "--experts-per-rank * --ep");
+  }
+  for (const char* name :
+       {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff", "shared-ffn"}) {
     if (flags.given(name) && !model.experts) fail("--{}: {} has no experts; give --experts", name, model.name);
   }
   if (const auto top_k = flags.integer("top-k", 1, kMany)) model.experts->top_k = *top_k;
   if (const auto factor = flags.number("capacity-factor", 0, 1000)) model.experts->capacity_factor = *factor;
+  if (const auto ffn = flags.integer("shared-ffn", 0, kMany)) model.experts->shared_ffn = *ffn;
+  if (const auto every = flags.integer("moe-every", 1, kMany)) model.experts->every = *every;
+  if (const auto order = flags.one_of("token-drop-policy", {"position", "gshard", "probs"})) {
+    model.experts->gate_order = static_cast<GateOrder>(*order);
+  }
+  if (const auto coeff = flags.number("aux-loss-coeff", 0, 1000)) model.experts->aux_loss_coeff = *coeff;
 }
 
 DType read_dtype(const Flags& flags, const char* name, DType fallback) {
@@ -97,8 +111,15 @@ void declare_input_flags(Flags& flags) {
   flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
   flags.value("vocab", "N", "vocabulary (default: 51200)", kModel);
   flags.value("experts", "N", "experts of every MoE layer", kModel);
+  flags.value("experts-per-rank", "N", "experts on an expert-parallel rank: --experts is N * ep", kModel);
+  flags.value("moe-every", "N", "every N-th layer is an MoE layer (default: the model's, or each)", kModel);
   flags.value("top-k", "N", "experts a token goes to", kModel);
   flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
+  flags.value("token-drop-policy", "position|gshard|probs",
+              "who gets the slots of a full expert: tokens in order, first choices first, or the most probable",
+              kModel);
+  flags.value("shared-ffn", "N", "inner size of experts that every token goes to, all together; 0: none", kModel);
+  flags.value("aux-loss-coeff", "X", "weight of the loss that balances experts; 0: none", kModel);
   flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
               "Cluster");
   flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");

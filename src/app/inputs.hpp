@@ -17,6 +17,7 @@ struct Inputs {
   Layout layout;
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
+  std::uint64_t search_seed = PlanSearch{}.seed;
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);

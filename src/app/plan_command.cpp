@@ -6,6 +6,7 @@
 #include "app/explain_report.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
+#include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/plan_files.hpp"
 #include "app/plan_json_report.hpp"
@@ -45,16 +46,25 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
+  flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
   flags.toggle("explain", "why communication is exposed and what would help, of the best policy or those named");
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
+  declare_lengths_flag(flags);
   declare_sweep_flags(flags);
   flags.parse(arguments);
 
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   std::vector<std::string> policies = read_policies(flags);
+  const std::vector<std::int64_t> lengths = read_lengths(flags);
+  if (!lengths.empty()) {
+    for (const char* other : {"sweep", "explain"}) {
+      if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
+    }
+    return run_plan_of_lengths(flags, lengths, policies, out, err);
+  }
   if (flags.given("sweep") && flags.on("explain")) {
     fail("--explain: is not for --sweep; explain one combination of it by its own flags");
   }
@@ -64,7 +74,9 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
   const Profile profile = read_profile(flags);
-  PlanStudy study = study_plan(read_inputs(flags), policies, profile, terminal_of(err));
+  Inputs inputs = read_inputs(flags);
+  inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
+  PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);

@@ -86,6 +86,22 @@ double step_without(SimProblem problem, const ExplainedOperations& operations, s
   return simulate_folded(problem).period_ns * 1e-9;
 }
 
+// Of the first transfer of each kind, as the graph of the model has it.
+std::map<std::int32_t, ChoiceNode> choices_of_kinds(const Plan& plan, const Unfolded& unfolded,
+                                                    const ExplainedOperations& operations, const Cluster& cluster,
+                                                    const Profile& profile) {
+  const StepGraph original = build_step_graph(plan.model, cluster, plan.layout);
+  const CostModel cost(original, cluster, profile);
+  std::map<std::int32_t, ChoiceNode> choices;
+  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
+    const Operation& op = plan.graph.op(unfolded.instances()[i].operation);
+    if (!op.communication || choices.contains(operations.kind[i])) continue;
+    const OpId origin = op.origins.empty() ? unfolded.instances()[i].operation : op.origins.front().operation;
+    choices[operations.kind[i]] = choice_tree(original, cost, origin);
+  }
+  return choices;
+}
+
 LargestExposure largest_of(const ExplainedTransfer& transfer) {
   std::map<ExposureReason, double> by_reason;
   for (const Exposure& e : transfer.exposures) by_reason[e.reason] += e.seconds;
@@ -146,6 +162,7 @@ PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
     result.stages.push_back({study.timeline.ranks[r].name, study.timeline.ranks[r].ranks, std::move(ranks[r])});
   }
   result.mean = mean_over_ranks(result.stages);
+  result.choices = choices_of_kinds(study.plan, unfolded, operations, cluster, profile);
   const SimProblem problem = sim_problem(study.plan, unfolded, cost);
   for (const ExplainedTransfer& transfer : result.mean) {
     if (result.largest.size() == kLargest || transfer.exposed_s <= 0) break;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/plan_study.hpp"
 #include "cost/cost_model.hpp"
+#include "plan/partition/choice_tree.hpp"
 #include "plan/unfold.hpp"
 #include "timeline/explain.hpp"
 
@@ -50,6 +52,8 @@ struct PlanExplanation {
   std::vector<StageExplanation> stages;  // by rank class
   // Times are means over all ranks; calls, bytes and time alone those of a rank that has it. Largest exposed first.
   std::vector<ExplainedTransfer> mean;
+  std::map<std::int32_t, ChoiceNode>
+      choices;                           // by kind of transfer: the ways to carry one of them out, with their cost
   std::vector<LargestExposure> largest;  // at most three; without remedies where explain_plan made them
 };
 

@@ -186,6 +186,7 @@ PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t
     return simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
   };
   search.budget_s = inputs.budget_s;
+  search.seed = inputs.search_seed;
   search.jobs = jobs;
   return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
 }

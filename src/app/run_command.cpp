@@ -6,6 +6,7 @@
 
 #include "app/checkpoint_options.hpp"
 #include "app/cli.hpp"
+#include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/own_processes.hpp"
 #include "app/plan_files.hpp"
@@ -39,9 +40,11 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
               "--policy serial,ddp,priority --steps 20 --out out/run");
   declare_run_flags(flags);
   declare_checkpoint_flags(flags);
+  declare_lengths_flag(flags);
   flags.parse(arguments);
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
   read_checkpoint_options(flags, options);
@@ -52,6 +55,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
                              options.checkpoint ? AfterSignal::ranks_end_themselves : AfterSignal::ranks_end_soon);
   }
 
+  if (!lengths.empty()) return run_training_of_lengths(flags, lengths, options, launch, out, err);
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
   RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
   session.on_ranks(read_world_options(flags, launch), err,

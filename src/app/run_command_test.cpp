@@ -42,7 +42,10 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kTiny + "--precision bf16", {"--precision bf16", "fp32"});
   expect_refused(kModel + "--cluster dgx-a100:1", {"--cluster dgx-a100:1", "local:N"});
   expect_refused(kModel, {"--cluster", "--processes"});
-  expect_refused("--model mixtral-8x7b --cluster local:2", {"mixtral-8x7b", "experts"});
+  expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "latent attention"});
+  expect_refused(kTiny + "--expert-exchange uneven", {"--expert-exchange", "give --experts"});
+  expect_refused(kTiny + "--experts 4 --expert-exchange even", {"--expert-exchange", "padded, uneven"});
+  expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
   expect_refused(kTiny + "--processes 3", {"for 2 ranks, not for 3 processes"});
   expect_refused(kModel + "--processes 2 --record x", {"--record", "threads"});
 }

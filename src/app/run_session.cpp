@@ -15,6 +15,7 @@
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
 #include "kernels/kernels.hpp"
+#include "plan/partition/row_choice.hpp"
 #include "plan/policy/overlap.hpp"
 
 namespace weft {
@@ -22,6 +23,7 @@ namespace weft {
 struct RunSession::Prepared {
   StepGraph graph;
   UnfoldedPlan serial;
+  std::vector<UnfoldedPlan> cuts;
 };
 
 RunSession::RunSession(RunOptions options, Launch launch, RunProgress progress)
@@ -40,9 +42,7 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const Stay in_planning(communicator.whereabouts(), "planning");
   if (options_.checkpoint) find_start(communicator);
   if (finished()) return;
-  if (!options_.links_given && processes()) measure_links(communicator);
-  if (!options_.profile) measure_machine(communicator);
-  std::call_once(planned_, [&] { plan(); });
+  prepare_rank(communicator);
   if (reports(communicator)) {
     study_.world = processes() ? "processes" : "threads";
     study_.links = links_in_words(way);
@@ -53,6 +53,17 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   const auto faster = [](const PolicyRun& a, const PolicyRun& b) { return a.measured.step_s < b.measured.step_s; };
   study_.best =
       static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
+}
+
+const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  if (!options_.profile) measure_machine(communicator);
+  std::call_once(planned_, [&] { plan(); });
+  return best_prediction();
+}
+
+const PolicyStudy& RunSession::best_prediction() const {
+  return study_.plan.policies[study_.plan.best];
 }
 
 // One write each, so that lines of several ranks do not mix.
@@ -127,6 +138,26 @@ void RunSession::measure_links(Communicator& communicator) {
   nic.latency = {parse_integer(numbers[1], "latency")};
 }
 
+// The serial step with its layers in as many parts as the policies to run may cut them into.
+std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request, const StepGraph& graph) const {
+  std::vector<UnfoldedPlan> plans;
+  const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
+  const bool experts = request.layout.ep > 1;
+  if ((request.layout.tp == 1 && !experts) || !any) return plans;
+  for (const std::int32_t parts : possible_rows(graph)) {
+    if (parts == 1) continue;
+    Overlap overlap = decide_overlap(request, graph, "serial");
+    overlap.forward_rows = overlap.backward_rows = parts;
+    overlap.expert_parallel = experts;
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+    if (!experts) continue;
+    overlap.forward_rows = overlap.backward_rows = 1;
+    overlap.layers = both(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+  }
+  return plans;
+}
+
 void RunSession::measure_machine(Communicator& communicator) {
   const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
@@ -134,10 +165,17 @@ void RunSession::measure_machine(Communicator& communicator) {
     StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
     const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
     UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
-    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial)});
+    std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
+    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
   });
-  CalibrationJob job{calibration_->serial.plan, calibration_->serial.unfolded, calibration_->graph,
-                     options_.corpus,           options_.calibration_budget,   {}};
+  CalibrationJob job{calibration_->serial,
+                     {},
+                     calibration_->graph,
+                     options_.corpus,
+                     options_.calibration_budget,
+                     {},
+                     options_.settings.expert_exchange};
+  for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;
   if (reports(communicator)) {

@@ -21,6 +21,9 @@ class RunSession {
   void on_ranks(WorldOptions world, std::ostream& err, const WorldBody& body);
   // One rank's part. All ranks of the run must take part.
   void run_rank(Communicator& communicator, const std::string& way);
+  // Its beginning: links and machine are measured, everything is planned. The plan with the shortest prediction.
+  const PolicyStudy& prepare_rank(Communicator& communicator);
+  const PolicyStudy& best_prediction() const;
   // On the process of rank 0, when all have ended.
   const RunStudy& study() const { return study_; }
   // All steps were trained before: nothing has run, there is no study.
@@ -40,6 +43,7 @@ class RunSession {
   CheckpointJob checkpoint_job(const std::string& policy) const;
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
+  std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
   void measure_machine(Communicator& communicator);
   void plan();
   void train(Communicator& communicator, std::size_t policy);

@@ -58,13 +58,12 @@ struct Measured {
 };
 
 // Whether this rank takes longest of its class: it is the one that the others wait for.
-bool is_slowest_of_class(const CalibrationJob& job, Communicator& communicator, double total) {
+bool is_slowest_of_class(const Plan& plan, Communicator& communicator, double total) {
   std::vector<double> totals(static_cast<std::size_t>(communicator.size()), 0.0);
   const auto own = static_cast<std::size_t>(communicator.rank());
   totals[own] = total;
   totals = sums_of_ranks(communicator, totals);
-  const RankClasses classes =
-      find_rank_classes(Cluster(job.plan.cluster), job.plan.layout, job.plan.model.experts.has_value());
+  const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
   for (std::size_t r = 0; r < totals.size(); ++r) {
     if (classes.class_of[r] != classes.class_of[own]) continue;
     if (totals[r] > totals[own] || (totals[r] == totals[own] && r < own)) return false;
@@ -72,12 +71,13 @@ bool is_slowest_of_class(const CalibrationJob& job, Communicator& communicator, 
   return true;
 }
 
-// Of every key, the mean over the classes that have it of what their slowest rank took; likewise the gaps.
-void agree(const CalibrationJob& job, Communicator& communicator, const Measured& measured, Calibration& result) {
-  const bool counts = is_slowest_of_class(job, communicator, measured.total());
+// Of every key that was not known yet, the mean over the classes that have it of what their slowest rank took. The mean
+// gap between operations.
+Nanos agree(const Plan& plan, Communicator& communicator, const Measured& measured, std::map<OpKey, Nanos>& known) {
+  const bool counts = is_slowest_of_class(plan, communicator, measured.total());
   std::set<OpKey> keys;  // of all classes, in one order
-  for (const Operation& op : job.plan.graph.operations) {
-    if (!op.is_transfer()) keys.insert(op.key);
+  for (const Operation& op : plan.graph.operations) {
+    if (!op.is_transfer() && !known.contains(op.key)) keys.insert(op.key);
   }
   std::vector<double> own{counts ? median(measured.gaps) : 0.0, counts ? 1.0 : 0.0};
   for (const OpKey& key : keys) {
@@ -88,20 +88,20 @@ void agree(const CalibrationJob& job, Communicator& communicator, const Measured
   }
   const std::vector<double> sums = sums_of_ranks(communicator, own);
   const auto mean = [&](std::size_t i) { return nanos_from_seconds(sums[2 * i] / std::max(sums[2 * i + 1], 1.0)); };
-  result.between_operations = mean(0);
   std::size_t i = 1;
-  for (const OpKey& key : keys) result.operations[key] = std::max(Nanos{1}, mean(i++));
+  for (const OpKey& key : keys) known[key] = std::max(Nanos{1}, mean(i++));
+  return mean(0);
 }
 
-void measure_alone(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
-                   Measured& measured) {
+Measured measure_alone(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes, double share) {
+  Measured measured;
   const auto never = [] { return false; };
   meet(communicator);
   const Clock::time_point warming = Clock::now();
   passes.run([](const OpKey&, Clock::time_point, Clock::time_point) {}, never);
   // All ranks make as many passes, so that all are busy while any is measured.
   const double longest = mean_of_ranks(communicator, {CalibrationPasses::in_seconds(Clock::now() - warming)}).front();
-  const double room = kAloneShare * CalibrationPasses::in_seconds(job.budget) / std::max(longest, 1e-6);
+  const double room = share * CalibrationPasses::in_seconds(job.budget) / std::max(longest, 1e-6);
   const int count = std::clamp(static_cast<int>(room), kLeastPasses, kMostPasses);
   for (int pass = 0; pass < count; ++pass) {
     meet(communicator);
@@ -113,8 +113,8 @@ void measure_alone(const CalibrationJob& job, Communicator& communicator, Calibr
           last = end;
         },
         never);
-    if (job.on_progress) job.on_progress(kAloneShare * (pass + 1) / count);
   }
+  return measured;
 }
 
 // Seconds that a small transfer takes where compute waits for it: threads are woken, and all wait for the rank that
@@ -123,7 +123,7 @@ void measure_alone(const CalibrationJob& job, Communicator& communicator, Calibr
 double seconds_waited_for(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
                           EndlessTransfer& transfer, const Calibration& known) {
   meet(communicator);
-  if (job.plan.classes.size() > 1 || passes.transfers() == 0) {
+  if (job.step.plan.classes.size() > 1 || passes.transfers() == 0) {
     return transfer.seconds_of_one_waited_for(kSmallTransfers);
   }
   double beyond_compute = 0;
@@ -141,7 +141,7 @@ void measure_handoff(const CalibrationJob& job, Communicator& communicator, Cali
   EndlessTransfer transfer(communicator, kSmallTransfer, 1);
   meet(communicator);
   const double took = mean_of_ranks(communicator, {transfer.seconds_of_one(kSmallTransfers)}).front();
-  const double links = seconds(transfer.predicted(Cluster(job.plan.cluster)));
+  const double links = seconds(transfer.predicted(Cluster(job.step.plan.cluster)));
   result.handoff = nanos_from_seconds(std::max(0.0, took - links));
   const double waited =
       mean_of_ranks(communicator, {seconds_waited_for(job, communicator, passes, transfer, result)}).front();
@@ -190,13 +190,27 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
 }
 
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
-  CalibrationPasses passes(job, make_id<Rank>(static_cast<std::size_t>(communicator.rank())));
-  Measured measured;
-  measure_alone(job, communicator, passes, measured);
+  const auto rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
+  const double share = kAloneShare / static_cast<double>(1 + job.cuts.size());
+  auto advance = [&, done = 0.0](double by) mutable {
+    done += by;
+    if (job.on_progress) job.on_progress(std::min(done, 1.0));
+  };
   Calibration result;
-  agree(job, communicator, measured, result);
-  if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
-  if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
+  {
+    CalibrationPasses passes(job, job.step, rank);
+    const Measured measured = measure_alone(job, communicator, passes, share);
+    result.between_operations = agree(job.step.plan, communicator, measured, result.operations);
+    advance(share);
+    if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
+    if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
+    advance(1 - kAloneShare);
+  }
+  for (const UnfoldedPlan* cut : job.cuts) {
+    CalibrationPasses passes(job, *cut, rank);
+    agree(cut->plan, communicator, measure_alone(job, communicator, passes, share), result.operations);
+    advance(share);
+  }
   if (job.on_progress) job.on_progress(1);
   return result;
 }

@@ -10,19 +10,20 @@
 #include "comm/communicator.hpp"
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
-#include "plan/plan.hpp"
-#include "plan/unfold.hpp"
+#include "exec/train_settings.hpp"
+#include "plan/policy/policy.hpp"
 
 namespace weft {
 
 struct CalibrationJob {
-  const Plan& plan;  // any that holds the operations: the serial one
-  const Unfolded& unfolded;
+  const UnfoldedPlan& step;               // any plan that holds the operations: the serial one
+  std::vector<const UnfoldedPlan*> cuts;  // the same with its layers cut: smaller operations lose efficiency
   const StepGraph& original;
   std::shared_ptr<const Corpus> corpus;
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
   // Called on every rank's worker with the share that is done, 0 .. 1.
   std::function<void(double)> on_progress = {};
+  ExpertExchange expert_exchange = ExpertExchange::padded;
 };
 
 // The same on all ranks. Ranks wait for each other in every step, so of each class it is the slowest one's operations
@@ -37,7 +38,7 @@ struct Calibration {
   double transfer_slowdown = 0;  // the other way round
 };
 
-// All ranks call it. Runs the plan's computation pass after pass, without its transfers.
+// All ranks call it. Runs the computation of the step pass after pass, without its transfers.
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator);
 
 // `device` as this machine has turned out to be.

@@ -51,6 +51,8 @@ constexpr std::array kMachines{
     Machine{"dgx-a100", "a100-80", 8, {300e9}, gigabits(200), 1, false},
     // NVSwitch, 18 NVLink4 links of 25 GB/s; 8 x NDR InfiniBand over PCIe gen5.
     Machine{"dgx-h100", "h100", 8, {450e9}, gigabits(400), 1, false},
+    // DeepSeek-V3's machine: NVLink of 400 GB/s in both directions together, 8 x NDR InfiniBand.
+    Machine{"dgx-h800", "h800", 8, {200e9}, gigabits(400), 1, false},
     Machine{"dgx-h200", "h200", 8, {450e9}, gigabits(400), 1, false},
     // AWS p3dn.24xlarge: the GPUs of a DGX-1, one 100 Gb/s adapter for all of them.
     Machine{"p3dn", "v100-32", 8, {150e9}, gigabits(100), 8, true},

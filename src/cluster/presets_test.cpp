@@ -56,6 +56,10 @@ TEST(Presets, DgxFiguresArePerDirection) {
   EXPECT_DOUBLE_EQ(gigabytes(level(h100, "nvlink")), 450);
   EXPECT_DOUBLE_EQ(gigabytes(level(h100, "nic")), 50);
   EXPECT_EQ(parse_cluster("dgx-h200:1").device, device_profile("h200"));
+  const ClusterSpec h800 = parse_cluster("dgx-h800:256");  // DeepSeek-V3: 2,048 devices, NVLink of 400 GB/s both ways
+  EXPECT_EQ(h800.device, device_profile("h800"));
+  EXPECT_EQ(h800.nodes * h800.devices_per_node, 2048);
+  EXPECT_DOUBLE_EQ(gigabytes(level(h800, "nvlink")), 200);
 }
 
 // Bytes per second that a whole node can send: the sum over its distinct NICs.

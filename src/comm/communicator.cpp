@@ -38,6 +38,7 @@ constexpr std::chrono::milliseconds kWatchPeriod{50};
 struct Communicator::Prepared {
   PreparedCall call;
   std::unique_ptr<ProgramRun> run;
+  std::unique_ptr<UnevenRun> exchange;
   std::unique_ptr<NativeCollective> native;
   std::unique_ptr<CallCheck> check;
   CallNote note;
@@ -47,11 +48,18 @@ struct Communicator::Prepared {
   Clock::time_point began;
   std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
 
+  // A library's own call has ended when it returns.
+  bool is_over() const {
+    if (exchange != nullptr) return exchange->done();
+    return run == nullptr || run->done();
+  }
+  std::string awaited() const { return exchange != nullptr ? exchange->waits_for() : run->waits_for(); }
+
   std::string in_words() const {
     const std::int64_t elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
     return fmt::format("{}{} (call {} of queue {}: {} x {}, {})", name_of(call.spec.kind),
                        call.label.empty() ? "" : " '" + call.label + "'", note.turn, call.queue, format_count(elements),
-                       name_of(call.type), call.program != nullptr ? call.program->name : "native");
+                       name_of(call.type), program_in_words(call));
   }
 };
 
@@ -233,8 +241,11 @@ class Communicator::Thread {
         moved = true;
       }
     } else {
-      moved = active.run != nullptr && named(active, [&] { return active.run->advance(); });
-      if (active.run == nullptr || active.run->done()) {
+      moved = named(active, [&] {
+        if (active.exchange != nullptr) return active.exchange->advance();
+        return active.run != nullptr && active.run->advance();
+      });
+      if (active.is_over()) {
         finish(queue);
         moved = true;
       }
@@ -260,9 +271,25 @@ class Communicator::Thread {
       const InLibrary inside(*this, active);
       const auto memory = [](const std::vector<Segment>& list) { return list.empty() ? nullptr : list[0].data; };
       named(active, [&] { active.native->run(memory(active.input), memory(active.output)); });
+    } else if (active.exchange != nullptr) {
+      named(active, [&] { start_exchange(active); });
     } else if (active.run != nullptr) {
       named(active, [&] { active.run->start(active.input, active.output); });
     }
+  }
+
+  static void start_exchange(Prepared& active) {
+    WEFT_CHECK(active.input.size() == 2 && active.output.size() == 2);
+    for (const std::vector<Segment>* side : {&active.input, &active.output}) {
+      WEFT_CHECK((*side)[0].bytes == active.exchange->buffer_bytes());
+      WEFT_CHECK((*side)[1].bytes == active.exchange->table_bytes());
+    }
+    const auto windows = [](const Segment& table) {
+      return std::span(reinterpret_cast<ElementRange*>(table.data),
+                       static_cast<std::size_t>(table.bytes) / sizeof(ElementRange));
+    };
+    active.exchange->start(active.input[0].data, windows(active.input[1]), active.output[0].data,
+                           windows(active.output[1]));
   }
 
   // A transport knows ranks and bytes, but not the operation they belong to.
@@ -334,7 +361,7 @@ class Communicator::Thread {
     queue.last_look = now;
     const Prepared& active = *queue.active;
     const std::string awaited =
-        queue.checking ? fmt::format("what rank {} calls", active.check->waits_for_rank()) : active.run->waits_for();
+        queue.checking ? fmt::format("what rank {} calls", active.check->waits_for_rank()) : active.awaited();
     if (const auto words = trouble_.of_waiting(active.in_words(), awaited, now - queue.last_progress))
       throw RunFailed(*words);
   }
@@ -351,6 +378,10 @@ class Communicator::Thread {
     queues_.try_emplace(call.queue);
     prepared.input.reserve(static_cast<std::size_t>(call.segments));
     prepared.output.reserve(static_cast<std::size_t>(call.segments));
+    if (call.uneven) {
+      prepared.exchange = std::make_unique<UnevenRun>(*call.uneven, call.members, first_channel, *transport_);
+      return;
+    }
     if (call.program == nullptr) {
       const InLibrary inside(*this, prepared);
       prepared.native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes});

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,13 +16,15 @@
 #include "collective/piece_sizes.hpp"
 #include "collective/program.hpp"
 #include "comm/transport.hpp"
+#include "comm/uneven_exchange.hpp"
 #include "comm/whereabouts.hpp"
 
 namespace weft {
 
 // What a rank prepares. The program's rank i is members[i]; helpers of the program follow the members.
 struct PreparedCall {
-  std::shared_ptr<const Program> program;  // null: the transport's own (`native`) collective, described by `spec`
+  // Null: the transport's own (`native`) collective, described by `spec`, unless it is uneven.
+  std::shared_ptr<const Program> program;
   CollectiveSpec spec;
   PieceSizes sizes;
   DataType type = DataType::f32;
@@ -32,6 +35,9 @@ struct PreparedCall {
   // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
   bool accumulate = false;
   std::int64_t segments = 1;  // at most so many in each buffer given to start(); native collectives know only one
+  // all_to_all whose sizes are data: no program, no `sizes`. start() gets two segments on either side: the blocks, and
+  // a table of ElementRange of what goes out of them (comes in: read or written, as the exchange says).
+  std::optional<UnevenBlocks> uneven = {};
   // Called on the communication thread when an execution has ended, with the times it began and ended there: it begins
   // when all before it on its queue have ended. It may start other calls (and this one again). It must neither wait nor
   // prepare. Who waits for the execution may go on before this returns. What it throws fails the run.

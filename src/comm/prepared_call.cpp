@@ -27,6 +27,10 @@ std::uint64_t hash_of(const PreparedCall& call) {
   mix(call.program != nullptr && call.program->in_place ? 1 : 0);
   for (const std::int64_t size : call.sizes) mix(size);
   for (const std::int64_t member : call.members) mix(member);
+  if (call.uneven) {
+    for (const std::int64_t number : {call.uneven->blocks, call.uneven->units, call.uneven->unit_bytes}) mix(number);
+    mix(call.uneven->known ? 1 : 0);
+  }
   return hash;
 }
 
@@ -36,7 +40,9 @@ std::int64_t member_of(const PreparedCall& call, std::int64_t rank) {
   if (call.queue < 0 || call.queue >= kMaxQueues)
     fail("{}: queue {} is not in 0..{}", call.label, call.queue, kMaxQueues - 1);
   if (call.segments < 1) fail("{}: buffers of {} segments; 1 or more are allowed", call.label, call.segments);
-  if (call.segments > 1 && call.program == nullptr) {
+  if (call.uneven)
+    WEFT_CHECK(call.spec.kind == Collective::all_to_all && call.program == nullptr && call.segments == 2);
+  if (call.segments > 1 && call.program == nullptr && !call.uneven) {
     fail("{}: the library's own {} knows only buffers in one place, not in {}", call.label, name_of(call.spec.kind),
          call.segments);
   }
@@ -49,6 +55,11 @@ std::int64_t member_of(const PreparedCall& call, std::int64_t rank) {
   return self - call.members.begin();
 }
 
+std::string program_in_words(const PreparedCall& call) {
+  if (call.uneven) return "uneven";
+  return call.program != nullptr ? call.program->name : "native";
+}
+
 CallNote note_of(const PreparedCall& call) {
   CallNote note;
   note.elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
@@ -57,7 +68,7 @@ CallNote note_of(const PreparedCall& call) {
   note.op = static_cast<std::int32_t>(call.op);
   note.type = static_cast<std::int32_t>(call.type);
   note.root = static_cast<std::int32_t>(call.spec.root);
-  copy_text(note.algorithm, call.program != nullptr ? call.program->name : "native");
+  copy_text(note.algorithm, program_in_words(call));
   copy_text(note.label, call.label);
   return note;
 }

@@ -13,6 +13,8 @@ namespace weft {
 std::int64_t member_of(const PreparedCall& call, std::int64_t rank);
 // What members tell each other of it; the turn is left open.
 CallNote note_of(const PreparedCall& call);
+// Its program's name, or what it is without one.
+std::string program_in_words(const PreparedCall& call);
 // Of reduce_scatter: a member's contribution to the piece that it is to have.
 ByteRange own_part_of_input(const PreparedCall& call, std::int64_t member);
 

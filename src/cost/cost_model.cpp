@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "cost/kernel_time.hpp"
 #include "cost/operation_time.hpp"
+#include "graph/operation_part.hpp"
 
 namespace weft {
 namespace {
@@ -25,6 +27,12 @@ void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) 
   } else {
     work.insert(place, {resource, seconds});
   }
+}
+
+// A part of experts or of their all-to-alls that was cut by tokens: how many go where is data.
+bool is_uneven(const Operation& operation) {
+  if (!works_on_slots(operation) || !is_part(operation) || operation.origins.front().axis != kTokenAxis) return false;
+  return operation.role != Role::dispatch && operation.role != Role::combine;  // of a rank's own tokens
 }
 
 }  // namespace
@@ -62,8 +70,9 @@ const DeviceProfile& CostModel::reached(ClassId rank_class) const {
 Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
-  return nanos_from_seconds(operation_seconds(operation.key, device, reached(operation.rank_class))) +
-         reached(operation.rank_class).operation_overhead;
+  double time = operation_seconds(operation.key, device, reached(operation.rank_class));
+  if (is_uneven(operation) && !is_measured(operation)) time *= worst_load(operation);
+  return nanos_from_seconds(time) + reached(operation.rank_class).operation_overhead;
 }
 
 Nanos CostModel::least_compute(const Operation& operation) const {
@@ -126,9 +135,30 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 TransferCost CostModel::transfer(const Operation& operation) const {
   const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
+  if (is_uneven(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;
+}
+
+// Parts by tokens have the sizes of balanced loads. Of n ranks to which M rows each come by chance, the worst off gets
+// about M + sqrt(2 M ln n) (the largest of n normal deviates), and the others wait for it; slots end at the capacity.
+double CostModel::worst_load(const Operation& operation) const {
+  const RoutedSlots& routed = graph_.tokens.routed;
+  const auto slots = static_cast<double>(routed.slots());
+  const auto copies = static_cast<double>(graph_.tokens.rows * routed.top_k);
+  const Origin& part = operation.origins.front();
+  const double rows = copies * static_cast<double>(part.end - part.begin) / static_cast<double>(part.of);
+  const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
+  const auto ranks = static_cast<double>(rank_class.group(GroupKind::ep).view.size);
+  return std::min(slots / copies, 1 + std::sqrt(2 * std::log(ranks) / rows));
+}
+
+void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
+  const double worst = worst_load(operation);
+  for (LinkWork& w : cost.work) w.seconds *= worst;
+  const bool tells_sizes = operation.role == Role::expert_dispatch && operation.phase != Phase::input_grad;
+  if (tells_sizes) cost.latency += cost.latency;
 }
 
 // The bytes keep the links busy; what the program takes beyond that, waiting for messages, is latency. So it takes its
@@ -165,17 +195,12 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
   const CollectiveTraffic traffic = collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
   if (traffic.fabrics.empty() || c.bytes.value == 0) return {};
   const bool message = c.collective == Collective::send_recv;
+  if (c.collective == Collective::all_to_all) return exchange(rank_class, traffic, view.size, c.bytes);
   TransferCost cost = from_traffic(rank_class, traffic.fabrics, !message || c.sends, !message || !c.sends);
   if (c.algorithm == Algorithm::tree) {
     for (LinkWork& w : cost.work) w.seconds /= kTreeBandwidth;
   }
-  for (const FabricTraffic& fabric : traffic.fabrics) {
-    Nanos hop{0};
-    for (const LinkId link : cluster_.path(fabric.fabric, rank_class.representative)) {
-      hop += cluster_.links()[link.index()].latency;
-    }
-    cost.latency += hop * fabric.steps;
-  }
+  cost.latency = latency_of(rank_class, traffic);
   if (traffic.fabrics.size() > 1) return cost;
   // Measured efficiencies are of whole transfers, latency included: the bytes take what the latency leaves.
   const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
@@ -183,6 +208,39 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
   const double moving = std::max(best, best * factor - seconds(cost.latency));
   if (best > 0) {
     for (LinkWork& w : cost.work) w.seconds *= moving / best;
+  }
+  return cost;
+}
+
+Nanos CostModel::latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const {
+  Nanos latency{0};
+  for (const FabricTraffic& fabric : traffic.fabrics) {
+    Nanos hop{0};
+    for (const LinkId link : cluster_.path(fabric.fabric, rank_class.representative)) {
+      hop += cluster_.links()[link.index()].latency;
+    }
+    latency += hop * fabric.steps;
+  }
+  return latency;
+}
+
+// Each fabric as fast as all-to-alls of that size were measured on it, fixed time included: the bytes take what the
+// latency leaves, and are never faster than the links at their best.
+TransferCost CostModel::exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
+                                 Bytes bytes) const {
+  const TransferCost best = from_traffic(rank_class, traffic.fabrics, true, true);
+  std::vector<FabricTraffic> slower = traffic.fabrics;
+  for (FabricTraffic& fabric : slower) {
+    const LinkProfile& link =
+        profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric.fabric), cluster_.spec().emulated);
+    fabric.bytes *= std::max(1.0, link.best() / link.all_to_all_at(members, bytes));
+  }
+  TransferCost cost = from_traffic(rank_class, slower, true, true);
+  cost.latency = latency_of(rank_class, traffic);
+  const double all = cost.bandwidth_seconds();
+  const double moving = std::max(best.bandwidth_seconds(), all - seconds(cost.latency));
+  if (all > 0) {
+    for (LinkWork& w : cost.work) w.seconds *= moving / all;
   }
   return cost;
 }

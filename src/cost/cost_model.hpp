@@ -64,6 +64,11 @@ class CostModel {
   TransferCost from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
                             bool receives) const;
   TransferCost closed_form(const Operation& operation) const;
+  Nanos latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const;
+  TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
+                        Bytes bytes) const;
+  double worst_load(const Operation& operation) const;
+  void make_uneven(const Operation& operation, TransferCost& cost) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;
 
   const StepGraph& graph_;

@@ -18,9 +18,22 @@ std::vector<MeasuredEfficiency> bus_bandwidths(double link, std::int64_t first_m
   return points;
 }
 
+// SimAI's efficiencies of all-to-alls, 16 MiB to 1 GiB, within a node and between 2, 4, 8 and 16 nodes of 8. Smaller
+// sizes by the fixed time that the first of them implies beside the rate that large ones reach.
+using ByMembers = std::map<std::int64_t, std::vector<MeasuredEfficiency>>;
+ByMembers nvlink_all_to_all() {
+  return {{8, bus_bandwidths(1, 1, {0.06, 0.11, 0.19, 0.31, 0.44, 0.51, 0.60, 0.65, 0.70, 0.71, 0.74})}};
+}
+ByMembers nic_all_to_all() {
+  return {{16, bus_bandwidths(1, 1, {0.08, 0.15, 0.25, 0.39, 0.52, 0.63, 0.72, 0.76, 0.79, 0.80, 0.81})},
+          {32, bus_bandwidths(1, 1, {0.12, 0.22, 0.36, 0.52, 0.67, 0.68, 0.83, 0.90, 0.92, 0.94, 0.94})},
+          {64, bus_bandwidths(1, 1, {0.11, 0.20, 0.33, 0.48, 0.64, 0.67, 0.82, 0.85, 0.87, 0.89, 0.92})},
+          {128, bus_bandwidths(1, 1, {0.10, 0.19, 0.31, 0.46, 0.62, 0.66, 0.66, 0.72, 0.75, 0.81, 0.85})}};
+}
+
 // NCCL's all_reduce within a node, 1 MiB to 1 GiB: vTrain's tables for 2, 4 and 8 A100 behind NVSwitch (300 GB/s).
 LinkProfile a100_nvlink() {
-  LinkProfile link{0.76, {}};
+  LinkProfile link{0.76, {}, nvlink_all_to_all()};
   link.measured[2] = bus_bandwidths(300, 1, {23.3, 41.0, 69.6, 96.0, 129.7, 146.5, 166.1, 175.3, 184.6, 189.5, 196.9});
   link.measured[4] = bus_bandwidths(300, 1, {29.8, 56.2, 83.0, 110.8, 141.6, 178.7, 186.2, 201.2, 208.9, 216.5, 221.4});
   link.measured[8] = bus_bandwidths(300, 1, {19.9, 39.5, 78.1, 113.1, 127.1, 165.1, 202.6, 201.4, 217.7, 224.4, 229.3});
@@ -29,14 +42,14 @@ LinkProfile a100_nvlink() {
 
 // vTrain's table for 8 V100 of a DGX-1 (150 GB/s).
 LinkProfile v100_nvlink() {
-  LinkProfile link{0.89, {}};
+  LinkProfile link{0.89, {}, nvlink_all_to_all()};
   link.measured[8] = bus_bandwidths(150, 1, {23.3, 36.3, 48.6, 61.9, 107.3, 122.3, 128.7, 132.0, 133.1, 134.0, 134.4});
   return link;
 }
 
 // SimAI's efficiencies of NVLink within a node by size, 16 MiB to 16 GiB; smaller sizes by the A100's shape.
 LinkProfile hopper_nvlink() {
-  LinkProfile link{0.80, {}};
+  LinkProfile link{0.80, {}, nvlink_all_to_all()};
   link.measured[8] =
       bus_bandwidths(1, 1, {0.07, 0.14, 0.25, 0.36, 0.45, 0.55, 0.65, 0.69, 0.73, 0.76, 0.77, 0.78, 0.79, 0.80, 0.81});
   return link;
@@ -109,8 +122,11 @@ Profile default_profile() {
                      {"v100-16", v100()}, {"v100-32", v100()}, {"cpu", cpu()}};
   // NICs: fitted; tensor parallelism over two of vTrain's nodes reached 0.88, data parallelism less. Leaves and spines:
   // an estimate. PCIe figures are payload rates already.
-  profile.links = {
-      {"nvlink", {0.76, {}}}, {"nic", {0.85, {}}}, {"leaf", {0.9, {}}}, {"spine", {0.9, {}}}, {"pcie", {1.0, {}}}};
+  profile.links = {{"nvlink", {0.76, {}, nvlink_all_to_all()}},
+                   {"nic", {0.85, {}, nic_all_to_all()}},
+                   {"leaf", {0.9, {}}},
+                   {"spine", {0.9, {}}},
+                   {"pcie", {1.0, {}}}};
   return profile;
 }
 

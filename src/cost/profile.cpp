@@ -23,6 +23,18 @@ double at_size(const std::vector<MeasuredEfficiency>& points, Bytes bytes) {
   return below->efficiency + part * (above->efficiency - below->efficiency);
 }
 
+double at_members(const std::map<std::int64_t, std::vector<MeasuredEfficiency>>& measured, std::int64_t members,
+                  Bytes bytes) {
+  const auto above = measured.lower_bound(members);
+  if (above == measured.end()) return at_size(measured.rbegin()->second, bytes);
+  if (above->first == members || above == measured.begin()) return at_size(above->second, bytes);
+  const auto below = std::prev(above);
+  const auto log = [](std::int64_t n) { return std::log2(static_cast<double>(n)); };
+  const double part = (log(members) - log(below->first)) / (log(above->first) - log(below->first));
+  const double low = at_size(below->second, bytes), high = at_size(above->second, bytes);
+  return low + part * (high - low);
+}
+
 }  // namespace
 
 double LinkProfile::best() const {
@@ -34,15 +46,11 @@ double LinkProfile::best() const {
 }
 
 double LinkProfile::at(std::int64_t members, Bytes bytes) const {
-  if (measured.empty()) return efficiency;
-  const auto above = measured.lower_bound(members);
-  if (above == measured.end()) return at_size(measured.rbegin()->second, bytes);
-  if (above->first == members || above == measured.begin()) return at_size(above->second, bytes);
-  const auto below = std::prev(above);
-  const auto log = [](std::int64_t n) { return std::log2(static_cast<double>(n)); };
-  const double part = (log(members) - log(below->first)) / (log(above->first) - log(below->first));
-  const double low = at_size(below->second, bytes), high = at_size(above->second, bytes);
-  return low + part * (high - low);
+  return measured.empty() ? efficiency : at_members(measured, members, bytes);
+}
+
+double LinkProfile::all_to_all_at(std::int64_t members, Bytes bytes) const {
+  return all_to_all.empty() ? at(members, bytes) : at_members(all_to_all, members, bytes);
 }
 
 const DeviceProfile& Profile::device(std::string_view name) const {

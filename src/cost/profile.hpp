@@ -27,10 +27,14 @@ struct LinkProfile {
   // By the number of members, ascending in bytes: groups that lie within one domain of this level.
   std::map<std::int64_t, std::vector<MeasuredEfficiency>> measured;
 
+  // The same of all-to-alls, across any number of domains; empty: as the others.
+  std::map<std::int64_t, std::vector<MeasuredEfficiency>> all_to_all = {};
+
   // The most that any size reaches.
   double best() const;
   // Interpolated over the logarithm of size and members; `efficiency` where nothing was measured.
   double at(std::int64_t members, Bytes bytes) const;
+  double all_to_all_at(std::int64_t members, Bytes bytes) const;
   friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
 };
 

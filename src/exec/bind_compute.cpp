@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "exec/bind_attention.hpp"
+#include "exec/bind_experts.hpp"
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/operands.hpp"
@@ -61,6 +62,7 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
 
 std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
                                                      std::int32_t micro_batch) const {
+  if (is_of_routed_experts(op)) return {bind_experts(view_, op, micro_batch, part)};
   const Value& value = view_.original().value(op.writes.front());
   std::vector<BoundOperation> windows;
   for (const ElementRange& rows : row_windows(view_.plan().layout, value.shape.front(), part)) {
@@ -71,6 +73,7 @@ std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const 
 }
 
 BoundOperation ComputeBinder::bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const {
+  if (is_of_routed_experts(op)) return bind_experts(view_, op, micro_batch);
   switch (op.phase) {
     case Phase::forward:
     case Phase::recompute:
@@ -98,6 +101,9 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::router:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear(view_, op, micro_batch, rows);
     case Role::qk_norm:
@@ -106,8 +112,10 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
       return bind_attention(view_, op, micro_batch, rows);
     case Role::attention_residual:
     case Role::ffn_residual:
+    case Role::shared_sum:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
     case Role::ffn_act:
+    case Role::shared_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [x = of.read(0), y = of.write()](std::int64_t) { swiglu(x, y); };
       }
@@ -133,13 +141,20 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear_input_grad(view_, op, micro_batch, rows);
     case Role::qk_norm:
       return bind_qk_norm_input_grad(view_, op, micro_batch);
     case Role::attention:
       return bind_attention_grad(view_, op, micro_batch, rows);
+    case Role::router:
+      return bind_linear_input_grad_onto(view_, op, micro_batch, rows);
+    case Role::shared_sum:
+      return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
     case Role::ffn_act:
+    case Role::shared_act:
       if (view_.plan().model.activation == Activation::swiglu) {
         return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };
       }
@@ -168,8 +183,14 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
+    case Role::router:
+    case Role::shared_in:
+    case Role::shared_out:
     case Role::head:
       return bind_linear_weight_grad(view_, op, micro_batch, into);
+    case Role::expert_in:
+    case Role::expert_out:
+      return bind_experts_weight_grad(view_, op, micro_batch, into);
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
@@ -287,6 +308,7 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   // Every element of the model once: not those that another rank answers for.
   std::vector<Vector> gradients;
   for (const ParameterState& p : parameters_.all()) {
+    if (!parameters_.answers_for(p, GroupKind::norm)) continue;
     const ElementRange own = parameters_.own(p);
     auto* const data = static_cast<float*>(parameters_.own_gradient(p).data);
     for (const HeldTensor& tensor : p.tensors) {

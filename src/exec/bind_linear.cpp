@@ -51,6 +51,16 @@ std::function<void(std::int64_t)> bind_linear_input_grad(const RankView& view, c
   };
 }
 
+std::function<void(std::int64_t)> bind_linear_input_grad_onto(const RankView& view, const Operation& op,
+                                                              std::int32_t micro_batch, ElementRange rows) {
+  const Operands of(view, op, micro_batch, rows);
+  WEFT_CHECK(op.reads.size() == 3);
+  return [dy = of.read(0), onto = of.read(1), w = of.weight(op.reads[2].value), dx = of.write()](std::int64_t) {
+    linear_input_grad(dy, w, dx);
+    add(dx, onto, dx);
+  };
+}
+
 std::function<void(std::int64_t)> bind_linear_weight_grad(const RankView& view, const Operation& op,
                                                           std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);

@@ -12,6 +12,9 @@ std::function<void(std::int64_t step)> bind_linear(const RankView& view, const O
                                                    ElementRange rows = {});
 std::function<void(std::int64_t step)> bind_linear_input_grad(const RankView& view, const Operation& op,
                                                               std::int32_t micro_batch, ElementRange rows = {});
+// dX that is added onto the gradient that it reads before its weight.
+std::function<void(std::int64_t step)> bind_linear_input_grad_onto(const RankView& view, const Operation& op,
+                                                                   std::int32_t micro_batch, ElementRange rows = {});
 std::function<void(std::int64_t step)> bind_linear_weight_grad(const RankView& view, const Operation& op,
                                                                std::int32_t micro_batch, Into into);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
+#include "exec/expert_slots.hpp"
 #include "exec/row_windows.hpp"
 #include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
@@ -30,6 +31,11 @@ std::int64_t elements_in(const std::vector<Segment>& segments) {
 
 // Communicator queues of messages between stages; below them are the others (exec/rank_exchange.hpp has its own).
 constexpr std::int64_t kForwardMessages = 300, kBackwardMessages = 650, kMostStages = 350;
+
+// From the experts back to where the tokens are, or their gradients: the way that they came is known.
+bool returns_rows(const Operation& exchange) {
+  return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
+}
 
 bool is_message(const Communication& c) {
   return c.collective == Collective::send_recv;
@@ -59,6 +65,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
     add_shards(op, micro_batch, ends);
+  } else if (op.communication->collective == Collective::all_to_all) {
+    add_exchange(op, micro_batch, ends);
   } else if (op.reads.size() == 1 && op.writes.size() == 1) {
     add_rows(op, micro_batch, ends);
   } else {
@@ -110,6 +118,47 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;
+}
+
+// Blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a part
+// of every expert's capacity, or (then both sides have a table too) those that are there.
+void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+  const Origin& part = op.origins.front();
+  const Operation& original = view_.original().op(part.operation);
+  const ValueId read = original.reads.front().value, written = original.writes.front();
+  SlotUse use = slot_use(view_, original, micro_batch, part);
+  const ExpertWindows& experts = view_.expert_windows();
+  const auto blocks = [&](ValueId value) {
+    const Value& of = view_.original().value(value);
+    float* const data = view_.data(value, micro_batch);
+    if (!use.is_fixed()) return std::vector<Segment>{segment_of(data, of.elements())};
+    std::vector<Segment> segments;
+    const std::int64_t width = of.shape.back();
+    std::int64_t first = 0;
+    for (const ElementRange& rows : use.windows()) {
+      segments.push_back(segment_of(data + (first + rows.begin) * width, rows.size() * width));
+      first += experts.capacity();
+    }
+    return segments;
+  };
+  ends.input = blocks(read);
+  ends.output = blocks(written);
+  if (!use.is_data()) return;
+  if (use.tables().size() != 1) {
+    fail("'{}' is cut otherwise than the way to the experts: weft run cannot carry it out", describe(op));
+  }
+  ExpertTable& windows = *use.tables().front();
+  const auto table = [](std::vector<ElementRange>& list) {
+    return Segment{reinterpret_cast<std::byte*>(list.data()),
+                   static_cast<std::int64_t>(list.size() * sizeof(ElementRange))};
+  };
+  const bool returns = returns_rows(original);
+  ends.input.push_back(table(returns ? windows.incoming : windows.outgoing));
+  ends.output.push_back(table(returns ? windows.outgoing : windows.incoming));
+  ends.uneven = UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
+                             .units = experts.capacity(),
+                             .unit_bytes = view_.original().value(read).shape.back() * std::int64_t{sizeof(float)},
+                             .known = returns};
 }
 
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
@@ -269,6 +318,16 @@ TransferCall TransferBinder::call(OpId id) const {
   const Ends places = ends(op, 0);
   TransferCall result;
   result.in_place = places.in_place;
+  if (places.uneven) {
+    result.call.spec = {
+        .kind = c.collective, .ranks = std::ssize(view_.members(c)), .pieces = std::ssize(view_.members(c))};
+    result.call.uneven = places.uneven;
+    result.call.segments = 2;
+    result.call.members = members(c);
+    result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
+    result.call.label = describe(op);
+    return result;
+  }
   std::optional<ProgramRequest> request = program_of(c, std::ssize(view_.members(c)));
   if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
   request->in_place = places.in_place;

@@ -1,6 +1,7 @@
 // From a transfer of the plan to a prepared collective on a rank's memory.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -33,12 +34,14 @@ class TransferBinder {
     std::vector<Segment> input, output;
     std::vector<std::int64_t> slices;  // elements by member, of divided collectives
     bool in_place = false;
+    std::optional<UnevenBlocks> uneven = {};
   };
   Ends ends(const Operation& op, std::int32_t micro_batch) const;
   void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   Vector gradient_in(const Operation& original, ValueId value) const;
   std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId whole,

@@ -3,12 +3,13 @@
 namespace weft {
 namespace {
 
-// How a role's matrix is spread over tensor-parallel ranks (Shoeybi et al. 2019). A bias goes with the rows of its
-// weight; where columns are split, every rank holds it.
+// How a role's matrix is spread over tensor-parallel ranks, an expert's over its own (Shoeybi et al. 2019). A bias goes
+// with the rows of its weight; where columns are split, every rank holds it.
 class Holding {
  public:
-  Holding(const Transformer& model, const Layout& layout, std::int64_t tp_rank)
-      : model_(model), layout_(layout), rank_(tp_rank) {}
+  // Of `ranks` that a matrix is spread over, the `rank`-th.
+  Holding(const Transformer& model, const Layout& layout, std::int64_t ranks, std::int64_t rank)
+      : model_(model), layout_(layout), ranks_(ranks), rank_(rank) {}
 
   HeldTensor part_of(const ParameterTensor& whole, Role role) const {
     HeldTensor held;
@@ -25,10 +26,14 @@ class Holding {
         hold_heads(held);
         break;
       case Role::ffn_in:
-        for (std::int64_t begin = 0; begin < rows; begin += model_.ffn) held.rows.push_back(share(model_.ffn, begin));
+      case Role::expert_in:
+      case Role::shared_in:
+        hold_inner(held, role);
         break;
       case Role::attention_out:
       case Role::ffn_out:
+      case Role::expert_out:
+      case Role::shared_out:
         held.rows = {{0, rows}};
         if (vector) {
           held.copy = rank_ > 0;
@@ -46,7 +51,7 @@ class Holding {
  private:
   // This rank's of `size` rows or columns from `begin` on.
   ElementRange share(std::int64_t size, std::int64_t begin) const {
-    const std::int64_t own = size / layout_.tp;
+    const std::int64_t own = size / ranks_;
     return {begin + rank_ * own, begin + (rank_ + 1) * own};
   }
 
@@ -57,6 +62,16 @@ class Holding {
     held.padding = own - (end - begin);
   }
 
+  // Gates, then values.
+  void hold_inner(HeldTensor& held, Role role) const {
+    const std::int64_t size = role == Role::ffn_in      ? model_.ffn
+                              : role == Role::expert_in ? model_.experts->ffn
+                                                        : model_.experts->shared_ffn;
+    for (std::int64_t begin = 0; begin < held.whole.shape.front(); begin += size) {
+      held.rows.push_back(share(size, begin));
+    }
+  }
+
   void hold_heads(HeldTensor& held) const {
     const std::int64_t queries = model_.heads * model_.head_dim, keys = model_.kv_heads * model_.head_dim;
     held.rows = {share(queries, 0), share(keys, queries), share(keys, queries + keys)};
@@ -64,8 +79,12 @@ class Holding {
 
   const Transformer& model_;
   const Layout& layout_;
-  std::int64_t rank_;
+  std::int64_t ranks_, rank_;
 };
+
+bool is_of_experts(Role role) {
+  return role == Role::expert_in || role == Role::expert_out;
+}
 
 }  // namespace
 
@@ -76,11 +95,17 @@ std::int64_t HeldTensor::row_count() const {
 }
 
 std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& layout, std::int32_t layer, Role role,
-                                     std::int64_t tp_rank) {
-  const Holding holding(model, layout, tp_rank);
+                                     const TensorHolder& holder) {
+  std::vector<ParameterTensor> all = parameter_tensors(model, layer, role);
+  if (is_of_experts(role)) {
+    const std::ptrdiff_t share = std::ssize(all) / layout.ep;
+    all = {all.begin() + holder.ep * share, all.begin() + (holder.ep + 1) * share};
+  }
+  const Holding holding = is_of_experts(role) ? Holding(model, layout, layout.etp, holder.etp)
+                                              : Holding(model, layout, layout.tp, holder.tp);
   std::vector<HeldTensor> tensors;
   std::int64_t offset = 0;
-  for (const ParameterTensor& whole : parameter_tensors(model, layer, role)) {
+  for (const ParameterTensor& whole : all) {
     tensors.push_back(holding.part_of(whole, role));
     tensors.back().offset = offset;
     // The last stage's copy of a tied embedding.

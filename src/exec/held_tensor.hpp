@@ -1,5 +1,5 @@
-// What one rank holds of a parameter's tensors under tensor parallelism, and which elements of the whole they are. One
-// mapping serves initialisation, records and checkpoints.
+// What one rank holds of a parameter's tensors under tensor and expert parallelism, and which elements of the whole
+// they are. One mapping serves initialisation, records and checkpoints.
 #pragma once
 
 #include <span>
@@ -24,9 +24,15 @@ struct HeldTensor {
   std::int64_t width() const { return whole.elements() / whole.shape.front(); }  // columns of the whole
 };
 
-// The tensors of a parameter on a tensor-parallel rank, in order, without gaps: as large as the graph declares it.
+// Where a rank stands among those that hold different parts of the model's layers.
+struct TensorHolder {
+  std::int64_t tp = 0;
+  std::int64_t ep = 0, etp = 0;  // in the experts' mesh
+};
+// The tensors of a parameter on a rank, in order, without gaps: as large as the graph declares it. Of experts only
+// those that the rank has.
 std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& layout, std::int32_t layer, Role role,
-                                     std::int64_t tp_rank);
+                                     const TensorHolder& holder);
 
 // Elements that follow each other both in a rank's part and in the whole tensor.
 struct HeldRun {

@@ -54,12 +54,48 @@ TEST(HeldTensors, AreAsLargeAsTheGraphDeclares) {
       for (std::int64_t rank = 0; rank < tp; ++rank) {
         std::map<ParameterPlace, std::int64_t> sizes;
         for (const ParameterPlace& place : parameter_places(model)) {
-          sizes[place] = elements_of(held_tensors(model, layout, place.layer, place.role, rank));
+          sizes[place] = elements_of(held_tensors(model, layout, place.layer, place.role, {.tp = rank}));
         }
         EXPECT_EQ(sizes, declared(model, layout)) << model.name << " on " << tp;
       }
     }
   }
+}
+
+Transformer with_experts(Transformer model) {
+  model.experts = Experts{.count = 4, .top_k = 2, .ffn = 20, .shared_ffn = 12, .capacity_factor = 1, .every = 2};
+  return model;
+}
+
+TEST(HeldTensors, OfExpertsAreAsLargeAsTheGraphDeclares) {
+  for (const Transformer& model : {with_experts(small_gpt_shape()), with_experts(small_llama_shape())}) {
+    for (const Layout& layout : {Layout{.dp = 4, .ep = 4, .global_batch = 4, .seq = 32},
+                                 Layout{.tp = 2, .dp = 2, .ep = 2, .etp = 2, .global_batch = 4, .seq = 32}}) {
+      for (std::int64_t ep = 0; ep < layout.ep; ++ep) {
+        std::map<ParameterPlace, std::int64_t> sizes;
+        for (const ParameterPlace& place : parameter_places(model)) {
+          const TensorHolder holder{layout.tp - 1, ep, layout.etp - 1};
+          sizes[place] = elements_of(held_tensors(model, layout, place.layer, place.role, holder));
+        }
+        EXPECT_EQ(sizes, declared(model, layout)) << model.name << " with ep " << layout.ep;
+      }
+    }
+  }
+}
+
+// By hand: experts 2 and 3 of four; of the second half of their 20 inner sizes the gates, then the values.
+TEST(HeldTensors, OfExpertsAreThoseOfTheRank) {
+  const Transformer model = with_experts(small_llama_shape());
+  const Layout layout{.tp = 2, .dp = 2, .ep = 2, .etp = 2, .seq = 32};
+  const auto in = held_tensors(model, layout, 1, Role::expert_in, {.tp = 0, .ep = 1, .etp = 1});
+  ASSERT_EQ(in.size(), 2U);
+  EXPECT_EQ(in[0].whole.name, "layers.1.experts.2.in.weight");
+  EXPECT_EQ(in[1].whole.name, "layers.1.experts.3.in.weight");
+  EXPECT_EQ(in[1].rows, (std::vector<ElementRange>{{10, 20}, {30, 40}}));
+  const auto out = held_tensors(model, layout, 1, Role::expert_out, {.tp = 0, .ep = 1, .etp = 1});
+  ASSERT_EQ(out.size(), 2U);
+  EXPECT_EQ(out[0].whole.name, "layers.1.experts.2.out.weight");
+  EXPECT_EQ(out[0].columns, (ElementRange{10, 20}));
 }
 
 // Every element of the whole is held by one rank that answers for it (copies aside), at the place where the runs say.
@@ -71,7 +107,7 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
       for (const ParameterPlace& place : parameter_places(model)) {
         std::map<std::string, std::vector<int>> times, with_copies;
         for (std::int64_t rank = 0; rank < tp; ++rank) {
-          for (const HeldTensor& held : held_tensors(model, layout, place.layer, place.role, rank)) {
+          for (const HeldTensor& held : held_tensors(model, layout, place.layer, place.role, {.tp = rank})) {
             std::vector<int>& seen = times[held.whole.name];
             std::vector<int>& all = with_copies[held.whole.name];
             seen.resize(static_cast<std::size_t>(held.whole.elements()));
@@ -100,7 +136,7 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
 
 // By hand: 6 query heads and 2 key heads of 8 rows; rank 1 of 2 has queries 24..47, keys 56..63, values 72..79.
 TEST(HeldTensors, OfQkvAreHeadsOfQueriesKeysAndValues) {
-  const auto held = held_tensors(small_llama_shape(), {.tp = 2, .seq = 32}, 0, Role::qkv, 1);
+  const auto held = held_tensors(small_llama_shape(), {.tp = 2, .seq = 32}, 0, Role::qkv, {.tp = 1});
   ASSERT_EQ(held.size(), 1U);
   EXPECT_EQ(held[0].rows, (std::vector<ElementRange>{{24, 48}, {56, 64}, {72, 80}}));
   EXPECT_EQ(held[0].columns, (ElementRange{0, 48}));
@@ -109,13 +145,13 @@ TEST(HeldTensors, OfQkvAreHeadsOfQueriesKeysAndValues) {
 
 // By hand: gates 0..99, values 100..199; rank 0 of 2 has the first half of each.
 TEST(HeldTensors, OfAGatedProjectionAreGatesAndValues) {
-  const auto held = held_tensors(small_llama_shape(), {.tp = 2, .seq = 32}, 0, Role::ffn_in, 0);
+  const auto held = held_tensors(small_llama_shape(), {.tp = 2, .seq = 32}, 0, Role::ffn_in, {});
   EXPECT_EQ(held[0].rows, (std::vector<ElementRange>{{0, 50}, {100, 150}}));
 }
 
 // Columns are split; the bias is on every rank, and the first answers for it.
 TEST(HeldTensors, OfARowSplitProjectionAreColumns) {
-  const auto held = held_tensors(small_gpt_shape(), {.tp = 2, .seq = 32}, 0, Role::ffn_out, 1);
+  const auto held = held_tensors(small_gpt_shape(), {.tp = 2, .seq = 32}, 0, Role::ffn_out, {.tp = 1});
   ASSERT_EQ(held.size(), 2U);
   EXPECT_EQ(held[0].columns, (ElementRange{50, 100}));
   EXPECT_EQ(held[1].rows, (std::vector<ElementRange>{{0, 48}}));
@@ -128,7 +164,7 @@ TEST(HeldTensors, OfAVocabularyArePadded) {
   const Layout layout{.tp = 4, .seq = 32};
   std::vector<std::int64_t> padding;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
-    padding.push_back(held_tensors(small_gpt_shape(), layout, -1, Role::embedding, rank)[0].padding);
+    padding.push_back(held_tensors(small_gpt_shape(), layout, -1, Role::embedding, {.tp = rank})[0].padding);
   }
   EXPECT_EQ(padding, (std::vector<std::int64_t>{0, 0, 84, 128}));
 }
@@ -140,7 +176,7 @@ std::vector<float> start_of(const std::vector<HeldTensor>& tensors, std::uint64_
 }
 
 TEST(InitialWeights, AShardIsThatPartOfTheWhole) {
-  const auto tensors = held_tensors(small_gpt_shape(), kOneRank, 1, Role::qkv, 0);
+  const auto tensors = held_tensors(small_gpt_shape(), kOneRank, 1, Role::qkv, {});
   const std::vector<float> whole = start_of(tensors, 3);
   for (const std::size_t shards : {1U, 2U, 5U, 7U}) {
     const std::size_t size = (whole.size() + shards - 1) / shards;
@@ -184,14 +220,14 @@ TEST(InitialWeights, DependOnSeedAndName) {
 }
 
 TEST(InitialWeights, OfANormAreOnesAndOfBiasesZeros) {
-  const std::vector<float> norm = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::attention_norm, 0), 1);
+  const std::vector<float> norm = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::attention_norm, {}), 1);
   for (std::size_t i = 0; i < norm.size(); ++i) EXPECT_EQ(norm[i], i < 48 ? 1.0F : 0.0F);
-  const std::vector<float> out = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::ffn_out, 0), 1);
+  const std::vector<float> out = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::ffn_out, {}), 1);
   for (std::size_t i = 48 * 100; i < out.size(); ++i) EXPECT_EQ(out[i], 0.0F);
 }
 
 TEST(InitialWeights, OfPaddedTokensAreZeros) {
-  const std::vector<float> table = start_of(held_tensors(small_gpt_shape(), kOneRank, -1, Role::embedding, 0), 1);
+  const std::vector<float> table = start_of(held_tensors(small_gpt_shape(), kOneRank, -1, Role::embedding, {}), 1);
   ASSERT_EQ(table.size(), 384U * 48);
   EXPECT_NE(std::accumulate(table.begin() + 299 * 48, table.begin() + 300 * 48, 0.0F), 0.0F);
   for (std::size_t i = 300 * 48; i < table.size(); ++i) ASSERT_EQ(table[i], 0.0F);
@@ -200,8 +236,8 @@ TEST(InitialWeights, OfPaddedTokensAreZeros) {
 // A rank's numbers are those of the whole at the places that it holds.
 TEST(InitialWeights, OfARankAreThoseOfTheWhole) {
   for (const Role role : {Role::qkv, Role::attention_out, Role::ffn_in, Role::ffn_out}) {
-    const std::vector<float> whole = start_of(held_tensors(small_gpt_shape(), kOneRank, 1, role, 0), 5);
-    const auto tensors = held_tensors(small_gpt_shape(), {.tp = 2, .seq = 32}, 1, role, 1);
+    const std::vector<float> whole = start_of(held_tensors(small_gpt_shape(), kOneRank, 1, role, {}), 5);
+    const auto tensors = held_tensors(small_gpt_shape(), {.tp = 2, .seq = 32}, 1, role, {.tp = 1});
     const std::vector<float> part = start_of(tensors, 5);
     std::int64_t whole_offset = 0;
     for (const HeldTensor& held : tensors) {

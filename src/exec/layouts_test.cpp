@@ -138,5 +138,40 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
   }
 }
 
+// A forward and a backward that take turns piece by piece compute what they compute one after the other.
+TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  struct PairCase {
+    Layout layout;
+    std::int64_t ranks;
+  };
+  const std::vector<PairCase> cases{
+      {{.tp = 2}, 2},
+      {{.tp = 2, .zero = 1, .sequence_parallel = true, .recompute = Recompute::selective}, 4},
+      {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
+      {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
+  };
+  for (const Transformer& model : two_models()) {
+    for (const PairCase& c : cases) {
+      SCOPED_TRACE(fmt::format("{}, tp {} pp {} vpp {}", model.name, c.layout.tp, c.layout.pp, c.layout.vpp));
+      PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);
+      const std::vector<double> apart = losses_of(planned, c.ranks);
+      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
+      planned.unfolded = Unfolded(planned.plan);
+      const auto violation = verify_plan(planned.plan);
+      ASSERT_FALSE(violation.has_value()) << violation->message;
+      EXPECT_TRUE(std::any_of(planned.plan.classes.begin(), planned.plan.classes.end(), has_pieces));
+      const std::vector<double> paired = losses_of(planned, c.ranks);
+      ASSERT_EQ(paired.size(), apart.size());
+      for (std::size_t step = 0; step < paired.size(); ++step) {
+        EXPECT_NEAR(paired[step] / apart[step], 1, 1e-6) << "step " << step;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -20,7 +20,7 @@ Vector Operands::flat(ValueId value) const {
 std::vector<HeldTensor> Operands::tensors() const {
   const Plan& plan = view_.plan();
   return held_tensors(plan.model, plan.layout, op_.layer, parameter_role(plan.model, plan.layout, op_.role),
-                      view_.coordinate(Axis::tp));
+                      view_.holder());
 }
 
 Matrix Operands::weight(ValueId value) const {
@@ -37,6 +37,20 @@ Vector Operands::bias(ValueId value) const {
 Vector Operands::added_bias(ValueId value) const {
   const std::vector<HeldTensor> held = tensors();
   return held.size() < 2 || held[1].copy ? Vector{} : vector(value, held[1]);
+}
+
+ExpertWeights Operands::experts(ValueId value) const {
+  ExpertWeights all;
+  for (const HeldTensor& tensor : tensors()) {
+    if (tensor.whole.shape.size() == 2) {
+      all.weights.push_back(
+          Matrix::dense(view_.data(value, micro_batch_) + tensor.offset, tensor.row_count(), tensor.columns.size()));
+    } else {
+      all.biases.push_back(vector(value, tensor));
+      all.biases_are_copies = tensor.copy;
+    }
+  }
+  return all;
 }
 
 NormWeights Operands::norm(ValueId value) const {

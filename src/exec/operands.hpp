@@ -8,6 +8,13 @@
 
 namespace weft {
 
+// Of the experts that a rank has, in order.
+struct ExpertWeights {
+  std::vector<Matrix> weights;
+  std::vector<Vector> biases;      // empty where there are none
+  bool biases_are_copies = false;  // where several ranks' products are summed, another one adds them
+};
+
 class Operands {
  public:
   // `rows`: which of them, where the operation is cut; empty: all.
@@ -26,6 +33,7 @@ class Operands {
   Vector bias(ValueId value) const;
   // The same, but where several ranks' products are summed only the first one adds it.
   Vector added_bias(ValueId value) const;
+  ExpertWeights experts(ValueId value) const;
   NormWeights norm(ValueId value) const;
   // RMSNorm with the index-th tensor of the parameter.
   NormWeights norm_of_tensor(ValueId value, std::size_t index) const;

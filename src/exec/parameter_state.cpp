@@ -1,5 +1,7 @@
 #include "exec/parameter_state.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace weft {
@@ -38,7 +40,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view) {
     p.layer = op.layer;
     p.role = op.subject;
     p.group = is_expert(op.subject) ? GroupKind::edp : GroupKind::dp;
-    p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.coordinate(Axis::tp));
+    p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.holder());
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = op.reads[0].value;
     p.state = op.reads[1].value;
@@ -67,6 +69,13 @@ bool ParameterStates::sharded(const ParameterState& p) const {
 
 ElementRange ParameterStates::own(const ParameterState& p) const {
   return sharded(p) ? view_.own_shard(p.elements, p.group) : ElementRange{0, p.elements};
+}
+
+bool ParameterStates::answers_for(const ParameterState& p, GroupKind among) const {
+  if (sharded(p)) return true;  // nobody else has this shard
+  const std::vector<std::int64_t>&same = view_.members(p.group), &asked = view_.members(among);
+  const auto is_asked = [&](std::int64_t rank) { return std::find(asked.begin(), asked.end(), rank) != asked.end(); };
+  return *std::find_if(same.begin(), same.end(), is_asked) == view_.rank().value;
 }
 
 // A shard that lies in the memory of the whole (plan/memory/lifetimes.hpp) counts as the whole.

@@ -22,7 +22,8 @@ void check_trainable(const Transformer& model) {
   const auto refuse = [&](std::string_view what) {
     fail("model '{}': {}: weft run cannot train it yet", model.name, what);
   };
-  if (model.experts) refuse(model.experts->shared_gate ? "experts (with a shared gate)" : "experts");
+  if (model.experts && model.experts->shared_gate) refuse("a gate on shared experts");
+  if (model.experts && model.experts->gate_bias) refuse("a correction of the router's scores");
   if (model.latent) refuse("latent attention");
   if (model.positions == Positions::rotary && model.head_dim % 2 != 0) {
     fail("model '{}': head_dim: value {} is odd; rotary positions pair the halves of a head", model.name,
@@ -57,6 +58,12 @@ class TensorList {
   std::vector<ParameterTensor> tensors_;
 };
 
+std::vector<Role> feed_forward_roles(const Transformer& model, std::int32_t layer) {
+  if (!model.is_moe_layer(layer)) return {Role::ffn_in, Role::ffn_out};
+  if (model.experts->shared_ffn == 0) return {Role::router, Role::expert_in, Role::expert_out};
+  return {Role::router, Role::expert_in, Role::expert_out, Role::shared_in, Role::shared_out};
+}
+
 // Element i of a tensor whose numbers start from `key`. Twelve uniform 16-bit numbers have a sum of mean 6 * 65535 and
 // variance 12 * (65536^2 - 1) / 12: over 65536 it deviates by 1 - 2^-33.
 float normal_element(std::uint64_t key, std::int64_t i, double deviation) {
@@ -78,10 +85,10 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
   std::vector<ParameterPlace> places{{-1, Role::embedding}};
   if (model.positions == Positions::learned) places.push_back({-1, Role::positions});
   for (std::int32_t layer = 0; layer < model.layers; ++layer) {
-    for (const Role role : {Role::attention_norm, Role::qkv, Role::qk_norm, Role::attention_out, Role::ffn_norm,
-                            Role::ffn_in, Role::ffn_out}) {
+    for (const Role role : {Role::attention_norm, Role::qkv, Role::qk_norm, Role::attention_out, Role::ffn_norm}) {
       if (role != Role::qk_norm || model.qk_norm) places.push_back({layer, role});
     }
+    for (const Role role : feed_forward_roles(model, layer)) places.push_back({layer, role});
   }
   places.push_back({-1, Role::final_norm});
   if (!model.tied_embeddings) places.push_back({-1, Role::head});
@@ -126,6 +133,28 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
       break;
     case Role::ffn_out:
       list.linear(name, model.hidden, model.ffn, model.linear_bias, into_stream);
+      break;
+    case Role::router:
+      list.linear(name, model.experts->count, model.hidden, false, kDeviation);
+      break;
+    case Role::expert_in:
+    case Role::expert_out: {
+      const std::int64_t ffn = model.experts->ffn;
+      for (std::int64_t e = 0; e < model.experts->count; ++e) {
+        const std::string of_expert = fmt::format("layers.{}.experts.{}.", layer, e);
+        if (role == Role::expert_in) {
+          list.linear(of_expert + "in", gates * ffn, model.hidden, model.linear_bias, kDeviation);
+        } else {
+          list.linear(of_expert + "out", model.hidden, ffn, model.linear_bias, into_stream);
+        }
+      }
+      break;
+    }
+    case Role::shared_in:
+      list.linear(name, gates * model.experts->shared_ffn, model.hidden, model.linear_bias, kDeviation);
+      break;
+    case Role::shared_out:
+      list.linear(name, model.hidden, model.experts->shared_ffn, model.linear_bias, into_stream);
       break;
     default:
       WEFT_CHECK(!"a role without parameters");

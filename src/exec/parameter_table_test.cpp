@@ -69,12 +69,38 @@ TEST(ParameterTable, NamesNormsOfQueriesAndKeysAsHuggingFaceDoes) {
   }
 }
 
+TEST(ParameterTable, GivesEveryExpertTensorsOfItsOwn) {
+  Transformer model = small_gpt_shape();
+  model.experts = Experts{.count = 2, .ffn = 30, .shared_ffn = 7, .every = 3};
+  std::map<std::string, std::vector<std::int64_t>> named;
+  for (const ParameterPlace& place : parameter_places(model)) {
+    if (place.layer != 2) continue;
+    for (const ParameterTensor& tensor : parameter_tensors(model, 2, place.role)) named[tensor.name] = tensor.shape;
+  }
+  std::erase_if(named, [](const auto& tensor) {
+    return tensor.first.find("norm") != std::string::npos || tensor.first.find("qkv") != std::string::npos ||
+           tensor.first.find("attention") != std::string::npos;
+  });
+  const std::map<std::string, std::vector<std::int64_t>> expected{
+      {"layers.2.router.weight", {2, 48}},   {"layers.2.experts.0.in.weight", {30, 48}},
+      {"layers.2.experts.0.in.bias", {30}},  {"layers.2.experts.0.out.weight", {48, 30}},
+      {"layers.2.experts.0.out.bias", {48}}, {"layers.2.experts.1.in.weight", {30, 48}},
+      {"layers.2.experts.1.in.bias", {30}},  {"layers.2.experts.1.out.weight", {48, 30}},
+      {"layers.2.experts.1.out.bias", {48}}, {"layers.2.shared_in.weight", {7, 48}},
+      {"layers.2.shared_in.bias", {7}},      {"layers.2.shared_out.weight", {48, 7}},
+      {"layers.2.shared_out.bias", {48}}};
+  EXPECT_EQ(named, expected);
+}
+
 TEST(ParameterTable, SaysWhatCannotBeTrainedYet) {
   const auto refusal = [](const Transformer& model) {
     return error_of([&] { parameter_tensors(model, -1, Role::embedding); });
   };
-  EXPECT_EQ(refusal(model_preset("mixtral-8x7b")), "model 'mixtral-8x7b': experts: weft run cannot train it yet");
-  Transformer model = small_llama_shape();
+  Transformer model = model_preset("mixtral-8x7b");
+  EXPECT_EQ(refusal(model), "");
+  model.experts->gate_bias = true;
+  EXPECT_EQ(refusal(model), "model 'mixtral-8x7b': a correction of the router's scores: weft run cannot train it yet");
+  model = small_llama_shape();
   model.latent = LatentAttention{};
   EXPECT_EQ(refusal(model), "model 'llama': latent attention: weft run cannot train it yet");
   model = small_llama_shape();

@@ -33,7 +33,8 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
   return parts;
 }
 
-RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
+RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank,
+                   ExpertExchange expert_exchange)
     : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
   class_ = {classes.class_of[rank.index()]};
@@ -46,10 +47,16 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
   }
   context_parts_ = context_parts_of(plan.layout, coordinate(Axis::cp));
   memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
+  expert_windows_ = std::make_unique<ExpertWindows>(plan, class_, expert_exchange);
 }
 
 std::int64_t RankView::coordinate(Axis axis) const {
   return dense_mesh(plan_.layout).coordinate(axis, rank_);
+}
+
+TensorHolder RankView::holder() const {
+  if (!plan_.model.experts) return {.tp = coordinate(Axis::tp)};
+  return {coordinate(Axis::tp), position_in(GroupKind::ep), position_in(GroupKind::etp)};
 }
 
 const std::vector<std::int64_t>& RankView::members(GroupKind kind) const {

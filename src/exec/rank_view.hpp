@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "base/element_range.hpp"
+#include "exec/expert_windows.hpp"
+#include "exec/held_tensor.hpp"
+#include "exec/train_settings.hpp"
 #include "graph/rank_classes.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"
@@ -35,7 +38,8 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
 class RankView {
  public:
   // `original`: the graph that the plan was made from, which its operations name as origins. All must outlive it.
-  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank);
+  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank,
+           ExpertExchange expert_exchange = ExpertExchange::padded);
 
   const Plan& plan() const { return plan_; }
   const Unfolded& unfolded() const { return unfolded_; }
@@ -44,6 +48,9 @@ class RankView {
   ClassId rank_class() const { return class_; }
   std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
   std::int64_t data_rank() const { return coordinate(Axis::dp); }  // which share of the global batch it trains on
+  TensorHolder holder() const;
+  // What gates find, beside the plan's values: part of the rank's memory.
+  ExpertWindows& expert_windows() const { return *expert_windows_; }
   // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
   const std::vector<ElementRange>& context_parts() const { return context_parts_; }
 
@@ -77,6 +84,7 @@ class RankView {
   std::vector<ElementRange> context_parts_;
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
   std::unique_ptr<Arena> memory_;
+  std::unique_ptr<ExpertWindows> expert_windows_;
 };
 
 }  // namespace weft

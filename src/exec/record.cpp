@@ -26,6 +26,8 @@ ordered_json run_to_json(const RunRecord& record) {
           {"recompute", name_of(record.layout.recompute)},
           {"attention", name_of(record.layout.attention)},
           {"data_ranks", record.layout.dp},
+          {"ep", record.layout.ep},
+          {"etp", record.layout.etp},
           {"zero", record.layout.zero},
           {"policy", record.policy},
           {"optimizer", optimizer_to_json(record.optimizer)},

@@ -52,7 +52,8 @@ TEST(RunRecord, SaysAllThatAnOracleNeeds) {
               "max_seq": 3, "norm": "rms_norm", "activation": "swiglu", "positions": "rotary", "tied_embeddings": true,
               "linear_bias": true, "qkv_bias": false},
     "global_batch": 2, "micro_batch": 1, "seq": 3, "tp": 1, "cp": 1, "pp": 1, "vpp": 1, "schedule": "1f1b",
-    "sequence_parallel": false, "recompute": "none", "attention": "flash", "data_ranks": 2, "zero": 2, "policy": "ddp",
+    "sequence_parallel": false, "recompute": "none", "attention": "flash", "data_ranks": 2, "ep": 1,
+    "etp": 1, "zero": 2, "policy": "ddp",
     "optimizer": {"name": "adam", "lr": 0.25, "betas": [0.5, 0.75], "eps": 1e-8, "weight_decay": 2.0},
     "clip_grad": 0.5, "seed": 18446744073709551615, "steps": 2, "losses": [0.3333333333333333, 0.25]})"));
 }

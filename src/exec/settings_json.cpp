@@ -6,6 +6,27 @@ namespace weft {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+std::string_view order_in_words(GateOrder order) {
+  return order == GateOrder::position ? "position" : order == GateOrder::gshard ? "gshard" : "probs";
+}
+
+ordered_json experts_to_json(const Experts& experts) {
+  return {{"count", experts.count},
+          {"top_k", experts.top_k},
+          {"ffn", experts.ffn},
+          {"shared_ffn", experts.shared_ffn},
+          {"capacity_factor", experts.capacity_factor},
+          {"dense_first", experts.dense_first},
+          {"every", experts.every},
+          {"gate_order", order_in_words(experts.gate_order)},
+          {"renormalise", experts.renormalise},
+          {"aux_loss_coeff", experts.aux_loss_coeff}};
+}
+
+}  // namespace
+
 ordered_json shape_to_json(const Transformer& model) {
   ordered_json json = {{"name", model.name},
                        {"layers", model.layers},
@@ -24,6 +45,7 @@ ordered_json shape_to_json(const Transformer& model) {
                        {"qkv_bias", model.qkv_bias}};
   // Named only where there is one: checkpoints from before it existed stay what they are.
   if (model.qk_norm) json["qk_norm"] = true;
+  if (model.experts) json["experts"] = experts_to_json(*model.experts);
   return json;
 }
 

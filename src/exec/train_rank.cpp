@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/rank_exchange.hpp"
+#include "kernels/experts.hpp"
 
 namespace weft {
 namespace {
@@ -156,6 +157,25 @@ class StepEnds {
   bool of_a_step_ = false;  // the sum under way holds a loss
 };
 
+void require_trainable_experts(const Transformer& model, const Layout& layout) {
+  if (model.experts->capacity_factor == 0) {
+    fail("model {}: weft run needs a plan that has slots for experts; give it --capacity-factor", model.name);
+  }
+  if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
+  if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
+  if (const std::int64_t slots = routed_slots(model, layout).slots(); slots > kMaxSlots) {
+    fail("--capacity-factor {:g}: makes {} slots for the tokens of a rank; weft run has {}",
+         model.experts->capacity_factor, slots, kMaxSlots);
+  }
+  if (layout.tp == 1 || layout.sequence_parallel) return;
+  // Experts sum what tensor-parallel ranks make of the same tokens.
+  for (std::int32_t rank = 0; rank < layout.devices(); ++rank) {
+    const auto members = [&](GroupKind kind) { return group_members(layout, true, kind, {rank}); };
+    if (members(GroupKind::tp) == members(GroupKind::etp)) continue;
+    fail("--mesh-order: weft run needs the tensor-parallel ranks of experts to be those of the other layers");
+  }
+}
+
 }  // namespace
 
 void require_trainable(const Transformer& model, const Layout& layout) {
@@ -168,15 +188,15 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (layout.dropout && model.positions == Positions::learned) {
     fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
   }
-  if (model.experts) fail("model {}: weft run has no experts yet", model.name);
   if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
+  if (model.experts) require_trainable_experts(model, layout);
 }
 
 TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
-  const RankView view(job.plan, job.unfolded, job.original, rank);
+  const RankView view(job.plan, job.unfolded, job.original, rank, job.settings.expert_exchange);
   const ParameterStates parameters(view);
   const Layout& layout = job.plan.layout;
   const Batches batches(job.corpus,

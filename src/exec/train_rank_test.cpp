@@ -201,7 +201,18 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
             "--tp 2: weft run does not copy key/value heads to several ranks; it must divide small-gpt's 3");
   EXPECT_NE(with([](Layout& l) { l.precision = DType::bf16; }).find("--precision bf16"), std::string::npos);
   EXPECT_NE(with([](Layout& l) { l.dropout = true; }).find("--no-dropout"), std::string::npos);
-  EXPECT_NE(words(test::small_moe(), plain).find("small-moe"), std::string::npos);
+  Transformer moe = test::small_moe();
+  EXPECT_EQ(words(moe, plain), "");
+  // Experts would sum what ranks with different tokens made.
+  Layout crossed = plain;
+  crossed.tp = crossed.etp = crossed.dp = 2;
+  EXPECT_EQ(words(moe, crossed), "");
+  crossed.mesh_order = {Axis::dp, Axis::tp, Axis::cp, Axis::pp};
+  EXPECT_NE(words(moe, crossed).find("--mesh-order"), std::string::npos);
+  moe.experts->capacity_factor = 1e9;
+  EXPECT_NE(words(moe, plain).find("--capacity-factor 1e+09: makes"), std::string::npos) << words(moe, plain);
+  moe.experts->capacity_factor = 0;
+  EXPECT_NE(words(moe, plain).find("--capacity-factor"), std::string::npos);
   EXPECT_NE(words(test::small_mla(), plain).find("small-mla"), std::string::npos);
 }
 

@@ -80,8 +80,8 @@ TEST(KeptActivations, HaveQueriesKeysAndValuesTwiceWithNormsOnThem) {
   }
 }
 
-// The paper's layer without its masks: two of a byte for every element of the stream; with unfused attention also a mask
-// of a byte and a dropped-out copy of two for every score.
+// The paper's layer without its masks: two of a byte for every element of the stream; with unfused attention also a
+// mask of a byte and a dropped-out copy of two for every score.
 TEST(KeptActivations, WithoutDropoutHaveNoMasks) {
   const Transformer model = with_layers("gpt3-175b", 4);
   const std::int64_t stream = 2048 * 12288, scores = std::int64_t{96} * 2048 * 2048;
@@ -106,11 +106,13 @@ TEST(KeptActivations, OfALlamaLayerByHand) {
 
 TEST(KeptActivations, OfAnExpertLayerByHand) {
   // mixtral: as above with h = 4096, 32 heads and 8 for keys, but the feed-forward acts on k = 2 copies of each token:
-  // dispatched rows h, hidden 2 f, product f, what returns h; and the router's 8 scores.
+  // dispatched rows h, hidden 2 f, product f, what returns h; and the router's 8 scores. The gate adds a slot and a
+  // weight of 4 bytes for each copy, and two numbers for each of the 8 experts.
   const Transformer model = with_layers("mixtral-8x7b", 4);
   const std::int64_t h = 4096, f = 14336, tokens = 512;
   const StepGraph graph = build(model, "dgx-a100:1", {.ep = 8, .seq = tokens});
-  EXPECT_EQ(kept_bytes(graph, 1), tokens * (2 * (5 * h + 48 * 128 + 2 * (2 * h + 3 * f) + 8) + 4 * 32));
+  const std::int64_t gate = tokens * 2 * 2 * 4 + 2 * 8 * 4;
+  EXPECT_EQ(kept_bytes(graph, 1), tokens * (2 * (5 * h + 48 * 128 + 2 * (2 * h + 3 * f) + 8) + 4 * 32) + gate);
 }
 
 TEST(KeptActivations, FullRecomputeOfAnyModelKeepsTheInputOnly) {

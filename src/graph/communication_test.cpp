@@ -1,5 +1,8 @@
 // How often a step communicates, and how many bytes, against what the papers count.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "graph/test_graphs.hpp"
 #include "model/counts.hpp"
@@ -192,6 +195,30 @@ TEST(ExpertParallel, TwoAllToAllsEachWay) {
   for (const Operation& op : transfers(split, of_role(Role::expert_dispatch))) {
     EXPECT_EQ(op.communication->bytes.value, 256 * 2 * 4096 * 2);
   }
+}
+
+// Who needs what the gate decided: both permutations and their gradients; its own gradient needs the loads too.
+TEST(ExpertParallel, TheGateDecidesForEveryoneBehindIt) {
+  const StepGraph graph = build(with_layers("mixtral-8x7b", 1), "dgx-a100:1", {.ep = 8, .seq = 512});
+  const auto gate = std::find_if(graph.operations.begin(), graph.operations.end(),
+                                 [](const Operation& op) { return op.role == Role::gate; });
+  ASSERT_NE(gate, graph.operations.end());
+  ASSERT_EQ(gate->writes.size(), 2U);
+  const auto readers_of = [&](ValueId value) {
+    Names names;
+    for (const Operation& op : graph.operations) {
+      for (const Read& read : op.reads) {
+        if (read.value == value) names.push_back(fmt::format("{} {}", name_of(op.role), name_of(op.phase)));
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  EXPECT_EQ(graph.value(gate->writes[0]).shape, (std::vector<std::int64_t>{512, 4}));
+  EXPECT_EQ(graph.value(gate->writes[1]).shape, (std::vector<std::int64_t>{2, 8}));
+  EXPECT_EQ(readers_of(gate->writes[0]), (Names{"combine forward", "combine input_grad", "dispatch forward",
+                                                "dispatch input_grad", "gate input_grad"}));
+  EXPECT_EQ(readers_of(gate->writes[1]), (Names{"gate input_grad"}));
 }
 
 TEST(ExpertTensorParallel, GathersTokensWhereItsRanksHoldDifferentOnes) {

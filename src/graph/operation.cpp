@@ -39,6 +39,7 @@ std::string_view name_of(Role role) {
                                                                   "ffn_out",
                                                                   "ffn_residual",
                                                                   "router",
+                                                                  "gate",
                                                                   "dispatch",
                                                                   "expert_in",
                                                                   "expert_act",
@@ -47,6 +48,7 @@ std::string_view name_of(Role role) {
                                                                   "shared_in",
                                                                   "shared_act",
                                                                   "shared_out",
+                                                                  "shared_sum",
                                                                   "final_norm",
                                                                   "head",
                                                                   "loss",
@@ -91,6 +93,8 @@ std::string_view name_of(OpKind kind) {
       return "gather_rows";
     case OpKind::cross_entropy:
       return "cross_entropy";
+    case OpKind::gate:
+      return "gate";
     case OpKind::adam:
       return "adam";
     case OpKind::square_sum:
@@ -113,6 +117,8 @@ std::size_t dimensions_of(OpKind kind) {
     case OpKind::cross_entropy:
     case OpKind::adam:
       return 2;
+    case OpKind::gate:
+      return 3;
     case OpKind::square_sum:
       return 1;
     case OpKind::transfer:
@@ -175,6 +181,9 @@ double memory_traffic(const OpKey& key) {
     case OpKind::cross_entropy:
       // In fp32: copied, its maximum found, shifted, exponentiated and summed.
       return (size + 4 + 4 + 4 + 4) * dim(key, 0) * dim(key, 1);
+    case OpKind::gate:
+      // As cross_entropy: softmax in fp32 and the largest k of it; then a slot and a weight of each choice.
+      return dim(key, 0) * ((size + 4 + 4 + 4 + 4) * dim(key, 1) + 8 * dim(key, 2));
     case OpKind::adam:
       return dim(key, 0) * dim(key, 1);
     case OpKind::square_sum:

@@ -40,6 +40,7 @@ enum class Role : std::uint8_t {
   ffn_out,
   ffn_residual,
   router,
+  gate,
   dispatch,
   expert_in,
   expert_act,
@@ -48,6 +49,7 @@ enum class Role : std::uint8_t {
   shared_in,
   shared_act,
   shared_out,
+  shared_sum,  // of the shared and the routed experts' results
   final_norm,
   head,
   loss,
@@ -89,6 +91,7 @@ enum class OpKind : std::uint8_t {
   elementwise,    // dims: elements, bytes moved per element
   gather_rows,    // dims: rows, columns (embedding, permutation of tokens)
   cross_entropy,  // dims: rows, columns
+  gate,           // dims: tokens, experts, choices of a token
   adam,           // dims: parameters, bytes moved per parameter
   square_sum,     // dims: elements
   transfer        // a collective or a message

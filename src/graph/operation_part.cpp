@@ -19,9 +19,14 @@ bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
 }
 
 // A weight gradient is a sum over rows, and what is gathered again for it is read whole.
-bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
+bool is_of_rows(const StepGraph& graph, const Operation& op) {
   if (!op.per_micro_batch || op.layer < 0 || graph.tokens.rows == 0) return false;
-  if (op.phase == Phase::weight_grad || op.phase == Phase::optimizer) return false;
+  return op.phase != Phase::weight_grad && op.phase != Phase::optimizer;
+}
+
+bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
+  if (!is_of_rows(graph, op)) return false;
+  if (works_on_slots(op)) return graph.tokens.routed.in_token_order;
   switch (op.role) {
     case Role::attention_norm:
     case Role::attention_gather:
@@ -36,12 +41,48 @@ bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
     case Role::ffn_out:
     case Role::ffn_reduce:
     case Role::ffn_residual:
+    case Role::router:
+    case Role::shared_in:
+    case Role::shared_act:
+    case Role::shared_out:
+    case Role::shared_sum:
       return true;
+    case Role::gate:
+      return graph.tokens.routed.in_token_order;
     case Role::attention:
       return graph.tokens.sequences > 0;
     default:
       return false;
   }
+}
+
+bool is_cut_by_capacity(const StepGraph& graph, const Operation& op) {
+  return is_of_rows(graph, op) && works_on_slots(op) && op.role != Role::dispatch && op.role != Role::combine;
+}
+
+// Slots that balanced loads fill, of all slots.
+struct Filled {
+  std::int64_t copies = 1, slots = 1;
+};
+Filled filled(const StepGraph& graph) {
+  return {graph.tokens.rows * graph.tokens.routed.top_k, graph.tokens.routed.slots()};
+}
+
+// a * b / c without overflow on the way; -1 where that is no whole number.
+std::int64_t exact_ratio(std::int64_t a, std::int64_t b, std::int64_t c) {
+  __extension__ using Wide = __int128;
+  const Wide product = static_cast<Wide>(a) * b;
+  return c > 0 && product % c == 0 ? static_cast<std::int64_t>(product / c) : -1;
+}
+
+bool has_expected_sizes(const Operation& op, std::int32_t axis) {
+  return axis == kTokenAxis && works_on_slots(op);
+}
+
+// The loads of all experts, which the gate alone writes and reads.
+bool is_expert_load(const Operation& op, ValueId value) {
+  if (op.role != Role::gate || op.reads.empty() || op.writes.empty()) return false;
+  return op.phase == Phase::input_grad ? op.reads.back().value == value : op.writes.back() == value;
 }
 
 // In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
@@ -66,15 +107,48 @@ bool is_part(const Operation& operation) {
   return operation.origins.size() == 1 && !is_whole(operation.origins.front());
 }
 
-bool may_be_cut(const StepGraph& graph, const Operation& op) {
-  return is_cut_by_rows(graph, op) || is_cut_by_elements(graph, op);
+bool works_on_slots(const Operation& op) {
+  switch (op.role) {
+    case Role::dispatch:
+    case Role::expert_dispatch:
+    case Role::expert_in:
+    case Role::expert_act:
+    case Role::expert_out:
+    case Role::expert_combine:
+    case Role::combine:
+      return op.per_micro_batch && op.phase != Phase::weight_grad;
+    default:
+      return false;
+  }
 }
 
-bool may_be_cut_into(const StepGraph& graph, const Operation& op, std::int64_t parts) {
+bool may_be_cut(const StepGraph& graph, const Operation& op) {
+  return is_cut_by_rows(graph, op) || is_cut_by_capacity(graph, op) || is_cut_by_elements(graph, op);
+}
+
+bool may_be_cut_into(const StepGraph& graph, const Operation& op, std::int64_t parts, std::int32_t axis) {
   if (parts < 2) return false;
+  if (axis == kCapacityAxis) {
+    return is_cut_by_capacity(graph, op) && parts <= kMaxRowCuts && graph.tokens.routed.capacity % parts == 0;
+  }
+  if (axis != kTokenAxis) return false;
   if (is_cut_by_elements(graph, op)) return parts <= std::min(kMaxCuts, cut_length(graph, op).elements);
+  if (!is_cut_by_rows(graph, op) || parts > kMaxRowCuts) return false;
+  if (works_on_slots(op) && exact_ratio(op.key.dims[0], filled(graph).copies, filled(graph).slots * parts) < 1) {
+    return false;
+  }
   const std::int64_t length = op.role == Role::attention ? graph.tokens.sequences : graph.tokens.rows;
-  return is_cut_by_rows(graph, op) && parts <= kMaxRowCuts && length % parts == 0;
+  return length % parts == 0;
+}
+
+Operation with_balanced_load(const StepGraph& graph, const Operation& op) {
+  Operation result = op;
+  if (!works_on_slots(op) || !is_cut_by_rows(graph, op)) return result;
+  __extension__ using Wide = __int128;
+  const Filled share = filled(graph);
+  result.key.dims[0] = static_cast<std::int64_t>(static_cast<Wide>(op.key.dims[0]) * share.copies / share.slots);
+  if (result.communication) result.communication->bytes = {result.key.dims[0]};
+  return result;
 }
 
 CutLength cut_length(const StepGraph& graph, const Operation& op) {
@@ -94,23 +168,47 @@ ElementRange part_range(std::int64_t elements, const Origin& part) {
 }
 
 std::int64_t part_size(const StepGraph& graph, const Operation& whole, const Origin& part) {
+  if (whole.per_micro_batch && has_expected_sizes(whole, part.axis)) {
+    const Filled share = filled(graph);
+    return exact_ratio(whole.key.dims[0], share.copies * (part.end - part.begin), share.slots * part.of);
+  }
   if (whole.per_micro_batch) return part_range(whole.key.dims[0], part).size();
   const CutLength length = cut_length(graph, whole);
   return part_range(length.elements, part).size() * length.bytes_each;
 }
 
-Operation with_all_rows(const Operation& part) {
+Operation with_all_rows(const StepGraph& graph, const Operation& part) {
   Operation whole = part;
   const Origin& origin = part.origins.front();
   whole.key.dims[0] = part.key.dims[0] / (origin.end - origin.begin) * origin.of;
+  if (has_expected_sizes(part, origin.axis)) {
+    whole.key.dims[0] = exact_ratio(whole.key.dims[0], filled(graph).slots, filled(graph).copies);
+  }
+  const ValueId extra = handed_on(part, origin);
+  std::erase_if(whole.reads, [&](const Read& read) { return read.value == extra; });
   if (whole.communication) whole.communication->bytes = {whole.key.dims[0]};
   return whole;
+}
+
+ValueId handed_on(const Operation& whole, const Origin& part) {
+  if (whole.role != Role::gate || whole.phase == Phase::input_grad || whole.writes.empty()) return {};
+  if (is_whole(part) || part.begin == 0) return {};
+  return whole.writes.back();
 }
 
 Slice slice_of(const StepGraph& graph, const Operation& op, ValueId value) {
   if (!is_part(op) || (op.per_micro_batch && !has_rows(graph.value(value)))) return {};
   const Origin& part = op.origins.front();
-  return {part.begin, part.end, part.of};
+  return {part.begin, part.end, part.of, part.axis};
+}
+
+Slice read_slice_of(const StepGraph& graph, const Operation& op, ValueId value) {
+  if (is_part(op) && is_expert_load(op, value)) {
+    if (op.phase == Phase::input_grad) return {};
+    const Origin& part = op.origins.front();
+    return {0, part.begin, part.of, part.axis};
+  }
+  return slice_of(graph, op, value);
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/checked.hpp"
@@ -64,6 +65,20 @@ TokenRows token_rows(const Layout& layout) {
   return {shards, layout.tokens() / shards, layout.cp == 1 ? layout.micro_batch : 0};
 }
 
+RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
+  if (!model.experts) return {};
+  const Experts& experts = *model.experts;
+  const double copies = static_cast<double>(token_rows(layout).rows * experts.top_k);
+  const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
+  // A whole number of slots for each expert, so that every all-to-all piece has the same size.
+  const auto capacity = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
+  // A token's first choice comes before the next token's: with one choice GShard's order is that too.
+  const bool in_order =
+      experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
+  // Without expert parallelism there is no all-to-all to hide, and experts stay whole.
+  return {experts.count, experts.top_k, std::max<std::int64_t>(1, capacity), in_order && layout.ep > 1};
+}
+
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
   std::vector<std::vector<OpId>> writers(graph.values.size());
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
@@ -85,6 +100,7 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   StepGraph graph;
   graph.micro_batches = layout.micro_batches();
   graph.tokens = token_rows(layout);
+  graph.tokens.routed = routed_slots(model, layout);
   graph.classes = classes.classes;
   graph.links = classes.links;
   TransferTable transfers;

@@ -103,12 +103,25 @@ struct Operation {
 // "layer 3 qkv forward"; with its class where several classes are in sight.
 std::string describe(const Operation& operation);
 
+// Where a rank's tokens lie on their way to experts: `capacity` slots for each of `experts`, of which balanced loads
+// fill rows * top_k.
+struct RoutedSlots {
+  std::int64_t experts = 0;  // 0: a model without experts
+  std::int64_t top_k = 1;
+  std::int64_t capacity = 0;    // slots of an expert for the tokens of one rank
+  bool in_token_order = false;  // tokens get slots one after the other, so that parts of them can take turns
+  std::int64_t slots() const { return experts * capacity; }
+  friend bool operator==(const RoutedSlots&, const RoutedSlots&) = default;
+};
+RoutedSlots routed_slots(const Transformer& model, const Layout& layout);
+
 // How the tokens of a micro-batch lie in the rows of a rank's activations, sequence by sequence: what cutting by rows
 // rests on.
 struct TokenRows {
   std::int64_t shards = 1;     // sequence parallelism: ranks that hold an equal part of every sequence; 1 without it
   std::int64_t rows = 0;       // of a shard
   std::int64_t sequences = 0;  // of a micro-batch; 0: context-parallel ranks hold parts of them
+  RoutedSlots routed = {};
   friend bool operator==(const TokenRows&, const TokenRows&) = default;
 };
 TokenRows token_rows(const Layout& layout);

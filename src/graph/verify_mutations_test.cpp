@@ -134,6 +134,8 @@ std::vector<std::size_t> checked_dims(OpKind kind) {
     case OpKind::gather_rows:
     case OpKind::cross_entropy:
       return {0, 1};
+    case OpKind::gate:
+      return {0, 1, 2};
     case OpKind::elementwise:
     case OpKind::adam:
     case OpKind::square_sum:
@@ -154,6 +156,22 @@ TEST_F(Mutation, ADimensionOfAnyOperationsKey) {
   ASSERT_EQ(message(), "accepted");
   op("stage 0", "layer 0 qkv forward").key.dims[0] = -1;
   expect_rejected("stage 0: layer 0 qkv forward", "negative");
+}
+
+TEST_F(Mutation, ADimensionOfAGatesKey) {
+  graph_ = test::build(test::with_layers("mixtral-8x7b", 1), "dgx-a100:1", {.ep = 4, .seq = 64});
+  ASSERT_EQ(message(), "accepted");
+  int gates = 0;
+  for (Operation& changed : graph_.operations) {
+    if (changed.role != Role::gate) continue;
+    ++gates;
+    for (const std::size_t dim : checked_dims(changed.key.kind)) {
+      ++changed.key.dims[dim];
+      expect_rejected(describe(changed), "key");
+      --changed.key.dims[dim];
+    }
+  }
+  EXPECT_EQ(gates, 2);  // forward and back
 }
 
 TEST_F(Mutation, TheShapeOfAValueBetweenTwoProducts) {

@@ -24,8 +24,11 @@ SyncKind sync_kind(std::string_view name) {
   return SyncKind::other;
 }
 
+constexpr std::int64_t kHostStream = 4294967295;  // -1 in 32 bits, as older profilers write it
+
 // Streams are small numbers everywhere but where they are addresses.
 std::int32_t narrow_stream(std::int64_t stream) {
+  if (stream == kHostStream) return -1;
   if (stream >= -1 && stream <= std::numeric_limits<std::int32_t>::max()) return static_cast<std::int32_t>(stream);
   return static_cast<std::int32_t>(stream & std::numeric_limits<std::int32_t>::max());
 }
@@ -131,6 +134,7 @@ void DeviceTraceBuilder::add_sync(const ParsedEvent& event) {
   sync.name = names_.number_of(event.name);
   sync.device = narrow_size(event.device);
   sync.stream = narrow_stream(event.stream);
+  sync.names_stream = event.stream != -1;
   sync.wait_on_stream = narrow_stream(event.wait_on_stream);
   sync.kind = sync_kind(event.name);
   sync.position = static_cast<std::int32_t>(trace_.events - 1);

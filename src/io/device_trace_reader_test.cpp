@@ -121,10 +121,20 @@ TEST(DeviceTraceReader, LinksSynchronisationToCalls) {
   const SyncActivity& sync = trace.syncs[0];
   EXPECT_EQ(sync.kind, SyncKind::stream_wait_event);
   EXPECT_EQ(sync.stream, 7);
+  EXPECT_TRUE(sync.names_stream);
   EXPECT_EQ(sync.wait_on_stream, 9);
   EXPECT_EQ(sync.event, 3);
   EXPECT_EQ(trace.host[static_cast<std::size_t>(sync.call)].correlation, 503);
   EXPECT_EQ(trace.host[static_cast<std::size_t>(sync.record_call)].correlation, 501);
+}
+
+TEST(DeviceTraceReader, TakesTheLargestStreamForTheHost) {
+  const DeviceTrace trace = one(R"([{"ph":"X","cat":"cuda_sync","name":"Context Sync","ts":1,"dur":2,
+    "args":{"stream":4294967295,"correlation":1,"wait_on_stream":-1}}])");
+  ASSERT_EQ(trace.syncs.size(), 1U);
+  EXPECT_EQ(trace.syncs[0].kind, SyncKind::context_sync);
+  EXPECT_EQ(trace.syncs[0].stream, -1);
+  EXPECT_TRUE(trace.syncs[0].names_stream);
 }
 
 TEST(DeviceTraceReader, TakesABareListEvenUnclosed) {

@@ -102,6 +102,7 @@ TEST(MegatronArgs, MixtralFromArraysAlone) {
   const MegatronJob job = read(script("mixtral.sh"));
   Transformer expected = model_preset("mixtral-8x7b");
   expected.name = job.model->name;
+  expected.experts->aux_loss_coeff = 0.01;  // as the script says
   EXPECT_EQ(*job.model, expected);
   const auto settings = settings_of(job);
   EXPECT_EQ(settings.at("ep"), "8");
@@ -134,6 +135,24 @@ TEST(MegatronArgs, DefaultsAreMegatrons) {
   EXPECT_EQ(read(kTiny + "--num-experts 8").model->experts->top_k, 2);
   EXPECT_EQ(read(kTiny + "--group-query-attention").model->kv_heads, 1);
   EXPECT_EQ(settings_of(read("--num-layers 2 --hidden-size 64 --num-attention-heads 4")).at("precision"), "fp32");
+}
+
+TEST(MegatronArgs, TheGateIsMegatrons) {
+  // Megatron's defaults: softmax over the chosen experts, no balance loss; where there is a capacity, the least
+  // probable are dropped.
+  const Experts plain = *read(kTiny + "--num-experts 8").model->experts;
+  EXPECT_TRUE(plain.renormalise);
+  EXPECT_EQ(plain.aux_loss_coeff, 0);
+  EXPECT_EQ(plain.gate_order, GateOrder::position);
+  const std::string padded = kTiny + "--num-experts 8 --moe-expert-capacity-factor 1.5 ";
+  EXPECT_EQ(read(padded).model->experts->gate_order, GateOrder::probs);
+  const Experts told = *read(padded +
+                             "--moe-token-drop-policy position --moe-aux-loss-coeff 1e-2 "
+                             "--moe-router-pre-softmax")
+                            .model->experts;
+  EXPECT_EQ(told.gate_order, GateOrder::position);
+  EXPECT_EQ(told.aux_loss_coeff, 0.01);
+  EXPECT_FALSE(told.renormalise);
 }
 
 TEST(MegatronArgs, TheLastOfAFlagGivenTwiceCounts) {

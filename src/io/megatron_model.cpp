@@ -120,23 +120,32 @@ void read_experts(MegatronReader& flags, Transformer& model) {
   const auto count = flags.integer("--num-experts");
   const auto top_k = flags.integer("--moe-router-topk"), ffn = flags.integer("--moe-ffn-hidden-size"),
              shared = flags.integer("--moe-shared-expert-intermediate-size", 0);
-  const auto capacity = flags.number("--moe-expert-capacity-factor");
+  const auto capacity = flags.number("--moe-expert-capacity-factor"), aux_loss = flags.number("--moe-aux-loss-coeff");
+  const auto dropped = flags.one_of("--moe-token-drop-policy", {"probs", "position"});
+  const bool before_choice = flags.on("--moe-router-pre-softmax");
   const bool gate_bias = flags.on("--moe-router-enable-expert-bias"),
              shared_gate = flags.on("--moe-shared-expert-gate");
   if (!count) {
-    for (const char* name : {"--moe-router-topk", "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size",
-                             "--moe-expert-capacity-factor", "--moe-layer-freq"}) {
+    for (const char* name :
+         {"--moe-router-topk", "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size",
+          "--moe-expert-capacity-factor", "--moe-aux-loss-coeff", "--moe-token-drop-policy", "--moe-layer-freq"}) {
       if (flags.text(name)) flags.note(name, "has no effect without --num-experts");
     }
     return;
   }
-  Experts experts{.count = *count,
-                  .top_k = top_k.value_or(std::min<std::int64_t>(2, *count)),
-                  .ffn = ffn.value_or(model.ffn),
-                  .shared_ffn = shared.value_or(0),
-                  .capacity_factor = capacity.value_or(0),
-                  .gate_bias = gate_bias,
-                  .shared_gate = shared_gate && shared.value_or(0) > 0};
+  Experts experts{
+      .count = *count,
+      .top_k = top_k.value_or(std::min<std::int64_t>(2, *count)),
+      .ffn = ffn.value_or(model.ffn),
+      .shared_ffn = shared.value_or(0),
+      .capacity_factor = capacity.value_or(0),
+      .gate_bias = gate_bias,
+      .shared_gate = shared_gate && shared.value_or(0) > 0,
+      // Megatron's default is probs; without a capacity nothing is dropped.
+      .gate_order = capacity && dropped.value_or("probs") == "probs" ? GateOrder::probs : GateOrder::position,
+      // Softmax over the chosen ones makes their weights add up to one.
+      .renormalise = !before_choice,
+      .aux_loss_coeff = aux_loss.value_or(0)};
   read_layer_frequency(flags, model, experts);
   model.experts = experts;
 }

@@ -23,6 +23,9 @@ std::vector<std::string> activation_names() {
 std::vector<std::string> position_names() {
   return {"learned", "rotary"};
 }
+std::vector<std::string> gate_order_names() {
+  return {"position", "gshard", "probs"};
+}
 
 LatentAttention read_latent(const JsonObject& object) {
   object.allow_only(std::vector<std::string>{"q_rank", "kv_rank", "nope_head_dim", "rope_head_dim", "value_head_dim"});
@@ -35,7 +38,8 @@ LatentAttention read_latent(const JsonObject& object) {
 
 Experts read_experts(const JsonObject& object) {
   object.allow_only(std::vector<std::string>{"count", "top_k", "ffn", "shared_ffn", "capacity_factor", "dense_first",
-                                             "every", "gate_bias", "shared_gate"});
+                                             "every", "gate_bias", "shared_gate", "gate_order", "renormalise",
+                                             "aux_loss_coeff"});
   const Experts fallback;
   return {.count = object.integer("count", 1),
           .top_k = object.integer("top_k", 1),
@@ -45,7 +49,12 @@ Experts read_experts(const JsonObject& object) {
           .dense_first = object.integer_or("dense_first", fallback.dense_first, 0),
           .every = object.integer_or("every", fallback.every, 1),
           .gate_bias = object.boolean_or("gate_bias", fallback.gate_bias),
-          .shared_gate = object.boolean_or("shared_gate", fallback.shared_gate)};
+          .shared_gate = object.boolean_or("shared_gate", fallback.shared_gate),
+          .gate_order = object.has("gate_order")
+                            ? static_cast<GateOrder>(object.one_of("gate_order", gate_order_names()))
+                            : fallback.gate_order,
+          .renormalise = object.boolean_or("renormalise", fallback.renormalise),
+          .aux_loss_coeff = object.number_or("aux_loss_coeff", fallback.aux_loss_coeff, 0)};
 }
 
 }  // namespace
@@ -83,7 +92,10 @@ ordered_json model_to_json(const Transformer& model) {
                          {"dense_first", model.experts->dense_first},
                          {"every", model.experts->every},
                          {"gate_bias", model.experts->gate_bias},
-                         {"shared_gate", model.experts->shared_gate}};
+                         {"shared_gate", model.experts->shared_gate},
+                         {"gate_order", gate_order_names()[static_cast<std::size_t>(model.experts->gate_order)]},
+                         {"renormalise", model.experts->renormalise},
+                         {"aux_loss_coeff", model.experts->aux_loss_coeff}};
   }
   return result;
 }

@@ -153,14 +153,29 @@ class PlanReader {
         result.blocks.back().operations.push_back({static_cast<std::int32_t>(id)});
       }
     });
-    line.array("order");
-    const JsonColumn block{"block", 0, static_cast<std::int64_t>(result.blocks.size()) - 1};
-    for (const auto& [id, micro_batch] :
-         json_rows<2>(line, "order", {block, {"micro-batch", -1, counts_.micro_batches - 1}})) {
-      result.order.push_back({static_cast<std::int32_t>(id), static_cast<std::int32_t>(micro_batch)});
-    }
+    result.order = read_order(line, result.blocks.size());
     if (line.has("frames")) result.frames = read_frames(line);
     plan_.classes.push_back(std::move(result));
+  }
+
+  // Rows of four where blocks come in pieces; the plan's own check knows their lengths.
+  std::vector<Slot> read_order(const JsonObject& line, std::size_t blocks) const {
+    const nlohmann::json& list = line.array("order");
+    const JsonColumn block{"block", 0, static_cast<std::int64_t>(blocks) - 1};
+    const JsonColumn micro_batch{"micro-batch", -1, counts_.micro_batches - 1};
+    const auto number = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
+    std::vector<Slot> order;
+    if (!list.empty() && list.front().is_array() && list.front().size() == 4) {
+      const JsonColumn begin{"begin", 0, counts_.operations}, end{"end", -1, counts_.operations};
+      for (const auto& row : json_rows<4>(line, "order", {block, micro_batch, begin, end})) {
+        order.push_back({number(row[0]), number(row[1]), number(row[2]), number(row[3])});
+      }
+      return order;
+    }
+    for (const auto& row : json_rows<2>(line, "order", {block, micro_batch})) {
+      order.push_back({number(row[0]), number(row[1])});
+    }
+    return order;
   }
 
   std::vector<Frame> read_frames(const JsonObject& line) const {

@@ -115,6 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PlanCase{"zero_3", "gpt2", 2, "dgx-a100:1", Layout{.zero = 3}, 2},
                     PlanCase{"context_parallel", "llama2-70b", 2, "dgx-a100:1", Layout{.tp = 2, .cp = 2}, 2},
                     PlanCase{"experts", "mixtral-8x7b", 2, "dgx-a100:1", Layout{.ep = 4, .zero = 1}, 2},
+                    PlanCase{"experts_with_a_balance_loss", "gpt2-s-moe", 2, "dgx-a100:1", Layout{.ep = 8}, 1},
                     PlanCase{"latent_attention_and_shared_experts", "deepseek-v3", 5, "dgx-a100:2",
                              Layout{.pp = 2, .ep = 8, .zero = 1}, 2}),
     [](const testing::TestParamInfo<PlanCase>& example) { return std::string(example.param.name); });
@@ -162,6 +163,32 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
     const Plan read = read_plan_json(text, "plan.json");
     expect_same(plan, read);
     EXPECT_FALSE(verify_plan(read).has_value());
+  }
+}
+
+TEST(PlanFile, HoldsThePiecesOfPairs) {
+  PlanRequest request;
+  request.model = model_preset("gpt2");
+  request.model.layers = 2;
+  request.cluster = parse_cluster("dgx-a100:1,gpus=4");
+  request.layout.tp = request.layout.pp = 2;
+  request.layout.global_batch = 6;
+  request.layout.seq = 64;
+  const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+  Overlap overlap = decide_overlap(request, graph, "ddp");
+  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+  json file = json::parse(text_of(plan));
+  EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);
+  const Plan read = read_plan_json(text_of(plan), "plan.json");
+  expect_same(plan, read);
+  EXPECT_FALSE(verify_plan(read).has_value());
+  file["classes"][1]["order"][1][3] = 9999;
+  try {
+    Unfolded(read_plan_json(file.dump(), "plan.json"));
+    FAIL() << "a piece behind the end of its block was read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("order"), std::string::npos) << error.what();
   }
 }
 

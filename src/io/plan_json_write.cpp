@@ -121,11 +121,13 @@ ordered_json frame_line(const Frame& frame) {
 // A slot or a wait is too short for a line of its own.
 constexpr std::size_t kRowsPerLine = 16;
 
-std::string slots_line(const std::vector<Slot>& order, std::size_t line) {
+std::string slots_line(const std::vector<Slot>& order, bool pieces, std::size_t line) {
   std::string text;
   for (std::size_t i = line * kRowsPerLine; i < std::min(order.size(), (line + 1) * kRowsPerLine); ++i) {
     if (!text.empty()) text += ',';
-    text += fmt::format("[{},{}]", order[i].block, order[i].micro_batch);
+    const Slot& slot = order[i];
+    text += pieces ? fmt::format("[{},{},{},{}]", slot.block, slot.micro_batch, slot.begin, slot.end)
+                   : fmt::format("[{},{}]", slot.block, slot.micro_batch);
   }
   return text;
 }
@@ -153,7 +155,7 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
   write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return line_of(block_line(plan.blocks[i])); });
   out << ",\n \"order\":";
   const std::size_t lines = (plan.order.size() + kRowsPerLine - 1) / kRowsPerLine;
-  write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, i); });
+  write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, has_pieces(plan), i); });
   if (!plan.frames.empty()) {
     out << ",\n \"frames\":";
     write_lines(out, plan.frames.size(), "  ", [&](std::size_t i) { return line_of(frame_line(plan.frames[i])); });

@@ -51,20 +51,27 @@ constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::com
 constexpr double kMostSlowdown = 100;  // as in a cluster file
 constexpr double kMostBandwidth = 1e15;
 
+using PointsByMembers = std::map<std::int64_t, std::vector<MeasuredEfficiency>>;
+
+ordered_json points_to_json(const PointsByMembers& measured) {
+  ordered_json result = ordered_json::array();
+  for (const auto& [members, points] : measured) {
+    ordered_json bytes = ordered_json::array(), reached = ordered_json::array();
+    for (const MeasuredEfficiency& point : points) {
+      bytes.push_back(point.bytes.value);
+      reached.push_back(point.efficiency);
+    }
+    result.push_back({{"members", members}, {"bytes", bytes}, {"efficiency", reached}});
+  }
+  return result;
+}
+
 ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>& links) {
   ordered_json result = ordered_json::object();
   for (const auto& [level, link] : links) {
     ordered_json entry{{"efficiency", link.efficiency}};
-    ordered_json measured = ordered_json::array();
-    for (const auto& [members, points] : link.measured) {
-      ordered_json bytes = ordered_json::array(), reached = ordered_json::array();
-      for (const MeasuredEfficiency& point : points) {
-        bytes.push_back(point.bytes.value);
-        reached.push_back(point.efficiency);
-      }
-      measured.push_back({{"members", members}, {"bytes", bytes}, {"efficiency", reached}});
-    }
-    if (!measured.empty()) entry["measured"] = measured;
+    if (!link.measured.empty()) entry["measured"] = points_to_json(link.measured);
+    if (!link.all_to_all.empty()) entry["all_to_all"] = points_to_json(link.all_to_all);
     result[level] = entry;
   }
   return result;
@@ -91,17 +98,25 @@ std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
   return points;
 }
 
-LinkProfile read_link(const JsonObject& object, LinkProfile link) {
-  object.allow_only(std::array<std::string, 3>{"efficiency", "measured", "origin"});
-  // One figure for everything replaces a table that the base may have.
-  if (object.has("efficiency")) link.measured.clear();
-  link.efficiency = share(object, "efficiency", link.efficiency);
-  if (!object.has("measured")) return link;
-  link.measured.clear();
-  for (const JsonObject& entry : object.objects("measured")) {
+PointsByMembers read_by_members(const JsonObject& object, const std::string& key) {
+  PointsByMembers result;
+  for (const JsonObject& entry : object.objects(key)) {
     entry.allow_only(std::array<std::string, 3>{"members", "bytes", "efficiency"});
-    link.measured[entry.integer("members", 2, kMostMembers)] = read_points(entry);
+    result[entry.integer("members", 2, kMostMembers)] = read_points(entry);
   }
+  return result;
+}
+
+LinkProfile read_link(const JsonObject& object, LinkProfile link) {
+  object.allow_only(std::array<std::string, 4>{"efficiency", "measured", "all_to_all", "origin"});
+  // One figure for everything replaces tables that the base may have.
+  if (object.has("efficiency")) {
+    link.measured.clear();
+    link.all_to_all.clear();
+  }
+  link.efficiency = share(object, "efficiency", link.efficiency);
+  if (object.has("measured")) link.measured = read_by_members(object, "measured");
+  if (object.has("all_to_all")) link.all_to_all = read_by_members(object, "all_to_all");
   return link;
 }
 

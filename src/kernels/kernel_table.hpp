@@ -2,6 +2,7 @@
 // its own that is opened at the first kernel; whoever only plans never waits for it.
 #pragma once
 
+#include "kernels/experts.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
@@ -30,6 +31,15 @@ struct KernelTable {
   decltype(&weft::cross_entropy_part) cross_entropy_part;
   decltype(&weft::cross_entropy_of_parts) cross_entropy_of_parts;
   decltype(&weft::cross_entropy_input_grad) cross_entropy_input_grad;
+  decltype(&weft::gate) gate;
+  decltype(&weft::gate_input_grad) gate_input_grad;
+  decltype(&weft::dispatch_rows) dispatch_rows;
+  decltype(&weft::dispatch_rows_input_grad) dispatch_rows_input_grad;
+  decltype(&weft::combine_rows) combine_rows;
+  decltype(&weft::combine_rows_input_grad) combine_rows_input_grad;
+  decltype(&weft::expert_linear) expert_linear;
+  decltype(&weft::expert_linear_input_grad) expert_linear_input_grad;
+  decltype(&weft::expert_linear_weight_grad) expert_linear_weight_grad;
   decltype(&weft::adam) adam;
   decltype(&weft::sgd) sgd;
   decltype(&weft::square_sum) square_sum;

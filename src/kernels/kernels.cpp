@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "base/error.hpp"
+#include "kernels/checks.hpp"
 #include "kernels/kernel_module.hpp"
 
 namespace weft {
@@ -18,34 +18,6 @@ const KernelModule& loaded_module() {
   const KernelModule& module = kernel_module();
   if (module.table == nullptr) fail("{}", module.problem);
   return module;
-}
-
-// OpenMP keeps its number of threads per calling thread, so each sets it when it comes by.
-const KernelTable& kernels() {
-  const KernelTable& table = *loaded_module().table;
-  thread_local int used = 0;
-  if (const int wanted = wanted_threads(); used != wanted) {
-    table.use_threads(wanted);
-    used = wanted;
-  }
-  return table;
-}
-
-bool is_matrix(const Matrix& x) {
-  return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
-         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::f32;
-}
-void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
-  WEFT_CHECK(is_matrix(x));
-  WEFT_CHECK(x.rows == rows);
-  WEFT_CHECK(x.columns == columns);
-}
-void check_size(const Vector& x, std::int64_t size) {
-  WEFT_CHECK(x.type == ElementType::f32);
-  WEFT_CHECK(x.size == size);
-}
-void check_optional(const Vector& x, std::int64_t size) {
-  if (!x.empty()) check_size(x, size);
 }
 
 void check_tokens(Tokens tokens, std::int64_t limit) {
@@ -86,6 +58,17 @@ void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix&
 
 }  // namespace
 
+// OpenMP keeps its number of threads per calling thread, so each sets it when it comes by.
+const KernelTable& loaded_kernels() {
+  const KernelTable& table = *loaded_module().table;
+  thread_local int used = 0;
+  if (const int wanted = wanted_threads(); used != wanted) {
+    table.use_threads(wanted);
+    used = wanted;
+  }
+  return table;
+}
+
 bool kernels_available() {
   return kernel_module().table != nullptr;
 }
@@ -107,14 +90,14 @@ void linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& 
   check_shape(w, y.columns, x.columns);
   check_shape(y, x.rows, w.rows);
   check_optional(bias, w.rows);
-  kernels().linear(x, w, bias, y, into);
+  loaded_kernels().linear(x, w, bias, y, into);
 }
 
 void linear_input_grad(const Matrix& dy, const Matrix& w, const Matrix& dx, Into into) {
   check_shape(dy, dx.rows, w.rows);
   check_shape(w, dy.columns, dx.columns);
   check_shape(dx, dy.rows, w.columns);
-  kernels().linear_input_grad(dy, w, dx, into);
+  loaded_kernels().linear_input_grad(dy, w, dx, into);
 }
 
 void linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, const Vector& dbias, Into into) {
@@ -122,14 +105,14 @@ void linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, con
   check_shape(dy, x.rows, dw.rows);
   check_shape(dw, dy.columns, x.columns);
   check_optional(dbias, dw.rows);
-  kernels().linear_weight_grad(x, dy, dw, dbias, into);
+  loaded_kernels().linear_weight_grad(x, dy, dw, dbias, into);
 }
 
 void norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
   check_shape(x, y.rows, weights.gain.size);
   check_shape(y, x.rows, weights.gain.size);
   check_optional(weights.bias, weights.gain.size);
-  kernels().norm(x, weights, y);
+  loaded_kernels().norm(x, weights, y);
 }
 
 void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
@@ -138,7 +121,7 @@ void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weigh
   check_shape(x, x.rows, weights.gain.size);
   check_shape(dx, x.rows, weights.gain.size);
   if (!residual.empty()) check_shape(residual, x.rows, weights.gain.size);
-  kernels().norm_input_grad(dy, x, weights, residual, dx);
+  loaded_kernels().norm_input_grad(dy, x, weights, residual, dx);
 }
 
 void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
@@ -147,14 +130,14 @@ void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weig
   check_shape(x, dy.rows, dgain.size);
   check_optional(dbias, dgain.size);
   WEFT_CHECK(dbias.empty() == weights.bias.empty());
-  kernels().norm_weight_grad(dy, x, weights, dgain, dbias, into);
+  loaded_kernels().norm_weight_grad(dy, x, weights, dgain, dbias, into);
 }
 
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
                const AttentionSaved& saved) {
   check_attention(shape, q, k, v, saved);
   check_shape(context, q.rows, q.columns);
-  kernels().attention(shape, q, k, v, context, saved);
+  loaded_kernels().attention(shape, q, k, v, context, saved);
 }
 
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
@@ -165,40 +148,40 @@ void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Ma
   check_shape(dq, q.rows, q.columns);
   check_shape(dk, k.rows, k.columns);
   check_shape(dv, v.rows, v.columns);
-  kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv, into_keys);
+  loaded_kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv, into_keys);
 }
 
 void gelu(const Matrix& x, const Matrix& y) {
   check_shape(x, y.rows, y.columns);
   check_shape(y, x.rows, x.columns);
-  kernels().gelu(x, y);
+  loaded_kernels().gelu(x, y);
 }
 
 void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   check_shape(dy, x.rows, x.columns);
   check_shape(x, x.rows, x.columns);
   check_shape(dx, x.rows, x.columns);
-  kernels().gelu_input_grad(dy, x, dx);
+  loaded_kernels().gelu_input_grad(dy, x, dx);
 }
 
 void swiglu(const Matrix& x, const Matrix& y) {
   check_shape(x, y.rows, 2 * y.columns);
   check_shape(y, x.rows, y.columns);
-  kernels().swiglu(x, y);
+  loaded_kernels().swiglu(x, y);
 }
 
 void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   check_shape(dy, x.rows, dy.columns);
   check_shape(x, dy.rows, 2 * dy.columns);
   check_shape(dx, x.rows, x.columns);
-  kernels().swiglu_input_grad(dy, x, dx);
+  loaded_kernels().swiglu_input_grad(dy, x, dx);
 }
 
 void add(const Matrix& a, const Matrix& b, const Matrix& sum) {
   check_shape(a, sum.rows, sum.columns);
   check_shape(b, sum.rows, sum.columns);
   check_shape(sum, a.rows, a.columns);
-  kernels().add(a, b, sum);
+  loaded_kernels().add(a, b, sum);
 }
 
 void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, const LearnedPositions& positions,
@@ -210,20 +193,20 @@ void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, con
     check_positions(positions, y.rows);
     WEFT_CHECK(positions.table.columns == y.columns);
   }
-  kernels().embedding(tokens, table, first_token, positions, y);
+  loaded_kernels().embedding(tokens, table, first_token, positions, y);
 }
 
 void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token, Into into) {
   check_tokens_of_parts(tokens, first_token);
   check_shape(dtable, dtable.rows, dy.columns);
   check_shape(dy, std::ssize(tokens), dtable.columns);
-  kernels().embedding_weight_grad(tokens, dy, dtable, first_token, into);
+  loaded_kernels().embedding_weight_grad(tokens, dy, dtable, first_token, into);
 }
 
 void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into) {
   check_positions(d_positions, dy.rows);
   check_shape(dy, dy.rows, d_positions.table.columns);
-  kernels().positions_weight_grad(dy, d_positions, into);
+  loaded_kernels().positions_weight_grad(dy, d_positions, into);
 }
 
 double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
@@ -231,7 +214,7 @@ double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, c
   check_tokens(targets, vocab);
   check_shape(logits, std::ssize(targets), probabilities.columns);
   check_shape(probabilities, logits.rows, logits.columns);
-  return kernels().cross_entropy(logits, targets, vocab, probabilities);
+  return loaded_kernels().cross_entropy(logits, targets, vocab, probabilities);
 }
 
 void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
@@ -239,7 +222,7 @@ void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart par
   check_tokens_of_parts(targets, part.first);
   check_shape(logits, std::ssize(targets), logits.columns);
   check_loss_part(out, logits.rows);
-  kernels().cross_entropy_part(logits, targets, part, out);
+  loaded_kernels().cross_entropy_part(logits, targets, part, out);
 }
 
 double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
@@ -249,7 +232,7 @@ double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::sp
   for (const LossPart& one : parts) check_loss_part(one, logits.rows);
   check_shape(logits, probabilities.rows, probabilities.columns);
   check_shape(probabilities, logits.rows, logits.columns);
-  return kernels().cross_entropy_of_parts(logits, part, parts, probabilities);
+  return loaded_kernels().cross_entropy_of_parts(logits, part, parts, probabilities);
 }
 
 void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
@@ -257,7 +240,7 @@ void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::
   check_tokens_of_parts(targets, first);
   check_shape(probabilities, std::ssize(targets), d_logits.columns);
   check_shape(d_logits, probabilities.rows, probabilities.columns);
-  kernels().cross_entropy_input_grad(probabilities, targets, first, scale, d_logits);
+  loaded_kernels().cross_entropy_input_grad(probabilities, targets, first, scale, d_logits);
 }
 
 bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
@@ -266,7 +249,7 @@ bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale
   check_size(gradient, weights.size);
   check_size(first_moment, weights.size);
   check_size(second_moment, weights.size);
-  return kernels().adam(settings, step, gradient_scale, gradient, weights, first_moment, second_moment);
+  return loaded_kernels().adam(settings, step, gradient_scale, gradient, weights, first_moment, second_moment);
 }
 
 bool sgd(const SgdSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
@@ -274,14 +257,14 @@ bool sgd(const SgdSettings& settings, std::int64_t step, double gradient_scale, 
   WEFT_CHECK(step >= 1);
   check_size(gradient, weights.size);
   if (settings.momentum != 0) check_size(momentum, weights.size);
-  return kernels().sgd(settings, step, gradient_scale, gradient, weights, momentum);
+  return loaded_kernels().sgd(settings, step, gradient_scale, gradient, weights, momentum);
 }
 
 double square_sum(const Vector& x) {
-  return kernels().square_sum(x);
+  return loaded_kernels().square_sum(x);
 }
 void fill(const Vector& x, float value) {
-  kernels().fill(x, value);
+  loaded_kernels().fill(x, value);
 }
 
 }  // namespace weft

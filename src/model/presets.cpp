@@ -63,10 +63,12 @@ Transformer qwen3_moe(const LlamaRow& row, const Experts& experts) {
   return shape;
 }
 
-// Jiang et al. 2024 (Lancet): GPT-2 with an MoE feed-forward in every other layer and a Switch-style gate.
+// Jiang et al. 2024 (Lancet): GPT-2 with an MoE feed-forward in every other layer and a Switch-style gate. Two experts
+// a device, so 16 on one node; more devices take more (--experts-per-rank 2).
 Transformer gpt_moe(const GptRow& row) {
   Transformer shape = gpt(row, 50257, 1024);
-  shape.experts = Experts{.count = 16, .top_k = 1, .ffn = shape.ffn, .capacity_factor = 1.25, .every = 2};
+  shape.experts =
+      Experts{.count = 16, .top_k = 1, .ffn = shape.ffn, .capacity_factor = 1.25, .every = 2, .aux_loss_coeff = 0.01};
   return shape;
 }
 

@@ -63,6 +63,10 @@ void check_experts(const Checker& check, const Transformer& shape) {
     fail("model '{}': experts.capacity_factor: value {} is not a number of at least 0", shape.name,
          experts.capacity_factor);
   }
+  if (!std::isfinite(experts.aux_loss_coeff) || experts.aux_loss_coeff < 0) {
+    fail("model '{}': experts.aux_loss_coeff: value {} is not a number of at least 0", shape.name,
+         experts.aux_loss_coeff);
+  }
   // At least one layer is MoE; a model without one has no experts.
   check.within("experts.dense_first", experts.dense_first, 0, shape.layers - 1);
   check.within("experts.every", experts.every, 1, shape.layers - experts.dense_first);

@@ -10,6 +10,12 @@ namespace weft {
 enum class NormKind { layer_norm, rms_norm };
 enum class Activation { gelu, swiglu };
 enum class Positions { learned, rotary };
+// Who gets the slots of an expert that more tokens choose than it has room for.
+enum class GateOrder {
+  position,  // token by token, each with all its choices (Switch; Megatron's --moe-token-drop-policy position)
+  gshard,    // all first choices in token order, then all second choices, ...
+  probs      // batch-prioritised: tokens by falling probability of their first choice
+};
 
 // Multi-head latent attention (DeepSeek-V2, section 2.1): queries and keys/values pass through a low rank.
 struct LatentAttention {
@@ -31,6 +37,9 @@ struct Experts {
   std::int64_t every = 1;        // of the rest, the last of each `every` layers is MoE
   bool gate_bias = false;        // DeepSeek-V3's score correction, one number per expert
   bool shared_gate = false;      // Qwen2-MoE: a gate of `hidden` weights scales the shared experts
+  GateOrder gate_order = GateOrder::position;
+  bool renormalise = true;    // with several choices: a token's weights add up to one (Mixtral, GShard)
+  double aux_loss_coeff = 0;  // of the balance loss (Switch, equation 4); 0: none
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 

@@ -51,6 +51,8 @@ const std::vector<BadField>& bad_fields() {
       {"experts.shared_ffn", "mixtral-8x7b", [](Transformer& t) { t.experts->shared_gate = true; }},
       {"experts.capacity_factor", "mixtral-8x7b", [](Transformer& t) { t.experts->capacity_factor = NAN; }},
       {"experts.capacity_factor", "mixtral-8x7b", [](Transformer& t) { t.experts->capacity_factor = -1; }},
+      {"experts.aux_loss_coeff", "mixtral-8x7b", [](Transformer& t) { t.experts->aux_loss_coeff = -1; }},
+      {"experts.aux_loss_coeff", "mixtral-8x7b", [](Transformer& t) { t.experts->aux_loss_coeff = INFINITY; }},
       {"experts.dense_first", "mixtral-8x7b", [](Transformer& t) { t.experts->dense_first = -1; }},
       {"experts.dense_first", "mixtral-8x7b", [](Transformer& t) { t.experts->dense_first = 32; }},
       {"experts.every", "mixtral-8x7b", [](Transformer& t) { t.experts->every = 0; }},

@@ -1,5 +1,8 @@
 #include "plan/plan.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace weft {
 
 std::string_view name_of(QueueKind kind) {
@@ -12,6 +15,21 @@ std::string_view name_of(QueueKind kind) {
       return "communication";
   }
   return "?";
+}
+
+std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot) {
+  const std::span<const OpId> all = plan.blocks[static_cast<std::size_t>(slot.block)].operations;
+  const auto begin = static_cast<std::size_t>(slot.begin);
+  return all.subspan(begin, (slot.end < 0 ? all.size() : static_cast<std::size_t>(slot.end)) - begin);
+}
+
+bool ends_block(const ClassPlan& plan, const Slot& slot) {
+  return slot.end < 0 || std::cmp_equal(slot.end, plan.blocks[static_cast<std::size_t>(slot.block)].operations.size());
+}
+
+bool has_pieces(const ClassPlan& plan) {
+  return std::any_of(plan.order.begin(), plan.order.end(),
+                     [&](const Slot& slot) { return slot.begin > 0 || !ends_block(plan, slot); });
 }
 
 Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,13 @@ struct IssueBlock {
   friend bool operator==(const IssueBlock&, const IssueBlock&) = default;
 };
 
+// A block's turn in the issue order, or a piece of it: where two blocks are woven into each other, their pieces take
+// turns.
 struct Slot {
   std::int32_t block = 0;
   std::int32_t micro_batch = -1;  // -1: a block that runs once a step
+  std::int32_t begin = 0;         // position in the block
+  std::int32_t end = -1;          // -1: to the end of the block
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -55,6 +60,12 @@ struct ClassPlan {
   Bytes memory;  // what the placements need
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
 };
+
+std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot);
+// Whether it ends its block for this micro-batch.
+bool ends_block(const ClassPlan& plan, const Slot& slot);
+// Whether blocks are woven into each other: some slot is a piece.
+bool has_pieces(const ClassPlan& plan);
 
 // How an operation is issued.
 struct Issue {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <queue>
 #include <random>
@@ -73,7 +74,7 @@ class Execution {
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       for (int iteration = 0; iteration < kIterations; ++iteration) {
         for (const Slot& slot : plan_.classes[c].order) {
-          for (const OpId id : plan_.classes[c].blocks[static_cast<std::size_t>(slot.block)].operations) {
+          for (const OpId id : operations_of(plan_.classes[c], slot)) {
             if (++times[{id.index(), slot.micro_batch, iteration}] > 1) throw Damage{"an operation runs twice"};
             task_of_[{id.index(), slot.micro_batch, iteration}] = tasks_.size();
             tasks_.push_back({c, id.index(), slot.micro_batch, iteration, plan_.issues[id.index()].queue, 0, {}, 0});
@@ -175,6 +176,7 @@ class Execution {
           const bool each = plan_.graph.op(writer).per_micro_batch;
           if (!meet(bytes_touched(op(tasks_[t]), read.value), bytes_touched(plan_.graph.op(writer), read.value)))
             continue;
+          if (!counted_before(op(tasks_[t]), plan_.graph.op(writer), read.value)) continue;
           for (std::int32_t mb = each ? 0 : -1; mb < (each ? m : 0); ++mb) {
             if (each && tasks_[t].micro_batch >= 0 && mb != tasks_[t].micro_batch) continue;
             wait(t, task_of_.at({writer.index(), mb, iteration}));
@@ -199,8 +201,38 @@ class Execution {
     });
   }
 
-  // Rows of tokens, one by one. Under sequence parallelism tp ranks hold equal parts of every sequence, and pieces are
-  // pieces of what one rank holds.
+  // Parts of a gate add to one table of loads, each to what those before it have counted.
+  static bool is_load(const Operation& o, ValueId v) {
+    return o.role == Role::gate && o.phase != Phase::input_grad && o.writes.back() == v;
+  }
+  static bool counted_before(const Operation& reader, const Operation& writer, ValueId v) {
+    return !is_load(reader, v) || writer.origins.front().begin < reader.origins.front().begin;
+  }
+
+  // By capacity: of each expert's slots, on whichever rank, the same ones.
+  ByteRanges slots_touched(const Origin& part, const Value& value) const {
+    const Experts& experts = *plan_.model.experts;
+    const std::int64_t tokens = plan_.layout.tokens() / (plan_.layout.sequence_parallel ? plan_.layout.tp : 1);
+    const double room = static_cast<double>(tokens * experts.top_k) * std::max(1.0, experts.capacity_factor) /
+                        static_cast<double>(experts.count);
+    const auto capacity = static_cast<std::int64_t>(std::ceil(room));
+    const std::int64_t rows = value.shape.front(), width = value.bytes().value / rows;
+    ByteRanges found;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t slot = row % capacity;
+      if (slot * part.of < part.begin * capacity || slot * part.of >= part.end * capacity) continue;
+      if (!found.empty() && found.back().second == row * width) {
+        found.back().second += width;
+      } else {
+        found.emplace_back(row * width, (row + 1) * width);
+      }
+    }
+    return found;
+  }
+
+  // Rows of tokens, one by one. (Which rows of the experts are whose is data; some are this part's and no other's.)
+  // Under sequence parallelism tp ranks hold equal parts of every sequence, and pieces are pieces of what one rank
+  // holds.
   ByteRanges rows_touched(const Origin& part, const Value& value) const {
     const Layout& layout = plan_.layout;
     const std::int64_t rows = value.shape.front(), width = value.bytes().value / rows, tokens = layout.tokens();
@@ -227,7 +259,9 @@ class Execution {
     const Origin* part = o.origins.size() == 1 ? &o.origins.front() : nullptr;
     if (!part || part->end - part->begin == part->of) return {{0, value.bytes().value}};
     if (o.per_micro_batch) {
-      const bool rows = value.per_micro_batch && value.kind != ValueKind::parameter;
+      const bool rows = value.per_micro_batch && value.kind != ValueKind::parameter && !is_load(o, v) &&
+                        !(o.role == Role::gate && o.reads.back().value == v && o.reads.size() == 4);
+      if (rows && part->axis == 1) return slots_touched(*part, value);
       return rows ? rows_touched(*part, value) : ByteRanges{{0, value.bytes().value}};
     }
     const std::int64_t in = plan_.graph.value(o.reads.front().value).elements();

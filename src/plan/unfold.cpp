@@ -41,7 +41,14 @@ void check_names(const Plan& plan) {
     for (const Slot& slot : class_plan.order) {
       if (slot.block >= 0 && static_cast<std::size_t>(slot.block) < class_plan.blocks.size() &&
           slot.micro_batch >= -1 && slot.micro_batch < plan.graph.micro_batches) {
-        continue;
+        const auto length =
+            static_cast<std::int32_t>(class_plan.blocks[static_cast<std::size_t>(slot.block)].operations.size());
+        const bool to_end = slot.end == -1;
+        if (slot.begin >= 0 && slot.begin <= length && (to_end || (slot.begin <= slot.end && slot.end <= length))) {
+          continue;
+        }
+        fail("{}: its order names operations {} to {} of block {}, which has {}", where, slot.begin, slot.end,
+             slot.block, length);
       }
       fail("{}: its order names block {} of {}, micro-batch {} of {}", where, slot.block, class_plan.blocks.size(),
            slot.micro_batch, plan.graph.micro_batches);
@@ -100,7 +107,7 @@ class Unfolded::DataSources {
     begin_.push_back(0);
     for (const Operation& op : graph.operations) {
       for (const Read& read : op.reads) {
-        const Slice slice = slice_of(graph, op, read.value);
+        const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers[read.value.index()]) {
           if (!overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
           sources_.push_back({writer, static_cast<std::int8_t>(read.distance)});
@@ -144,7 +151,7 @@ void Unfolded::lay_out(const Plan& plan) {
     queue_length_.emplace_back(class_plan.queues.size(), 0);
     std::int32_t chain = 0;
     for (const Slot& slot : class_plan.order) {
-      for (const OpId id : class_plan.blocks[static_cast<std::size_t>(slot.block)].operations) {
+      for (const OpId id : operations_of(class_plan, slot)) {
         const Operation& op = plan.graph.op(id);
         const Issue& issue = plan.issues[id.index()];
         if (op.rank_class.index() != c) {

@@ -46,6 +46,7 @@ struct SimOperation {
 struct SimRank {
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
+  Nanos wake{};  // until compute starts that found its rank idle when a transfer beside the chain ended
 };
 
 struct SimProblem {

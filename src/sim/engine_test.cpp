@@ -42,6 +42,34 @@ TEST(Engine, ABlockingTransferAddsItsTime) {
   EXPECT_EQ(period_of_a_fork(10, 14, true), 2 + 14 + 10);
 }
 
+// begin (2), a message (6) beside `work`, then `end` (3), which needs the message.
+double period_with_wake(std::int64_t work, std::int64_t wake, bool blocking = false) {
+  TestProblem p;
+  const auto rank = p.rank(0, 0, wake);
+  const auto begin = p.compute(rank, 2);
+  if (work > 0) p.compute(rank, work);
+  const auto message = p.transfer(rank, {.moving = 6, .blocking = blocking});
+  const auto end = p.compute(rank, 3);
+  p.wait(message, begin);
+  p.wait(end, message);
+  return simulate(p.build()).period_ns;
+}
+
+TEST(Engine, ARankThatSleepsUntilATransferEndsTakesItsTimeToWake) {
+  EXPECT_EQ(period_with_wake(0, 0), 2 + 6 + 3);
+  EXPECT_EQ(period_with_wake(0, 4), 2 + 6 + 4 + 3);
+  EXPECT_EQ(period_with_wake(5, 4), 2 + 6 + 4 + 3);
+}
+
+TEST(Engine, ARankThatWasNotIdleNeedsNotWake) {
+  EXPECT_EQ(period_with_wake(6, 4), 2 + 6 + 3);  // compute and message end in the same instant
+  EXPECT_EQ(period_with_wake(10, 4), 2 + 10 + 3);
+}
+
+TEST(Engine, WhatAChainWaitsForOnTheSpotHasItsWakeUpInItsCost) {
+  EXPECT_EQ(period_with_wake(0, 4, true), 2 + 6 + 3);
+}
+
 TEST(Engine, TransfersOfOneQueueFollowEachOtherAndThoseOfTwoQueuesDoNot) {
   TestProblem p;
   const auto rank = p.rank();

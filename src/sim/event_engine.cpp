@@ -98,6 +98,7 @@ void EventEngine::became_ready(Ready what) {
 }
 
 void EventEngine::ended(Ready what) {
+  if (operation(current_operation(what)).chain >= 0) worker(node(what).rank).ended_at = now_;
   if (node(what).is_run()) return operation_of_run_ended(node(what).rank);
   ++work_.simulated;
   finish(what);
@@ -110,7 +111,13 @@ void EventEngine::finish(Ready what) {
   for (std::int64_t s = folding_.successor_begin[n]; s < folding_.successor_begin[n + 1]; ++s) {
     const NodeEdge& edge = folding_.successors[static_cast<std::size_t>(s)];
     const std::int32_t k = what.iteration + edge.distance;
-    if (--iteration(k).pending[static_cast<std::size_t>(edge.to)] == 0) became_ready({edge.to, k});
+    if (--iteration(k).pending[static_cast<std::size_t>(edge.to)] > 0) continue;
+    const Ready next{edge.to, k};
+    if (must_wake(what, next)) {
+      wake_up(next);
+    } else {
+      became_ready(next);
+    }
   }
   Iteration& it = iterations_[static_cast<std::size_t>(what.iteration)];
   if (--it.unfinished == 0) {
@@ -122,8 +129,35 @@ void EventEngine::finish(Ready what) {
   }
 }
 
+// A worker with nothing to do sleeps, and the end of a transfer beside its chain wakes it. (What its chain waits for on
+// the spot has that in its cost.)
+bool EventEngine::must_wake(Ready ended, Ready next) const {
+  const FoldedNode& to = node(next);
+  if (node(ended).lane != SimLane::transfer || to.lane != SimLane::compute) return false;
+  if (operation(first_operation(ended)).chain >= 0) return false;
+  const Worker& w = workers_[static_cast<std::size_t>(to.rank)];
+  const bool idle = !w.running.valid() && !w.run.what.valid() && w.ended_at < now_;
+  return idle && p_.ranks[static_cast<std::size_t>(to.rank)].wake.value > 0;
+}
+
+void EventEngine::wake_up(Ready next) {
+  std::int32_t slot = static_cast<std::int32_t>(waking_.size());
+  if (free_waking_.empty()) {
+    waking_.push_back(next);
+  } else {
+    slot = free_waking_.back();
+    free_waking_.pop_back();
+    waking_[static_cast<std::size_t>(slot)] = next;
+  }
+  push(now_ + p_.ranks[static_cast<std::size_t>(node(next).rank)].wake.value, slot, 0, Happens::worker_wakes);
+}
+
 void EventEngine::handle(const Event& event) {
-  if (event.transfer) {
+  if (event.what == Happens::worker_wakes) {
+    free_waking_.push_back(event.subject);
+    return became_ready(waking_[static_cast<std::size_t>(event.subject)]);
+  }
+  if (event.what == Happens::transfer_goes_on) {
     Transfer& transfer = transfers_[static_cast<std::size_t>(event.subject)];
     if (!transfer.live || transfer.version != event.version) return;
     if (!transfer.moving) {
@@ -139,6 +173,7 @@ void EventEngine::handle(const Event& event) {
   if (!w.running.valid()) return;
   const Ready what = w.running;
   w.running = {};
+  w.ended_at = now_;  // `extra` too
   ++w.version;
   mark(event.subject);
   ended(what);
@@ -192,7 +227,8 @@ void EventEngine::continue_run(std::int32_t rank) {
   if (can_close(rank)) {
     w.run.closed = true;
     for (const std::int32_t resource : resources_of(w.run)) closed_on_[static_cast<std::size_t>(resource)] = rank;
-    push(now_ + alone_before(n.first + n.count) - alone_before(n.first + w.run.offset), rank, ++w.version, false);
+    push(now_ + alone_before(n.first + n.count) - alone_before(n.first + w.run.offset), rank, ++w.version,
+         Happens::worker_ends);
   } else if (operation(n.first + w.run.offset).lane == SimLane::transfer) {
     start_transfer(w.run.what);
   } else {
@@ -234,7 +270,7 @@ void EventEngine::open_run(std::int32_t rank) {
   w.remaining = static_cast<double>(length.value);
   w.since = w.run.since;
   w.speed = 1;
-  push(w.since + length.value, rank, ++w.version, false);
+  push(w.since + length.value, rank, ++w.version, Happens::worker_ends);
 }
 
 void EventEngine::operation_of_run_ended(std::int32_t rank) {
@@ -260,6 +296,7 @@ void EventEngine::end_run(std::int32_t rank) {
   for (const std::int32_t resource : resources_of(run)) --runs_on_[static_cast<std::size_t>(resource)];
   const Ready what = run.what;
   run = {};
+  worker(rank).ended_at = now_;
   ++worker(rank).version;
   finish(what);
 }

@@ -23,13 +23,14 @@ class EventEngine {
   FoldedResult run();
 
  private:
+  enum class Happens : std::uint8_t { worker_ends, transfer_goes_on, worker_wakes };
   // Kept small: the heap is the simulator's hot path.
   struct Event {
     std::int64_t time;
     std::uint64_t sequence;  // ties are served in the order of scheduling
-    std::int32_t subject;    // rank of a compute end or of a closed run's end, or slot of a transfer
+    std::int32_t subject;    // rank of a compute end or of a closed run's end, slot of a transfer, or of waking_
     std::uint32_t version;   // stale events carry an old version
-    bool transfer;
+    Happens what;
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : sequence > other.sequence;
     }
@@ -63,6 +64,7 @@ class EventEngine {
     double remaining = 0;  // nanoseconds at full speed
     double speed = 1;
     std::int64_t since = 0;
+    std::int64_t ended_at = -1;  // the last that ran
     std::uint32_t version = 0;
     std::vector<std::int32_t> transfers;  // slots of transfers under way on this rank
     ActiveRun run;
@@ -96,6 +98,8 @@ class EventEngine {
   void became_ready(Ready what);
   void ended(Ready what);
   void finish(Ready what);
+  bool must_wake(Ready ended, Ready next) const;
+  void wake_up(Ready next);
   void handle(const Event& event);
   void settle();
   void mark(std::int32_t rank);
@@ -125,8 +129,8 @@ class EventEngine {
   void change_speed(std::int32_t slot);
   void schedule_transfer(std::int32_t slot);
   std::int64_t time_left(double remaining, double speed) const;
-  void push(std::int64_t time, std::int32_t subject, std::uint32_t version, bool transfer) {
-    events_.push({time, sequence_++, subject, version, transfer});
+  void push(std::int64_t time, std::int32_t subject, std::uint32_t version, Happens what) {
+    events_.push({time, sequence_++, subject, version, what});
   }
 
   const SimProblem& p_;
@@ -140,6 +144,8 @@ class EventEngine {
   std::vector<Worker> workers_;
   std::vector<Transfer> transfers_;
   std::vector<std::int32_t> free_slots_, moving_, marked_;
+  std::vector<Ready> waking_;  // what workers will start when they are awake
+  std::vector<std::int32_t> free_waking_;
   std::vector<bool> is_marked_;
   std::vector<Ready> starting_;           // transfers
   std::vector<std::int32_t> continuing_;  // ranks whose run is to start its next operation

@@ -53,7 +53,7 @@ void EventEngine::follow_transfers(std::int32_t rank) {
 
 void EventEngine::schedule_worker(std::int32_t rank) {
   Worker& w = worker(rank);
-  push(time_left(w.remaining, w.speed), rank, ++w.version, false);
+  push(time_left(w.remaining, w.speed), rank, ++w.version, Happens::worker_ends);
 }
 
 std::int32_t EventEngine::new_transfer(Ready what) {
@@ -101,7 +101,7 @@ void EventEngine::start_transfer(Ready what) {
   }
   Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
   if (transfer.cost->fixed.value > 0) {
-    push(now_ + transfer.cost->fixed.value, slot, ++transfer.version, true);
+    push(now_ + transfer.cost->fixed.value, slot, ++transfer.version, Happens::transfer_goes_on);
   } else {
     start_moving(slot);
   }
@@ -118,13 +118,13 @@ void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
   worker(rank).transfers.push_back(slot);
   const std::int64_t moves_at = started + transfer.cost->fixed.value;
   if (now_ < moves_at) {
-    push(moves_at, slot, ++transfer.version, true);
+    push(moves_at, slot, ++transfer.version, Happens::transfer_goes_on);
     return;
   }
   transfer.remaining = static_cast<double>(transfer.cost->moving.value);
   transfer.since = moves_at;
   use_resources(slot);
-  push(moves_at + transfer.cost->moving.value, slot, ++transfer.version, true);
+  push(moves_at + transfer.cost->moving.value, slot, ++transfer.version, Happens::transfer_goes_on);
 }
 
 void EventEngine::start_moving(std::int32_t slot) {
@@ -221,7 +221,7 @@ void EventEngine::change_speed(std::int32_t slot) {
 
 void EventEngine::schedule_transfer(std::int32_t slot) {
   Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
-  push(time_left(transfer.remaining, transfer.speed), slot, ++transfer.version, true);
+  push(time_left(transfer.remaining, transfer.speed), slot, ++transfer.version, Happens::transfer_goes_on);
 }
 
 // Ends are rounded up to a nanosecond; work left over below a thousandth of one is rounding, not work.

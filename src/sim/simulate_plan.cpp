@@ -49,7 +49,7 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
-// Transfers that compute waits for on some class.
+// Transfers that some class waits for on the spot. (What waits for others wakes when they end: SimRank::wake.)
 void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
                std::vector<SimCost>& costs) {
   std::vector<bool> added(costs.size(), false);
@@ -95,7 +95,7 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
   problem.resources = static_cast<std::int32_t>(cost.link_resources());
   for (std::size_t c = 0; c < plan.graph.classes.size(); ++c) {
     const CostModel::Interference interference = cost.interference(make_id<ClassId>(c));
-    problem.ranks.push_back({interference.compute, interference.transfer});
+    problem.ranks.push_back({interference.compute, interference.transfer, cost.wake(make_id<ClassId>(c))});
   }
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_wakes(plan, cost, cost_of, problem.costs);

@@ -92,6 +92,7 @@ struct SyncActivity {
   std::int32_t record_call = kAbsent;  // index into DeviceTrace::host: the cudaEventRecord
   std::int32_t position = 0;           // among the file's events
   SyncKind kind = SyncKind::other;
+  bool names_stream = false;  // as HTA reads it: older profilers write 4294967295 for the host, and HTA counts those
 };
 
 // What a collective says of itself. Equal facts are stored once.

@@ -79,7 +79,7 @@ std::vector<StreamRow> stream_rows(const DeviceTrace& trace, bool without_last_s
     if (last.keeps(mark)) add(mark.start, mark.end, mark.position, mark.kind);
   }
   for (const SyncActivity& sync : trace.syncs) {
-    if (sync.stream == -1 || !last.keeps(sync)) continue;
+    if (!sync.names_stream || !last.keeps(sync)) continue;
     add(sync.start, sync.end, sync.position, kernel_kind(trace.names[static_cast<std::size_t>(sync.name)]));
   }
   std::sort(rows.begin(), rows.end(), [](const StreamRow& a, const StreamRow& b) {

@@ -3,13 +3,16 @@
 import torch
 import torch.nn.functional as F
 
+import reference_experts
+
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0
 
 
 class Model:
-    def __init__(self, shape, tensors, dtype):
-        self.shape = shape
+    def __init__(self, shape, tensors, dtype, groups=None):
+        """`groups`: the tokens that a gate sees at a time (reference_experts.gate_groups); only experts ask for them."""
+        self.shape, self.groups = shape, groups
         self.weights = {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in tensors.items()}
         if unknown := self.weights.keys() ^ self._names():
             raise KeyError(f"tensors that only the record or only the model has: {', '.join(sorted(unknown))}")
@@ -19,13 +22,20 @@ class Model:
 
     def _names(self):
         parts = [f"layers.{layer}.{part}" for layer in range(self.shape["layers"])
-                 for part in ("attention_norm", "qkv", "attention_out", "ffn_norm", "ffn_in", "ffn_out")]
+                 for part in ("attention_norm", "qkv", "attention_out", "ffn_norm", *self._feed_forward(layer))]
         if self._has_qk_norm():
             parts += [f"layers.{layer}.{part}" for layer in range(self.shape["layers"]) for part in ("q_norm", "k_norm")]
         parts += ["embedding", "final_norm"]
         parts += ["positions"] if self.shape["positions"] == "learned" else []
         parts += [] if self.shape["tied_embeddings"] else ["head"]
         return {part + ".weight" for part in parts} | {part + ".bias" for part in parts if self._has_bias(part)}
+
+    def _feed_forward(self, layer):
+        if not reference_experts.is_moe_layer(self.shape, layer):
+            return ["ffn_in", "ffn_out"]
+        experts = self.shape["experts"]
+        parts = [f"experts.{expert}.{end}" for expert in range(experts["count"]) for end in ("in", "out")]
+        return ["router", *parts] + (["shared_in", "shared_out"] if experts["shared_ffn"] > 0 else [])
 
     def _has_qk_norm(self):
         return self.shape.get("qk_norm", False)
@@ -45,7 +55,7 @@ class Model:
             return False  # RMSNorm whatever the others are
         if name.endswith("_norm"):
             return self.shape["norm"] == "layer_norm"
-        if not name.startswith("layers."):
+        if not name.startswith("layers.") or name.endswith(".router"):
             return False
         return self.shape["linear_bias"] or (name.endswith(".qkv") and self.shape["qkv_bias"])
 
@@ -74,28 +84,45 @@ class Model:
         context = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, heads * size)
         return self._linear(context, f"layers.{layer}.attention_out")
 
-    def _ffn(self, x, layer):
-        hidden = self._linear(x, f"layers.{layer}.ffn_in")
+    def _ffn(self, x, name_in, name_out):
+        hidden = self._linear(x, name_in)
         if self.shape["activation"] == "swiglu":
             gate, value = hidden.chunk(2, -1)
             hidden = F.silu(gate) * value
         else:
             hidden = F.gelu(hidden)
-        return self._linear(hidden, f"layers.{layer}.ffn_out")
+        return self._linear(hidden, name_out)
+
+    def _feed_forward_of(self, x, layer):
+        """The layer's output, and what its gate adds to the loss."""
+        name = f"layers.{layer}."
+        if not reference_experts.is_moe_layer(self.shape, layer):
+            return self._ffn(x, name + "ffn_in", name + "ffn_out"), 0.0
+        flat = x.flatten(0, 1)
+        routed, balance = reference_experts.routed(
+            self.shape["experts"], self.groups, flat, self._linear(flat, name + "router"),
+            lambda rows, e: self._ffn(rows, f"{name}experts.{e}.in", f"{name}experts.{e}.out"))
+        if self.shape["experts"]["shared_ffn"] > 0:
+            routed = routed + self._ffn(flat, name + "shared_in", name + "shared_out")
+        return routed.view_as(x), balance
 
     def loss(self, sequences):
+        """The cross entropy, which is what runs report, and what is trained: with the loss that balances experts."""
         tokens, targets = sequences[:, :-1], sequences[:, 1:]
         table = self.weights["embedding.weight"]
         x = table[tokens]
         if self.shape["positions"] == "learned":
             x = x + self.weights["positions.weight"][:tokens.shape[1]]
+        balance = 0.0
         for layer in range(self.shape["layers"]):
             x = x + self._attention(self._norm(x, f"layers.{layer}.attention_norm"), layer)
-            x = x + self._ffn(self._norm(x, f"layers.{layer}.ffn_norm"), layer)
+            out, of_layer = self._feed_forward_of(self._norm(x, f"layers.{layer}.ffn_norm"), layer)
+            x, balance = x + out, balance + of_layer
         x = self._norm(x, "final_norm")
         head = table if self.shape["tied_embeddings"] else self.weights["head.weight"]
         logits = x @ head.T
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        entropy = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return entropy, entropy + balance
 
 
 def make_optimizer(settings, weights):
@@ -111,15 +138,16 @@ def make_optimizer(settings, weights):
 def train(record, dtype=torch.float32):
     """Losses of every step, first gradients and final weights by name, as float64 arrays."""
     run = record.run
-    model = Model(run["model"], record.initial, dtype)
+    groups = reference_experts.gate_groups(run) if "experts" in run["model"] else None
+    model = Model(run["model"], record.initial, dtype, groups)
     weights = list(model.weights.values())
     optimizer = make_optimizer(run["optimizer"], weights)
     batches = torch.tensor(record.batches)
     losses, gradients = [], {}
     for step in range(run["steps"]):
         optimizer.zero_grad()
-        loss = model.loss(batches[step])
-        loss.backward()
+        loss, trained = model.loss(batches[step])
+        trained.backward()
         losses.append(loss.item())
         if step == 0:
             gradients = {name: weight.grad.double().numpy().copy() for name, weight in model.weights.items()}

@@ -3,6 +3,7 @@
 
 #include "comm/mpi/test_session.hpp"
 #include "comm/test_scattered.hpp"
+#include "comm/test_uneven.hpp"
 
 namespace weft {
 namespace {
@@ -23,6 +24,11 @@ TEST(MpiScattered, EveryAlgorithmGivesWhatTheCollectiveMeans) {
 // Pieces within a segment go as they are, those across a border are copied; here there are many of both.
 TEST(MpiScattered, MessagesThatAreCutOften) {
   check_every_call({.short_piece = 61, .streamed = 302, .shortest_long_piece = 100, .longest_piece = 1000}, {2003});
+}
+
+TEST(MpiUneven, BringsWhatWasAskedFor) {
+  Communicator communicator(make_mpi_transport(test_session(), {}), {});
+  check_uneven_exchanges(communicator);
 }
 
 TEST(MpiScattered, ALargeMessage) {

@@ -42,6 +42,21 @@ std::vector<Case> cases() {
   };
 }
 
+// For models with experts: what one rank holds of them, others do not.
+std::vector<Case> expert_cases() {
+  return {
+      {"one rank", {}, 1},
+      {"dp 2, ep 2", {.ep = 2}, 2},
+      {"dp 4, ep 2, zero 1", {.ep = 2, .zero = 1}, 4},
+      {"tp 2, dp 2, ep 2", {.tp = 2, .ep = 2}, 4},
+      {"dp 6, ep 2, zero 3", {.ep = 2, .zero = 3}, 6},
+      {"dp 2, etp 2", {.etp = 2}, 2},
+      {"pp 2, dp 2, ep 2, zero 2", {.pp = 2, .ep = 2, .zero = 2}, 4},
+      {"dp 4, ep 4", {.ep = 4}, 4},
+      {"tp 2, sequence parallel, dp 4, ep 2, zero 2", {.tp = 2, .ep = 2, .zero = 2, .sequence_parallel = true}, 8},
+  };
+}
+
 std::vector<Transformer> models() {
   // A vocabulary that no tensor-parallel size divides.
   Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
@@ -55,6 +70,17 @@ std::vector<Transformer> models() {
     model->max_seq = 16;
   }
   return {gpt, llama};
+}
+
+// Biases, and shared experts without them.
+std::vector<Transformer> expert_models() {
+  std::vector<Transformer> all = models();
+  for (Transformer& model : all) {
+    model.experts = Experts{.count = 4, .top_k = 2, .ffn = 12, .capacity_factor = 1.5, .every = 2};
+    model.name += "-moe";
+  }
+  all.back().experts->shared_ffn = 20;
+  return all;
 }
 
 // Every element of the model a number of its own.
@@ -149,13 +175,13 @@ class Ranks {
 };
 
 // From each layout to the next in the list, and from that on: so every layout saves and every layout loads.
-TEST(Checkpoint, LoadsIntoAnyLayout) {
-  for (const Transformer& model : models()) {
+void expect_all_load_what_all_save(const std::vector<Transformer>& models, const std::vector<Case>& cases) {
+  for (const Transformer& model : models) {
     const ScratchFolder scratch("ckpt_layouts_" + model.name);
     const WholeTensors tensors = numbered(model);
     std::int64_t step = 1;
     write_whole(scratch.path(), step, model, tensors);
-    for (const Case& c : cases()) {
+    for (const Case& c : cases) {
       SCOPED_TRACE(model.name + ", " + c.name);
       const Ranks ranks(model, c);
       ranks.load(scratch.path() / checkpoint_name(step));
@@ -165,6 +191,14 @@ TEST(Checkpoint, LoadsIntoAnyLayout) {
       if (testing::Test::HasFailure()) return;
     }
   }
+}
+
+TEST(Checkpoint, LoadsIntoAnyLayout) {
+  expect_all_load_what_all_save(models(), cases());
+}
+
+TEST(Checkpoint, OfExpertsLoadsWhereverTheyLie) {
+  expect_all_load_what_all_save(expert_models(), expert_cases());
 }
 
 TEST(Checkpoint, IsSharedByRanksThatHoldTheSame) {

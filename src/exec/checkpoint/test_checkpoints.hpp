@@ -90,7 +90,7 @@ struct PlannedLayout {
                                 std::int64_t micro_batches) {
     layout.precision = layout.grad_dtype = DType::fp32;
     layout.dropout = false;
-    layout.etp = layout.tp;
+    if (layout.etp == 1) layout.etp = layout.tp;
     if (layout.seq == 0) layout.seq = 8;
     PlanRequest r =
         test::request(model, parse_cluster(fmt::format("local:{},nic=1Gb/s", ranks)), std::move(layout), micro_batches);

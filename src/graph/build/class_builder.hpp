@@ -32,7 +32,7 @@ struct LayerValues {
       output;
   ValueId projected_qkv, projected_kv;   // qkv and kv before the norms of queries and keys, where there are any
   std::vector<ValueId> attention_saved;  // softmax and its dropout, or the row sums of a flash kernel
-  ValueId scores, received, expert_input, expert_hidden, expert_activated, expert_output;
+  ValueId scores, routing, expert_load, expert_input, expert_hidden, expert_activated, expert_output;
 };
 
 // A parameter tensor of the class.
@@ -116,6 +116,9 @@ class ClassBuilder {
   ValueId backward_ffn(const LayerValues& v, ValueId grad);
   ValueId forward_mlp(LayerValues& v, Phase phase, bool shared);
   ValueId backward_mlp(const LayerValues& v, ValueId grad, bool shared);
+  OpKey gate_key(Phase phase) const;
+  OpKey permute_key() const;
+  void forward_gate(LayerValues& v, Phase phase);
   ValueId forward_experts(LayerValues& v, Phase phase);
   ValueId backward_experts(const LayerValues& v, ValueId grad);
 

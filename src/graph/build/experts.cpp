@@ -1,23 +1,49 @@
-// Routed experts: gate, dispatch, all-to-all, expert products, all-to-all, combine. Loads are taken as balanced; a
-// capacity factor pads every expert's share.
-#include <cmath>
-
+// Routed experts: router, gate, dispatch, all-to-all, expert products, all-to-all, combine. Loads are taken as
+// balanced; a capacity factor pads every expert's share.
+//
+// The gate makes two values of the router's scores. `routing` [tokens, 2 top_k] holds for each choice of a token its
+// slot among experts x capacity (expert * capacity + position; -1 where it was dropped) and its weight. `expert_load`
+// [2, experts] holds how many choices fell on each expert and the sum of its probabilities, all the balance loss needs.
+// Both are fp32 whatever the model computes in: a slot is a whole number up to 2^24.
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
 
 std::int64_t ClassBuilder::routed_rows() const {
-  const Experts& experts = *model_.experts;
-  const double copies = static_cast<double>(stream_tokens() * experts.top_k);
-  const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
-  // A whole number of rows for each expert, so that every all-to-all piece has the same size.
-  const auto per_expert = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
-  return std::max<std::int64_t>(1, per_expert) * experts.count;
+  return routed_slots(model_, layout_).slots();
 }
 
 // Expert-parallel exchange keeps the total (balanced); expert tensor parallelism gathers it where tokens are split.
 std::int64_t ClassBuilder::expert_rows() const {
   return routed_rows() * (expert_ranks_split_tokens() ? layout_.etp : 1);
+}
+
+OpKey ClassBuilder::gate_key(Phase phase) const {
+  OpKey key;
+  key.kind = OpKind::gate;
+  key.phase = phase;
+  key.dtype = layout_.precision;
+  key.dims = {stream_tokens(), model_.experts->count, model_.experts->top_k, 0, 0, 0};
+  return key;
+}
+
+OpKey ClassBuilder::permute_key() const {
+  OpKey key;
+  key.kind = OpKind::gather_rows;
+  key.dtype = layout_.precision;
+  key.dims = {routed_rows(), model_.hidden, 0, 0, 0, 0};
+  return key;
+}
+
+void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
+  const Experts& experts = *model_.experts;
+  v.scores = linear(Role::router, phase, v.ffn_normed, {model_.hidden, experts.count}, "router_scores");
+  const auto in_fp32 = [&](const char* name, std::vector<std::int64_t> shape) {
+    return value({label(name), std::move(shape), ValueKind::activation, {}, 0, DType::fp32});
+  };
+  v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k});
+  v.expert_load = in_fp32("expert_load", {2, experts.count});
+  add(Role::gate, phase, gate_key(phase), {{v.scores, 0}}, {v.routing, v.expert_load});
 }
 
 ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
@@ -27,13 +53,9 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
 
-  v.scores = linear(Role::router, phase, v.ffn_normed, {h, experts.count}, "router_scores");
+  forward_gate(v, phase);
   const ValueId sent = value({label("dispatched"), {routed_rows(), h}});
-  OpKey permute;
-  permute.kind = OpKind::gather_rows;
-  permute.dtype = layout_.precision;
-  permute.dims = {routed_rows(), h, 0, 0, 0, 0};
-  add(Role::dispatch, phase, permute, {{v.ffn_normed, 0}, {v.scores, 0}}, {sent});
+  add(Role::dispatch, phase, permute_key(), {{v.ffn_normed, 0}, {v.routing, 0}}, {sent});
 
   ValueId received = sent;
   if (layout_.ep > 1) {
@@ -62,7 +84,7 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   }
   v.expert_output = out;
   const ValueId combined = value({label("combined"), {stream_tokens(), h}, ValueKind::activation, stream_splits(), 0});
-  add(Role::combine, phase, permute, {{out, 0}, {v.scores, 0}}, {combined});
+  add(Role::combine, phase, permute_key(), {{out, 0}, {v.routing, 0}}, {combined});
   return combined;
 }
 
@@ -76,14 +98,11 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     return value({label(name), {r, c}, ValueKind::activation_grad, {}, 0});
   };
   constexpr Phase kDx = Phase::input_grad;
-  OpKey permute;
-  permute.kind = OpKind::gather_rows;
-  permute.dtype = layout_.precision;
-  permute.dims = {routed_rows(), h, 0, 0, 0, 0};
 
   ValueId d_out = grad_value("returned.dx", routed_rows(), h);
-  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
-  add(Role::combine, kDx, permute, {{grad, 0}, {v.expert_output, 0}, {v.scores, 0}}, {d_out, d_scores});
+  const ValueId d_weights = value(
+      {label("gate_weights.dx"), {stream_tokens(), experts.top_k}, ValueKind::activation_grad, {}, 0, DType::fp32});
+  add(Role::combine, kDx, permute_key(), {{grad, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});
   if (layout_.ep > 1) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
@@ -110,7 +129,10 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
   const ValueId d_tokens = grad_value("dispatch.dx", stream_tokens(), h);
-  add(Role::dispatch, kDx, permute, {{dx, 0}}, {d_tokens});
+  add(Role::dispatch, kDx, permute_key(), {{dx, 0}, {v.routing, 0}}, {d_tokens});
+  // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
+  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
+  add(Role::gate, kDx, gate_key(kDx), {{d_weights, 0}, {v.scores, 0}, {v.routing, 0}, {v.expert_load, 0}}, {d_scores});
   // The router's dX is added onto the tokens' gradient by the same product.
   return linear_backward(Role::router, v.ffn_normed, {d_scores}, {h, experts.count}, d_tokens);
 }

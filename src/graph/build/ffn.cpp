@@ -61,7 +61,7 @@ void ClassBuilder::forward_ffn(LayerValues& v, Phase phase) {
     } else {
       const ValueId sum = value_like(routed, label("ffn_sum"), graph_.value(routed).kind);
       const std::int64_t elements = graph_.value(routed).elements();
-      add(Role::combine, phase, elementwise(phase, elements, 3 * width()), {{branch, 0}, {routed, 0}}, {sum}).part = 1;
+      add(Role::shared_sum, phase, elementwise(phase, elements, 3 * width()), {{branch, 0}, {routed, 0}}, {sum});
       branch = sum;
     }
   }
@@ -81,9 +81,8 @@ ValueId ClassBuilder::backward_ffn(const LayerValues& v, ValueId grad) {
     } else {
       const ValueId sum = value_like(routed, label("ffn_sum.dx"), graph_.value(routed).kind);
       const std::int64_t elements = graph_.value(routed).elements();
-      add(Role::combine, Phase::input_grad, elementwise(Phase::input_grad, elements, 3 * width()),
-          {{dx, 0}, {routed, 0}}, {sum})
-          .part = 1;
+      add(Role::shared_sum, Phase::input_grad, elementwise(Phase::input_grad, elements, 3 * width()),
+          {{dx, 0}, {routed, 0}}, {sum});
       dx = sum;
     }
   }

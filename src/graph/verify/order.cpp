@@ -2,10 +2,15 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/operation_part.hpp"
 #include "graph/verify/rules.hpp"
 
 namespace weft {
 namespace {
+
+bool waits_for(const StepGraph& graph, const Operation& reader, ValueId value, OpId writer) {
+  return overlap(read_slice_of(graph, reader, value), slice_of(graph, graph.op(writer), value));
+}
 
 // Members of one transfer finish together, so they are one node.
 class DependencyGraph {
@@ -23,7 +28,9 @@ class DependencyGraph {
     for (std::size_t i = 0; i < graph.operations.size(); ++i) {
       for (const Read& read : graph.operations[i].reads) {
         if (read.distance != 0) continue;
-        for (const OpId writer : writers[read.value.index()]) connect(node_of_[writer.index()], node_of_[i]);
+        for (const OpId writer : writers[read.value.index()]) {
+          if (waits_for(graph, graph.operations[i], read.value, writer)) connect(node_of_[writer.index()], node_of_[i]);
+        }
       }
     }
   }
@@ -85,7 +92,7 @@ void verify_order(const StepGraph& graph) {
     for (const Read& read : graph.operations[i].reads) {
       if (read.distance != 0) continue;
       for (const OpId writer : writers[read.value.index()]) {
-        if (writer.index() < i) continue;
+        if (writer.index() < i || !waits_for(graph, graph.operations[i], read.value, writer)) continue;
         reject(graph, graph.operations[i], "is stored before {}, which writes '{}' for it", describe(graph.op(writer)),
                graph.value(read.value).name);
       }

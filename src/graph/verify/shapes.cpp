@@ -30,6 +30,8 @@ class ShapeRules {
         return touches_one_of(product({dims_[0], dims_[1]}));
       case OpKind::cross_entropy:
         return touches_one_of(product({dims_[0], dims_[1]}));
+      case OpKind::gate:
+        return gate();
       case OpKind::adam:
         return adam();
       case OpKind::square_sum:
@@ -145,6 +147,20 @@ class ShapeRules {
     if (!gated) equal("elements of the first value written", found, dims_[0]);
   }
 
+  // Scores in, a slot and a weight for each choice out; back, a gradient for each weight in and for each score out.
+  void gate() const {
+    const std::int64_t scores = product({dims_[0], dims_[1]}), choices = product({dims_[0], dims_[2]});
+    const std::int64_t load = product({2, dims_[1]});
+    if (op_.phase == Phase::input_grad) {
+      equal("gradients read", read(ValueKind::activation_grad), choices);
+      equal("values read", read(ValueKind::activation), scores + 2 * choices + load);
+      equal("gradients written", written(), scores);
+    } else {
+      equal("scores read", read(ValueKind::activation), scores);
+      equal("elements written", written(), 2 * choices + load);
+    }
+  }
+
   // One of the values read or written has this many elements.
   void touches_one_of(std::int64_t elements) const {
     const auto fits = [&](ValueId id) { return graph_.value(id).elements() == elements; };
@@ -168,7 +184,7 @@ class ShapeRules {
 void verify_shapes(const StepGraph& graph) {
   for (const Operation& op : graph.operations) {
     const bool cut = is_part(op) && op.per_micro_batch;
-    ShapeRules(graph, cut ? with_all_rows(op) : op).verify();
+    ShapeRules(graph, cut ? with_all_rows(graph, op) : op).verify();
   }
 }
 

@@ -64,10 +64,11 @@ void verify_bytes(const StepGraph& graph, const Operation& op, const ClassGroup&
 void verify_part(const StepGraph& graph, const Operation& op, const ClassGroup& group) {
   const Origin& part = op.origins.front();
   if (!may_be_cut(graph, op)) reject(graph, op, "is a part of a transfer that cannot be cut");
-  if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts) {
+  if (part.axis < kTokenAxis || part.axis > kCapacityAxis || part.begin < 0 || part.begin >= part.end ||
+      part.end > part.of || part.of > kMaxCuts) {
     reject(graph, op, "is pieces {}..{} of {} along axis {}", part.begin, part.end, part.of, part.axis);
   }
-  if (op.per_micro_batch) return verify_bytes(graph, with_all_rows(op), group);
+  if (op.per_micro_batch) return verify_bytes(graph, with_all_rows(graph, op), group);
   const std::int64_t share = part_size(graph, op, part);
   if (op.communication->bytes.value != share) {
     reject(graph, op, "carries {} bytes, its part of the transfer has {}", op.communication->bytes.value, share);

@@ -1,6 +1,7 @@
 // What the module exports: its kernels in one table.
 #include <torch/version.h>
 
+#include "kernels/aten/experts_aten.hpp"
 #include "kernels/aten/kernels_aten.hpp"
 #include "kernels/kernel_table.hpp"
 
@@ -32,6 +33,15 @@ extern "C" __attribute__((visibility("default"))) const weft::KernelTable* weft_
       .cross_entropy_part = aten::cross_entropy_part,
       .cross_entropy_of_parts = aten::cross_entropy_of_parts,
       .cross_entropy_input_grad = aten::cross_entropy_input_grad,
+      .gate = aten::gate,
+      .gate_input_grad = aten::gate_input_grad,
+      .dispatch_rows = aten::dispatch_rows,
+      .dispatch_rows_input_grad = aten::dispatch_rows_input_grad,
+      .combine_rows = aten::combine_rows,
+      .combine_rows_input_grad = aten::combine_rows_input_grad,
+      .expert_linear = aten::expert_linear,
+      .expert_linear_input_grad = aten::expert_linear_input_grad,
+      .expert_linear_weight_grad = aten::expert_linear_weight_grad,
       .adam = aten::adam,
       .sgd = aten::sgd,
       .square_sum = aten::square_sum,

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/text.hpp"
+#include "graph/operation_part.hpp"
 #include "plan/bound/chains.hpp"
 #include "plan/bound/one_machine.hpp"
 
@@ -175,7 +176,7 @@ namespace {
 // The least that each link carries, whatever the algorithm: a collective that first reduces inside a node spares the
 // outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each link gets the
 // smaller of the two.
-TransferCost least_on_each_link(const Operation& op, const CostModel& cost) {
+TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
   TransferCost least = cost.least_transfer(op);
   const TransferCost usual = cost.transfer(op);
   for (LinkWork& w : least.work) {
@@ -186,10 +187,23 @@ TransferCost least_on_each_link(const Operation& op, const CostModel& cost) {
   return least;
 }
 
+// Cut by tokens, experts work on the slots that are filled and no others.
+TransferCost least_on_each_link(const StepGraph& graph, const Operation& op, const CostModel& cost) {
+  TransferCost least = least_of_whole(op, cost);
+  if (!works_on_slots(op)) return least;
+  const TransferCost filled = least_of_whole(with_balanced_load(graph, op), cost);
+  return filled.bandwidth_seconds() < least.bandwidth_seconds() ? filled : least;
+}
+
 // Updates may be fused into one kernel; each one's time was rounded to whole nanoseconds, at least one.
-double least_compute(const Operation& op, const CostModel& cost) {
+double least_compute_of_whole(const Operation& op, const CostModel& cost) {
   const auto alone = static_cast<double>(cost.least_compute(op).value);
   return op.role == Role::update ? std::max(0.0, alone - 1) : alone;
+}
+
+double least_compute(const StepGraph& graph, const Operation& op, const CostModel& cost) {
+  const double least = least_compute_of_whole(op, cost);
+  return works_on_slots(op) ? std::min(least, least_compute_of_whole(with_balanced_load(graph, op), cost)) : least;
 }
 
 // Resources: the worker of each class, then the link directions.
@@ -210,11 +224,11 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
     n.once = !op.per_micro_batch || graph.micro_batches == 1;
     n.barrier = op.role == Role::grad_norm || op.role == Role::norm_reduce;
     if (op.communication) {
-      const TransferCost least = least_on_each_link(op, cost);
+      const TransferCost least = least_on_each_link(graph, op, cost);
       for (const LinkWork& w : least.work) n.uses.push_back({workers + w.resource.value, w.seconds * 1e9 * times});
       n.part_ns = std::max(n.part_ns, least.bandwidth_seconds() * 1e9 / kMaxParts);
     } else {
-      const double alone = least_compute(op, cost);
+      const double alone = least_compute(graph, op, cost);
       n.uses.push_back({op.rank_class.value, alone * times});
       n.part_ns = alone / kMaxParts;
     }

@@ -65,7 +65,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
     };
     const Operation& op = graph.op(id);
     for (const Read& read : op.reads) {
-      const Slice slice = slice_of(graph, op, read.value);
+      const Slice slice = read_slice_of(graph, op, read.value);
       for (const OpId writer : writers[read.value.index()]) {
         const bool same = read.distance == 0 && same_block(writer, id) && graph.value(read.value).per_micro_batch;
         if (same && overlap(slice, slice_of(graph, graph.op(writer), read.value))) wait_for(writer);
@@ -88,7 +88,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
       if (!graph.value(value).per_micro_batch) continue;
       const Slice slice = slice_of(graph, op, value);
       for (const OpId reader : readers[value.index()]) {
-        if (same_block(reader, id) && overlap(slice, slice_of(graph, graph.op(reader), value))) waits(reader);
+        if (same_block(reader, id) && overlap(slice, read_slice_of(graph, graph.op(reader), value))) waits(reader);
       }
     }
     OpId& next = in_queue[static_cast<std::size_t>(plan_.issues[id.index()].queue)];

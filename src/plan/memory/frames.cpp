@@ -97,8 +97,8 @@ std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<
     Bytes& base =
         class_plan.frames[static_cast<std::size_t>(frame_of[block])].base[static_cast<std::size_t>(slot.micro_batch)];
     if (forward) {
-      base = Bytes{memory.take(size[block])};
-    } else {
+      if (slot.begin == 0) base = Bytes{memory.take(size[block])};
+    } else if (ends_block(class_plan, slot)) {
       memory.free(base.value);
     }
   }

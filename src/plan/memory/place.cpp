@@ -72,8 +72,15 @@ class Placer {
     for (auto& [block, list] : pools) {
       top = place_pool(list, top, plan_.classes[c].blocks[static_cast<std::size_t>(block)].operations.size());
     }
+    // Blocks share it where they run one after the other; a forward and a backward woven into each other do not.
     std::int64_t highest = top;
-    for (auto& [block, list] : scratch) highest = std::max(highest, pack(list, top));
+    for (auto& [block, list] : scratch) {
+      if (block % 2 == 0) highest = std::max(highest, pack(list, top));
+    }
+    const std::int64_t base = has_pieces(plan_.classes[c]) ? highest : top;
+    for (auto& [block, list] : scratch) {
+      if (block % 2 == 1) highest = std::max(highest, pack(list, base));
+    }
     plan_.classes[c].memory = Bytes{highest};
   }
 

@@ -97,14 +97,18 @@ MemoryPeak find_peak(const ClassPlan& plan, const Holdings& holds) {
   MemoryPeak peak;
   const auto is_backward = [&](std::size_t block) { return block % 2 == 1 && block + 1 < plan.blocks.size(); };
   std::int64_t running = 0;
-  Bytes kept = holds.persistent;
+  Bytes kept = holds.persistent, scratch;
   for (const Slot& slot : plan.order) {
     const auto block = static_cast<std::size_t>(slot.block);
     const bool once = slot.micro_batch < 0;
-    kept += holds.kept[block];
-    if (!once && !is_backward(block)) ++running;
-    const Bytes live = kept + holds.scratch[block];
-    if (live > peak.live) peak = {plan.blocks[block].name, slot.micro_batch, running, live};
+    if (slot.begin == 0) {
+      kept += holds.kept[block];
+      scratch += holds.scratch[block];
+      if (!once && !is_backward(block)) ++running;
+    }
+    if (kept + scratch > peak.live) peak = {plan.blocks[block].name, slot.micro_batch, running, kept + scratch};
+    if (!ends_block(plan, slot)) continue;
+    scratch -= holds.scratch[block];
     if (!once && is_backward(block)) {
       kept -= holds.kept[block] + holds.kept[block - 1];
       --running;

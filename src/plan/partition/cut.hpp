@@ -10,9 +10,11 @@ namespace weft {
 
 // `merged` as merge_operations gives it: its operations name their origins in `whole`, the graph of the model. `parts`:
 // by operation of `whole`, into how many parts it is cut; 1: it stays whole, as does what was merged with others and
-// what may not be cut. Where so many are not possible, the next smaller number is taken. The parts of an operation
-// follow each other in its place. Where members of a transfer are in several classes the lowest one decides, and all
-// are cut alike: the first part keeps the transfer's number, the others get new ones.
-StepGraph cut_operations(const StepGraph& merged, const StepGraph& whole, const std::vector<std::int32_t>& parts);
+// what may not be cut. `axes`: by operation, along which axis; empty: all along axis 0. Where so many are not possible,
+// the next smaller number is taken. The parts of an operation follow each other in its place. Where members of a
+// transfer are in several classes the lowest one decides, and all are cut alike: the first part keeps the transfer's
+// number, the others get new ones.
+StepGraph cut_operations(const StepGraph& merged, const StepGraph& whole, const std::vector<std::int32_t>& parts,
+                         const std::vector<std::int32_t>& axes = {});
 
 }  // namespace weft

@@ -1,5 +1,6 @@
 #include "plan/policy/centauri.hpp"
 
+#include "plan/partition/choice_tree.hpp"
 #include "plan/partition/row_choice.hpp"
 #include "plan/partition/units.hpp"
 
@@ -13,9 +14,11 @@ Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
                   .receives = receives_early(request),
                   .weave = true,
                   .weave_within_layers = true};
-  if (request.layout.tp == 1) return overlap;
   const Cluster cluster(request.cluster);
-  const RowChoice rows = choose_rows(graph, CostModel(graph, cluster, request.profile));
+  const CostModel cost(graph, cluster, request.profile);
+  overlap.substitutions = cheapest_rules(graph, cost);
+  if (request.layout.tp == 1) return overlap;
+  const RowChoice rows = choose_rows(graph, cost);
   overlap.tensor_parallel = true;
   overlap.forward_rows = rows.forward;
   overlap.backward_rows = rows.backward;

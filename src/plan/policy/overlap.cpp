@@ -1,6 +1,8 @@
 #include "plan/policy/overlap.hpp"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "cost/cost_model.hpp"
 #include "graph/operation_part.hpp"
@@ -11,6 +13,7 @@
 #include "plan/schedule/blocks.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
+#include "plan/schedule/part_order.hpp"
 #include "plan/schedule/urgent_first.hpp"
 #include "plan/schedule/weave.hpp"
 
@@ -48,29 +51,56 @@ void overlap_once_a_step(Plan& plan, const Overlap& overlap) {
   }
 }
 
-// By operation of the graph: as the policy says, and rows.
-std::vector<std::int32_t> parts_of(const StepGraph& graph, const Overlap& overlap) {
-  std::vector<std::int32_t> parts = overlap.parts;
-  if (overlap.forward_rows == 1 && overlap.backward_rows == 1) return parts;
-  if (parts.empty()) parts.assign(graph.operations.size(), 1);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const Operation& op = graph.operations[i];
-    if (!op.per_micro_batch || !may_be_cut(graph, op)) continue;
-    parts[i] = op.phase == Phase::forward ? overlap.forward_rows : overlap.backward_rows;
+// Layers with experts: what else is cut by rows waits for the whole of what these do.
+bool is_of_experts(const Operation& op) {
+  return op.role == Role::router || op.role == Role::gate || works_on_slots(op);
+}
+
+// Where experts of a layer are cut by capacity, nothing that works on their slots is cut by tokens.
+void keep_axes_apart(const StepGraph& graph, LayerCuts& cuts) {
+  std::set<std::tuple<ClassId, std::int32_t, Phase>> by_capacity;
+  for (const bool look : {true, false}) {
+    for (std::size_t i = 0; i < cuts.parts.size(); ++i) {
+      const Operation& op = graph.operations[i];
+      if (cuts.parts[i] == 1 || !works_on_slots(op)) continue;
+      const std::tuple layer(op.rank_class, op.layer, op.phase);
+      if (look && cuts.axes[i] == kCapacityAxis) by_capacity.insert(layer);
+      if (!look && cuts.axes[i] == kTokenAxis && by_capacity.contains(layer)) cuts.parts[i] = 1;
+    }
   }
-  return parts;
+}
+
+// By operation of the graph: as the policy says, and rows.
+LayerCuts parts_of(const StepGraph& graph, const Overlap& overlap) {
+  const bool rows = overlap.forward_rows > 1 || overlap.backward_rows > 1;
+  if (!rows && overlap.layers.parts.empty()) return {overlap.parts, {}};
+  LayerCuts cuts = no_cuts(graph);
+  if (!overlap.parts.empty()) cuts.parts = overlap.parts;
+  for (std::size_t i = 0; i < cuts.parts.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (!op.per_micro_batch || !may_be_cut(graph, op) || (is_of_experts(op) && !overlap.expert_parallel)) continue;
+    cuts.parts[i] = op.phase == Phase::forward ? overlap.forward_rows : overlap.backward_rows;
+  }
+  if (overlap.layers.parts.empty()) return cuts;
+  cuts = both(cuts, overlap.layers);
+  keep_axes_apart(graph, cuts);
+  return cuts;
 }
 
 StepGraph partitioned(const StepGraph& graph, const Overlap& overlap) {
-  const std::vector<std::int32_t> parts = parts_of(graph, overlap);
+  const LayerCuts cuts = parts_of(graph, overlap);
   const auto merged_and_cut = [](const StepGraph& whole, const std::vector<MergeSet>& sets,
-                                 const std::vector<std::int32_t>& cuts) {
+                                 const std::vector<std::int32_t>& parts, const std::vector<std::int32_t>& axes) {
     StepGraph merged = merge_operations(whole, sets);
-    return cuts.empty() ? merged : cut_operations(merged, whole, cuts);
+    return parts.empty() ? merged : cut_operations(merged, whole, parts, axes);
   };
-  if (overlap.substitutions.empty()) return merged_and_cut(graph, overlap.buckets, parts);
+  if (overlap.substitutions.empty()) return merged_and_cut(graph, overlap.buckets, cuts.parts, cuts.axes);
   const SubstitutedGraph staged(graph, overlap.substitutions);
-  StepGraph result = merged_and_cut(staged.graph(), staged.merge_sets(overlap.buckets), staged.by_stage(parts));
+  const auto by_stage = [&](const std::vector<std::int32_t>& whole) {
+    return whole.empty() ? whole : staged.by_stage(whole);
+  };
+  StepGraph result =
+      merged_and_cut(staged.graph(), staged.merge_sets(overlap.buckets), by_stage(cuts.parts), by_stage(cuts.axes));
   staged.name_origins(result);
   return result;
 }
@@ -82,6 +112,36 @@ void overlap_tensor_parallel(Plan& plan) {
       plan.issues[i].blocking = false;
     }
   }
+}
+
+void overlap_expert_parallel(Plan& plan, const Overlap& overlap) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication || !op.per_micro_batch || op.communication->group != GroupKind::ep) continue;
+    const Origin& origin = op.origins.front();
+    const bool last = op.role == Role::expert_dispatch && op.phase == Phase::input_grad && origin.end == origin.of;
+    plan.issues[i].blocking = overlap.wait_for_last_part && last;
+  }
+}
+
+// As last_gradient_writers, for the order in which the blocks have the operations now: the first of a block counts as
+// the one that the graph has first, and so on.
+std::vector<std::int32_t> last_writers_in_order(const Plan& plan) {
+  StepGraph renumbered = plan.graph;
+  std::vector<OpId> number(plan.graph.operations.size());
+  for (std::size_t i = 0; i < number.size(); ++i) number[i] = make_id<OpId>(i);
+  for (const ClassPlan& c : plan.classes) {
+    for (const IssueBlock& block : c.blocks) {
+      std::vector<OpId> sorted = block.operations;
+      std::sort(sorted.begin(), sorted.end());
+      for (std::size_t i = 0; i < sorted.size(); ++i) number[block.operations[i].index()] = sorted[i];
+    }
+  }
+  for (std::size_t i = 0; i < number.size(); ++i) renumbered.operations[number[i].index()] = plan.graph.operations[i];
+  const std::vector<std::int32_t> of_renumbered = last_gradient_writers(renumbered);
+  std::vector<std::int32_t> result(number.size());
+  for (std::size_t i = 0; i < number.size(); ++i) result[i] = of_renumbered[number[i].index()];
+  return result;
 }
 
 }  // namespace
@@ -105,18 +165,22 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);
   if (overlap.tensor_parallel) overlap_tensor_parallel(plan);
-  order_blocks(plan);
+  if (overlap.expert_parallel) overlap_expert_parallel(plan, overlap);
+  order_blocks(plan, overlap.pairs);
+  if (overlap.parts_in_turn) order_parts_in_turn(plan);
+  if (!overlap.hides.empty()) move_weight_grads(plan, overlap.hides);
   if (overlap.urgent_first) {
-    urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave});
+    urgent_first(plan, cost, {.hold_back = overlap.hold_back, .postpone = !overlap.weave && !overlap.expert_parallel});
   } else if (overlap.reductions) {
-    order_reductions(plan, last_gradient_writers(plan.graph));
+    order_reductions(plan, overlap.hides.empty() ? last_gradient_writers(plan.graph) : last_writers_in_order(plan));
   }
   if (overlap.weave) {
-    weave_blocks(plan, cost,
-                 {.prefetch = overlap.gathers ? overlap.prefetch : -1,
-                  .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
-                  .within_layers = overlap.weave_within_layers,
-                  .visits = overlap.weave_visits});
+    const auto weave = overlap.pairs ? weave_pairs : weave_blocks;
+    weave(plan, cost,
+          {.prefetch = overlap.gathers ? overlap.prefetch : -1,
+           .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
+           .within_layers = overlap.weave_within_layers,
+           .visits = overlap.weave_visits});
   }
   overlap_sharded_traffic(plan, {.gathers = overlap.gathers,
                                  .reductions = overlap.reductions,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/partition/layer_cuts.hpp"
 #include "plan/partition/merge.hpp"
 #include "plan/policy/policy.hpp"
 
@@ -31,8 +32,18 @@ struct Overlap {
   // beside compute.
   std::int32_t forward_rows = 1, backward_rows = 1;
   bool tensor_parallel = false;
-  bool weave = false;  // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
+  // Cuts of single operations of layers, in place of these; empty: none. With expert_parallel the all-to-alls of
+  // experts run beside compute, and rows are cut in layers with experts too.
+  LayerCuts layers = {};
+  bool expert_parallel = false;
+  bool parts_in_turn = false;       // parts in the order that schedule/part_order.hpp gives them
+  bool wait_for_last_part = false;  // of the gradients that return to their tokens: weight gradients do not hide it
+  std::vector<OpId> hides = {};     // weight gradients that hide all-to-alls (schedule/weight_grad_fill.hpp)
+  bool weave = false;               // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
   bool weave_within_layers = false;
+  // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
+  // more micro-batches are then under way. With `weave`, ZeRO 0 and 1, several micro-batches and not GPipe.
+  bool pairs = false;
   std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

@@ -7,9 +7,11 @@
 #include "plan/policy/centauri.hpp"
 #include "plan/policy/ddp.hpp"
 #include "plan/policy/fsdp.hpp"
+#include "plan/policy/lancet.hpp"
 #include "plan/policy/megatron.hpp"
 #include "plan/policy/priority.hpp"
 #include "plan/policy/serial.hpp"
+#include "plan/policy/tutel.hpp"
 #include "plan/policy/weft.hpp"
 
 namespace weft {
@@ -27,6 +29,8 @@ constexpr Policy kPolicies[] = {
     {"megatron-param", megatron_param_overlap},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
+    {"tutel", tutel_overlap},
+    {"lancet", lancet_overlap},
     {"centauri", centauri_overlap},
     {"weft", weft_overlap},
 };
@@ -58,6 +62,11 @@ std::vector<std::string> policy_names() {
 
 bool searches(std::string_view policy) {
   return find_policy(policy).decide == weft_overlap;
+}
+
+bool cuts_layers(std::string_view policy) {
+  const auto decide = find_policy(policy).decide;
+  return decide == weft_overlap || decide == centauri_overlap || decide == lancet_overlap || decide == tutel_overlap;
 }
 
 void require_policy(std::string_view name) {

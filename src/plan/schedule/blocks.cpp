@@ -59,7 +59,7 @@ void block_on_transfers(Plan& plan) {
   }
 }
 
-void order_blocks(Plan& plan) {
+void order_blocks(Plan& plan, bool paired) {
   const auto chunks = static_cast<std::size_t>(plan.layout.vpp);
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
@@ -80,7 +80,7 @@ void order_blocks(Plan& plan) {
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     std::vector<Slot>& order = plan.classes[c].order;
     order.clear();
-    for (const PipelineSlot& slot : pipeline_order(plan.layout, plan.graph.classes[c].stage)) {
+    for (const PipelineSlot& slot : pipeline_order(plan.layout, plan.graph.classes[c].stage, paired)) {
       order.push_back({2 * slot.chunk + (slot.forward ? 0 : 1), slot.micro_batch});
     }
     order.push_back({static_cast<std::int32_t>(2 * chunks), -1});

@@ -14,8 +14,8 @@ std::int32_t communication_queue(ClassPlan& plan, const std::string& name);
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
 void block_on_transfers(Plan& plan);
-// Fills blocks and order from the layout's pipeline schedule, operations in graph order.
-void order_blocks(Plan& plan);
+// Fills blocks and order from the layout's pipeline schedule (pipeline.hpp), operations in graph order.
+void order_blocks(Plan& plan, bool paired = false);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.
 // `finished`: by operation, the graph position of the last gradient it waits for; -1: not a reduction.
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished);

@@ -18,17 +18,23 @@ PipelineSlot nth(bool forward, std::int64_t k, std::int64_t stages, std::int64_t
 
 }  // namespace
 
-std::vector<PipelineSlot> pipeline_order(const Layout& layout, std::int64_t stage) {
+std::vector<PipelineSlot> pipeline_order(const Layout& layout, std::int64_t stage, bool paired) {
   const std::int64_t stages = layout.pp, chunks = layout.vpp, total = layout.micro_batches() * chunks;
   std::int64_t warm_up = total;  // GPipe: all forwards first
-  if (layout.schedule == PipelineSchedule::one_f_one_b) warm_up = stages - 1 - stage;
-  if (layout.schedule == PipelineSchedule::interleaved) warm_up = (stages - 1 - stage) * 2 + (chunks - 1) * stages;
+  // A pair passes on what it made when all of it has ended, so each stage is two pairs ahead of the next.
+  if (layout.schedule == PipelineSchedule::one_f_one_b) {
+    warm_up = paired ? (stages - 1 - stage) * 2 + 1 : stages - 1 - stage;
+  }
+  if (layout.schedule == PipelineSchedule::interleaved) {
+    warm_up = (stages - 1 - stage) * 2 + (chunks - 1) * stages + (paired ? 1 : 0);
+  }
   warm_up = std::min(warm_up, total);
 
   std::vector<PipelineSlot> order;
   for (std::int64_t k = 0; k < warm_up; ++k) order.push_back(nth(true, k, stages, chunks));
   for (std::int64_t k = warm_up; k < total; ++k) {
     order.push_back(nth(true, k, stages, chunks));
+    order.back().with_next = paired;
     order.push_back(nth(false, k - warm_up, stages, chunks));
   }
   for (std::int64_t k = total - warm_up; k < total; ++k) order.push_back(nth(false, k, stages, chunks));

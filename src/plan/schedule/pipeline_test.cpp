@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace weft {
 namespace {
@@ -173,6 +174,93 @@ bool finishes(const Layout& layout) {
 
 TEST(PipelineOrder, NeverDeadlocks) {
   for (const Layout& layout : all_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
+}
+
+// Every pair, and every forward or backward that has no partner, takes one unit of time; what it needs of a neighbour
+// or of its own stage must have ended. Where the last stage begins its first pair, and how long it takes for all.
+struct UnitRun {
+  std::int64_t first_pair = -1, last_stage_busy = 0, last_stage_end = 0;
+  bool ran = false;
+};
+UnitRun run_in_units(const Layout& layout) {
+  const std::int64_t stages = layout.pp, chunks = layout.vpp;
+  std::vector<std::vector<std::vector<PipelineSlot>>> units(static_cast<std::size_t>(stages));
+  std::size_t left = 0;
+  for (std::int64_t s = 0; s < stages; ++s) {
+    auto& of_stage = units[static_cast<std::size_t>(s)];
+    for (const PipelineSlot& slot : pipeline_order(layout, s, true)) {
+      const bool joins = !of_stage.empty() && of_stage.back().back().with_next;
+      if (joins) {
+        of_stage.back().push_back(slot);
+      } else {
+        of_stage.push_back({slot});
+      }
+    }
+    left += of_stage.size();
+  }
+  using Key = std::tuple<bool, std::int64_t, std::int32_t>;  // forward, virtual stage, micro-batch
+  std::map<Key, std::int64_t> ended;
+  const auto may_run = [&](std::int64_t stage, const PipelineSlot& slot, std::int64_t now) {
+    const std::int64_t here = slot.chunk * stages + stage, last = stages * chunks - 1;
+    const auto done = [&](bool forward, std::int64_t where) {
+      const auto found = ended.find({forward, where, slot.micro_batch});
+      return found != ended.end() && found->second <= now;
+    };
+    if (slot.forward) return here == 0 || done(true, here - 1);
+    return done(true, here) && (here == last || done(false, here + 1));
+  };
+  UnitRun result;
+  std::vector<std::size_t> next(units.size(), 0);
+  for (std::int64_t now = 0; left > 0 && now < 1000; ++now) {
+    std::map<Key, std::int64_t> ending;
+    for (std::int64_t s = 0; s < stages; ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      if (next[at] == units[at].size()) continue;
+      const std::vector<PipelineSlot>& unit = units[at][next[at]];
+      if (!std::all_of(unit.begin(), unit.end(), [&](const PipelineSlot& slot) { return may_run(s, slot, now); })) {
+        continue;
+      }
+      for (const PipelineSlot& slot : unit) ending[{slot.forward, slot.chunk * stages + s, slot.micro_batch}] = now + 1;
+      ++next[at];
+      --left;
+      if (s != stages - 1) continue;
+      ++result.last_stage_busy;
+      result.last_stage_end = now + 1;
+      if (unit.size() == 2 && result.first_pair < 0) result.first_pair = now;
+    }
+    ended.insert(ending.begin(), ending.end());
+  }
+  result.ran = left == 0;
+  return result;
+}
+
+TEST(Pairs, NeverWaitForEachOtherOnceTheLastStageHasBegun) {
+  using enum PipelineSchedule;
+  for (const std::int64_t stages : {1, 2, 3, 4, 8}) {
+    for (const std::int64_t micro_batches : {stages, 2 * stages, 5 * stages}) {
+      for (const std::int64_t chunks : {1, 2, 3}) {
+        if (chunks > 1 && stages == 1) continue;
+        SCOPED_TRACE(fmt::format("{} stages, {} micro-batches, {} chunks", stages, micro_batches, chunks));
+        const UnitRun run =
+            run_in_units(pipeline(chunks > 1 ? interleaved : one_f_one_b, stages, micro_batches, chunks));
+        ASSERT_TRUE(run.ran);
+        // It begins when the first micro-batch has come through the stages before it, and is never idle from then on.
+        EXPECT_EQ(run.last_stage_end, stages - 1 + run.last_stage_busy);
+      }
+    }
+  }
+}
+
+TEST(Pairs, OfTwoStagesAndFourMicroBatches) {
+  const auto written_in_pairs = [](std::int64_t stage) {
+    std::string text;
+    for (const PipelineSlot& slot : pipeline_order(pipeline(PipelineSchedule::one_f_one_b, 2, 4), stage, true)) {
+      text += fmt::format("{}{} ", slot.forward ? 'F' : 'B', slot.micro_batch);
+    }
+    return text;
+  };
+  EXPECT_EQ(written_in_pairs(0), "F0 F1 F2 F3 B0 B1 B2 B3 ");
+  EXPECT_EQ(written_in_pairs(1), "F0 F1 B0 F2 B1 F3 B2 B3 ");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "graph/operation_part.hpp"
 #include "plan/schedule/cyclic/improve_order.hpp"
 #include "plan/schedule/cyclic/list_order.hpp"
+#include "plan/schedule/pipeline.hpp"
 #include "plan/schedule/sharded_units.hpp"
 
 namespace weft {
@@ -36,6 +37,22 @@ class Weaver {
     add_block(block);
     add_data(false);
     reorder();
+  }
+
+  // Pairs repeat: the next begins while this one's last transfers are under way. `near`: its backward is that of this
+  // one's forward. `keep`: the order within each block stays as it is. Returns the pieces, as many of each block in
+  // turn; micro-batches are yet to be said.
+  std::vector<Slot> pair(std::size_t forward, std::size_t backward, bool near, bool keep) {
+    add_block(forward);
+    add_block(backward);
+    if (keep) keep_order();
+    add_data(false);
+    const auto crosses = [&](const CyclicEdge& edge) { return block(edge.from) != block(edge.to); };
+    if (!near) std::erase_if(problem_.edges, crosses);
+    for (CyclicEdge& edge : problem_.edges) {
+      if (crosses(edge)) edge.distance = 1;
+    }
+    return pieces_of(reorder());
   }
 
  private:
@@ -142,7 +159,7 @@ class Weaver {
       if (backward && !op.communication) weight_readers[{op.layer, op.role}].push_back(number(i));
       for (const Read& read : op.reads) {
         if (read.distance > 0 && !across_iterations) continue;
-        const Slice slice = slice_of(graph, op, read.value);
+        const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers_[read.value.index()]) {
           const std::int32_t from = index_[writer.index()];
           if (from < 0 || !overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
@@ -160,10 +177,30 @@ class Weaver {
     }
   }
 
-  void reorder() {
+  std::size_t block(std::int32_t operation) const { return block_of_[static_cast<std::size_t>(operation)]; }
+
+  void keep_order() {
+    for (std::int32_t i = 1; i < number(operations_.size()); ++i) {
+      if (block(i) == block(i - 1)) problem_.edges.push_back({i - 1, i, 0});
+    }
+  }
+
+  std::vector<Slot> pieces_of(const std::vector<std::int32_t>& sequence) const {
+    std::vector<Slot> pieces;
+    std::vector<std::int32_t> position(class_.blocks.size(), 0);
+    for (const std::int32_t i : sequence) {
+      const auto b = number(block(i));
+      std::int32_t& at = position[block(i)];
+      if (pieces.empty() || pieces.back().block != b) pieces.push_back({b, -1, at, at});
+      pieces.back().end = ++at;
+    }
+    return pieces;
+  }
+
+  std::vector<std::int32_t> reorder() {
     problem_.lanes = number(class_.queues.size());
     problem_.links = number(cost_.link_resources());
-    if (operations_.empty()) return;
+    if (operations_.empty()) return {};
     const CyclicGraph graph(problem_);
     std::vector<std::int32_t> sequence = list_sequence(graph).sequence;
     if (options_.visits > 0) {
@@ -178,6 +215,7 @@ class Weaver {
     for (std::size_t b = 0; b < ordered.size(); ++b) {
       if (!ordered[b].empty()) class_.blocks[b].operations = with_sharded_units(ordered[b], sharded_[b]);
     }
+    return sequence;
   }
 
   Plan& plan_;
@@ -208,6 +246,39 @@ void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options
     const std::size_t blocks = plan.classes[c].blocks.size() - 1;
     share.visits /= static_cast<std::int64_t>(blocks);
     for (std::size_t b = 0; b < blocks; ++b) Weaver(plan, cost, writers, readers, c, share).one_block(b);
+  }
+}
+
+void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options) {
+  const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
+  // Where several chunks make several kinds of pairs, a block's order must serve all of them: that of the block alone.
+  const bool several = plan.layout.vpp > 1;
+  if (several) weave_blocks(plan, cost, options);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    ClassPlan& class_plan = plan.classes[c];
+    const std::vector<PipelineSlot> pipeline = pipeline_order(plan.layout, plan.graph.classes[c].stage, true);
+    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Slot>> patterns;
+    std::vector<Slot> order;
+    for (std::size_t i = 0; i < class_plan.order.size(); ++i) {
+      const Slot& slot = class_plan.order[i];
+      if (i >= pipeline.size() || !pipeline[i].with_next) {
+        order.push_back(slot);
+        continue;
+      }
+      const Slot& backward = class_plan.order[++i];
+      const auto [pattern, first] = patterns.try_emplace({slot.block, backward.block});
+      if (first) {
+        const bool near = backward.block == slot.block + 1 && slot.micro_batch - backward.micro_batch == 1;
+        pattern->second =
+            Weaver(plan, cost, writers, readers, c, options)
+                .pair(static_cast<std::size_t>(slot.block), static_cast<std::size_t>(backward.block), near, several);
+      }
+      for (Slot piece : pattern->second) {
+        piece.micro_batch = piece.block == slot.block ? slot.micro_batch : backward.micro_batch;
+        order.push_back(piece);
+      }
+    }
+    class_plan.order = std::move(order);
   }
 }
 

@@ -23,15 +23,16 @@ bool has_data_parallel_traffic(const StepGraph& graph) {
 }  // namespace
 
 DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
-    : tensor_parallel_(request.layout.tp > 1), values_(kDimensions, {0}) {
+    : tensor_parallel_(request.layout.tp > 1), expert_parallel_(request.layout.ep > 1), values_(kDimensions, {0}) {
   const Layout& layout = request.layout;
-  if (tensor_parallel_) {
+  if (tensor_parallel_ || expert_parallel_) {
     values_[kForwardRows].clear();
     for (const std::int32_t rows : possible_rows(graph)) values_[kForwardRows].push_back(rows);
     values_[kBackwardRows] = values_[kForwardRows];
   } else {
     values_[kForwardRows] = values_[kBackwardRows] = {1};
   }
+  if (expert_parallel_) add_expert_cuts(request, graph);
   values_[kWeave] = {1, 0};
   const bool shards = has_data_parallel_traffic(graph);
   add_buckets(request, graph);
@@ -45,6 +46,9 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
+  const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
+                        layout.schedule != PipelineSchedule::gpipe;
+  if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   for (const auto& options : values_) sizes_.push_back(options.size());
 }
@@ -69,6 +73,25 @@ void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& gra
     const BucketRule rule = ddp_buckets(static_cast<double>(mib));
     buckets_.push_back({bucket_sets(graph, rule, true), {}});
   }
+}
+
+// As Lancet would cut them, as Tutel would in 2, 4 and 8 parts, or not: the order is searched for anyway. First the one
+// that most steps end with.
+void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph& graph) {
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile);
+  const auto fill = [&](bool forward, std::vector<LayerCuts>& options, std::vector<std::int64_t>& values) {
+    const auto add = [&](LayerCuts cuts) {
+      if (std::find(options.begin(), options.end(), cuts) == options.end()) options.push_back(std::move(cuts));
+    };
+    add(best_layer_cuts(graph, cost, forward).cuts);
+    add(no_cuts(graph));
+    for (const std::int32_t parts : {2, 4, 8}) add(expert_cuts(graph, parts, forward));
+    values.clear();
+    for (std::size_t i = 0; i < options.size(); ++i) values.push_back(static_cast<std::int64_t>(i));
+  };
+  fill(true, forward_experts_, values_[kForwardExperts]);
+  fill(false, backward_experts_, values_[kBackwardExperts]);
 }
 
 void DecisionSpace::add_stages(const StepGraph& graph) {
@@ -105,7 +128,14 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
   overlap.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
   overlap.tensor_parallel = tensor_parallel_;
+  overlap.expert_parallel = expert_parallel_;
+  if (expert_parallel_) {
+    overlap.layers = both(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
+                          backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
+    overlap.parts_in_turn = true;
+  }
   overlap.weave = value(decisions, kWeave) != 0;
+  overlap.pairs = overlap.weave && value(decisions, kPairs) != 0;
   overlap.weave_visits = value(decisions, kWeaveVisits);
   return overlap;
 }

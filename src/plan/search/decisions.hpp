@@ -32,8 +32,11 @@ class DecisionSpace {
   DecisionSpace(const PlanRequest& request, const StepGraph& graph);
 
   enum Dimension : std::uint8_t {
+    kPairs,
     kForwardRows,
     kBackwardRows,
+    kForwardExperts,
+    kBackwardExperts,
     kWeave,
     kBuckets,
     kStages,
@@ -53,13 +56,15 @@ class DecisionSpace {
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);
   void add_stages(const StepGraph& graph);
+  void add_expert_cuts(const PlanRequest& request, const StepGraph& graph);
   std::int64_t value(const Decisions& decisions, Dimension dimension) const;
 
-  bool tensor_parallel_;
+  bool tensor_parallel_, expert_parallel_;
   std::vector<std::vector<std::int64_t>> values_;  // by dimension: what its options stand for
   std::vector<std::size_t> sizes_;
   std::vector<BucketChoice> buckets_;
   std::vector<StageChoice> stages_;
+  std::vector<LayerCuts> forward_experts_, backward_experts_;
 };
 
 }  // namespace weft

@@ -79,6 +79,14 @@ void PlanSearcher::report() {
   if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
 }
 
+// In a micro-batch, about: of what rows may cut, half of a layer is.
+double PlanSearcher::operations_in(const Overlap& overlap) const {
+  const double rows = std::max(overlap.forward_rows, overlap.backward_rows);
+  double count = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  for (const std::int32_t parts : overlap.layers.parts) count += parts - 1;
+  return count;
+}
+
 void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
   std::vector<Decisions> unknown;
   std::vector<Overlap> overlaps;
@@ -86,9 +94,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    const double parts = std::max(overlap.forward_rows, overlap.backward_rows);
-    spent_ += static_cast<double>(graph_.operations.size()) * static_cast<double>(small_.graph.micro_batches) *
-                  (1 + parts) / 2 +
+    spent_ += operations_in(overlap) * static_cast<double>(small_.graph.micro_batches) +
               static_cast<double>(overlap.weave_visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
@@ -132,9 +138,22 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
   return result;
 }
 
+std::vector<Decisions> PlanSearcher::best_by_pairs() const {
+  std::map<std::size_t, Decisions> best;
+  for (const auto& [decisions, outcome] : known_) {
+    const auto [entry, first] = best.try_emplace(decisions.chosen[DecisionSpace::kPairs], decisions);
+    if (!first && outcome < known_.at(entry->second)) entry->second = decisions;
+  }
+  std::vector<Decisions> result;
+  for (const auto& [pairs, decisions] : best) result.push_back(decisions);
+  return result;
+}
+
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+  // The finalists; pairs, which hardly fold, count twice.
+  const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full =
-      static_cast<double>(others.size() * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
+      static_cast<double>(plans * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
   budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
   Decisions best = descend(space_.start());
   std::uint64_t random = request_.search.seed;
@@ -144,8 +163,10 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     if (better) best = other;
     in_vain = better ? 0 : in_vain + 1;
   }
-  // What was searched in small is compared in full, the named policies with it; each decision once.
-  std::vector<Overlap> finalists{space_.overlap(best)};
+  // What was searched in small is compared in full, the named policies with it; each decision once. Few micro-batches
+  // tell little of pairs, which pay between filling and draining: the best with them and without both go on.
+  std::vector<Overlap> finalists;
+  for (const Decisions& decisions : best_by_pairs()) finalists.push_back(space_.overlap(decisions));
   for (const Overlap& other : others) {
     if (std::find(finalists.begin(), finalists.end(), other) == finalists.end()) finalists.push_back(other);
   }

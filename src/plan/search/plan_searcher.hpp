@@ -34,10 +34,12 @@ class PlanSearcher {
   std::vector<Outcome> evaluate_all(const PlanRequest& request, const StepGraph& graph,
                                     const std::vector<Overlap>& overlaps);
 
+  double operations_in(const Overlap& overlap) const;
   void look_at(const std::vector<Decisions>& candidates);
   // Goes on from `from` as long as changing one dimension helps and there is work left.
   Decisions descend(Decisions from);
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
+  std::vector<Decisions> best_by_pairs() const;
   bool has_work_left() const { return spent_ < budget_; }
   void report();
 

@@ -15,10 +15,14 @@
 namespace weft {
 namespace {
 
-Overlap drawn(const DecisionSpace& space, std::mt19937_64& random) {
+Overlap drawn(const DecisionSpace& space, std::mt19937_64& random, bool pairs) {
   Decisions decisions = space.start();
   for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
     decisions.chosen[d] = static_cast<std::size_t>(random() % space.options(d));
+  }
+  if (pairs) {
+    decisions.chosen[DecisionSpace::kPairs] = space.options(DecisionSpace::kPairs) - 1;
+    decisions.chosen[DecisionSpace::kWeave] = 0;
   }
   Overlap overlap = space.overlap(decisions);
   overlap.weave_visits = std::min<std::int64_t>(overlap.weave_visits, 2000);
@@ -33,7 +37,7 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
   const std::vector<ClusterSpec> clusters{parse_cluster("dgx-a100:2"), test::uneven_nics(),
                                           parse_cluster("local:16,nic=200Mb/s")};
   std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()) + 1);
-  int cut = 0, turn = GetParam();
+  int cut = 0, paired = 0, turn = GetParam();
   for (const auto& [name, base] : test::layouts()) {
     if (base.ep > 1 && !model.experts) continue;
     for (int zero = 0; zero <= 3; ++zero, ++turn) {
@@ -48,12 +52,13 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
       const StepGraph graph = test::build(r);
       const DecisionSpace space(r, graph);
       for (int draw = 0; draw < test::rounds(3); ++draw) {
-        const UnfoldedPlan made = overlapped_plan(r, graph, "weft", drawn(space, random));
+        const UnfoldedPlan made = overlapped_plan(r, graph, "weft", drawn(space, random, (turn + draw) % 2 == 0));
         const auto found = verify_plan(made.plan, graph, made.unfolded, {.memory_limit = {}, .check_memory = false});
         ASSERT_EQ(found ? found->message : "safe", "safe");
         const bool has_parts = std::any_of(made.plan.graph.operations.begin(), made.plan.graph.operations.end(),
                                            [](const Operation& op) { return op.per_micro_batch && is_part(op); });
         cut += has_parts ? 1 : 0;
+        paired += std::any_of(made.plan.classes.begin(), made.plan.classes.end(), has_pieces) ? 1 : 0;
         if ((turn + draw) % 5 == 0) {
           EXPECT_EQ(test::find_damage(made.plan, random(), 1).value_or("safe"), "safe");
         }
@@ -61,6 +66,7 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
     }
   }
   EXPECT_GE(cut, test::rounds(10));
+  EXPECT_GE(paired, test::rounds(10));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AcceptsWoven, ::testing::Range(0, 4));

@@ -172,7 +172,7 @@ class Memory {
   std::optional<Violation> check_parts(ValueId id, int iteration, std::int32_t mb, Access who) const {
     const std::span<const OpId> writers = writers_[id.index()];
     if (writers.size() < 2 || !is_part(plan_.graph.op(writers.front()))) return std::nullopt;
-    const Slice slice = slice_of(plan_.graph, operation(who), id);
+    const Slice slice = read_slice_of(plan_.graph, operation(who), id);
     const auto missing = std::count_if(writers.begin(), writers.end(), [&](OpId writer) {
       return overlap(slice, slice_of(plan_.graph, plan_.graph.op(writer), id)) &&
              done_[static_cast<std::size_t>(unfolded_.instance_of(writer, mb))] != iteration;
@@ -246,7 +246,7 @@ class Memory {
     const Operation &x = operation(a), &y = operation(b);
     if (!is_part(x) || !is_part(y) || x.origins.front().operation != y.origins.front().operation) return false;
     const Origin &p = x.origins.front(), &q = y.origins.front();
-    return !overlap(Slice{p.begin, p.end, p.of}, Slice{q.begin, q.end, q.of});
+    return !overlap(Slice{p.begin, p.end, p.of, p.axis}, Slice{q.begin, q.end, q.of, q.axis});
   }
 
   // In place: where another part has left its result, this one still finds its own elements of what they all read.

@@ -239,6 +239,14 @@ Plan woven(const PlanRequest& request, std::int32_t forward_rows, std::int32_t b
   return overlapped_plan(request, graph, "weft", overlap).plan;
 }
 
+// Forwards and backwards of different micro-batches in pieces that take turns.
+Plan paired(const PlanRequest& request) {
+  const StepGraph graph = test::build(request);
+  Overlap overlap = decide_overlap(request, graph, "priority");
+  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  return overlapped_plan(request, graph, "weft", overlap).plan;
+}
+
 // Two nodes of two, transfers in levels, in so many parts.
 Plan staged(Layout layout, std::string_view policy, std::int32_t parts) {
   PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2,gpus=2"), std::move(layout), 2);
@@ -283,6 +291,9 @@ std::vector<Plan> plans() {
                           {.tp = 2, .pp = 2, .zero = 2, .recompute = Recompute::full}, 3),
             2, 4),
       woven(test::request(test::small_llama(2), parse_cluster("local:4"), {.tp = 2, .zero = 3}, 2), 4, 4),
+      paired(test::request(test::small_gpt(2), parse_cluster("local:2"), {.tp = 2, .zero = 1}, 4)),
+      paired(test::request(test::small_llama(4), parse_cluster("local:4"),
+                           {.tp = 2, .pp = 2, .sequence_parallel = true}, 5)),
       staged({}, "megatron-param", 3),
       staged({.zero = 1, .clip_grad = 1}, "megatron-param", 2),
       staged({}, "priority", 1),

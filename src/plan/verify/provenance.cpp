@@ -96,8 +96,10 @@ std::optional<Violation> check_part(const StepGraph& whole, const Operation& op,
     return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, not the whole", where, part.begin,
                                  part.end, part.of));
   }
-  if (part.axis != 0 || part.begin < 0 || part.begin >= part.end || part.end > part.of || part.of > kMaxCuts ||
-      (whole_pieces_only(source) && !may_be_cut_into(whole, source, part.of)) || part_size(whole, source, part) < 1) {
+  if (part.axis < kTokenAxis || part.axis > kCapacityAxis || part.begin < 0 || part.begin >= part.end ||
+      part.end > part.of || part.of > kMaxCuts || (!source.per_micro_batch && part.axis != kTokenAxis) ||
+      (whole_pieces_only(source) && !may_be_cut_into(whole, source, part.of, part.axis)) ||
+      part_size(whole, source, part) < 1) {
     return violation(fmt::format("{} carries out pieces {}..{} of {} of its origin, which is no part of it", where,
                                  part.begin, part.end, part.of));
   }
@@ -126,6 +128,8 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
   if (is_part(op)) {
     expected.size = part_size(whole, whole.op(op.origins.front().operation), op.origins.front());
     if (op.communication) expected.bytes = {expected.size};
+    const ValueId handed = handed_on(whole.op(op.origins.front().operation), op.origins.front());
+    if (handed.valid()) expected.reads.insert({handed.value, 0});
   }
   if (actual.reads != expected.reads) return violation(where + " does not read what its origins read");
   if (actual.writes != expected.writes) return violation(where + " does not write what its origins write");
@@ -159,6 +163,10 @@ std::optional<Violation> check_coverage(const StepGraph& whole, const StepGraph&
     std::sort(list.begin(), list.end(), [](const Origin* a, const Origin* b) { return a->begin < b->begin; });
     std::int64_t next = 0;
     for (const Origin* part : list) {
+      if (part->axis != list.front()->axis) {
+        return violation(fmt::format("{}: some of its parts are cut along axis {}, others along {}", name(i),
+                                     list.front()->axis, part->axis));
+      }
       if (part->begin != next || part->of != list.front()->of) {
         return violation(fmt::format("{}: its parts do not follow each other: pieces {}..{} of {} come after {} of {}",
                                      name(i), part->begin, part->end, part->of, next, list.front()->of));
@@ -173,6 +181,21 @@ std::optional<Violation> check_coverage(const StepGraph& whole, const StepGraph&
   for (std::size_t i = 0; i < covered.size(); ++i) {
     if (covered[i] == 1) continue;
     return violation(fmt::format("{} is carried out {} times instead of once", name(i), covered[i]));
+  }
+  return std::nullopt;
+}
+
+// The experts of a layer are cut along one axis in each direction: a rank then holds its slots by tokens or by
+// capacity.
+std::optional<Violation> check_expert_axes(const StepGraph& graph) {
+  std::map<std::tuple<std::int32_t, std::int32_t, Phase>, const Operation*> first;  // by class, layer, phase
+  for (const Operation& op : graph.operations) {
+    if (!is_part(op) || !works_on_slots(op)) continue;
+    const Operation& other = *first.try_emplace({op.rank_class.value, op.layer, op.phase}, &op).first->second;
+    if (other.origins.front().axis == op.origins.front().axis) continue;
+    return violation(fmt::format("{}: '{}' is cut along axis {}, '{}' along axis {}; experts of a layer are cut alike",
+                                 graph.classes[op.rank_class.index()].name, describe(other), other.origins.front().axis,
+                                 describe(op), op.origins.front().axis));
   }
   return std::nullopt;
 }
@@ -238,6 +261,7 @@ std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& 
     if (auto found = check_operation(whole, graph, op)) return found;
   }
   if (auto found = check_coverage(whole, graph)) return found;
+  if (auto found = check_expert_axes(graph)) return found;
   return check_transfers(whole, graph);
 }
 

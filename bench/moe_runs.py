@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Mixtures of experts for real: policy `weft` against `serial`, `tutel` and `lancet`, measured steps beside predicted ones.
+
+    bench/moe_runs.py build/release/weft                  # ranks are threads, links are paced
+    bench/moe_runs.py build/release/weft --namespaces     # processes under mpirun, real TCP (root)
+
+Links are as fast as makes the all-to-alls take the part of compute that a case says (0.4 to 0.8). Goals: `weft` at most 0.80 x
+`serial` and 0.92 x `tutel`; predictions within 5 % of the measured steps in the median. Run it on a quiet machine.
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+import bench_kit as kit
+import planner_runs
+
+POLICIES = ["serial", "tutel", "lancet", "weft"]
+SWITCH = ["--experts", 4, "--top-k", 1, "--capacity-factor", 1.25, "--moe-every", 2, "--ep", 2]
+TOP2 = ["--experts", 4, "--top-k", 2, "--capacity-factor", 1.25, "--ep", 2]
+CASES = [
+    {"name": "switch", "model": "gpt-wide", "flags": ["--layers", 4, *SWITCH, "--micro-batch", 4], "communication": 0.6},
+    {"name": "top-2", "model": "gpt-small", "flags": ["--layers", 4, *TOP2, "--micro-batch", 8], "communication": 0.6},
+    {"name": "top-2, 4 micro-batches", "model": "gpt-small",
+     "flags": ["--layers", 4, *TOP2, "--micro-batch", 4, "--global-batch", 32], "communication": 0.8},
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weft", type=Path)
+    parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
+    parser.add_argument("--rate", type=int, help="megabits a second, instead of what fits each case")
+    parser.add_argument("--only", help="cases whose name contains this")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--calibrate-seconds", type=int, default=15)
+    kit.add_common_flags(parser)
+    options = parser.parse_args()
+    if options.namespaces:
+        kit.Namespaces("100mbit").require()
+    machine, shell, results = kit.Machine(), kit.Shell(options.timeout, options.verbose), []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            if options.only and options.only not in case["name"]:
+                continue
+            results.append(planner_runs.run_case(case, options, shell, folder, POLICIES))
+            planner_runs.print_case(results[-1])
+    print()
+    goals, errors = [], []
+    for result in results:
+        p = result["policies"]
+        for other, goal in (("serial", 0.80), ("tutel", 0.92)):
+            ratio = p["weft"]["step_median_s"] / p[other]["step_median_s"]
+            goals.append(kit.verdict(f"{result['name']}: weft over {other}", ratio, goal, ratio <= goal))
+        errors += [100 * abs(entry["predicted_step_s"] / entry["step_median_s"] - 1) for entry in p.values()]
+    middle = statistics.median(errors)
+    goals.append(kit.verdict("median error of predictions, percent", middle, 5, middle <= 5))
+    return kit.finish("moe_runs", machine, shell, {"cases": results, "goals": goals}, options)
+
+
+if __name__ == "__main__":
+    kit.run_main(main)

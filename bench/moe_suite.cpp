@@ -1,0 +1,228 @@
+// The figures of mixtures of experts: Lancet's models on its clusters under serial, tutel, lancet and weft, beside what
+// the paper reports, and DeepSeek-V3 beside the released trace of DualPipe. Every plan is verified before it is timed.
+//
+//   moe_suite [p4de|p4de-tf32|p3dn|deepseek ...] [--nodes N] [--budget SECONDS]
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "cluster/presets.hpp"
+#include "model/presets.hpp"
+#include "plan/bound/bound.hpp"
+#include "plan/policy/overlap.hpp"
+#include "plan/verify/verify_plan.hpp"
+#include "sim/simulate_plan.hpp"
+#include "timeline/accounting.hpp"
+
+namespace weft {
+namespace {
+
+struct Case {
+  std::string name;
+  PlanRequest request;
+};
+
+struct Outcome {
+  double step_ms = 0, exposed_ms = 0, all_to_all_ms = 0, other_exposed_ms = 0, seconds = 0, memory_gib = 0;
+};
+
+// Of this process, all its threads together: what else the machine does does not count.
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// The all-to-alls of a rank as they would take alone, a step.
+double all_to_all_ms(const Plan& plan, const CostModel& cost) {
+  double most = 0;
+  std::vector<double> by_class(plan.graph.classes.size(), 0);
+  for (const Operation& op : plan.graph.operations) {
+    if (!op.communication || op.communication->group != GroupKind::ep || !op.per_micro_batch) continue;
+    by_class[op.rank_class.index()] += 1e3 * seconds(cost.alone(op)) * static_cast<double>(plan.graph.micro_batches);
+  }
+  for (const double ms : by_class) most = std::max(most, ms);
+  return most;
+}
+
+// "layer 3 expert_in forward part 2 of 4" -> "expert_in forward".
+std::string kind_of(const std::string& name) {
+  std::string kind = name.substr(0, name.find(" part "));
+  if (kind.starts_with("layer ")) kind = kind.substr(kind.find(' ', 6) + 1);
+  return kind;
+}
+
+// What was waited for and by whom, the first rank's, longest first.
+void print_exposed(const Timeline& timeline) {
+  SpanIndex index(timeline);
+  std::map<std::string, double> ms;
+  for (const ExposedPart& part : exposed_parts(timeline, index)) {
+    if (part.rank != 0) continue;
+    const auto name = [&](std::int32_t operation) {
+      if (operation < 0) return std::string("nobody");
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(operation)];
+      return kind_of(timeline.names[static_cast<std::size_t>(op.name)]);
+    };
+    ms[fmt::format("{} <- {}", name(part.transfer.operation), name(part.waiting))] +=
+        static_cast<double>((part.transfer.end - part.transfer.begin).value) * 1e-6 / timeline.periods;
+  }
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [what, time] : ms) sorted.emplace_back(time, what);
+  std::sort(sorted.rbegin(), sorted.rend());
+  for (std::size_t i = 0; i < std::min<std::size_t>(8, sorted.size()); ++i) {
+    fmt::print("      {:8.1f} ms {}\n", sorted[i].first, sorted[i].second);
+  }
+}
+
+bool explain_exposed = false;
+
+Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, const std::string& policy) {
+  const double begin = now();
+  const Overlap overlap = decide_overlap(c.request, graph, policy);
+  const UnfoldedPlan made = make_unfolded_plan(c.request, graph, policy, overlap);
+  Outcome outcome;
+  outcome.seconds = now() - begin;
+  const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false});
+  if (violation) fail("{} {}: {}", c.name, policy, violation->message);
+  const CostModel cost(made.plan.graph, cluster, c.request.profile);
+  const Timeline timeline = simulate_plan(made.plan, made.unfolded, cost);
+  const Accounting accounting = account(timeline);
+  if (explain_exposed) print_exposed(timeline);
+  const double exposed = accounting.mean.exposed_by[static_cast<std::size_t>(TrafficKind::ep)];
+  outcome.step_ms = timeline.period_ns * 1e-6;
+  outcome.exposed_ms = 1e3 * exposed;
+  outcome.other_exposed_ms = 1e3 * (accounting.mean.exposed_s - exposed);
+  outcome.all_to_all_ms = all_to_all_ms(made.plan, cost);
+  for (const ClassPlan& own : made.plan.classes) {
+    outcome.memory_gib = std::max(outcome.memory_gib, static_cast<double>(own.memory.value) / (1 << 30));
+  }
+  return outcome;
+}
+
+// `tf32`: products of fp32 run on an A100's tensor cores. PyTorch and others leave that off unless told, and the paper
+// does not say; the V100 has no such thing.
+Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, bool tf32, double budget) {
+  Case c;
+  c.name = fmt::format("{} {}:{}{}", large ? "gpt2-l-moe" : "gpt2-s-moe", machine, nodes, tf32 ? " tf32" : "");
+  PlanRequest& r = c.request;
+  r.model = model_preset(large ? "gpt2-l-moe" : "gpt2-s-moe");
+  r.cluster = parse_cluster(fmt::format("{}:{}", machine, nodes));
+  if (!tf32) r.cluster.device.matrix_tflops_32 = r.cluster.device.vector_tflops_32;
+  r.profile = default_profile();
+  const std::int64_t devices = 8 * nodes;
+  r.model.experts->count = 2 * devices;
+  Layout& l = r.layout;
+  l.dp = l.ep = devices;
+  l.micro_batch = machine.starts_with("p4de") ? (large ? 24 : 48) : (large ? 8 : 16);
+  l.global_batch = l.micro_batch * l.dp;
+  l.seq = 512;
+  l.precision = l.grad_dtype = DType::fp32;
+  r.search.budget_s = budget;
+  return c;
+}
+
+// 2,048 H800: 16 stages of 61 layers, EP 64 over 8 nodes, ZeRO-1, no tensor parallelism, as its report says;
+// micro-batches of one sequence of 4,096.
+Case deepseek_case(double budget) {
+  Case c;
+  c.name = "deepseek-v3 h800:256";
+  PlanRequest& r = c.request;
+  r.model = model_preset("deepseek-v3");
+  r.cluster = parse_cluster("dgx-h800:256");
+  r.profile = default_profile();
+  Layout& l = r.layout;
+  l.pp = 16;
+  l.dp = 128;
+  l.ep = 64;
+  l.micro_batch = 1;
+  l.global_batch = l.dp * 120;
+  l.seq = 4096;
+  l.zero = 1;
+  l.recompute = Recompute::full;  // 20 GiB; with less of it 133, and a device has 80
+  r.search.budget_s = budget;
+  return c;
+}
+
+void add_simulation(PlanRequest& request, const Cluster& cluster) {
+  request.search.jobs = std::max(1U, std::thread::hardware_concurrency());
+  request.search.step_seconds = [&request, &cluster](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, cluster, request.profile);
+    return simulate_plan(made.plan, made.unfolded, cost).period_ns * 1e-9;
+  };
+}
+
+void run(Case c, const std::vector<std::string>& policies) {
+  const Cluster cluster(c.request.cluster);
+  add_simulation(c.request, cluster);
+  const StepGraph graph = build_step_graph(c.request.model, cluster, c.request.layout);
+  const StepBound bound = step_bound(graph, CostModel(graph, cluster, c.request.profile));
+  std::map<std::string, Outcome> outcomes;
+  fmt::print("{}: bound {:.1f} ms\n", c.name, 1e3 * bound.seconds);
+  for (const std::string& policy : policies) {
+    const Outcome& o = outcomes[policy] = evaluate(c, graph, cluster, policy);
+    if (1e3 * bound.seconds > o.step_ms * (1 + 1e-6)) fail("{} {}: the step is below the bound", c.name, policy);
+    const auto against = [&](const char* other) {
+      const auto found = outcomes.find(other);
+      if (found == outcomes.end()) return std::string();
+      return fmt::format("  {:.3f}x {}, exposed {:+.0f} %", found->second.step_ms / o.step_ms, other,
+                         100 * (o.exposed_ms / std::max(1e-9, found->second.exposed_ms) - 1));
+    };
+    fmt::print(
+        "  {:7} step {:8.1f} ms  all-to-all {:7.1f}  exposed {:7.1f} ({:4.1f} %)  other exposed {:6.1f}  "
+        "{:5.1f} GiB  planned in {:5.2f} s of CPU{}{}\n",
+        policy, o.step_ms, o.all_to_all_ms, o.exposed_ms, 100 * o.exposed_ms / std::max(1e-9, o.all_to_all_ms),
+        o.other_exposed_ms, o.memory_gib, o.seconds, policy == "serial" ? "" : against("serial"),
+        policy == "lancet" || policy == "weft" ? against("tutel") : "");
+    std::fflush(stdout);
+  }
+}
+
+int run_all(const std::vector<std::string>& arguments) {
+  std::vector<std::string> machines;
+  std::vector<std::int64_t> nodes{1, 2, 4, 8};
+  double budget = 10;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--nodes" && i + 1 < arguments.size()) {
+      nodes = {std::stoll(arguments[++i])};
+    } else if (arguments[i] == "--explain") {
+      explain_exposed = true;
+    } else if (arguments[i] == "--budget" && i + 1 < arguments.size()) {
+      budget = std::stod(arguments[++i]);
+    } else {
+      machines.push_back(arguments[i]);
+    }
+  }
+  if (machines.empty()) machines = {"p4de", "p4de-tf32", "p3dn", "deepseek"};
+  for (const std::string& machine : machines) {
+    if (machine == "deepseek") {
+      run(deepseek_case(budget), {"serial", "tutel", "lancet", "weft"});
+      continue;
+    }
+    for (const bool large : {false, true}) {
+      for (const std::int64_t n : nodes) {
+        const bool tf32 = machine == "p4de-tf32";
+        run(lancet_case(tf32 ? "p4de" : machine, n, large, tf32, budget), {"serial", "tutel", "lancet", "weft"});
+      }
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  try {
+    return weft::run_all({argv + 1, argv + argc});
+  } catch (const weft::Error& error) {
+    fmt::print(stderr, "moe_suite: {}\n", error.what());
+    return 1;
+  }
+}

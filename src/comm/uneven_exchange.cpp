@@ -1,0 +1,131 @@
+#include "comm/uneven_exchange.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace weft {
+
+UnevenRun::UnevenRun(const UnevenBlocks& shape, std::vector<std::int64_t> members, std::int64_t first_channel,
+                     Transport& transport)
+    : shape_(shape), channel_(first_channel), transport_(transport) {
+  WEFT_CHECK(shape.blocks >= 1 && shape.units >= 0 && shape.unit_bytes >= 0);
+  const auto blocks = static_cast<std::size_t>(shape.blocks);
+  outgoing_.resize(members.size() * blocks);
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    Peer& peer = peers_.emplace_back();
+    peer.rank = members[m];
+    if (peer.rank == transport.rank()) self_ = m;
+    peer.out.reserve(blocks);
+    peer.in.reserve(blocks);
+  }
+  WEFT_CHECK(peers_[self_].rank == transport.rank());
+}
+
+// What others say may be wrong, but must not lead beyond the buffer.
+void UnevenRun::check(std::span<const ElementRange> windows) const {
+  for (const ElementRange& window : windows) {
+    if (window.empty() || (window.begin >= 0 && window.end <= shape_.units)) continue;
+    throw RunFailed(fmt::format("units {}..{} of a block of {}", window.begin, window.end, shape_.units));
+  }
+}
+
+void UnevenRun::place(std::span<const ElementRange> windows, std::size_t member, std::byte* buffer,
+                      std::vector<Segment>& segments) const {
+  segments.clear();
+  const auto blocks = static_cast<std::size_t>(shape_.blocks);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    const ElementRange& window = windows[member * blocks + b];
+    if (window.empty()) continue;
+    std::byte* const block = buffer + static_cast<std::int64_t>(member * blocks + b) * block_bytes();
+    segments.push_back({block + window.begin * shape_.unit_bytes, window.size() * shape_.unit_bytes});
+  }
+}
+
+void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outgoing, std::byte* output,
+                      std::span<ElementRange> incoming) {
+  WEFT_CHECK(done() && outgoing.size() == outgoing_.size() && incoming.size() == outgoing_.size());
+  check(outgoing);
+  std::copy(outgoing.begin(), outgoing.end(), outgoing_.begin());
+  output_ = output;
+  incoming_ = incoming;
+  const std::int64_t table = shape_.blocks * static_cast<std::int64_t>(sizeof(ElementRange));
+  const auto part_of = [&](ElementRange* windows, std::size_t member) {
+    return Segment{reinterpret_cast<std::byte*>(windows + member * static_cast<std::size_t>(shape_.blocks)), table};
+  };
+  // Every rank begins with another peer, so that not all send to the same one.
+  for (std::size_t i = 1; i < peers_.size(); ++i) {
+    const std::size_t m = (self_ + i) % peers_.size();
+    Peer& peer = peers_[m];
+    if (!shape_.known) {
+      peer.table_out = part_of(outgoing_.data(), m);
+      peer.table_in = part_of(incoming_.data(), m);
+      peer.table_received = transport_.receive(peer.rank, channel_, {.dst = {&peer.table_in, 1}, .operand = {}});
+      peer.table_sent = transport_.send(peer.rank, channel_, {&peer.table_out, 1});
+      peer.telling = peer.listening = true;
+      left_ += 2;
+    } else {
+      receive(m);
+    }
+    place(outgoing_, m, const_cast<std::byte*>(input), peer.out);
+    if (peer.out.empty()) continue;
+    peer.sent = transport_.send(peer.rank, channel_ + 1, peer.out);
+    peer.sending = true;
+    ++left_;
+  }
+  // Its own rows.
+  Peer& own = peers_[self_];
+  place(outgoing_, self_, const_cast<std::byte*>(input), own.out);
+  place(outgoing_, self_, output, own.in);
+  for (std::size_t s = 0; s < own.out.size(); ++s) {
+    std::memcpy(own.in[s].data, own.out[s].data, static_cast<std::size_t>(own.out[s].bytes));
+  }
+  const auto blocks = static_cast<std::size_t>(shape_.blocks);
+  if (!shape_.known) std::copy_n(&outgoing_[self_ * blocks], blocks, &incoming_[self_ * blocks]);
+}
+
+// When it is known what comes from a member.
+void UnevenRun::receive(std::size_t member) {
+  Peer& peer = peers_[member];
+  const auto blocks = static_cast<std::size_t>(shape_.blocks);
+  check(incoming_.subspan(member * blocks, blocks));
+  place(incoming_, member, output_, peer.in);
+  if (peer.in.empty()) return;
+  peer.received = transport_.receive(peer.rank, channel_ + 1, {.dst = peer.in, .operand = {}});
+  peer.receiving = true;
+  ++left_;
+}
+
+bool UnevenRun::advance() {
+  bool moved = false;
+  const auto ended = [&](bool& under_way, Ticket ticket) {
+    if (!under_way || !transport_.done(ticket)) return false;
+    under_way = false;
+    --left_;
+    return moved = true;
+  };
+  for (std::size_t m = 0; m < peers_.size(); ++m) {
+    Peer& peer = peers_[m];
+    if (ended(peer.listening, peer.table_received)) receive(m);
+    ended(peer.telling, peer.table_sent);
+    ended(peer.sending, peer.sent);
+    ended(peer.receiving, peer.received);
+  }
+  return moved;
+}
+
+std::string UnevenRun::waits_for() const {
+  for (const Peer& peer : peers_) {
+    if (peer.listening) return fmt::format("what rank {} will send", peer.rank);
+    if (peer.receiving) return fmt::format("receiving from rank {}", peer.rank);
+  }
+  for (const Peer& peer : peers_) {
+    if (peer.sending || peer.telling) return fmt::format("sending to rank {}", peer.rank);
+  }
+  return "nothing";
+}
+
+}  // namespace weft

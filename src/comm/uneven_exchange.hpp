@@ -1,0 +1,72 @@
+// An all_to_all whose sizes are data. Every member has `blocks` blocks for every member, in a buffer that has room for
+// whole ones: [member][block][unit]. Which units of a block travel is said when the exchange starts; they land at the
+// same place in the receiver's block. Receivers are told first, unless they know. A window is the units begin..end of a
+// block, none where it is empty.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/element_range.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+struct UnevenBlocks {
+  std::int64_t blocks = 1;      // for each member
+  std::int64_t units = 0;       // of a block
+  std::int64_t unit_bytes = 0;  // a row of a matrix, say
+  // What comes in is known before the exchange starts: what went out in one before it comes back.
+  bool known = false;
+  friend bool operator==(const UnevenBlocks&, const UnevenBlocks&) = default;
+};
+
+class UnevenRun {
+ public:
+  // Uses two channels from `first_channel` on.
+  UnevenRun(const UnevenBlocks& shape, std::vector<std::int64_t> members, std::int64_t first_channel,
+            Transport& transport);
+
+  std::int64_t buffer_bytes() const { return std::ssize(peers_) * shape_.blocks * block_bytes(); }
+  // Windows of all blocks, by member and block.
+  std::int64_t table_bytes() const {
+    return std::ssize(peers_) * shape_.blocks * static_cast<std::int64_t>(sizeof(ElementRange));
+  }
+
+  // Buffers of buffer_bytes(); `outgoing` is read at once, `incoming` read or written. No memory is allocated from here
+  // on.
+  void start(const std::byte* input, std::span<const ElementRange> outgoing, std::byte* output,
+             std::span<ElementRange> incoming);
+  bool advance();  // true if anything happened
+  bool done() const { return left_ == 0; }
+  std::string waits_for() const;
+
+ private:
+  struct Peer {
+    std::int64_t rank = 0;
+    Segment table_out, table_in;
+    std::vector<Segment> out, in;
+    Ticket table_sent, table_received, sent, received;
+    bool telling = false, listening = false, sending = false, receiving = false;  // under way
+  };
+  std::int64_t block_bytes() const { return shape_.units * shape_.unit_bytes; }
+  void check(std::span<const ElementRange> windows) const;
+  void place(std::span<const ElementRange> windows, std::size_t member, std::byte* buffer,
+             std::vector<Segment>& segments) const;
+  void receive(std::size_t member);
+
+  UnevenBlocks shape_;
+  std::int64_t channel_;
+  Transport& transport_;
+  std::vector<Peer> peers_;  // by member, this rank too
+  std::size_t self_ = 0;
+  std::vector<ElementRange> outgoing_;  // kept: it travels
+  std::byte* output_ = nullptr;
+  std::span<ElementRange> incoming_;
+  std::int64_t left_ = 0;  // messages under way or to come
+};
+
+}  // namespace weft

@@ -1,0 +1,202 @@
+#include "exec/bind_experts.hpp"
+
+#include "base/error.hpp"
+#include "exec/expert_slots.hpp"
+#include "graph/operation_part.hpp"
+#include "kernels/experts.hpp"
+
+namespace weft {
+namespace {
+
+using Bound = std::function<void(std::int64_t)>;
+
+// Every rank's balance loss counts as much as its tokens do in the mean of the cross entropy.
+BalanceLoss balance_of(const RankView& view, std::int64_t tokens) {
+  const Layout& layout = view.plan().layout;
+  const double share = static_cast<double>(tokens) / static_cast<double>(layout.global_batch * layout.seq);
+  return {view.plan().model.experts->aux_loss_coeff * share, tokens};
+}
+
+GateLoad load_in(const Matrix& value) {
+  const auto part = [&](std::int64_t row) {
+    return Vector{static_cast<float*>(value.data) + row * value.stride, value.columns};
+  };
+  return {part(0), part(1)};
+}
+
+// What one operation, or a part of it, works on.
+class ExpertOperation {
+ public:
+  ExpertOperation(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part)
+      : view_(view),
+        op_(op),
+        micro_batch_(micro_batch),
+        part_(part),
+        whole_(view, op, micro_batch),
+        use_(op.role == Role::gate ? SlotUse() : slot_use(view, op, micro_batch, part)) {}
+
+  Bound forward() const {
+    switch (op_.role) {
+      case Role::gate:
+        return bind_gate();
+      case Role::dispatch:
+        return [tell = teller(whole_.read(1)), x = tokens(whole_.read(0)), routing = tokens(whole_.read(1)),
+                slots = whole_.write(), empty = empty_slots()](std::int64_t) {
+          dispatch_rows(x, routing, slots, empty);
+          tell();
+        };
+      case Role::combine:
+        return [slots = whole_.read(0), routing = tokens(whole_.read(1)), y = tokens(whole_.write())](std::int64_t) {
+          combine_rows(slots, routing, y);
+        };
+      case Role::expert_act:
+        return bind_activation();
+      default:
+        return bind_product();
+    }
+  }
+
+  Bound input_grad() const {
+    switch (op_.role) {
+      case Role::gate:
+        return bind_gate_grad();
+      case Role::dispatch:
+        return [d_slots = whole_.read(0), routing = tokens(whole_.read(1)), dx = tokens(whole_.write())](std::int64_t) {
+          dispatch_rows_input_grad(d_slots, routing, dx);
+        };
+      case Role::combine:
+        return [tell = teller(whole_.read(2)), dy = tokens(whole_.read(0)), slots = whole_.read(1),
+                routing = tokens(whole_.read(2)), d_slots = whole_.write(0), d_weights = tokens(whole_.write(1)),
+                empty = empty_slots()](std::int64_t) {
+          combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty);
+          tell();
+        };
+      case Role::expert_act:
+        return bind_activation_grad();
+      default: {
+        const Matrix dy = whole_.read(0);
+        return [blocks = blocks_of(view_, op_, dy), use = use_, dy, experts = whole_.experts(op_.reads[1].value),
+                dx = whole_.write()](std::int64_t) mutable {
+          expert_linear_input_grad(used(blocks, use), dy, experts.weights, dx);
+        };
+      }
+    }
+  }
+
+ private:
+  // The rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
+  ElementRange token_rows_of(const Matrix& all) const {
+    return is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
+  }
+  Matrix tokens(const Matrix& all) const {
+    const ElementRange rows = token_rows_of(all);
+    return all.row_slice(rows.begin, rows.end);
+  }
+  EmptySlots empty_slots() const { return use_.is_data() ? EmptySlots::keep : EmptySlots::clear; }
+  static ExpertBlocks used(ExpertBlocks blocks, SlotUse& use) {
+    blocks.used = use.windows();
+    return blocks;
+  }
+
+  // Writes down which slots the part's tokens have, where others need to know.
+  std::function<void()> teller(const Matrix& routing) const {
+    if (!use_.is_data()) return [] {};
+    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, routing,
+            rows = token_rows_of(routing)] { windows.fill(op, micro_batch, routing, rows); };
+  }
+
+  Bound bind_gate() const {
+    const bool first = is_whole(part_) || part_.begin == 0;
+    return [shape = gate_shape(view_), scores = tokens(whole_.read(0)), routing = tokens(whole_.write(0)),
+            load = load_in(whole_.write(1)),
+            into = first ? Into::overwrite : Into::add](std::int64_t) { gate(shape, scores, routing, load, into); };
+  }
+
+  // The balance loss is that of the whole micro-batch.
+  Bound bind_gate_grad() const {
+    return [shape = gate_shape(view_), balance = balance_of(view_, whole_.read(1).rows),
+            d_weights = tokens(whole_.read(0)), scores = tokens(whole_.read(1)), routing = tokens(whole_.read(2)),
+            load = load_in(whole_.read(3)), d_scores = tokens(whole_.write())](std::int64_t) {
+      gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores);
+    };
+  }
+
+  Bound bind_product() const {
+    ExpertWeights experts = whole_.experts(op_.reads[1].value);
+    if (experts.biases_are_copies) experts.biases.clear();
+    const Matrix x = whole_.read(0);
+    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write()](std::int64_t) mutable {
+      expert_linear(used(blocks, use), x, experts.weights, experts.biases, y);
+    };
+  }
+
+  Bound bind_activation() const {
+    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu : gelu;
+    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, x = whole_.read(0),
+            y = whole_.write()](std::int64_t) mutable {
+      for_each_used(blocks, use, [&](const ElementRange& rows) {
+        act(x.row_slice(rows.begin, rows.end), y.row_slice(rows.begin, rows.end));
+      });
+    };
+  }
+
+  Bound bind_activation_grad() const {
+    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu_input_grad : gelu_input_grad;
+    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, dy = whole_.read(0), x = whole_.read(1),
+            dx = whole_.write()](std::int64_t) mutable {
+      for_each_used(blocks, use, [&](const ElementRange& rows) {
+        act(dy.row_slice(rows.begin, rows.end), x.row_slice(rows.begin, rows.end), dx.row_slice(rows.begin, rows.end));
+      });
+    };
+  }
+
+  const RankView& view_;
+  const Operation& op_;
+  std::int32_t micro_batch_;
+  Origin part_;
+  Operands whole_;
+  SlotUse use_;
+};
+
+}  // namespace
+
+bool is_of_routed_experts(const Operation& op) {
+  switch (op.role) {
+    case Role::gate:
+    case Role::dispatch:
+    case Role::expert_in:
+    case Role::expert_act:
+    case Role::expert_out:
+    case Role::combine:
+      return op.phase != Phase::weight_grad && op.phase != Phase::optimizer;
+    default:
+      return false;
+  }
+}
+
+Bound bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+  const ExpertOperation operation(view, op, micro_batch, part);
+  return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
+}
+
+// Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
+Bound bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+  const Operands of(view, op, micro_batch);
+  const ExpertWeights d = of.experts(op.writes.front());
+  const Matrix x = of.read(0), dy = of.read(1);
+  SlotUse use;
+  Operation as_pass = op;
+  for (const Phase phase : {Phase::weight_grad, Phase::recompute, Phase::forward}) {
+    as_pass.phase = phase;
+    if (!view.expert_windows().has_tables(as_pass, micro_batch)) continue;
+    use = slot_use(view, as_pass, micro_batch, {});
+    break;
+  }
+  return [blocks = blocks_of(view, op, x), use, x, dy, d, into](std::int64_t) mutable {
+    ExpertBlocks of_rows = blocks;
+    of_rows.used = use.windows();
+    expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
+  };
+}
+
+}  // namespace weft

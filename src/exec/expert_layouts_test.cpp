@@ -1,0 +1,187 @@
+// Mixtures of experts on ranks that are threads. Where every gate sees the same tokens, whatever spreads experts,
+// layers and gradients over ranks trains what one rank trains, dropped tokens included. One rank agrees with PyTorch
+// (tests/run_experts_test.py). Needs kernels.
+#include <gtest/gtest.h>
+
+#include "comm/test_ranks.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/test_training.hpp"
+#include "graph/operation_part.hpp"
+#include "plan/policy/overlap.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+using test::kGlobalBatch, test::kSteps, test::PlannedLayout;
+
+struct ExpertCase {
+  std::string name;
+  Layout layout;
+  std::int64_t ranks = 2;
+  std::string policy = "serial";
+  ExpertExchange exchange = ExpertExchange::padded;
+};
+
+std::vector<ExpertCase> expert_cases() {
+  return {
+      {"dp 2, ep 1", {}},
+      {"ep 2", {.ep = 2}, 2, "priority"},
+      {"ep 2, clipped", {.ep = 2, .clip_grad = 0.05}},
+      {"ep 2, edp 2, zero 1, clipped", {.ep = 2, .zero = 1, .clip_grad = 0.05}, 4, "priority"},
+      {"ep 4, zero 2", {.ep = 4, .zero = 2}, 4, "ddp"},
+      {"ep 2, edp 2, zero 3", {.ep = 2, .zero = 3}, 4, "fsdp"},
+      {"tp 2, etp 2, clipped", {.tp = 2, .clip_grad = 0.05}},
+      {"tp 2, etp 2, ep 2", {.tp = 2, .ep = 2}, 4, "priority"},
+      {"etp 2 over dp", {.etp = 2, .clip_grad = 0.05}},
+      {"pp 2, ep 2", {.pp = 2, .ep = 2}, 4, "priority"},
+      {"ep 2, all computed again", {.ep = 2, .recompute = Recompute::full}},
+      {"uneven on one rank", {}, 1, "serial", ExpertExchange::uneven},
+      {"ep 2, uneven", {.ep = 2}, 2, "priority", ExpertExchange::uneven},
+      {"ep 4, uneven, zero 2", {.ep = 4, .zero = 2}, 4, "serial", ExpertExchange::uneven},
+      {"tp 2, etp 2, ep 2, uneven", {.tp = 2, .ep = 2}, 4, "serial", ExpertExchange::uneven},
+      {"pp 2, ep 2, uneven, all computed again",
+       {.pp = 2, .ep = 2, .recompute = Recompute::full},
+       4,
+       "priority",
+       ExpertExchange::uneven},
+  };
+}
+
+// Half of the layers, drops, a balance loss; biases and GELU, or SwiGLU beside shared experts.
+std::vector<Transformer> expert_models() {
+  Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
+  for (Transformer* model : {&gpt, &llama}) {
+    model->hidden = 16;
+    model->heads = 4;
+    model->kv_heads = 2;
+    model->head_dim = 4;
+    model->ffn = 24;
+    model->vocab = 256;
+    model->max_seq = 16;
+  }
+  gpt.kv_heads = 4;
+  gpt.experts = Experts{.count = 4, .top_k = 1, .ffn = 24, .capacity_factor = 1, .every = 2, .aux_loss_coeff = 0.02};
+  llama.experts = Experts{.count = 8,
+                          .top_k = 2,
+                          .ffn = 12,
+                          .shared_ffn = 8,
+                          .capacity_factor = 1.25,
+                          .every = 2,
+                          .gate_order = GateOrder::gshard,
+                          .aux_loss_coeff = 0.02};
+  return {gpt, llama};
+}
+
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks,
+                              ExpertExchange exchange = ExpertExchange::padded) {
+  TrainSettings settings;
+  settings.steps = kSteps;
+  settings.expert_exchange = exchange;
+  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  std::vector<double> losses;
+  local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
+    const TrainResult own = train_rank(job, communicator);
+    if (communicator.rank() == 0) losses = own.losses;
+  });
+  return losses;
+}
+
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
+                              ExpertExchange exchange = ExpertExchange::padded) {
+  layout.micro_batch = 1;
+  const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, exchange);
+}
+
+TEST(ExpertLayouts, TrainWhatOneRankTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  for (const Transformer& model : expert_models()) {
+    std::map<double, std::vector<double>> alone;  // by clipping
+    for (const double clip : {0.0, 0.05}) alone[clip] = losses_of(model, {.clip_grad = clip}, 1, "serial");
+    EXPECT_LT(alone[0].back(), alone[0].front());
+    EXPECT_NE(alone[0].back(), alone[0.05].back());
+    for (const ExpertCase& c : expert_cases()) {
+      SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, c.policy));
+      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy, c.exchange);
+      const std::vector<double>& expected = alone.at(c.layout.clip_grad);
+      ASSERT_EQ(losses.size(), expected.size());
+      for (std::size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step;
+      }
+    }
+  }
+}
+
+// Everything that may be, in forward or in backward.
+LayerCuts all_cuts(const StepGraph& graph, std::int32_t parts, std::int32_t axis, bool forward) {
+  LayerCuts cuts = no_cuts(graph);
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (!op.per_micro_batch || (op.phase == Phase::input_grad) == forward) continue;
+    if (!may_be_cut_into(graph, op, parts, axis)) continue;
+    cuts.parts[i] = parts;
+    cuts.axes[i] = axis;
+  }
+  return cuts;
+}
+
+struct ExpertCut {
+  std::int32_t forward, forward_axis, backward, backward_axis;
+};
+
+// Capacity is passed on from part to part, so parts of tokens have the very slots and drops of the whole.
+TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const std::vector<std::pair<Layout, std::int64_t>> layouts{
+      {{.ep = 2}, 2},
+      {{.ep = 4, .zero = 2}, 4},
+      {{.tp = 2, .ep = 2}, 4},
+      {{.pp = 2, .ep = 2, .recompute = Recompute::full}, 4},
+      {{.tp = 2, .ep = 2, .sequence_parallel = true}, 4},
+  };
+  const std::vector<ExpertCut> cuts{
+      {2, kCapacityAxis, 2, kCapacityAxis}, {2, kTokenAxis, 2, kTokenAxis}, {4, kTokenAxis, 2, kTokenAxis},
+      {4, kTokenAxis, 1, kTokenAxis},       {1, kTokenAxis, 4, kTokenAxis}, {2, kTokenAxis, 2, kCapacityAxis},
+      {2, kCapacityAxis, 8, kTokenAxis},
+  };
+  for (Transformer model : expert_models()) {
+    model.experts->gate_order = GateOrder::position;
+    for (auto [layout, ranks] : layouts) {
+      layout.micro_batch = 2;
+      // Of 16 tokens, or 8 under sequence parallelism, an expert takes an even number.
+      model.experts->capacity_factor = model.experts->top_k == 1 ? 1 : layout.sequence_parallel ? 2 : 1.5;
+      PlannedLayout planned(model, layout, ranks, "priority", 2);
+      const std::vector<double> whole = losses_of(planned, ranks);
+      for (const ExpertCut& cut : cuts) {
+        // Experts of ranks that gather each other's tokens are cut by capacity alone.
+        const bool by_tokens = (cut.forward > 1 && cut.forward_axis == kTokenAxis) ||
+                               (cut.backward > 1 && cut.backward_axis == kTokenAxis);
+        if (layout.sequence_parallel && by_tokens) continue;
+        SCOPED_TRACE(fmt::format("{}, ep {} tp {} pp {}, forward {} axis {}, backward {} axis {}", model.name,
+                                 layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
+                                 cut.backward_axis));
+        Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+        overlap.layers = both(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
+                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
+        overlap.expert_parallel = overlap.parts_in_turn = true;
+        planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
+        planned.unfolded = Unfolded(planned.plan);
+        const auto violation = verify_plan(planned.plan);
+        ASSERT_FALSE(violation.has_value()) << violation->message;
+        EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+                                [](const Operation& op) { return op.role == Role::expert_dispatch && is_part(op); }));
+        const std::vector<double> losses = losses_of(planned, ranks);
+        ASSERT_EQ(losses.size(), whole.size());
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+          EXPECT_NEAR(losses[step] / whole[step], 1, 1e-6) << "step " << step;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,81 @@
+#include "exec/expert_slots.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "graph/operation_part.hpp"
+
+namespace weft {
+namespace {
+
+SlotOrder slot_order(GateOrder order) {
+  switch (order) {
+    case GateOrder::position:
+      return SlotOrder::token;
+    case GateOrder::gshard:
+      return SlotOrder::choice;
+    case GateOrder::probs:
+      break;
+  }
+  return SlotOrder::priority;
+}
+
+}  // namespace
+
+GateShape gate_shape(const RankView& view) {
+  const Experts& experts = *view.plan().model.experts;
+  return {.experts = experts.count,
+          .top_k = experts.top_k,
+          .capacity = view.expert_windows().capacity(),
+          .order = slot_order(experts.gate_order),
+          .renormalise = experts.renormalise && experts.top_k > 1};
+}
+
+ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
+  const ExpertWindows& all = view.expert_windows();
+  const std::int64_t local = all.experts() / all.ranks();
+  if (rows.rows % (local * all.capacity()) != 0) {
+    fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, all.capacity());
+  }
+  return {rows.rows / (local * all.capacity()), local, all.capacity()};
+}
+
+SlotUse SlotUse::of_capacity(std::int64_t blocks, ElementRange rows) {
+  SlotUse use;
+  use.windows_.assign(static_cast<std::size_t>(blocks), rows);
+  return use;
+}
+
+SlotUse SlotUse::of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks) {
+  SlotUse use;
+  use.tables_ = std::move(tables);
+  use.windows_.resize(static_cast<std::size_t>(blocks));
+  use.is_data_ = true;
+  return use;
+}
+
+std::span<const ElementRange> SlotUse::windows() {
+  if (!is_data_) return windows_;
+  std::ranges::fill(windows_, ElementRange{});
+  for (const ExpertTable* table : tables_) {
+    for (std::size_t block = 0; block < windows_.size(); ++block) {
+      windows_[block] = joined(windows_[block], table->incoming[block]);
+    }
+  }
+  return windows_;
+}
+
+SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+  ExpertWindows& all = view.expert_windows();
+  if (!is_whole(part) && part.axis == kCapacityAxis) {
+    const std::int64_t rows = view.original().value(op.reads.front().value).shape.front();
+    return SlotUse::of_capacity(rows / all.capacity(), part_range(all.capacity(), part));
+  }
+  if (all.has_tables(op, micro_batch)) return SlotUse::of_tables(all.of(op, micro_batch, part), all.experts());
+  if (!is_whole(part)) {
+    fail("'{}' is cut by tokens, but not the way to the experts: weft run cannot carry it out", describe(op));
+  }
+  return {};
+}
+
+}  // namespace weft

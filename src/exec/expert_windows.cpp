@@ -1,0 +1,107 @@
+#include "exec/expert_windows.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "graph/operation_part.hpp"
+
+namespace weft {
+namespace {
+
+// Where tokens, or their gradients, set out for experts. Of one rank alone, where they are put into their slots.
+bool is_way_out(const Operation& op, bool exchanges) {
+  if (op.phase == Phase::input_grad) return op.role == (exchanges ? Role::expert_combine : Role::combine);
+  if (op.phase == Phase::weight_grad) return false;
+  return op.role == (exchanges ? Role::expert_dispatch : Role::dispatch);
+}
+
+bool begins_in(const Origin& part, const Origin& within) {
+  return within.begin * part.of <= part.begin * within.of && part.begin * within.of < within.end * part.of;
+}
+
+// What rows of routing use, by expert.
+void find_windows(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
+  std::ranges::fill(by_expert, ElementRange{});
+  for (std::int64_t r = 0; r < routing.rows; ++r) {
+    const float* const slots = static_cast<const float*>(routing.data) + r * routing.stride;
+    for (std::int64_t j = 0; j < routing.columns / 2; ++j) {
+      if (slots[j] < 0) continue;
+      const auto slot = static_cast<std::int64_t>(slots[j]);
+      ElementRange& window = by_expert[static_cast<std::size_t>(slot / capacity)];
+      window = joined(window, {slot % capacity, slot % capacity + 1});
+    }
+  }
+}
+
+}  // namespace
+
+ElementRange joined(ElementRange a, ElementRange b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
+ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchange exchange) {
+  if (!plan.model.experts) return;
+  const RoutedSlots slots = routed_slots(plan.model, plan.layout);
+  capacity_ = slots.capacity;
+  experts_ = slots.experts;
+  ranks_ = plan.layout.ep;
+  choices_ = token_rows(plan.layout).rows * slots.top_k;
+  for (const Operation& op : plan.graph.operations) {
+    if (op.rank_class != rank_class || op.origins.size() != 1 || !is_way_out(op, ranks_ > 1)) continue;
+    const Origin& part = op.origins.front();
+    const bool by_tokens = is_whole(part) ? exchange == ExpertExchange::uneven : part.axis == kTokenAxis;
+    if (by_tokens) add_tables(op, plan);
+  }
+}
+
+// Until the first exchange they hold what balanced loads would fill: what is measured before a run goes by that.
+void ExpertWindows::add_tables(const Operation& way_out, const Plan& plan) {
+  const Layout& layout = plan.layout;
+  if (layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1)) {
+    fail("'{}': weft run sends only the rows that are there where experts do not gather tokens of --etp {} ranks",
+         describe(way_out), layout.etp);
+  }
+  const Origin& part = way_out.origins.front();
+  const std::int64_t balanced = std::min(capacity_, (choices_ + experts_ - 1) / experts_);
+  const ElementRange window{balanced * part.begin / part.of, balanced * part.end / part.of};
+  for (std::int32_t m = 0; m < layout.micro_batches(); ++m) {
+    ExpertTable& table = tables_[{way_out.layer, m, pass_of(way_out.phase)}].emplace_back();
+    table.part = part;
+    table.outgoing.assign(static_cast<std::size_t>(experts_), window);
+    table.incoming = table.outgoing;
+  }
+}
+
+ExpertWindows::Pass ExpertWindows::pass_of(Phase phase) {
+  if (phase == Phase::input_grad || phase == Phase::weight_grad) return Pass::back;
+  return phase == Phase::recompute ? Pass::again : Pass::forward;
+}
+
+std::vector<ExpertTable*> ExpertWindows::of(const Operation& op, std::int32_t micro_batch, const Origin& part) {
+  std::vector<ExpertTable*> found;
+  const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
+  if (tables == tables_.end()) return found;
+  for (ExpertTable& table : tables->second) {
+    if (begins_in(table.part, part)) found.push_back(&table);
+  }
+  return found;
+}
+
+bool ExpertWindows::has_tables(const Operation& op, std::int32_t micro_batch) const {
+  return tables_.contains({op.layer, micro_batch, pass_of(op.phase)});
+}
+
+void ExpertWindows::fill(const Operation& op, std::int32_t micro_batch, const Matrix& routing, ElementRange rows) {
+  const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
+  if (tables == tables_.end()) return;
+  for (ExpertTable& table : tables->second) {
+    const ElementRange own = part_range(routing.rows, table.part);
+    if (overlap(own, rows).empty()) continue;
+    find_windows(routing.row_slice(own.begin, own.end), capacity_, table.outgoing);
+    if (ranks_ == 1) table.incoming = table.outgoing;
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// Which rows of the experts' slots are in use, where that is data: parts of a micro-batch's tokens, or experts whose
+// exchange has the sizes that the gate found. There is a table for every way out, from tokens to experts: of each part
+// of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/element_range.hpp"
+#include "exec/train_settings.hpp"
+#include "kernels/matrix.hpp"
+#include "plan/plan.hpp"
+
+namespace weft {
+
+// Windows of rows within blocks of an expert's capacity.
+struct ExpertTable {
+  Origin part;                         // of the way out
+  std::vector<ElementRange> outgoing;  // of this rank's tokens, by expert
+  std::vector<ElementRange> incoming;  // of what this rank's experts get, by source and expert
+};
+
+class ExpertWindows {
+ public:
+  ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchange exchange);
+
+  std::int64_t capacity() const { return capacity_; }  // slots of an expert for the tokens of one rank
+  std::int64_t experts() const { return experts_; }    // of all ranks
+  std::int64_t ranks() const { return ranks_; }        // that share them
+
+  // The tables in the direction of the operation's phase whose tokens begin in those of `part`. So tables are divided
+  // among parts of whatever number, and each part waits for the exchanges that it needs. They stay where they are.
+  std::vector<ExpertTable*> of(const Operation& op, std::int32_t micro_batch, const Origin& part);
+  bool has_tables(const Operation& op, std::int32_t micro_batch) const;
+  // Rows `rows` of the routing (kernels/experts.hpp) are there: tells the tables that they concern.
+  void fill(const Operation& op, std::int32_t micro_batch, const Matrix& routing, ElementRange rows);
+
+ private:
+  enum class Pass : std::uint8_t { forward, again, back };
+  using Key = std::tuple<std::int32_t, std::int32_t, Pass>;  // layer, micro-batch
+  static Pass pass_of(Phase phase);
+  void add_tables(const Operation& way_out, const Plan& plan);
+
+  std::int64_t capacity_ = 0, experts_ = 0, ranks_ = 1, choices_ = 0;
+  std::map<Key, std::vector<ExpertTable>> tables_;
+};
+
+// Windows that hold all of both.
+ElementRange joined(ElementRange a, ElementRange b);
+
+}  // namespace weft

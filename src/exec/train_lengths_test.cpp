@@ -1,0 +1,105 @@
+#include "exec/train_lengths.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "exec/test_training.hpp"
+
+namespace weft {
+namespace {
+
+// Plans for batches of these lengths, everything else alike.
+class LengthsRun {
+ public:
+  LengthsRun(const test::TinyCase& c, const std::vector<std::int64_t>& lengths) {
+    const test::TinyRun one(c);
+    cluster_ = one.cluster;
+    requests_.reserve(lengths.size());
+    for (const std::int64_t length : lengths) {
+      requests_.push_back(one.request);
+      requests_.back().layout.seq = length;
+      originals_.push_back(test::build(requests_.back()));
+      plans_.push_back(make_plan(requests_.back(), originals_.back(), c.policy));
+      unfolded_.emplace_back(plans_.back());
+    }
+  }
+
+  LengthsResult train(std::int64_t steps) const {
+    LengthsJob job{{}, {}, Corpus::generate(3, 4096)};
+    job.settings.steps = steps;
+    for (std::size_t i = 0; i < plans_.size(); ++i) job.plans.push_back({plans_[i], unfolded_[i], originals_[i]});
+    LengthsResult result;
+    const Cluster paced(cluster_);
+    local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
+      LengthsResult own = train_lengths(job, communicator);
+      if (communicator.rank() == 0) result = std::move(own);
+    });
+    return result;
+  }
+
+ private:
+  ClusterSpec cluster_;
+  std::vector<PlanRequest> requests_;
+  std::vector<StepGraph> originals_;
+  std::vector<Plan> plans_;
+  std::vector<Unfolded> unfolded_;
+};
+
+TEST(LengthOfStep, EveryLengthComesOnceInARoundInAnOrderThatChanges) {
+  std::set<std::vector<std::size_t>> orders;
+  for (std::int64_t round = 0; round < 20; ++round) {
+    std::vector<std::size_t> order;
+    for (std::int64_t i = 0; i < 3; ++i) order.push_back(length_of_step(7, 3 * round + i, 3));
+    EXPECT_EQ(std::set<std::size_t>(order.begin(), order.end()).size(), 3U);
+    orders.insert(order);
+  }
+  EXPECT_EQ(orders.size(), 6U);  // all that three have
+  for (std::int64_t step = 0; step < 5; ++step) EXPECT_EQ(length_of_step(1, step, 1), 0U);
+}
+
+TEST(TrainLengths, OfOneLengthTrainsWhatThePlanAloneTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const test::TinyCase c{"priority", 1, 2, 1.0};
+  const std::vector<double> alone = test::TinyRun(c).train(6).losses;
+  EXPECT_EQ(LengthsRun(c, {8}).train(6).losses, alone);
+}
+
+// The same plan twice: steps change hands again and again, and nothing may show.
+TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  for (const int zero : {0, 1, 3}) {
+    SCOPED_TRACE(zero);
+    const test::TinyCase c{"fsdp", zero, 2, 0};
+    const LengthsResult both = LengthsRun(c, {8, 8}).train(8);
+    EXPECT_EQ(std::set<std::size_t>(both.chosen.begin(), both.chosen.end()).size(), 2U);
+    EXPECT_EQ(both.losses, test::TinyRun(c).train(8).losses);
+  }
+}
+
+// However the ranks share the work, the batches of each length are the same.
+TEST(TrainLengths, OfSeveralLengthsTrainTheSameOnEveryLayout) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const std::vector<std::int64_t> lengths{4, 8, 16};
+  const LengthsResult single = LengthsRun({"serial", 0, 1, 0}, lengths).train(9);
+  for (const test::TinyCase& c : {test::TinyCase{"ddp", 0, 2, 0}, test::TinyCase{"priority", 2, 3, 0}}) {
+    SCOPED_TRACE(c.name());
+    const LengthsResult spread = LengthsRun(c, lengths).train(9);
+    EXPECT_EQ(spread.chosen, single.chosen);
+    ASSERT_EQ(spread.losses.size(), single.losses.size());
+    for (std::size_t step = 0; step < spread.losses.size(); ++step) {
+      EXPECT_NEAR(spread.losses[step] / single.losses[step], 1, 1e-5) << "step " << step;
+    }
+  }
+  // It learns: rounds of all lengths compare.
+  const auto round = [&](std::size_t r) {
+    return single.losses[3 * r] + single.losses[3 * r + 1] + single.losses[3 * r + 2];
+  };
+  EXPECT_LT(round(2), round(0));
+}
+
+}  // namespace
+}  // namespace weft

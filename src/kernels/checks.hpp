@@ -1,0 +1,29 @@
+// What callers of kernels promise of their operands, checked before a kernel is called.
+#pragma once
+
+#include "base/error.hpp"
+#include "kernels/kernel_table.hpp"
+
+namespace weft {
+
+// The module's kernels, set to the caller's number of threads. Throws Error where there are none.
+const KernelTable& loaded_kernels();
+
+inline bool is_matrix(const Matrix& x) {
+  return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
+         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::f32;
+}
+inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
+  WEFT_CHECK(is_matrix(x));
+  WEFT_CHECK(x.rows == rows);
+  WEFT_CHECK(x.columns == columns);
+}
+inline void check_size(const Vector& x, std::int64_t size) {
+  WEFT_CHECK(x.type == ElementType::f32);
+  WEFT_CHECK(x.size == size);
+}
+inline void check_optional(const Vector& x, std::int64_t size) {
+  if (!x.empty()) check_size(x, size);
+}
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+// The ways to carry out one communication, as a tree with a cost at every node: first by which rule (the primitive, and
+// the levels of its group; collective/substitution.hpp), then in how many parts, cut together with the operations that
+// make or use its data. What a leaf costs:
+//   its stages, cut into k parts, follow each other on different links: sum t_i + (k - 1) max t_i of the parts' times;
+//   operations that are cut with it take C_k in all, and run beside all parts but one: T - min(T, C_k) (k - 1) / k is
+//   left of T, and C_k - C_1 is what the smaller pieces lose.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "graph/step_graph.hpp"
+
+namespace weft {
+
+struct ChoiceNode {
+  Substitution rule = Substitution::none;
+  std::int32_t parts = 1;
+  double transfer_s = 0;          // all its transfers, its stages side by side where they can be
+  double left_s = 0;              // of that, what nothing that is cut with it runs beside
+  double loss_s = 0;              // what smaller parts add to the operations that are cut with it
+  bool possible = true;           // plans can be made of it; otherwise it is there to compare
+  std::vector<ChoiceNode> under;  // empty: a leaf. The figures above are then its own, else those of its best leaf
+  double cost_s() const { return left_s + loss_s; }
+};
+
+// Of a transfer of the graph of a model. Not for those with members in several classes, whose tree has one leaf.
+ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId communication);
+
+// By operation: the rule of the best leaf of every gradient reduction and parameter gather, where it is better than
+// none by more than a hundredth.
+std::vector<Substitution> cheapest_rules(const StepGraph& graph, const CostModel& cost);
+
+}  // namespace weft
