@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "app/analyze_breakdown.hpp"
 #include "app/analyze_compare.hpp"
@@ -40,10 +44,28 @@ std::vector<std::string> comma_separated(const std::string& text) {
   return files;
 }
 
-TraceComparison compare_with(const std::string& against, const WhyReport& after, std::ostream& err) {
+std::vector<DeviceTrace> traces_of_against(const std::string& against, std::ostream& err) {
   const std::vector<std::string> files = comma_separated(against);
   if (files.empty()) fail("--against '{}': name the traces to compare with, separated by commas", against);
-  const AnalyzeStudy before = study_traces(read_analyzed_traces(files, terminal_of(err)));
+  return read_analyzed_traces(files, terminal_of(err));
+}
+
+// Two files of the same ranks are not two ranks of one run: the first is what was before. It is taken out of `traces`.
+std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces) {
+  if (files.size() != 2 || files[0] == files[1]) return {};
+  using Identity = std::pair<std::int32_t, std::string>;  // rank, label
+  std::map<std::string, std::set<Identity>> of_file;
+  for (const DeviceTrace& trace : traces) of_file[trace.file].insert({trace.rank.value, trace.label});
+  if (of_file[files[0]].empty() || of_file[files[0]] != of_file[files[1]]) return {};
+  const auto after = std::stable_partition(traces.begin(), traces.end(),
+                                           [&](const DeviceTrace& trace) { return trace.file == files[0]; });
+  std::vector<DeviceTrace> before(std::make_move_iterator(traces.begin()), std::make_move_iterator(after));
+  traces.erase(traces.begin(), after);
+  return before;
+}
+
+TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& after, std::ostream& err) {
+  const AnalyzeStudy before = study_traces(std::move(traces));
   for (const std::string& warning : before.warnings) err << "weft: " << warning << "\n";
   return compare_reports(explain_traces(before), after);
 }
@@ -99,7 +121,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
       "late ranks; the critical path. Takes PyTorch (Kineto) traces, one file per rank, and weft's own; .json or "
       ".json.gz.",
       "weft analyze rank0.json.gz rank1.json.gz");
-  flags.positionals("files", "the traces");
+  flags.positionals("files", "the traces, one file per rank; two files of the same rank are compared: before, after");
   flags.value("csv", "FILE", "write a row per rank and kernel there");
   flags.value("trace", "FILE",
               "write a Chrome trace there, exposed stretches and the critical path on tracks of their own");
@@ -119,10 +141,16 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
       flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
 
   AnalyzeReport report;
-  report.study = study_traces(read_analyzed_traces(flags.texts(), terminal_of(err)));
-  report.why = explain_traces(report.study, options);
+  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), terminal_of(err)), before;
   if (const auto against = flags.text("against")) {
-    report.comparison = compare_with(*against, report.why, err);
+    before = traces_of_against(*against, err);
+  } else {
+    before = take_before(flags.texts(), traces);
+  }
+  report.study = study_traces(std::move(traces));
+  report.why = explain_traces(report.study, options);
+  if (!before.empty()) {
+    report.comparison = compare_with(std::move(before), report.why, err);
   } else {
     report.comparison = compare_labels(report.why);
   }

@@ -74,6 +74,7 @@ TEST(AnalyzeWhy, ComparesWithAnotherTrace) {
   const std::string before = folder.write("a.json", rank_trace(0, 1100, 50));
   const std::string after = folder.write("b.json", rank_trace(0, 1300, 80));
   const json comparison = analyzed(after + " --against " + before).at("comparison");
+  EXPECT_EQ(analyzed(before + " " + after).at("comparison"), comparison);  // both are of rank 0
   EXPECT_EQ(comparison.at("before").at("exposed_us"), 300);
   EXPECT_EQ(comparison.at("after").at("exposed_us"), 100);
   const json& first = comparison.at("operations").at(0);
