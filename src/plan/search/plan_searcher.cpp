@@ -14,6 +14,8 @@ constexpr double kOperationsPerSecond = 400e3;
 constexpr std::int64_t kRounds = 2;
 // Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
 constexpr double kLeastShare = 0.6;
+// Of it, what the first descent has without pairs, and with them; the rest is for shakes.
+constexpr double kShareOfPairs = 0.4;
 constexpr int kShakes = 64, kShakesInVain = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -110,6 +112,7 @@ Decisions PlanSearcher::descend(Decisions from) {
   for (bool better = true; better && has_work_left();) {
     better = false;
     for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
+      if (d == DecisionSpace::kPairs) continue;
       std::vector<Decisions> candidates;
       for (std::size_t option = 0; option < space_.options(d); ++option) {
         Decisions candidate = from;
@@ -138,6 +141,22 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
   return result;
 }
 
+// Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
+// apart, each with its share of the budget.
+Decisions PlanSearcher::descend_by_pairs() {
+  const std::size_t options = space_.options(DecisionSpace::kPairs);
+  Decisions best = space_.start();
+  for (std::size_t pairs = 0; pairs < options; ++pairs) {
+    limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
+    Decisions start = space_.start();
+    start.chosen[DecisionSpace::kPairs] = pairs;
+    const Decisions found = descend(start);
+    if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
+  }
+  limit_ = budget_;
+  return best;
+}
+
 std::vector<Decisions> PlanSearcher::best_by_pairs() const {
   std::map<std::size_t, Decisions> best;
   for (const auto& [decisions, outcome] : known_) {
@@ -155,7 +174,7 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const double in_full =
       static_cast<double>(plans * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
   budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
-  Decisions best = descend(space_.start());
+  Decisions best = descend_by_pairs();
   std::uint64_t random = request_.search.seed;
   for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
     const Decisions other = descend(shaken(best, random));
@@ -163,8 +182,7 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     if (better) best = other;
     in_vain = better ? 0 : in_vain + 1;
   }
-  // What was searched in small is compared in full, the named policies with it; each decision once. Few micro-batches
-  // tell little of pairs, which pay between filling and draining: the best with them and without both go on.
+  // What was searched in small is compared in full, the named policies with it; each decision once.
   std::vector<Overlap> finalists;
   for (const Decisions& decisions : best_by_pairs()) finalists.push_back(space_.overlap(decisions));
   for (const Overlap& other : others) {

@@ -36,11 +36,12 @@ class PlanSearcher {
 
   double operations_in(const Overlap& overlap) const;
   void look_at(const std::vector<Decisions>& candidates);
-  // Goes on from `from` as long as changing one dimension helps and there is work left.
+  // Goes on from `from` as long as changing one dimension but kPairs helps and there is work left.
   Decisions descend(Decisions from);
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
   std::vector<Decisions> best_by_pairs() const;
-  bool has_work_left() const { return spent_ < budget_; }
+  Decisions descend_by_pairs();
+  bool has_work_left() const { return spent_ < limit_; }
   void report();
 
   const PlanRequest& request_;
@@ -49,6 +50,7 @@ class PlanSearcher {
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
+  double limit_ = 0;                    // of what is spent for now
 };
 
 }  // namespace weft
