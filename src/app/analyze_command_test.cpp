@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 std::string data(const std::string& name) {
-  return std::string(WEFT_SOURCE_DIR) + "/tests/data/traces/" + name;
+  return fmt::format("{}/tests/data/traces/{}", WEFT_SOURCE_DIR, name);
 }
 
 json analyzed(const std::string& arguments) {

@@ -1,5 +1,6 @@
 #include "app/analyze_why.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -99,7 +100,7 @@ TEST(AnalyzeWhy, WritesATraceWithExposedStretches) {
 
 // Steps 4 and 5 of this trace count, the last, 6, does not.
 TEST(AnalyzeWhy, TheCriticalPathOfAStepIsWithinIt) {
-  const std::string file = std::string(WEFT_SOURCE_DIR) + "/tests/data/traces/hta_nccl_data_a100_rank0of2.json.gz";
+  const std::string file = fmt::format("{}/tests/data/traces/hta_nccl_data_a100_rank0of2.json.gz", WEFT_SOURCE_DIR);
   const double whole = analyzed(file).at("critical_path").at(0).at("time_us");
   const double first = analyzed(file + " --step 4").at("critical_path").at(0).at("time_us");
   const double second = analyzed(file + " --step 5").at("critical_path").at(0).at("time_us");

@@ -1,5 +1,6 @@
 // The study on traces that PyTorch wrote: expectations follow by hand from the files, or are those of HTA's own tests
 // (tests/test_critical_path_analysis.py there), which name activities by correlation.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "io/device_trace_reader.hpp"
@@ -9,7 +10,7 @@ namespace weft {
 namespace {
 
 DeviceTrace read(const std::string& name) {
-  return read_device_traces(std::string(WEFT_SOURCE_DIR) + "/tests/data/traces/" + name).front();
+  return read_device_traces(fmt::format("{}/tests/data/traces/{}", WEFT_SOURCE_DIR, name)).front();
 }
 
 std::int32_t activity(const DeviceTrace& trace, std::int64_t correlation) {
