@@ -29,7 +29,7 @@ std::string time_text(double s) {
 }
 std::string difference_text(double s) {
   if (s == 0) return "0";
-  return (s < 0 ? "-" : "+") + format_time(nanos_from_seconds(std::abs(s)));
+  return fmt::format("{}{}", s < 0 ? "-" : "+", format_time(nanos_from_seconds(std::abs(s))));
 }
 std::string percent_text(double before, double after) {
   return before > 0 ? fmt::format("{:+.1f} %", 100 * (after / before - 1)) : "-";
