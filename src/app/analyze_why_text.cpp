@@ -164,7 +164,7 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
                    fmt::format("{} of {}", late.last, study.match.collectives()), time_text(late.caused),
                    time_text(late.waited),
                    !study.match.aligned[r] ? "unknown"
-                   : moved.value < 0       ? "-" + format_time(Nanos{-moved.value})
+                   : moved.value < 0       ? fmt::format("-{}", format_time(Nanos{-moved.value}))
                                            : time_text(moved)});
   }
   out << table.to_string();
@@ -203,7 +203,7 @@ void print_why(const WhyReport& report, std::ostream& out) {
     out << separator;
     separator = "\n";
     const Totals totals = add_up(labelled);
-    out << (labelled.label.empty() ? "Communication" : "Communication, " + labelled.label);
+    out << (labelled.label.empty() ? "Communication" : fmt::format("Communication, {}", labelled.label));
     if (totals.table.empty()) {
       out << ": there is none\n";
     } else {
