@@ -23,8 +23,8 @@ CASES = [
     {"name": "llama tp2+sp", "model": "llama-wide", "flags": ["--tp", 2, "--sequence-parallel", "--micro-batch", 4],
      "communication": 1.3},
     {"name": "gpt deep tp2", "model": "gpt-deep", "flags": ["--tp", 2, "--micro-batch", 4], "communication": 1.3},
-    {"name": "gpt tp2, 4 micro-batches", "model": "gpt-wide",
-     "flags": ["--tp", 2, "--micro-batch", 2, "--global-batch", 8], "communication": 1.3},
+    {"name": "gpt deep tp2, 4 micro-batches", "model": "gpt-deep",
+     "flags": ["--tp", 2, "--micro-batch", 1, "--global-batch", 4], "communication": 1.3},
     {"name": "gpt tp2, compute", "model": "gpt-wide", "flags": ["--tp", 2, "--micro-batch", 2], "communication": 0.5},
 ]
 FIRST_RATE = 400
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
     parser.add_argument("--rate", type=int, help="megabits a second, instead of each case's own")
     parser.add_argument("--only", help="cases whose name contains this")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--calibrate-seconds", type=int, default=10)
     kit.add_common_flags(parser)
     options = parser.parse_args()
