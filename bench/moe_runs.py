@@ -8,10 +8,7 @@ Links are as fast as makes the all-to-alls take the part of compute that a case 
 `serial` and 0.92 x `tutel`; predictions within 5 % of the measured steps in the median. Run it on a quiet machine.
 """
 
-import argparse
 import statistics
-import tempfile
-from pathlib import Path
 
 import bench_kit as kit
 import planner_runs
@@ -28,25 +25,7 @@ CASES = [
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("weft", type=Path)
-    parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
-    parser.add_argument("--rate", type=int, help="megabits a second, instead of what fits each case")
-    parser.add_argument("--only", help="cases whose name contains this")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--calibrate-seconds", type=int, default=15)
-    kit.add_common_flags(parser)
-    options = parser.parse_args()
-    if options.namespaces:
-        kit.Namespaces("100mbit").require()
-    machine, shell, results = kit.Machine(), kit.Shell(options.timeout, options.verbose), []
-    with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
-            if options.only and options.only not in case["name"]:
-                continue
-            results.append(planner_runs.run_case(case, options, shell, folder, POLICIES))
-            planner_runs.print_case(results[-1])
-    print()
+    machine, shell, options, results = planner_runs.run_cases(__doc__, CASES, POLICIES)
     goals, errors = [], []
     for result in results:
         p = result["policies"]

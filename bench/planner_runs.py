@@ -9,6 +9,7 @@ within 5 points, and lies within 5 % of the bound (10 % across namespaces). Run 
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def fitting_rate(case, options, shell, folder):
     return max(10, 10 * round(wanted / 10))
 
 
-def run_case(case, options, shell, folder, policies=POLICIES):
+def run_case(case, options, shell, folder, policies):
     rate = options.rate or fitting_rate(case, options, shell, folder)
     prefix = kit.Namespaces(f"{rate}mbit").prefix(2, "mpi") if options.namespaces else []
     cluster = [] if options.namespaces else ["--cluster", f"local:2,nic={rate}Mb/s"]
@@ -79,11 +80,12 @@ def figures(result):
     return gain["step_median_s"], gain["predicted_step_s"], 100 * (p["weft"]["step_median_s"] / result["bound_s"] - 1)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run_cases(description, cases, policies):
+    """Reads the flags, runs the cases and prints them: machine, shell, options, results."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft", type=Path)
     parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
-    parser.add_argument("--rate", type=int, help="megabits a second, instead of each case's own")
+    parser.add_argument("--rate", type=int, help="megabits a second, instead of what fits each case")
     parser.add_argument("--only", help="cases whose name contains this")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--calibrate-seconds", type=int, default=10)
@@ -93,12 +95,18 @@ def main():
         kit.Namespaces("100mbit").require()
     machine, shell, results = kit.Machine(), kit.Shell(options.timeout, options.verbose), []
     with tempfile.TemporaryDirectory() as folder:
-        for case in CASES:
+        for case in cases:
             if options.only and options.only not in case["name"]:
                 continue
-            results.append(run_case(case, options, shell, folder))
+            results.append(run_case(case, options, shell, folder, policies))
             print_case(results[-1])
+            sys.stdout.flush()
     print()
+    return machine, shell, options, results
+
+
+def main():
+    machine, shell, options, results = run_cases(__doc__, CASES, POLICIES)
     goals = []
     for result in results:
         measured, predicted, gap = figures(result)
