@@ -61,7 +61,7 @@ class ByteSource::State {
       if (input_end_ < input_.size() && std::ferror(file_.get()) != 0) fail("{}: cannot be read to its end", name);
     } else {
       input_end_ = std::min(input_.size(), memory_.size());
-      std::memcpy(input_.data(), memory_.data(), input_end_);
+      std::copy_n(memory_.begin(), input_end_, input_.begin());
       memory_.remove_prefix(input_end_);
     }
     taken_ += static_cast<std::int64_t>(input_end_);
