@@ -228,6 +228,9 @@ void DeviceTraceBuilder::add_warnings() {
 }
 
 DeviceTrace DeviceTraceBuilder::finish(DeviceTrace about) {
+  // What was read is all there is: room for more would be in the way of what is made of it.
+  trace_.device.shrink_to_fit();
+  trace_.host.shrink_to_fit();
   for (CollectiveFacts& facts : trace_.collectives) {
     if (facts.group_ranks != kAbsent || facts.group_name == kAbsent) continue;
     const auto group = groups_.find(names_[facts.group_name]);
