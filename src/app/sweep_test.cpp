@@ -46,7 +46,9 @@ TEST(Sweep, PoliciesThatShareAPlanHaveTheRowsOfPlansMadeAlone) {
   const std::string job = kModel + "--cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 16 ";
   const nlohmann::json sweep = sweep_of(job + "--sweep zero=1,3").at("sweep");
   const std::vector<std::string> policies = policy_names();
-  const auto compared = std::count_if(policies.begin(), policies.end(), [](const auto& p) { return !searches(p); });
+  // Without experts those of experts are left out, and those that search.
+  const auto compared = std::count_if(policies.begin(), policies.end(),
+                                      [](const auto& p) { return !searches(p) && p != "tutel" && p != "lancet"; });
   ASSERT_EQ(sweep.at("rows").size(), 2 * static_cast<std::size_t>(compared));
   for (const nlohmann::json& row : sweep.at("rows")) {
     const std::string policy = row.at("keys").at("policy"), zero = row.at("keys").at("zero");
