@@ -122,8 +122,7 @@ std::string text_of(const std::vector<LengthStudy>& studies, const std::vector<d
 }
 
 nlohmann::ordered_json json_of(const std::vector<LengthStudy>& studies, const std::vector<double>& losses) {
-  nlohmann::ordered_json json{
-      {"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}, {"losses", losses}};
+  nlohmann::ordered_json json{{"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}, {"losses", losses}};
   for (const LengthStudy& study : studies) {
     const double measured = study.median_s();
     nlohmann::ordered_json own{{"seq", study.length},
@@ -162,16 +161,14 @@ std::vector<std::int64_t> read_lengths(Flags& flags) {
   return lengths;
 }
 
-int run_plan_of_lengths(const Flags& flags, const std::vector<std::int64_t>& lengths,
+int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std::int64_t>& lengths,
                         const std::vector<std::string>& policies, std::ostream& out, std::ostream& err) {
   const Profile profile = read_profile(flags);
   TextTable table({"length", "policy", "step", "exposed", "bound", "over bound", "tokens/s"});
   nlohmann::ordered_json json{{"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}};
   std::vector<std::string> written;
   for (const std::int64_t length : lengths) {
-    Inputs inputs = read_inputs(flags);
     inputs.layout.seq = length;
-    inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
     PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
     for (const PolicyStudy& policy : study.policies) {
       table.add_row({&policy == study.policies.data() ? format_count(length) : "", policy.policy, time(policy.step_s),

@@ -17,7 +17,7 @@ void declare_lengths_flag(Flags& flags);
 std::vector<std::int64_t> read_lengths(Flags& flags);
 
 // `weft plan --lengths`: every length planned by itself.
-int run_plan_of_lengths(const Flags& flags, const std::vector<std::int64_t>& lengths,
+int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std::int64_t>& lengths,
                         const std::vector<std::string>& policies, std::ostream& out, std::ostream& err);
 // `weft run --lengths`: of each length the policy with the shortest prediction; the batch of a step says which plan
 // runs.

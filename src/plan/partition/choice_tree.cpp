@@ -6,19 +6,13 @@
 
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
+#include "plan/partition/row_choice.hpp"
 #include "plan/partition/substitute.hpp"
 
 namespace weft {
 namespace {
 
 constexpr double kWorthIt = 0.99;
-
-Operation one_of(const Operation& op, std::int32_t parts) {
-  Operation part = op;
-  part.key.dims[0] /= parts;
-  if (part.communication) part.communication->bytes = {part.communication->bytes.value / parts};
-  return part;
-}
 
 class ChoiceTreeBuilder {
  public:

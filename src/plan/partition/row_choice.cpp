@@ -12,13 +12,6 @@ struct PassTime {
   double compute = 0, beside = 0, transfers = 0;  // `beside`: weight gradients, which nothing of the pass waits for
 };
 
-Operation one_of(const Operation& op, std::int32_t parts) {
-  Operation part = op;
-  part.key.dims[0] /= parts;
-  if (part.communication) part.communication->bytes = {part.communication->bytes.value / parts};
-  return part;
-}
-
 // Of the layers of the first class, which are like those of the others.
 PassTime pass_time(const StepGraph& graph, const CostModel& cost, bool forward, std::int32_t parts) {
   PassTime time;
@@ -52,6 +45,13 @@ std::int32_t best_count(const StepGraph& graph, const CostModel& cost, bool forw
 }
 
 }  // namespace
+
+Operation one_of(const Operation& op, std::int32_t parts) {
+  Operation part = op;
+  part.key.dims[0] /= parts;
+  if (part.communication) part.communication->bytes = {part.communication->bytes.value / parts};
+  return part;
+}
 
 std::vector<std::int32_t> possible_rows(const StepGraph& graph) {
   std::vector<std::int32_t> counts{1};

@@ -12,6 +12,9 @@ namespace weft {
 // Part counts that are worth looking at: powers of two up to kMaxRowCuts that divide the rows. The first is 1.
 std::vector<std::int32_t> possible_rows(const StepGraph& graph);
 
+// One of so many equal parts of an operation, for its cost.
+Operation one_of(const Operation& op, std::int32_t parts);
+
 struct RowChoice {
   std::int32_t forward = 1, backward = 1;
 };

@@ -50,7 +50,7 @@ class PlanSearcher {
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
-  double limit_ = 0;                    // of what is spent for now
+  double limit_ = 0;                    // where the descent under way stops
 };
 
 }  // namespace weft
