@@ -130,6 +130,10 @@ void declare_input_flags(Flags& flags) {
   flags.value("cp", "N", "context parallel ranks", kLayout);
   flags.value("ep", "N", "expert parallel ranks", kLayout);
   flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
+  flags.value("expert-exchange", "padded|uneven",
+              "tokens travel to experts in whole blocks, or only those that are there (default: padded; a run without "
+              "drops: uneven)",
+              kLayout);
   flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
   flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
   flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
@@ -206,6 +210,10 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.vpp = flags.integer("vpp", 1, kMany).value_or(1);
   l.ep = flags.integer("ep", 1, kMany).value_or(1);
   l.etp = flags.integer("etp", 1, kMany).value_or(model.experts ? l.tp : 1);
+  if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven"})) {
+    if (!model.experts) fail("--expert-exchange: {} has no experts; give --experts", model.name);
+    l.expert_exchange = static_cast<ExpertExchange>(*choice);
+  }
   const std::int64_t devices = cluster.device_count();
   if (const auto dp = flags.integer("dp", 1, kMany)) {
     l.dp = *dp;

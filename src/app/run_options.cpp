@@ -35,7 +35,7 @@ TrainSettings read_settings(const Flags& flags) {
 // A plan file says model, cluster and layout itself.
 void read_plans(const Flags& flags, RunOptions& options) {
   for (const char* flag : {"model", "layers", "hidden", "heads", "cluster", "tp", "pp", "dp", "zero", "micro-batch",
-                           "global-batch", "seq", "policy", "clip-grad"}) {
+                           "global-batch", "seq", "policy", "clip-grad", "expert-exchange"}) {
     if (flags.given(flag)) fail("--{}: the plan file says it already", flag);
   }
   for (const std::string& file : flags.texts()) {
@@ -53,12 +53,13 @@ void read_plans(const Flags& flags, RunOptions& options) {
   options.inputs = {options.plans.front().model, options.plans.front().cluster, options.plans.front().layout, {}};
 }
 
-// Experts that drop nothing have a slot for every token.
-void make_room_for_all(Transformer& model, RunOptions& options) {
-  if (!model.experts || model.experts->capacity_factor != 0) return;
-  options.dropless = true;
-  model.experts->capacity_factor =
-      static_cast<double>(model.experts->count) / static_cast<double>(model.experts->top_k);
+// Experts that drop nothing have a slot for every token; few of them are filled.
+void make_room_for_all(const Flags& flags, Inputs& inputs) {
+  if (!inputs.model.experts || inputs.model.experts->capacity_factor != 0) return;
+  Experts& experts = *inputs.model.experts;
+  experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+  if (flags.given("expert-exchange") || inputs.layout.experts_gather_tokens()) return;
+  inputs.layout.expert_exchange = ExpertExchange::uneven;
 }
 
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
@@ -71,26 +72,11 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
-  make_room_for_all(options.inputs.model, options);
+  make_room_for_all(flags, options.inputs);
   // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
-}
-
-void read_expert_exchange(const Flags& flags, RunOptions& options) {
-  const auto choice = flags.one_of("expert-exchange", {"padded", "uneven"});
-  if (choice && !options.inputs.model.experts) {
-    fail("--expert-exchange: {} has no experts; give --experts", options.inputs.model.name);
-  }
-  const Layout& layout = options.inputs.layout;
-  const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
-  const bool uneven = choice ? *choice == 1 : options.dropless && !gathers;
-  if (uneven && gathers) {
-    fail("--expert-exchange uneven: --etp {} ranks gather each other's tokens before the experts, which is padded",
-         layout.etp);
-  }
-  options.settings.expert_exchange = uneven ? ExpertExchange::uneven : ExpertExchange::padded;
 }
 
 Launch launch_of(const Flags& flags, const Launch& launch) {
@@ -152,11 +138,6 @@ void declare_run_flags(Flags& flags) {
   flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
   flags.value("weight-decay", "X", "default: 0", kTraining);
   flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
-  flags.value(
-      "expert-exchange", "padded|uneven",
-      "tokens travel to experts in whole blocks, or only those that are there (default: padded; uneven where none "
-      "is dropped)",
-      kTraining);
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
   flags.value("processes", "N",
               "ranks as processes on this machine, joined by TCP, over real links (default: threads)");
@@ -179,7 +160,6 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   check_world(launch, options);
   require_trainable(options.inputs.model, options.inputs.layout);
   options.settings = read_settings(flags);
-  read_expert_exchange(flags, options);
   options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
   if (options.warm_up >= options.settings.steps) {
     fail("--warm-up {}: of {} steps none would count", options.warm_up, options.settings.steps);

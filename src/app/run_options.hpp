@@ -35,7 +35,6 @@ struct RunOptions {
   std::vector<std::string> policies;  // to predict
   bool only_best = false;             // run the one with the shortest prediction
   TrainSettings settings;
-  bool dropless = false;  // experts have room for every token
   std::int64_t warm_up = 2;
   std::shared_ptr<const Corpus> corpus;
   std::optional<Profile> profile;  // as given; otherwise measured

@@ -168,13 +168,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
     calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
   });
-  CalibrationJob job{calibration_->serial,
-                     {},
-                     calibration_->graph,
-                     options_.corpus,
-                     options_.calibration_budget,
-                     {},
-                     options_.settings.expert_exchange};
+  CalibrationJob job{calibration_->serial, {}, calibration_->graph, options_.corpus, options_.calibration_budget, {}};
   for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   constexpr std::size_t kPieces = 100;
   std::optional<ProgressBar> bar;
@@ -197,6 +191,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     apply(calibration, device);
     profile.devices[name] = device;
     profile.machine = facts_of(options_, communicator.size());
+    profile.expert_load = calibration.expert_load;
     options_.profile_name = "measured before the run";
     profile_ = profile;
   });

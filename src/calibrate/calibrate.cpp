@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
+#include "calibrate/expert_load.hpp"
 #include "calibrate/passes.hpp"
 #include "exec/rank_exchange.hpp"
 
@@ -202,6 +203,9 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
     const Measured measured = measure_alone(job, communicator, passes, share);
     result.between_operations = agree(job.step.plan, communicator, measured, result.operations);
     advance(share);
+    if (job.step.plan.model.experts) {
+      result.expert_load = measure_expert_load(job.step.plan, communicator, passes);
+    }
     if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
     if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
     advance(1 - kAloneShare);

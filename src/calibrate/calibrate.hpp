@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "comm/communicator.hpp"
 #include "cost/profile.hpp"
@@ -23,7 +24,6 @@ struct CalibrationJob {
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
   // Called on every rank's worker with the share that is done, 0 .. 1.
   std::function<void(double)> on_progress = {};
-  ExpertExchange expert_exchange = ExpertExchange::padded;
 };
 
 // The same on all ranks. Ranks wait for each other in every step, so of each class it is the slowest one's operations
@@ -36,6 +36,7 @@ struct Calibration {
   // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.
   double compute_slowdown = 0;
   double transfer_slowdown = 0;  // the other way round
+  std::optional<ExpertLoad> expert_load = {};
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers.

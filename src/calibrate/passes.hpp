@@ -19,7 +19,7 @@ class CalibrationPasses {
 
   // `step`: one of the job's.
   CalibrationPasses(const CalibrationJob& job, const UnfoldedPlan& step, Rank rank)
-      : view_(step.plan, step.unfolded, job.original, rank, job.expert_exchange),
+      : view_(step.plan, step.unfolded, job.original, rank),
         parameters_(view_),
         batches_(job.corpus, shape_of(step.plan), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
@@ -29,7 +29,8 @@ class CalibrationPasses {
       if (op.is_transfer()) {
         stand_in(step.plan.graph, op, instance.micro_batch);
       } else {
-        operations_.push_back({op.key, compute_.bind(instance.operation, instance.micro_batch)});
+        operations_.push_back(
+            {op.key, compute_.bind(instance.operation, instance.micro_batch), choices_of(op, instance.micro_batch)});
       }
     }
     for (const ParameterState& p : parameters_.all()) {
@@ -47,6 +48,15 @@ class CalibrationPasses {
       const Clock::time_point end = Clock::now();
       if (over()) return;
       if (operation.key) on_execution(*operation.key, begin, end);
+    }
+  }
+
+  // One pass; tells of every forward gate how many choices fell on each expert.
+  template <class OnGate>
+  void run_gates(const OnGate& on_gate) {
+    for (const Bound& operation : operations_) {
+      operation.compute(0);
+      if (!operation.choices.empty()) on_gate(operation.choices);
     }
   }
 
@@ -81,7 +91,12 @@ class CalibrationPasses {
   struct Bound {
     std::optional<OpKey> key;  // none: not to be measured
     BoundOperation compute;
+    std::span<const float> choices = {};  // of a forward gate, by expert
   };
+  std::span<const float> choices_of(const Operation& op, std::int32_t micro_batch) const {
+    if (op.role != Role::gate || op.phase != Phase::forward) return {};
+    return {view_.data(op.writes.back(), micro_batch), static_cast<std::size_t>(op.key.dims[1])};
+  }
   // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
   // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
@@ -93,9 +108,11 @@ class CalibrationPasses {
       results.push_back(
           {{view_.data(id, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
     }
-    operations_.push_back({std::nullopt, [results](std::int64_t) {
+    operations_.push_back({std::nullopt,
+                           [results](std::int64_t) {
                              for (const auto& [numbers, number] : results) fill(numbers, number);
-                           }});
+                           },
+                           {}});
   }
   static BatchShape shape_of(const Plan& plan) {
     const Layout& l = plan.layout;

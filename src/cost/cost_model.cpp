@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "cost/kernel_time.hpp"
 #include "cost/operation_time.hpp"
-#include "graph/operation_part.hpp"
 
 namespace weft {
 namespace {
@@ -29,12 +28,6 @@ void add_work(std::vector<LinkWork>& work, ResourceId resource, double seconds) 
   }
 }
 
-// A part of experts or of their all-to-alls that was cut by tokens: how many go where is data.
-bool is_uneven(const Operation& operation) {
-  if (!works_on_slots(operation) || !is_part(operation) || operation.origins.front().axis != kTokenAxis) return false;
-  return operation.role != Role::dispatch && operation.role != Role::combine;  // of a rank's own tokens
-}
-
 }  // namespace
 
 double TransferCost::bandwidth_seconds() const {
@@ -48,7 +41,7 @@ Nanos TransferCost::alone() const {
 }
 
 CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile)
-    : graph_(graph), cluster_(cluster), profile_(std::move(profile)) {
+    : graph_(graph), cluster_(cluster), profile_(std::move(profile)), expert_sizes_(graph, profile_.expert_load) {
   const Device& device = cluster.spec().device;
   for (const LinkClass& link : graph.links) {
     const LinkProfile& reached =
@@ -71,7 +64,7 @@ Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
   double time = operation_seconds(operation.key, device, reached(operation.rank_class));
-  if (is_uneven(operation) && !is_measured(operation)) time *= worst_load(operation);
+  if (graph_.tokens.routed.experts > 0) time *= expert_sizes_.factor(operation, is_measured(operation));
   return nanos_from_seconds(time) + reached(operation.rank_class).operation_overhead;
 }
 
@@ -135,28 +128,15 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 TransferCost CostModel::transfer(const Operation& operation) const {
   const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
-  if (is_uneven(operation)) make_uneven(operation, cost);
+  if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;
 }
 
-// Parts by tokens have the sizes of balanced loads. Of n ranks to which M rows each come by chance, the worst off gets
-// about M + sqrt(2 M ln n) (the largest of n normal deviates), and the others wait for it; slots end at the capacity.
-double CostModel::worst_load(const Operation& operation) const {
-  const RoutedSlots& routed = graph_.tokens.routed;
-  const auto slots = static_cast<double>(routed.slots());
-  const auto copies = static_cast<double>(graph_.tokens.rows * routed.top_k);
-  const Origin& part = operation.origins.front();
-  const double rows = copies * static_cast<double>(part.end - part.begin) / static_cast<double>(part.of);
-  const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
-  const auto ranks = static_cast<double>(rank_class.group(GroupKind::ep).view.size);
-  return std::min(slots / copies, 1 + std::sqrt(2 * std::log(ranks) / rows));
-}
-
 void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
-  const double worst = worst_load(operation);
-  for (LinkWork& w : cost.work) w.seconds *= worst;
+  const double factor = expert_sizes_.factor(operation, false);
+  for (LinkWork& w : cost.work) w.seconds *= factor;
   const bool tells_sizes = operation.role == Role::expert_dispatch && operation.phase != Phase::input_grad;
   if (tells_sizes) cost.latency += cost.latency;
 }
@@ -172,7 +152,7 @@ TransferCost CostModel::from_program(const Operation& operation, const ProgramCo
       from_traffic(graph_.classes[operation.rank_class.index()], program.traffic, /*sends=*/true, /*receives=*/true);
   cost.latency = std::max(Nanos{0}, program.time - nanos_from_seconds(program.busy_seconds));
   if (operation.communication->algorithm == Algorithm::ring) return cost;
-  for (const LinkWork& least : least_transfer(operation).work) {
+  for (const LinkWork& least : least_of_sizes(operation).work) {
     const auto own = std::find_if(cost.work.begin(), cost.work.end(),
                                   [&](const LinkWork& w) { return w.resource == least.resource; });
     if (own == cost.work.end()) {
@@ -246,6 +226,13 @@ TransferCost CostModel::exchange(const RankClass& rank_class, const CollectiveTr
 }
 
 TransferCost CostModel::least_transfer(const Operation& operation) const {
+  TransferCost least = least_of_sizes(operation);
+  const double factor = expert_sizes_.factor(operation, false);
+  for (LinkWork& w : least.work) w.seconds *= factor;
+  return least;
+}
+
+TransferCost CostModel::least_of_sizes(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
   const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;

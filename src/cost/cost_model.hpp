@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cost/expert_sizes.hpp"
 #include "cost/profile.hpp"
 #include "cost/program_cost.hpp"
 #include "graph/step_graph.hpp"
@@ -38,6 +39,7 @@ class CostModel {
   TransferCost transfer(const Operation& operation) const;
   // With the least bytes that any algorithm moves and no latency: for bounds.
   TransferCost least_transfer(const Operation& operation) const;
+  const ExpertSizes& expert_sizes() const { return expert_sizes_; }
   // Either of the above as a duration alone on its rank.
   Nanos alone(const Operation& operation) const;
   // Emulated clusters: gives the transfer its fastest program. False where none is simulated.
@@ -67,13 +69,14 @@ class CostModel {
   Nanos latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const;
   TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
                         Bytes bytes) const;
-  double worst_load(const Operation& operation) const;
+  TransferCost least_of_sizes(const Operation& operation) const;
   void make_uneven(const Operation& operation, TransferCost& cost) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;
 
   const StepGraph& graph_;
   const Cluster& cluster_;
   Profile profile_;
+  ExpertSizes expert_sizes_;
   const DeviceProfile& reached(ClassId rank_class) const;
   bool is_measured(const Operation& operation) const;
   // How much slower than its best rate a transfer uses the links of a fabric, by its size and members.

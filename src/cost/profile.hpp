@@ -64,10 +64,19 @@ struct DeviceProfile {
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 
+// How a run's gates loaded the rank that had most, over what balanced loads would bring it. Other ranks wait for it.
+struct ExpertLoad {
+  double computed = 1;   // rows that its experts work on
+  double exchanged = 1;  // rows that leave it, or come to it from others
+  double filled = 1;     // the part of the slots that held rows when whole operations of experts were measured
+  friend bool operator==(const ExpertLoad&, const ExpertLoad&) = default;
+};
+
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
   std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
+  std::optional<ExpertLoad> expert_load{};                    // none: as chance would have it (CostModel)
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
   // Emulated links are paced at their rate.

@@ -20,10 +20,10 @@ struct ExpertCase {
   Layout layout;
   std::int64_t ranks = 2;
   std::string policy = "serial";
-  ExpertExchange exchange = ExpertExchange::padded;
 };
 
 std::vector<ExpertCase> expert_cases() {
+  constexpr ExpertExchange kUneven = ExpertExchange::uneven;
   return {
       {"dp 2, ep 1", {}},
       {"ep 2", {.ep = 2}, 2, "priority"},
@@ -36,15 +36,14 @@ std::vector<ExpertCase> expert_cases() {
       {"etp 2 over dp", {.etp = 2, .clip_grad = 0.05}},
       {"pp 2, ep 2", {.pp = 2, .ep = 2}, 4, "priority"},
       {"ep 2, all computed again", {.ep = 2, .recompute = Recompute::full}},
-      {"uneven on one rank", {}, 1, "serial", ExpertExchange::uneven},
-      {"ep 2, uneven", {.ep = 2}, 2, "priority", ExpertExchange::uneven},
-      {"ep 4, uneven, zero 2", {.ep = 4, .zero = 2}, 4, "serial", ExpertExchange::uneven},
-      {"tp 2, etp 2, ep 2, uneven", {.tp = 2, .ep = 2}, 4, "serial", ExpertExchange::uneven},
+      {"uneven on one rank", {.expert_exchange = kUneven}, 1},
+      {"ep 2, uneven", {.ep = 2, .expert_exchange = kUneven}, 2, "priority"},
+      {"ep 4, uneven, zero 2", {.ep = 4, .expert_exchange = kUneven, .zero = 2}, 4},
+      {"tp 2, etp 2, ep 2, uneven", {.tp = 2, .ep = 2, .expert_exchange = kUneven}, 4},
       {"pp 2, ep 2, uneven, all computed again",
-       {.pp = 2, .ep = 2, .recompute = Recompute::full},
+       {.pp = 2, .ep = 2, .expert_exchange = kUneven, .recompute = Recompute::full},
        4,
-       "priority",
-       ExpertExchange::uneven},
+       "priority"},
   };
 }
 
@@ -73,11 +72,9 @@ std::vector<Transformer> expert_models() {
   return {gpt, llama};
 }
 
-std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks,
-                              ExpertExchange exchange = ExpertExchange::padded) {
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
   TrainSettings settings;
   settings.steps = kSteps;
-  settings.expert_exchange = exchange;
   const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
@@ -87,11 +84,10 @@ std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks,
   return losses;
 }
 
-std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
-                              ExpertExchange exchange = ExpertExchange::padded) {
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
   layout.micro_batch = 1;
   const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
-  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, exchange);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks);
 }
 
 TEST(ExpertLayouts, TrainWhatOneRankTrains) {
@@ -104,7 +100,7 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
     EXPECT_NE(alone[0].back(), alone[0.05].back());
     for (const ExpertCase& c : expert_cases()) {
       SCOPED_TRACE(fmt::format("{}, {}, {}", model.name, c.name, c.policy));
-      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy, c.exchange);
+      const std::vector<double> losses = losses_of(model, c.layout, c.ranks, c.policy);
       const std::vector<double>& expected = alone.at(c.layout.clip_grad);
       ASSERT_EQ(losses.size(), expected.size());
       for (std::size_t step = 0; step < losses.size(); ++step) {

@@ -41,7 +41,7 @@ ElementRange joined(ElementRange a, ElementRange b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
-ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchange exchange) {
+ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class) {
   if (!plan.model.experts) return;
   const RoutedSlots slots = routed_slots(plan.model, plan.layout);
   capacity_ = slots.capacity;
@@ -51,7 +51,7 @@ ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchang
   for (const Operation& op : plan.graph.operations) {
     if (op.rank_class != rank_class || op.origins.size() != 1 || !is_way_out(op, ranks_ > 1)) continue;
     const Origin& part = op.origins.front();
-    const bool by_tokens = is_whole(part) ? exchange == ExpertExchange::uneven : part.axis == kTokenAxis;
+    const bool by_tokens = is_whole(part) ? slots.uneven : part.axis == kTokenAxis;
     if (by_tokens) add_tables(op, plan);
   }
 }
@@ -59,7 +59,7 @@ ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchang
 // Until the first exchange they hold what balanced loads would fill: what is measured before a run goes by that.
 void ExpertWindows::add_tables(const Operation& way_out, const Plan& plan) {
   const Layout& layout = plan.layout;
-  if (layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1)) {
+  if (layout.experts_gather_tokens()) {
     fail("'{}': weft run sends only the rows that are there where experts do not gather tokens of --etp {} ranks",
          describe(way_out), layout.etp);
   }

@@ -25,7 +25,7 @@ struct ExpertTable {
 
 class ExpertWindows {
  public:
-  ExpertWindows(const Plan& plan, ClassId rank_class, ExpertExchange exchange);
+  ExpertWindows(const Plan& plan, ClassId rank_class);
 
   std::int64_t capacity() const { return capacity_; }  // slots of an expert for the tokens of one rank
   std::int64_t experts() const { return experts_; }    // of all ranks

@@ -33,8 +33,7 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
   return parts;
 }
 
-RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank,
-                   ExpertExchange expert_exchange)
+RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
     : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
   class_ = {classes.class_of[rank.index()]};
@@ -47,7 +46,7 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
   }
   context_parts_ = context_parts_of(plan.layout, coordinate(Axis::cp));
   memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
-  expert_windows_ = std::make_unique<ExpertWindows>(plan, class_, expert_exchange);
+  expert_windows_ = std::make_unique<ExpertWindows>(plan, class_);
 }
 
 std::int64_t RankView::coordinate(Axis axis) const {

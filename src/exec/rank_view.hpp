@@ -38,8 +38,7 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
 class RankView {
  public:
   // `original`: the graph that the plan was made from, which its operations name as origins. All must outlive it.
-  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank,
-           ExpertExchange expert_exchange = ExpertExchange::padded);
+  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank);
 
   const Plan& plan() const { return plan_; }
   const Unfolded& unfolded() const { return unfolded_; }

@@ -196,7 +196,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
-  const RankView view(job.plan, job.unfolded, job.original, rank, job.settings.expert_exchange);
+  const RankView view(job.plan, job.unfolded, job.original, rank);
   const ParameterStates parameters(view);
   const Layout& layout = job.plan.layout;
   const Batches batches(job.corpus,

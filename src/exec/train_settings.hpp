@@ -9,16 +9,12 @@ namespace weft {
 
 enum class Optimizer : std::uint8_t { adam, sgd };
 
-// How tokens travel to experts and back: in whole blocks of an expert's capacity, or only the rows that are there.
-enum class ExpertExchange : std::uint8_t { padded, uneven };
-
 struct TrainSettings {
   std::int64_t steps = 10;
   std::uint64_t seed = 1;  // of weights and data order
   Optimizer optimizer = Optimizer::adam;
   AdamSettings adam;
   SgdSettings sgd;
-  ExpertExchange expert_exchange = ExpertExchange::padded;  // where a plan does not cut experts by tokens
 };
 
 inline constexpr double kNormEpsilon = 1e-5;

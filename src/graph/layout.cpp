@@ -145,6 +145,10 @@ void validate_experts(const Layout& l, const Transformer& model) {
     if (l.ep != 1) fail("--ep {}: {} has no experts", l.ep, model.name);
     return;
   }
+  if (l.expert_exchange == ExpertExchange::uneven && l.experts_gather_tokens()) {
+    fail("--expert-exchange uneven: --etp {} ranks gather each other's tokens before the experts, which is padded",
+         l.etp);
+  }
   const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
   if ((l.tp * l.cp * l.dp) % expert_ranks != 0) {
     fail("--ep {} * --etp {}: does not divide --tp {} * --cp {} * --dp {} = {} ranks of a pipeline stage", l.ep, l.etp,
@@ -197,6 +201,10 @@ std::string_view name_of(Recompute recompute) {
 
 std::string_view name_of(AttentionKernel kernel) {
   return kernel == AttentionKernel::flash ? "flash" : "unfused";
+}
+
+std::string_view name_of(ExpertExchange exchange) {
+  return exchange == ExpertExchange::padded ? "padded" : "uneven";
 }
 
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {

@@ -18,10 +18,16 @@ std::string_view name_of(PipelineSchedule schedule);
 std::string_view name_of(Recompute recompute);
 std::string_view name_of(AttentionKernel kernel);
 
+// How tokens travel to experts that a plan does not cut by tokens: all slots of every expert, or those that are filled,
+// after the ranks have told each other how many those are.
+enum class ExpertExchange : std::uint8_t { padded, uneven };
+std::string_view name_of(ExpertExchange exchange);
+
 struct Layout {
   std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;
-  std::int64_t vpp = 1;           // model chunks per pipeline rank
-  std::int64_t ep = 1, etp = 1;   // the experts' own mesh; edp follows
+  std::int64_t vpp = 1;          // model chunks per pipeline rank
+  std::int64_t ep = 1, etp = 1;  // the experts' own mesh; edp follows
+  ExpertExchange expert_exchange = ExpertExchange::padded;
   std::int64_t micro_batch = 1;   // sequences
   std::int64_t global_batch = 1;  // sequences
   std::int64_t seq = 0;
@@ -41,6 +47,8 @@ struct Layout {
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
+  // Expert tensor parallel ranks have different tokens, and gather each other's before the experts.
+  bool experts_gather_tokens() const { return etp > 1 && (sequence_parallel || tp == 1); }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.

@@ -77,8 +77,9 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
       experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
   // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel ranks
   // gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
-  const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
-  return {experts.count, experts.top_k, std::max<std::int64_t>(1, capacity), in_order && layout.ep > 1 && !gathers};
+  return {experts.count, experts.top_k, std::max<std::int64_t>(1, capacity),
+          in_order && layout.ep > 1 && !layout.experts_gather_tokens(),
+          layout.expert_exchange == ExpertExchange::uneven};
 }
 
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {

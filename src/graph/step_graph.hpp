@@ -110,6 +110,7 @@ struct RoutedSlots {
   std::int64_t top_k = 1;
   std::int64_t capacity = 0;    // slots of an expert for the tokens of one rank
   bool in_token_order = false;  // tokens get slots one after the other, so that parts of them can take turns
+  bool uneven = false;          // what is not cut carries the filled slots only
   std::int64_t slots() const { return experts * capacity; }
   friend bool operator==(const RoutedSlots&, const RoutedSlots&) = default;
 };

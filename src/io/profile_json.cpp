@@ -169,6 +169,14 @@ MachineFacts read_machine(const JsonObject& object) {
   return machine;
 }
 
+ExpertLoad read_expert_load(const JsonObject& object) {
+  object.allow_only(std::array<std::string, 3>{"computed", "exchanged", "filled"});
+  constexpr double kMostLoad = 1e6;
+  return {.computed = object.number("computed", 0, kMostLoad),
+          .exchanged = object.number("exchanged", 0, kMostLoad),
+          .filled = object.number("filled", 1e-6, 1)};
+}
+
 }  // namespace
 
 ordered_json profile_to_json(const Profile& profile) {
@@ -189,6 +197,11 @@ ordered_json profile_to_json(const Profile& profile) {
   }
   ordered_json result{{"weft_profile", kVersion}};
   if (profile.machine) result["machine"] = machine_to_json(*profile.machine);
+  if (profile.expert_load) {
+    result["expert_load"] = {{"computed", profile.expert_load->computed},
+                             {"exchanged", profile.expert_load->exchanged},
+                             {"filled", profile.expert_load->filled}};
+  }
   result["devices"] = devices;
   result["links"] = links_to_json(profile.links);
   return result;
@@ -198,9 +211,10 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(std::array<std::string, 5>{"weft_profile", "machine", "devices", "links", "origin"});
+  object.allow_only(std::array<std::string, 6>{"weft_profile", "machine", "expert_load", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
+  if (object.has("expert_load")) base.expert_load = read_expert_load(object.object("expert_load"));
   if (object.has("links")) {
     object.object("links");
     read_links(value.at("links"), file_name, base.links);

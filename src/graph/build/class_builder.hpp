@@ -167,7 +167,6 @@ class ClassBuilder {
   std::int64_t routed_rows() const;  // token copies that leave this rank's router, capacity included
   std::int64_t expert_rows() const;  // rows that all local experts together compute on
   // The experts' tensor-parallel ranks hold different tokens, which are gathered before the products.
-  bool expert_ranks_split_tokens() const { return layout_.etp > 1 && (layout_.sequence_parallel || layout_.tp == 1); }
   std::vector<Split> stream_splits() const;
 
   StepGraph& graph_;

@@ -15,7 +15,7 @@ std::int64_t ClassBuilder::routed_rows() const {
 
 // Expert-parallel exchange keeps the total (balanced); expert tensor parallelism gathers it where tokens are split.
 std::int64_t ClassBuilder::expert_rows() const {
-  return routed_rows() * (expert_ranks_split_tokens() ? layout_.etp : 1);
+  return routed_rows() * (layout_.experts_gather_tokens() ? layout_.etp : 1);
 }
 
 OpKey ClassBuilder::gate_key(Phase phase) const {
@@ -61,7 +61,7 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   if (layout_.ep > 1) {
     received = collective(Role::expert_dispatch, phase, Collective::all_to_all, GroupKind::ep, sent, label("received"));
   }
-  if (expert_ranks_split_tokens()) {
+  if (layout_.experts_gather_tokens()) {
     received =
         collective(Role::expert_gather, phase, Collective::all_gather, GroupKind::etp, received, label("expert_rows"));
   }
@@ -76,7 +76,7 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   add(Role::expert_out, phase, gemm(phase, per_expert, h, ffn, local),
       {{v.expert_activated, 0}, use(by_role_.at({layer_, Role::expert_out}), phase)}, {out});
   if (layout_.etp > 1) {
-    const Collective kind = expert_ranks_split_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
+    const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     out = collective(Role::expert_reduce, phase, kind, GroupKind::etp, out, label("expert_reduced"));
   }
   if (layout_.ep > 1) {
@@ -106,7 +106,7 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   if (layout_.ep > 1) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
-  if (expert_ranks_split_tokens()) {
+  if (layout_.experts_gather_tokens()) {
     d_out = collective(Role::expert_reduce, kDx, Collective::all_gather, GroupKind::etp, d_out, label("expert_out.dy"));
   }
   const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
@@ -122,7 +122,7 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
               {{v.expert_input, 0}, {d_hidden, 0}});
   if (layout_.etp > 1) {
-    const Collective kind = expert_ranks_split_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
+    const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     dx = collective(Role::expert_gather, kDx, kind, GroupKind::etp, dx, label("expert_rows.dx"));
   }
   if (layout_.ep > 1) {

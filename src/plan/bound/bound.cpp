@@ -190,8 +190,9 @@ TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
 // Cut by tokens, experts work on the slots that are filled and no others.
 TransferCost least_on_each_link(const StepGraph& graph, const Operation& op, const CostModel& cost) {
   TransferCost least = least_of_whole(op, cost);
-  if (!works_on_slots(op)) return least;
-  const TransferCost filled = least_of_whole(with_balanced_load(graph, op), cost);
+  if (!works_on_slots(op) || cost.expert_sizes().are_data(op)) return least;
+  TransferCost filled = least_of_whole(with_balanced_load(graph, op), cost);
+  for (LinkWork& w : filled.work) w.seconds *= cost.expert_sizes().least_load(op);
   return filled.bandwidth_seconds() < least.bandwidth_seconds() ? filled : least;
 }
 
@@ -203,7 +204,10 @@ double least_compute_of_whole(const Operation& op, const CostModel& cost) {
 
 double least_compute(const StepGraph& graph, const Operation& op, const CostModel& cost) {
   const double least = least_compute_of_whole(op, cost);
-  return works_on_slots(op) ? std::min(least, least_compute_of_whole(with_balanced_load(graph, op), cost)) : least;
+  const ExpertSizes& sizes = cost.expert_sizes();
+  if (sizes.are_data(op)) return least;
+  if (!works_on_slots(op)) return least * sizes.least_of_weight_grad(op);
+  return std::min(least, sizes.least_load(op) * least_compute_of_whole(with_balanced_load(graph, op), cost));
 }
 
 // Resources: the worker of each class, then the link directions.
