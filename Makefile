@@ -7,7 +7,6 @@ JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 30
 PREFIX ?= /usr/local
 TORCH_PYTHON ?= /usr/bin/python3
-SANITIZED ?= core
 WERROR ?= $(if $(filter true 1,$(CI)),1,0)
 
 override werror := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF)
@@ -29,18 +28,21 @@ all: setup ## everything of the release build: program, libraries, tests
 demo: build ## plan a training step and show where to look
 	@tools/demo.sh
 
+# Under sanitizers: the folders that handle raw memory, threads and other people's files (preset memory); the others are
+# linked as the release build has them. While building, test executables run only to list their tests.
 test: all ## every test, then those of raw memory and threads under address and undefined-behaviour sanitizers
 	@$(ctest) --test-dir build/release
-	@$(MAKE) test-sanitized SANITIZED=memory
+	@tools/configure.sh memory $(werror)
+	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/memory -j$(JOBS) --target core_tests
+	@$(ctest) --test-dir build/memory/tests/core
 
 test-fast: all ## the tests labelled fast
 	@$(ctest) --test-dir build/release -L fast
 
-# core_tests and memory_tests: see tests/CMakeLists.txt. While building, test executables run only to list their tests.
 test-sanitized: setup ## all tests of the core under address and undefined-behaviour sanitizers
 	@tools/configure.sh dev $(werror)
-	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/dev -j$(JOBS) --target $(SANITIZED)_tests
-	@$(ctest) --test-dir build/dev/tests/$(SANITIZED)
+	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/dev -j$(JOBS) --target core_tests
+	@$(ctest) --test-dir build/dev/tests/core
 
 tsan: setup ## the tests of the core under the thread sanitizer
 	@tools/configure.sh tsan $(werror)

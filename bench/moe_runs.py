@@ -12,20 +12,13 @@ import statistics
 
 import bench_kit as kit
 import planner_runs
+import training_cases
 
 POLICIES = ["serial", "tutel", "lancet", "weft"]
-SWITCH = ["--experts", 4, "--top-k", 1, "--capacity-factor", 1.25, "--moe-every", 2, "--ep", 2]
-TOP2 = ["--experts", 4, "--top-k", 2, "--capacity-factor", 1.25, "--ep", 2]
-CASES = [
-    {"name": "switch", "model": "gpt-wide", "flags": ["--layers", 4, *SWITCH, "--micro-batch", 4], "communication": 0.6},
-    {"name": "top-2", "model": "gpt-small", "flags": ["--layers", 4, *TOP2, "--micro-batch", 8], "communication": 0.6},
-    {"name": "top-2, 4 micro-batches", "model": "gpt-small",
-     "flags": ["--layers", 4, *TOP2, "--micro-batch", 4, "--global-batch", 32], "communication": 0.8},
-]
 
 
 def main():
-    machine, shell, options, results = planner_runs.run_cases(__doc__, CASES, POLICIES)
+    machine, shell, options, results = planner_runs.run_cases(__doc__, training_cases.EXPERTS, lambda case: POLICIES)
     goals, errors = [], []
     for result in results:
         p = result["policies"]

@@ -14,20 +14,11 @@ import tempfile
 from pathlib import Path
 
 import bench_kit as kit
+import training_cases
 
 POLICIES = ["serial", "ddp", "megatron", "fsdp", "priority", "centauri", "weft"]
+OF_EXPERTS = ["tutel", "lancet"]
 MODELS = Path(__file__).resolve().parent / "models"
-# Two ranks, one for each core of the smallest machine. `communication`: how long it takes, compute being 1; links are as
-# fast as that makes them on this machine. Above 1 the links are the limit, which paced links keep exactly; below it the
-# processors are, and what else they do moves measured steps by several per cent.
-CASES = [
-    {"name": "llama tp2+sp", "model": "llama-wide", "flags": ["--tp", 2, "--sequence-parallel", "--micro-batch", 4],
-     "communication": 1.3},
-    {"name": "gpt deep tp2", "model": "gpt-deep", "flags": ["--tp", 2, "--micro-batch", 4], "communication": 1.3},
-    {"name": "gpt deep tp2, 4 micro-batches", "model": "gpt-deep",
-     "flags": ["--tp", 2, "--micro-batch", 1, "--global-batch", 4], "communication": 1.3},
-    {"name": "gpt tp2, compute", "model": "gpt-wide", "flags": ["--tp", 2, "--micro-batch", 2], "communication": 0.5},
-]
 FIRST_RATE = 400
 
 
@@ -74,14 +65,18 @@ def print_case(result):
 def figures(result):
     """How much faster than the best other, in percent: measured and predicted; and the distance to the bound."""
     p = result["policies"]
-    others = [name for name in POLICIES if name != "weft"]
+    others = [name for name in p if name != "weft"]
     gain = {key: 100 * (min(p[name][key] for name in others) / p["weft"][key] - 1)
             for key in ("step_median_s", "predicted_step_s")}
     return gain["step_median_s"], gain["predicted_step_s"], 100 * (p["weft"]["step_median_s"] / result["bound_s"] - 1)
 
 
+def policies_of(case):
+    return [*POLICIES, *OF_EXPERTS] if case in training_cases.EXPERTS else POLICIES
+
+
 def run_cases(description, cases, policies):
-    """Reads the flags, runs the cases and prints them: machine, shell, options, results."""
+    """Reads the flags, runs the cases with policies(case) and prints them: machine, shell, options, results."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft", type=Path)
     parser.add_argument("--namespaces", action="store_true", help="two namespaces under mpirun instead of paced threads")
@@ -98,7 +93,7 @@ def run_cases(description, cases, policies):
         for case in cases:
             if options.only and options.only not in case["name"]:
                 continue
-            results.append(run_case(case, options, shell, folder, policies))
+            results.append(run_case(case, options, shell, folder, policies(case)))
             print_case(results[-1])
             sys.stdout.flush()
     print()
@@ -106,7 +101,7 @@ def run_cases(description, cases, policies):
 
 
 def main():
-    machine, shell, options, results = run_cases(__doc__, CASES, POLICIES)
+    machine, shell, options, results = run_cases(__doc__, [*training_cases.DENSE, *training_cases.EXPERTS], policies_of)
     goals = []
     for result in results:
         measured, predicted, gap = figures(result)

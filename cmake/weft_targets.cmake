@@ -71,6 +71,16 @@ function(weft_library name)
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
   weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/finished/${name}.cmake
+       CONTENT "weft_finished_library(${name} $<TARGET_FILE:weft_${name}> ${ARG_DEPENDS} ${ARG_LINK})\n")
+endfunction()
+
+# weft_finished_library(NAME FILE what it links ...): a library that another build folder has made, without sanitizers.
+function(weft_finished_library name file)
+  add_library(weft_${name} STATIC IMPORTED GLOBAL)
+  set_target_properties(weft_${name} PROPERTIES IMPORTED_LOCATION ${file})
+  target_include_directories(weft_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(weft_${name} INTERFACE ${ARGN})
 endfunction()
 
 # weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [ONE_PROCESS])

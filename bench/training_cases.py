@@ -1,0 +1,24 @@
+"""What bench/planner_runs.py and bench/moe_runs.py train: two ranks, one for each core of the smallest machine.
+
+`communication`: how long it takes, compute being 1; links are as fast as that makes them on this machine. Above 1 the links
+are the limit, which paced links keep exactly; below it the processors are, and what else they do moves measured steps by
+several per cent.
+"""
+
+DENSE = [
+    {"name": "llama tp2+sp", "model": "llama-wide", "flags": ["--tp", 2, "--sequence-parallel", "--micro-batch", 4],
+     "communication": 1.3},
+    {"name": "gpt deep tp2", "model": "gpt-deep", "flags": ["--tp", 2, "--micro-batch", 4], "communication": 1.3},
+    {"name": "gpt deep tp2, 4 micro-batches", "model": "gpt-deep",
+     "flags": ["--tp", 2, "--micro-batch", 1, "--global-batch", 4], "communication": 1.3},
+    {"name": "gpt tp2, compute", "model": "gpt-wide", "flags": ["--tp", 2, "--micro-batch", 2], "communication": 0.5},
+]
+
+SWITCH = ["--experts", 4, "--top-k", 1, "--capacity-factor", 1.25, "--moe-every", 2, "--ep", 2]
+TOP2 = ["--experts", 4, "--top-k", 2, "--capacity-factor", 1.25, "--ep", 2]
+EXPERTS = [
+    {"name": "switch", "model": "gpt-wide", "flags": ["--layers", 4, *SWITCH, "--micro-batch", 4], "communication": 0.6},
+    {"name": "top-2", "model": "gpt-small", "flags": ["--layers", 4, *TOP2, "--micro-batch", 8], "communication": 0.6},
+    {"name": "top-2, 4 micro-batches", "model": "gpt-small",
+     "flags": ["--layers", 4, *TOP2, "--micro-batch", 4, "--global-batch", 32], "communication": 0.8},
+]

@@ -1,0 +1,22 @@
+# What the sanitizer builds run. `core_tests` builds the tests of the folders that need no device and no network, and
+# `ctest --test-dir <build>/tests/core` runs them. With WEFT_SANITIZE_ONLY these are the tests of those folders. One process
+# per executable: g++ 12's leak check takes four seconds per process on aarch64, far too much for one per test case.
+set(core base model cluster timeline collective comm exec graph cost plan sim io)
+get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR}/src PROPERTY SUBDIRECTORIES)
+add_custom_target(core_tests)
+set(core_ctest "")
+foreach(folder ${folders})
+  cmake_path(GET folder FILENAME name)
+  if(name IN_LIST core)
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    list(FILTER targets INCLUDE REGEX "_test$")
+    list(FILTER targets EXCLUDE REGEX "_mpi_test$")  # needs a launcher
+    foreach(target ${targets})
+      add_dependencies(core_tests ${target})
+      string(APPEND core_ctest "add_test(${target} \"$<TARGET_FILE:${target}>\" --gtest_brief=1)\n"
+             "set_tests_properties(${target} PROPERTIES TIMEOUT 600)\n")
+    endforeach()
+  endif()
+endforeach()
+string(APPEND core_ctest "subdirs(\"${PROJECT_BINARY_DIR}/fuzz\")\n")  # fuzz/ adds its own executables
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/tests/core/CTestTestfile.cmake CONTENT "${core_ctest}")
