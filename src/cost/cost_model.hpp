@@ -67,6 +67,8 @@ class CostModel {
   Nanos latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const;
   TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
                         Bytes bytes) const;
+  bool is_forwarded(const Communication& communication) const;
+  double distinct_rows(const GroupView& view) const;
   double worst_load(const Operation& operation) const;
   void make_uneven(const Operation& operation, TransferCost& cost) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;

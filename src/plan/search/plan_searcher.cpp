@@ -1,6 +1,7 @@
 #include "plan/search/plan_searcher.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/parallel.hpp"
 #include "plan/verify/order.hpp"
@@ -182,13 +183,32 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     if (better) best = other;
     in_vain = better ? 0 : in_vain + 1;
   }
-  // What was searched in small is compared in full, the named policies with it; each decision once.
+  return best_in_full(others);
+}
+
+// What was searched in small is compared in full, the named policies with it; each decision once. Most policies wait
+// for so much on the spot that their least step is longer than the best: these are not even planned.
+Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   std::vector<Overlap> finalists;
   for (const Decisions& decisions : best_by_pairs()) finalists.push_back(space_.overlap(decisions));
+  std::vector<Outcome> outcomes = evaluate_all(request_, graph_, finalists);
+  const Outcome so_far = *std::min_element(outcomes.begin(), outcomes.end());
+  std::vector<Overlap> rest;
   for (const Overlap& other : others) {
-    if (std::find(finalists.begin(), finalists.end(), other) == finalists.end()) finalists.push_back(other);
+    if (std::find(finalists.begin(), finalists.end(), other) != finalists.end()) continue;
+    if (std::find(rest.begin(), rest.end(), other) == rest.end()) rest.push_back(other);
   }
-  const std::vector<Outcome> outcomes = evaluate_all(request_, graph_, finalists);
+  std::vector<double> least(rest.size(), 0);
+  if (so_far.can_run && so_far.fits) {
+    parallel_for(rest.size(), request_.search.jobs,
+                 [&](std::size_t i) { least[i] = least_step_seconds(request_, graph_, rest[i]); });
+  }
+  std::vector<Overlap> possible;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    if (!so_far.can_run || !so_far.fits || least[i] < so_far.step_s) possible.push_back(std::move(rest[i]));
+  }
+  for (const Outcome& outcome : evaluate_all(request_, graph_, possible)) outcomes.push_back(outcome);
+  finalists.insert(finalists.end(), std::make_move_iterator(possible.begin()), std::make_move_iterator(possible.end()));
   spent_ = budget_;
   report();
   return finalists[static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin())];

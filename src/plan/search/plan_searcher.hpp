@@ -41,6 +41,7 @@ class PlanSearcher {
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
   std::vector<Decisions> best_by_pairs() const;
   Decisions descend_by_pairs();
+  Overlap best_in_full(const std::vector<Overlap>& others);
   bool has_work_left() const { return spent_ < limit_; }
   void report();
 
