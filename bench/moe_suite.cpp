@@ -4,8 +4,12 @@
 //   moe_suite [p4de|p4de-tf32|p3dn|deepseek|deepseek-direct ...] [--nodes N] [--budget SECONDS] [--policy NAME]
 #include <fmt/format.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -171,7 +175,7 @@ void add_simulation(PlanRequest& request, const Cluster& cluster) {
   request.search.jobs = std::max(1U, std::thread::hardware_concurrency());
   request.search.step_seconds = [&request, &cluster](const UnfoldedPlan& made) {
     const CostModel cost(made.plan.graph, cluster, request.profile);
-    return simulate_plan(made.plan, made.unfolded, cost).period_ns * 1e-9;
+    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
   };
 }
 
@@ -250,6 +254,10 @@ int run_all(const std::vector<std::string>& arguments) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__  // as the program itself does (src/app/main.cpp)
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
   try {
     return weft::run_all({argv + 1, argv + argc});
   } catch (const weft::Error& error) {
