@@ -162,12 +162,14 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
 // apart, each with its share of the budget.
 Decisions PlanSearcher::descend_by_pairs() {
   const std::size_t options = space_.options(DecisionSpace::kPairs);
-  Decisions best = space_.start();
+  std::vector<Decisions> starts(options, space_.start());
+  for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
+  limit_ = budget_;
+  look_at(starts);  // side by side
+  Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
     limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
-    Decisions start = space_.start();
-    start.chosen[DecisionSpace::kPairs] = pairs;
-    const Decisions found = descend(start);
+    const Decisions found = descend(starts[pairs]);
     if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
   }
   limit_ = budget_;
