@@ -54,6 +54,10 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (const auto count = flags.integer("experts", 1, kMany)) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
+    // Groups of the preset's experts; others have theirs by --router-groups.
+    if (*count % model.experts->router_groups != 0) {
+      model.experts->router_groups = model.experts->router_group_topk = 1;
+    }
   }
   if (const auto local = flags.integer("experts-per-rank", 1, kMany)) {
     if (flags.given("experts")) fail("--experts-per-rank {}: --experts says how many there are already", *local);
@@ -61,8 +65,8 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
     const std::int64_t ranks = flags.integer("ep", 1, kMany).value_or(1);
     model.experts->count = checked_product({*local, ranks}, "--experts-per-rank * --ep");
   }
-  for (const char* name :
-       {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff", "shared-ffn"}) {
+  for (const char* name : {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff", "shared-ffn",
+                           "router-groups", "router-group-topk"}) {
     if (flags.given(name) && !model.experts) fail("--{}: {} has no experts; give --experts", name, model.name);
   }
   if (const auto top_k = flags.integer("top-k", 1, kMany)) model.experts->top_k = *top_k;
@@ -72,6 +76,10 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (const auto order = flags.one_of("token-drop-policy", {"position", "gshard", "probs"})) {
     model.experts->gate_order = static_cast<GateOrder>(*order);
   }
+  if (const auto groups = flags.integer("router-groups", 1, kMany)) {
+    model.experts->router_groups = model.experts->router_group_topk = *groups;
+  }
+  if (const auto groups = flags.integer("router-group-topk", 1, kMany)) model.experts->router_group_topk = *groups;
   if (const auto coeff = flags.number("aux-loss-coeff", 0, 1000)) model.experts->aux_loss_coeff = *coeff;
 }
 
@@ -119,6 +127,9 @@ void declare_input_flags(Flags& flags) {
               "who gets the slots of a full expert: tokens in order, first choices first, or the most probable",
               kModel);
   flags.value("shared-ffn", "N", "inner size of experts that every token goes to, all together; 0: none", kModel);
+  flags.value("router-groups", "N",
+              "experts lie in N groups, a token's in few of them (DeepSeek; default: the model's)", kModel);
+  flags.value("router-group-topk", "N", "groups that the experts of a token lie in", kModel);
   flags.value("aux-loss-coeff", "X", "weight of the loss that balances experts; 0: none", kModel);
   flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
               "Cluster");
@@ -134,6 +145,8 @@ void declare_input_flags(Flags& flags) {
               "tokens travel to experts in whole blocks, or only those that are there (default: padded; a run without "
               "drops: uneven)",
               kLayout);
+  flags.toggle("dispatch-fp8", "tokens (and in backward their gradients) travel to experts in fp8", kLayout);
+  flags.toggle("ep-forwarding", "a token goes to a node once and is handed on inside it, as DeepEP does", kLayout);
   flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
   flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
   flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
@@ -142,7 +155,8 @@ void declare_input_flags(Flags& flags) {
   flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
   flags.toggle("no-dropout", "a model with learned positions trains without dropout (always so on local)", kLayout);
-  flags.value("recompute", "none|selective|full", "what backward computes again", kLayout);
+  flags.value("recompute", "none|selective|full|local",
+              "what backward computes again: the attention core, layers, or layers without their all-to-alls", kLayout);
   flags.value("attention", "flash|unfused", "attention kernel", kLayout);
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
@@ -222,6 +236,8 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   } else {
     l.dp = devices / (l.tp * l.pp * l.cp);
   }
+  l.dispatch_fp8 = flags.on("dispatch-fp8");
+  l.ep_forwarding = flags.on("ep-forwarding");
   l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
   l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
   if (flags.on("round-batch")) {
@@ -233,7 +249,11 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.sequence_parallel = flags.on("sequence-parallel");
   // A run trains without, so a plan for it has none either.
   l.dropout = !flags.on("no-dropout") && !cluster.spec().emulated;
-  l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full"}).value_or(0));
+  l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full", "local"}).value_or(0));
+  if (cluster.spec().emulated) {
+    if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
+    if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");
+  }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
   l.precision = read_dtype(flags, "precision", cluster.spec().emulated ? DType::fp32 : DType::bf16);
   l.grad_dtype = read_dtype(flags, "grad-dtype", DType::fp32);

@@ -183,7 +183,7 @@ PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t
   PlanSearch search;
   search.step_seconds = [cluster = std::make_shared<const Cluster>(inputs.cluster), profile](const UnfoldedPlan& made) {
     const CostModel cost(made.plan.graph, *cluster, profile);
-    return simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
+    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
   };
   search.budget_s = inputs.budget_s;
   search.seed = inputs.search_seed;

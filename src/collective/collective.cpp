@@ -191,6 +191,36 @@ CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Al
   return result;
 }
 
+std::int64_t forwarding_domain(const GroupView& view) {
+  for (const std::int64_t members : view.within) {
+    if (members > 1) return members < view.size ? members : 0;
+  }
+  return 0;
+}
+
+std::vector<FabricTraffic> minimum_forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view,
+                                                     double distinct) {
+  std::vector<FabricTraffic> traffic = pairwise_traffic(cluster, bytes, view);
+  if (forwarding_domain(view) == 0) return traffic;
+  for (std::size_t i = 1; i < traffic.size(); ++i) traffic[i].bytes *= distinct;
+  return traffic;
+}
+
+CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view, double distinct) {
+  CollectiveTraffic result = collective_traffic(cluster, Collective::all_to_all, Algorithm::direct, bytes, view);
+  const std::int64_t inner = forwarding_domain(view);
+  if (inner == 0) return result;
+  result.fabrics = minimum_forwarded_traffic(cluster, bytes, view, distinct);
+  // All copies but those for the member itself, or for the one that a domain's rows arrive at.
+  result.fabrics.front().bytes =
+      static_cast<double>(bytes.value) * static_cast<double>(inner - 1) / static_cast<double>(inner);
+  // Across, then inside.
+  result.steps = 2;
+  for (FabricTraffic& fabric : result.fabrics) fabric.steps = 0;
+  result.fabrics.front().steps = result.fabrics.back().steps = 1;
+  return result;
+}
+
 std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective kind, Bytes bytes,
                                            const GroupView& view) {
   if (view.size <= 1) return {};

@@ -76,6 +76,18 @@ struct CollectiveTraffic {
 CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Algorithm algorithm, Bytes bytes,
                                      const GroupView& view);
 
+// all_to_all whose pieces are copies of the same rows for several members, and which crosses to an inner domain (a
+// node) once for all of them there: of the bytes for another domain `distinct` (0..1) are different rows. They go to
+// the member at the sender's own place in that domain, which hands them on; copies for the sender's own domain go
+// directly. What returns the same way is added up before it crosses, which moves as much. Groups in one domain, or in
+// domains of one member, exchange directly.
+CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view, double distinct);
+// For that: no algorithm moves less.
+std::vector<FabricTraffic> minimum_forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view,
+                                                     double distinct);
+// Members of the domain that it crosses to as one; 0: there is none.
+std::int64_t forwarding_domain(const GroupView& view);
+
 // The least that any algorithm moves over each fabric for one rank, on average over its domain: a group split into
 // domains first reduces inside, so that the outer fabric carries (n-1)/n of the buffer for n domains, not for N ranks.
 // Where domains hold unequal numbers of members, all_reduce counts only what every domain must receive: the buffer.

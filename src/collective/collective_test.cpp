@@ -150,5 +150,33 @@ TEST(GroupView, OneMemberMovesNothing) {
   EXPECT_TRUE(collective_traffic(cluster, Collective::all_reduce, Algorithm::ring, Bytes{9}, view).fabrics.empty());
 }
 
+// 4 nodes of 8. A rank has 32 pieces of 100 bytes, 24 for other nodes, of which half are different rows; they cross
+// once (1200 bytes). Inside, whatever the member at the sender's place does not keep is handed on: 7 of 8 pieces, of
+// the 8 for the own node and of the 24 for others, which arrive at as many others in turn.
+TEST(ForwardedTraffic, CrossesOnceAndIsHandedOnInside) {
+  const Cluster cluster(parse_cluster("dgx-a100:4"));
+  const auto view = group_views(cluster, first_ranks(32))[5];
+  const auto traffic = forwarded_traffic(cluster, Bytes{3200}, view, 0.5);
+  ASSERT_EQ(traffic.fabrics.size(), 2U);
+  EXPECT_DOUBLE_EQ(traffic.fabrics[0].bytes, 28 * 100);
+  EXPECT_DOUBLE_EQ(traffic.fabrics[1].bytes, 12 * 100);
+  EXPECT_EQ(traffic.fabrics[0].steps, 1);
+  EXPECT_EQ(traffic.fabrics[1].steps, 1);
+  const auto least = minimum_forwarded_traffic(cluster, Bytes{3200}, view, 0.5);
+  ASSERT_EQ(least.size(), 2U);
+  EXPECT_DOUBLE_EQ(least[0].bytes, 7 * 100);
+  EXPECT_DOUBLE_EQ(least[1].bytes, 12 * 100);
+}
+
+TEST(ForwardedTraffic, IsDirectWhereNobodyCanHandOn) {
+  const Cluster cluster(parse_cluster("dgx-a100:4"));
+  for (const auto& members : {first_ranks(8), ranks({0, 8, 16, 24})}) {
+    const auto view = group_views(cluster, members)[1];
+    EXPECT_EQ(forwarding_domain(view), 0);
+    const auto direct = collective_traffic(cluster, Collective::all_to_all, Algorithm::direct, Bytes{3200}, view);
+    EXPECT_EQ(forwarded_traffic(cluster, Bytes{3200}, view, 0.5).fabrics, direct.fabrics);
+  }
+}
+
 }  // namespace
 }  // namespace weft

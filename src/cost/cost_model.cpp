@@ -172,7 +172,9 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
   const Communication& c = *operation.communication;
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
   const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
-  const CollectiveTraffic traffic = collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
+  const CollectiveTraffic traffic = is_forwarded(c)
+                                        ? forwarded_traffic(cluster_, c.bytes, view, distinct_rows(view))
+                                        : collective_traffic(cluster_, c.collective, c.algorithm, c.bytes, view);
   if (traffic.fabrics.empty() || c.bytes.value == 0) return {};
   const bool message = c.collective == Collective::send_recv;
   if (c.collective == Collective::all_to_all) return exchange(rank_class, traffic, view.size, c.bytes);
@@ -237,8 +239,20 @@ TransferCost CostModel::least_of_sizes(const Operation& operation) const {
   const RankClass& rank_class = graph_.classes[operation.rank_class.index()];
   const GroupView& view = rank_class.group(c.group).scoped(c.scope).view;
   const bool message = c.collective == Collective::send_recv;
-  return from_traffic(rank_class, minimum_traffic(cluster_, c.collective, c.bytes, view), !message || c.sends,
-                      !message || !c.sends);
+  const std::vector<FabricTraffic> traffic =
+      is_forwarded(c) ? minimum_forwarded_traffic(cluster_, c.bytes, view, distinct_rows(view))
+                      : minimum_traffic(cluster_, c.collective, c.bytes, view);
+  return from_traffic(rank_class, traffic, !message || c.sends, !message || !c.sends);
+}
+
+bool CostModel::is_forwarded(const Communication& communication) const {
+  return graph_.tokens.routed.forwarded && communication.collective == Collective::all_to_all &&
+         communication.group == GroupKind::ep;
+}
+
+double CostModel::distinct_rows(const GroupView& view) const {
+  const std::int64_t inner = forwarding_domain(view);
+  return inner == 0 ? 1.0 : distinct_share(graph_.tokens.routed, view.size / inner);
 }
 
 Nanos CostModel::alone(const Operation& operation) const {

@@ -70,6 +70,8 @@ class CostModel {
   TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
                         Bytes bytes) const;
   TransferCost least_of_sizes(const Operation& operation) const;
+  bool is_forwarded(const Communication& communication) const;
+  double distinct_rows(const GroupView& view) const;
   void make_uneven(const Operation& operation, TransferCost& cost) const;
   TransferCost from_program(const Operation& operation, const ProgramCost& program) const;
 

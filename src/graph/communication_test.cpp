@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <set>
 
 #include "graph/test_graphs.hpp"
 #include "model/counts.hpp"
@@ -195,6 +197,82 @@ TEST(ExpertParallel, TwoAllToAllsEachWay) {
   for (const Operation& op : transfers(split, of_role(Role::expert_dispatch))) {
     EXPECT_EQ(op.communication->bytes.value, 256 * 2 * 4096 * 2);
   }
+}
+
+// DeepSeek-V3 report, section 3.3.3: in fp8 (a byte, and four for every 128) what goes to experts, in bf16 what
+// returns.
+TEST(ExpertParallel, SendsFp8ToExpertsAndBf16Back) {
+  const StepGraph graph =
+      build(with_layers("deepseek-v3", 4), "dgx-a100:1", {.ep = 8, .dispatch_fp8 = true, .seq = 512});
+  const std::int64_t elements = 512 * 8 * 7168;
+  int to_experts = 0, back = 0;
+  for (const Operation& op : graph.operations) {
+    if (!op.communication || op.communication->group != GroupKind::ep) continue;
+    const bool goes = (op.role == Role::expert_dispatch) == (op.phase == Phase::forward);
+    EXPECT_EQ(op.communication->bytes.value, goes ? elements + elements / 128 * 4 : 2 * elements) << describe(op);
+    ++(goes ? to_experts : back);
+  }
+  EXPECT_EQ(to_experts, 2);
+  EXPECT_EQ(back, 2);
+}
+
+TEST(ExpertParallel, IsNotRepeatedByLocalRecomputation) {
+  const Transformer model = with_layers("deepseek-v3", 5);
+  const auto exchanges = [&](Recompute recompute) {
+    Names names =
+        layer_transfers(build(model, "dgx-a100:1", {.ep = 8, .seq = 512, .recompute = recompute}), 4, GroupKind::ep);
+    return names;
+  };
+  const Names twice{"forward all_to_all", "forward all_to_all", "input_grad all_to_all", "input_grad all_to_all"};
+  EXPECT_EQ(exchanges(Recompute::none), twice);
+  EXPECT_EQ(exchanges(Recompute::local), twice);
+  EXPECT_EQ(exchanges(Recompute::full).size(), 6U);
+  // What they brought is kept: [512 * 8, 7168] twice in bf16, beside what full recomputation keeps.
+  const auto kept = [&](Recompute recompute) {
+    const StepGraph graph = build(model, "dgx-a100:1", {.ep = 8, .seq = 512, .recompute = recompute});
+    std::set<ValueId> forward, later;
+    for (const Operation& op : graph.operations) {
+      if (op.layer != 4 || !op.per_micro_batch) continue;
+      if (op.phase == Phase::forward) forward.insert(op.writes.begin(), op.writes.end());
+      for (const Read& read : op.reads) {
+        if (op.phase != Phase::forward) later.insert(read.value);
+      }
+    }
+    std::int64_t bytes = 0;
+    for (const ValueId value : forward) bytes += later.contains(value) ? graph.value(value).bytes().value : 0;
+    return bytes;
+  };
+  EXPECT_EQ(kept(Recompute::full), 0);  // but its input, which the layer before wrote
+  EXPECT_EQ(kept(Recompute::local), 2 * 512 * 8 * 7168 * 2);
+}
+
+// Every choice of top_k experts out of those of the groups in use, one by one: how many domains it touches.
+double distinct_by_counting(int experts, int top_k, int domains, int possible) {
+  const int each = experts / domains, pool = each * possible;
+  std::int64_t touched = 0, choices = 0;
+  for (unsigned chosen = 0; chosen < (1U << pool); ++chosen) {
+    if (std::popcount(chosen) != top_k) continue;
+    ++choices;
+    for (int d = 0; d < possible; ++d) touched += (chosen >> (d * each) & ((1U << each) - 1)) != 0 ? 1 : 0;
+  }
+  return static_cast<double>(touched) / static_cast<double>(choices * top_k);
+}
+
+TEST(DistinctShare, IsTheMeanOverAllChoices) {
+  const auto share = [](std::int64_t experts, std::int64_t top_k, std::int64_t domains, std::int64_t groups,
+                        std::int64_t group_topk) {
+    return distinct_share(
+        {.experts = experts, .top_k = top_k, .capacity = 1, .groups = groups, .group_topk = group_topk}, domains);
+  };
+  for (const int top_k : {1, 2, 3, 4}) {
+    EXPECT_NEAR(share(16, top_k, 4, 1, 1), distinct_by_counting(16, top_k, 4, 4), 1e-12) << top_k;
+    EXPECT_NEAR(share(16, top_k, 4, 4, 2), distinct_by_counting(16, top_k, 4, 2), 1e-12) << top_k;
+    EXPECT_NEAR(share(16, top_k, 4, 2, 1), distinct_by_counting(16, top_k, 4, 2), 1e-12) << top_k;
+    EXPECT_NEAR(share(16, top_k, 4, 4, 1), 1.0 / top_k, 1e-12) << top_k;
+  }
+  // DeepSeek-V3 on 8 nodes: at most four of them, 3.6 on average (its report: 3.2 experts a node at no further cost).
+  EXPECT_LT(8 * share(256, 8, 8, 8, 4), 4);
+  EXPECT_GT(8 * share(256, 8, 8, 8, 4), 3.6);
 }
 
 // Who needs what the gate decided: both permutations and their gradients; its own gradient needs the loads too.

@@ -55,7 +55,7 @@ TEST(ModelFlops, SumToTheFormula) {
     c.layout.seq = 512;
     const std::int64_t micro_batches = c.layout.vpp > 1 ? 4 : 2;
     const Layout filled = test::filled(c.layout, 8, micro_batches);
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full, Recompute::local}) {
       c.layout.recompute = recompute;
       const StepGraph graph = build(model, "dgx-a100:1", c.layout, micro_batches);
       expect_equal(flops_of_step(graph), hardware_flops(model, 512, filled.global_batch, recompute),

@@ -143,12 +143,16 @@ void validate_sizes(const Layout& l, const Transformer& model) {
 void validate_experts(const Layout& l, const Transformer& model) {
   if (!model.experts) {
     if (l.ep != 1) fail("--ep {}: {} has no experts", l.ep, model.name);
+    if (l.dispatch_fp8) fail("--dispatch-fp8: {} has no experts", model.name);
+    if (l.ep_forwarding) fail("--ep-forwarding: {} has no experts", model.name);
     return;
   }
   if (l.expert_exchange == ExpertExchange::uneven && l.experts_gather_tokens()) {
     fail("--expert-exchange uneven: --etp {} ranks gather each other's tokens before the experts, which is padded",
          l.etp);
   }
+  if (l.dispatch_fp8 && l.precision == DType::fp32) fail("--dispatch-fp8: needs --precision bf16 or fp16, not fp32");
+  if (l.dispatch_fp8) require_divides("--dispatch-fp8: a block of", 128, "the hidden size", model.hidden);
   const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
   if ((l.tp * l.cp * l.dp) % expert_ranks != 0) {
     fail("--ep {} * --etp {}: does not divide --tp {} * --cp {} * --dp {} = {} ranks of a pipeline stage", l.ep, l.etp,
@@ -195,6 +199,8 @@ std::string_view name_of(Recompute recompute) {
       return "selective";
     case Recompute::full:
       return "full";
+    case Recompute::local:
+      return "local";
   }
   return "?";
 }

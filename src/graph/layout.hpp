@@ -28,6 +28,11 @@ struct Layout {
   std::int64_t vpp = 1;          // model chunks per pipeline rank
   std::int64_t ep = 1, etp = 1;  // the experts' own mesh; edp follows
   ExpertExchange expert_exchange = ExpertExchange::padded;
+  // What experts receive travels in fp8 (a scale for every 128 elements): tokens on their way to experts, and in
+  // backward the gradients on the same way. What returns keeps the precision (DeepSeek-V3 report, section 3.3.3).
+  bool dispatch_fp8 = false;
+  // A token goes to a node once and from there to the experts' devices; what returns is added up in the node first.
+  bool ep_forwarding = false;
   std::int64_t micro_batch = 1;   // sequences
   std::int64_t global_batch = 1;  // sequences
   std::int64_t seq = 0;

@@ -75,11 +75,30 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
   // A token's first choice comes before the next token's: with one choice GShard's order is that too.
   const bool in_order =
       experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
-  // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel ranks
-  // gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
-  return {experts.count, experts.top_k, std::max<std::int64_t>(1, capacity),
-          in_order && layout.ep > 1 && !layout.experts_gather_tokens(),
-          layout.expert_exchange == ExpertExchange::uneven};
+  // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel
+  // ranks gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
+  return {.experts = experts.count,
+          .top_k = experts.top_k,
+          .capacity = std::max<std::int64_t>(1, capacity),
+          .in_token_order = in_order && layout.ep > 1 && !layout.experts_gather_tokens(),
+          .uneven = layout.expert_exchange == ExpertExchange::uneven,
+          .forwarded = layout.ep_forwarding,
+          .groups = experts.router_groups,
+          .group_topk = experts.router_group_topk};
+}
+
+double distinct_share(const RoutedSlots& routed, std::int64_t domains) {
+  // Groups that span domains make all of these possible; of those that share one, each is taken to lie elsewhere.
+  const std::int64_t spanned = std::max<std::int64_t>(1, domains / routed.groups);
+  const std::int64_t possible = std::min(domains, routed.group_topk * spanned);
+  const double each = static_cast<double>(routed.experts) / static_cast<double>(domains);
+  const double pool = each * static_cast<double>(possible);
+  double missed = 1;  // probability that none of a token's choices is in a given one of the possible domains
+  for (std::int64_t choice = 0; choice < routed.top_k; ++choice) {
+    const auto drawn = static_cast<double>(choice);
+    missed *= std::max(0.0, pool - each - drawn) / (pool - drawn);
+  }
+  return static_cast<double>(possible) * (1 - missed) / static_cast<double>(routed.top_k);
 }
 
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {

@@ -111,10 +111,16 @@ struct RoutedSlots {
   std::int64_t capacity = 0;    // slots of an expert for the tokens of one rank
   bool in_token_order = false;  // tokens get slots one after the other, so that parts of them can take turns
   bool uneven = false;          // what is not cut carries the filled slots only
+  bool forwarded = false;       // Layout::ep_forwarding
+  std::int64_t groups = 1, group_topk = 1;  // Experts::router_groups, router_group_topk
   std::int64_t slots() const { return experts * capacity; }
   friend bool operator==(const RoutedSlots&, const RoutedSlots&) = default;
 };
 RoutedSlots routed_slots(const Transformer& model, const Layout& layout);
+// Of the copies of tokens that go to experts, the share that is left where each of `domains` equal domains of experts
+// gets a token once. Choices are taken as drawn at random from the experts of the groups that a token may use, and
+// these as lying in as many domains as they can.
+double distinct_share(const RoutedSlots& routed, std::int64_t domains);
 
 // How the tokens of a micro-batch lie in the rows of a rank's activations, sequence by sequence: what cutting by rows
 // rests on.

@@ -212,6 +212,11 @@ Transformer read_deepseek(const JsonObject& config, bool gate_bias) {
   experts.shared_ffn = checked_product({config.integer_or(shared_key, 0, 0), experts.ffn},
                                        fmt::format("{}: key '{}'", config.where(), shared_key));
   experts.gate_bias = gate_bias;
+  // Files of DeepSeek-V2-Lite have both as null: no limit.
+  if (config.has("n_group") && !config.is_null("n_group")) {
+    experts.router_groups = config.integer("n_group", 1, experts.count);
+    experts.router_group_topk = config.integer_or("topk_group", experts.router_groups, 1, experts.router_groups);
+  }
   set_deepseek_layers(config, shape.layers, experts);
   shape.experts = experts;
   return shape;

@@ -62,6 +62,8 @@ ordered_json layout_to_json(const Layout& layout) {
                       {"schedule", name_of(layout.schedule)}};
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
+  if (layout.dispatch_fp8) result["dispatch_fp8"] = true;
+  if (layout.ep_forwarding) result["ep_forwarding"] = true;
   if (!layout.stage_layers.empty()) result["stage_layers"] = layout.stage_layers;
   result["mesh_order"] = mesh_order_text(layout.mesh_order);
   return result;
@@ -69,17 +71,12 @@ ordered_json layout_to_json(const Layout& layout) {
 
 Layout layout_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
-  object.allow_only(std::vector<std::string>{"tp",           "pp",
-                                             "vpp",          "dp",
-                                             "cp",           "ep",
-                                             "etp",          "micro_batch",
-                                             "global_batch", "seq",
-                                             "zero",         "sequence_parallel",
-                                             "recompute",    "attention",
-                                             "precision",    "grad_dtype",
-                                             "clip_grad",    "schedule",
-                                             "stage_layers", "mesh_order",
-                                             "dropout",      "expert_exchange"});
+  object.allow_only(std::vector<std::string>{"tp",           "pp",           "vpp",           "dp",
+                                             "cp",           "ep",           "etp",           "micro_batch",
+                                             "global_batch", "seq",          "zero",          "sequence_parallel",
+                                             "recompute",    "attention",    "precision",     "grad_dtype",
+                                             "clip_grad",    "schedule",     "stage_layers",  "mesh_order",
+                                             "dropout",      "dispatch_fp8", "ep_forwarding", "expert_exchange"});
   Layout layout;
   layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
   layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
@@ -95,7 +92,9 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);
   read_name(object, "expert_exchange", ExpertExchange::uneven, layout.expert_exchange);
-  read_name(object, "recompute", Recompute::full, layout.recompute);
+  layout.dispatch_fp8 = object.boolean_or("dispatch_fp8", layout.dispatch_fp8);
+  layout.ep_forwarding = object.boolean_or("ep_forwarding", layout.ep_forwarding);
+  read_name(object, "recompute", Recompute::local, layout.recompute);
   read_name(object, "attention", AttentionKernel::unfused, layout.attention);
   read_name(object, "precision", DType::fp8, layout.precision);
   read_name(object, "grad_dtype", DType::fp8, layout.grad_dtype);

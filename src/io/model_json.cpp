@@ -39,7 +39,7 @@ LatentAttention read_latent(const JsonObject& object) {
 Experts read_experts(const JsonObject& object) {
   object.allow_only(std::vector<std::string>{"count", "top_k", "ffn", "shared_ffn", "capacity_factor", "dense_first",
                                              "every", "gate_bias", "shared_gate", "gate_order", "renormalise",
-                                             "aux_loss_coeff"});
+                                             "aux_loss_coeff", "router_groups", "router_group_topk"});
   const Experts fallback;
   return {.count = object.integer("count", 1),
           .top_k = object.integer("top_k", 1),
@@ -54,7 +54,9 @@ Experts read_experts(const JsonObject& object) {
                             ? static_cast<GateOrder>(object.one_of("gate_order", gate_order_names()))
                             : fallback.gate_order,
           .renormalise = object.boolean_or("renormalise", fallback.renormalise),
-          .aux_loss_coeff = object.number_or("aux_loss_coeff", fallback.aux_loss_coeff, 0)};
+          .aux_loss_coeff = object.number_or("aux_loss_coeff", fallback.aux_loss_coeff, 0),
+          .router_groups = object.integer_or("router_groups", fallback.router_groups, 1),
+          .router_group_topk = object.integer_or("router_group_topk", fallback.router_group_topk, 1)};
 }
 
 }  // namespace
@@ -96,6 +98,10 @@ ordered_json model_to_json(const Transformer& model) {
                          {"gate_order", gate_order_names()[static_cast<std::size_t>(model.experts->gate_order)]},
                          {"renormalise", model.experts->renormalise},
                          {"aux_loss_coeff", model.experts->aux_loss_coeff}};
+    if (model.experts->router_groups > 1) {
+      result["experts"]["router_groups"] = model.experts->router_groups;
+      result["experts"]["router_group_topk"] = model.experts->router_group_topk;
+    }
   }
   return result;
 }

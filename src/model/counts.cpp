@@ -161,7 +161,11 @@ Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t se
   const double tokens = token_count(seq, sequences);
   const auto length = static_cast<double>(seq);
   double again = 0;
-  if (recompute == Recompute::full) again = tokens * layers_flops(shape, length);
+  if (recompute == Recompute::full || recompute == Recompute::local) again = tokens * layers_flops(shape, length);
+  if (recompute == Recompute::local && shape.experts) {
+    again -= tokens * 2 * static_cast<double>(times({shape.moe_layers(), shape.experts->top_k, shape.experts->ffn})) *
+             static_cast<double>(shape.hidden);
+  }
   if (recompute == Recompute::selective) {
     again = tokens * static_cast<double>(shape.layers) * attention_core_flops(shape, length);
   }

@@ -8,7 +8,9 @@
 
 namespace weft {
 
-enum class Recompute { none, selective, full };
+// selective: the attention core (Korthikanti et al. 2022). full: every layer. local: as full, but what the all-to-alls
+// of experts brought is kept, so that backward repeats none of them.
+enum class Recompute { none, selective, full, local };
 enum class AttentionKernel { flash, unfused };
 
 struct LayerParameters {
@@ -36,7 +38,8 @@ Flops forward_flops(const Transformer& shape, std::int64_t seq, std::int64_t seq
 // Forward and backward: three times the forward pass.
 Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);
 // model_flops plus what is computed again: the two attention products (selective), so 4 B s^2 h l more for
-// GPT, or every layer's forward but not the logits (full), so 96 B s l h^2 (1 + s/6h + V/16lh) in all.
+// GPT, or every layer's forward but not the logits (full), so 96 B s l h^2 (1 + s/6h + V/16lh) in all; local: as full
+// without the products that make what routed experts return.
 Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute);
 
 struct ActivationOptions {

@@ -77,8 +77,14 @@ Transformer deepseek_v3() {
   Transformer shape = llama({"deepseek-v3", 61, 7168, 128, 128, 192, 18432, 129280, 163840});
   shape.latent =
       LatentAttention{.q_rank = 1536, .kv_rank = 512, .nope_head_dim = 128, .rope_head_dim = 64, .value_head_dim = 128};
-  shape.experts =
-      Experts{.count = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_first = 3, .gate_bias = true};
+  shape.experts = Experts{.count = 256,
+                          .top_k = 8,
+                          .ffn = 2048,
+                          .shared_ffn = 2048,
+                          .dense_first = 3,
+                          .gate_bias = true,
+                          .router_groups = 8,
+                          .router_group_topk = 4};
   return shape;
 }
 

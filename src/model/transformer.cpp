@@ -70,6 +70,12 @@ void check_experts(const Checker& check, const Transformer& shape) {
   // At least one layer is MoE; a model without one has no experts.
   check.within("experts.dense_first", experts.dense_first, 0, shape.layers - 1);
   check.within("experts.every", experts.every, 1, shape.layers - experts.dense_first);
+  check.within("experts.router_groups", experts.router_groups, 1, experts.count);
+  check.holds(experts.count % experts.router_groups == 0, "experts.router_groups", experts.router_groups,
+              "it must divide the number of experts");
+  check.within("experts.router_group_topk", experts.router_group_topk, 1, experts.router_groups);
+  check.holds(experts.top_k <= experts.count / experts.router_groups * experts.router_group_topk,
+              "experts.router_group_topk", experts.router_group_topk, "its groups have fewer experts than top_k");
   check.holds(!experts.shared_gate || experts.shared_ffn > 0, "experts.shared_ffn", experts.shared_ffn,
               "a shared gate needs shared experts");
 }

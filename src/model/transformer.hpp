@@ -40,6 +40,9 @@ struct Experts {
   GateOrder gate_order = GateOrder::position;
   bool renormalise = true;    // with several choices: a token's weights add up to one (Mixtral, GShard)
   double aux_loss_coeff = 0;  // of the balance loss (Switch, equation 4); 0: none
+  // DeepSeek's limit on how far a token is spread: experts lie in so many equal groups, and a token's choices in so
+  // many of these. Groups that are the experts of a node keep it on few nodes.
+  std::int64_t router_groups = 1, router_group_topk = 1;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 

@@ -96,7 +96,8 @@ struct Placement {
 };
 
 // An order that neither data nor queues give: an instance of `operation` starts only after one of `until` has ended, as
-// a CUDA event between two streams has it. Both are of one class and repeat alike.
+// a CUDA event between two streams has it. Both are of one class and repeat alike, or `operation` runs once a step: it
+// then waits for the last micro-batch of `until` in the order in which the class issues them.
 struct Wait {
   OpId operation;
   OpId until;

@@ -142,9 +142,14 @@ class Execution {
   // execution.
   void wait_as_told() {
     for (const Wait& told : plan_.waits) {
-      std::size_t previous = tasks_.size();
+      std::size_t previous = tasks_.size(), last = tasks_.size();
       for (std::size_t t = 0; t < tasks_.size(); ++t) {
+        if (tasks_[t].op == told.until.index()) last = t;
         if (tasks_[t].op != told.operation.index()) continue;
+        if (tasks_[t].micro_batch < 0 && tasks_[last].micro_batch >= 0) {
+          wait(t, last);
+          continue;
+        }
         const std::size_t execution = told.executions == 0 ? t : std::exchange(previous, t);
         if (execution == tasks_.size()) continue;  // before the first step
         wait(t, task_of_.at({told.until.index(), tasks_[execution].micro_batch, tasks_[execution].iteration}));

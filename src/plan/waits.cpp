@@ -21,9 +21,15 @@ void check_waits(const Plan& plan) {
       fail("wait {}: '{}' of {} cannot wait for '{}' of {}; waits are within a rank class", i, describe(op),
            classes[op.rank_class.index()].name, describe(until), classes[until.rank_class.index()].name);
     }
-    if (op.per_micro_batch != until.per_micro_batch) {
+    if (op.per_micro_batch && !until.per_micro_batch) {
       fail("wait {}: '{}' cannot wait for '{}': one runs once per micro-batch, the other once a step", i, describe(op),
            describe(until));
+    }
+    if (!op.per_micro_batch && until.per_micro_batch && wait.executions != 0) {
+      fail(
+          "wait {}: '{}', which runs once a step, waits for the last '{}' of its own step; {} executions back is not "
+          "allowed",
+          i, describe(op), describe(until), wait.executions);
     }
   }
 }
@@ -41,7 +47,9 @@ const std::vector<WaitsInIssueOrder::For>& WaitsInIssueOrder::next(const Instanc
   if (waits_.empty()) return found_;
   const std::size_t id = instance.operation.index();
   for (const Wait& wait : waits_[id]) {
-    if (wait.executions == 0) {
+    if (instance.micro_batch < 0 && previous_[wait.until.index()].micro_batch >= 0) {
+      found_.push_back({wait.until, previous_[wait.until.index()].micro_batch, 0});
+    } else if (wait.executions == 0) {
       found_.push_back({wait.until, instance.micro_batch, 0});
     } else {
       found_.push_back({wait.until, previous_[id].micro_batch, previous_[id].distance});

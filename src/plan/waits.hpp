@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Throws Error where a wait names an operation that is not there, or two that are of different classes or repeat
-// differently.
+// Throws Error where a wait names an operation that is not there, two that are of different classes, or one that runs
+// once a step and that one of every micro-batch would wait for.
 void check_waits(const Plan& plan);
 
 class WaitsInIssueOrder {

@@ -1,5 +1,7 @@
 // Steps of the overlapping policies: exact where a recursion over one rank's operations gives them, ordered as physics
 // orders them elsewhere.
+#include "plan/policy/overlap.hpp"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 
 #include "base/test_effort.hpp"
 #include "plan/bound/bound.hpp"
+#include "sim/test_problems.hpp"
 #include "sim/test_steps.hpp"
 
 namespace weft::test {
@@ -169,6 +172,73 @@ TEST(Overlap, StaysAboveTheBoundInEveryLayout) {
       EXPECT_LE(bound, timeline.period_ns + 0.5 * static_cast<double>(timeline.operations.size())) << policy;
     }
     ++turn;
+  }
+}
+
+// Compute 10, all-to-all 10, compute 20, all-to-all 10, compute 10; a reduction of 8 over the same link, ready when the
+// first all-to-all is. Side by side the two share the link: at 26 the reduction is through, the all-to-all has 2 left,
+// and all that follows is 8 late. In the gap the reduction runs under the second compute, and nobody waits.
+TEST(ReductionsInGaps, DoNotDelayAllToAlls) {
+  const auto period = [](bool in_gap) {
+    TestProblem p;
+    const auto rank = p.rank();
+    const auto a = p.compute(rank, 10), b = p.compute(rank, 20), c = p.compute(rank, 10);
+    const auto first = p.transfer(rank, {.moving = 10, .use = {{0, 1}}, .queue = 0});
+    const auto second = p.transfer(rank, {.moving = 10, .use = {{0, 1}}, .queue = 0});
+    const auto reduction = p.transfer(rank, {.moving = 8, .use = {{0, 1}}, .queue = 1});
+    p.wait(first, a);
+    p.wait(b, first);
+    p.wait(second, b);
+    p.wait(c, second);
+    p.wait(reduction, a);
+    p.wait(a, reduction, 1);
+    if (in_gap) p.wait(reduction, first);
+    return simulate(p.build()).period_ns;
+  };
+  EXPECT_EQ(period(false), 68);
+  EXPECT_EQ(period(true), 60);
+}
+
+// What is not simulated because of it could not have won.
+TEST(LeastStep, IsNoLongerThanAnySimulatedStep) {
+  const std::vector<Layout> layouts{{.dp = 8, .ep = 8, .micro_batch = 2, .seq = 64},
+                                    {.dp = 4, .pp = 2, .ep = 4, .micro_batch = 2, .seq = 64},
+                                    {.tp = 2, .dp = 4, .ep = 4, .etp = 2, .seq = 64},
+                                    {.tp = 2, .dp = 2, .pp = 2, .ep = 2, .etp = 2, .seq = 64, .zero = 1}};
+  for (const Layout& layout : layouts) {
+    for (const Transformer& model : {small_moe(4), small_mla(4)}) {
+      for (const char* cluster : {"dgx-a100:2,gpus=4,nic=10Gb/s", "local:8,nic=1Gb/s"}) {
+        PlanRequest r = searching(request(model, parse_cluster(cluster), layout, 4));
+        const StepGraph graph = build(r);
+        for (const std::string& policy : policy_names()) {
+          const Overlap overlap = decide_overlap(r, graph, policy);
+          const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, overlap);
+          EXPECT_LE(least_step_seconds(r, graph, overlap), r.search.step_seconds(made) * (1 + 1e-9))
+              << model.name << " " << cluster << " tp " << layout.tp << " pp " << layout.pp << " " << policy;
+        }
+      }
+    }
+  }
+}
+
+// A pipeline of many micro-batches: the search looks at few of them, and is still no slower than any named policy. The
+// period alone is that of the timeline.
+TEST(SearchOfLongSteps, IsNoSlowerThanAnyPolicy) {
+  for (const Layout& layout :
+       {Layout{.dp = 4, .pp = 2, .ep = 4, .micro_batch = 2, .seq = 64}, Layout{.tp = 2, .dp = 2, .pp = 2, .seq = 64}}) {
+    PlanRequest r = searching(request(layout.ep > 1 ? small_moe(4) : small_gpt(4),
+                                      parse_cluster("dgx-a100:2,gpus=4,nic=10Gb/s"), layout, 40));
+    const StepGraph graph = build(r);
+    const Cluster cluster(r.cluster);
+    const auto step = [&](const std::string& policy) {
+      const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, decide_overlap(r, graph, policy));
+      const CostModel cost(made.plan.graph, cluster, r.profile);
+      const double ns = simulate_plan(made.plan, made.unfolded, cost).period_ns;
+      EXPECT_EQ(simulated_period_ns(made.plan, made.unfolded, cost), ns);
+      return ns;
+    };
+    const double found = step("weft");
+    for (const std::string& policy : policy_names()) EXPECT_LE(found, step(policy) * (1 + 1e-9)) << policy;
   }
 }
 

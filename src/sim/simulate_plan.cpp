@@ -130,6 +130,10 @@ SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostMod
   return problem_of(plan, unfolded, cost).first;
 }
 
+double simulated_period_ns(const Plan& plan, const Unfolded& unfolded, const CostModel& cost) {
+  return simulate_folded(problem_of(plan, unfolded, cost).first, {}).period_ns;
+}
+
 Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options) {
   return simulate_plan(plan, Unfolded(plan), cost, options);
 }

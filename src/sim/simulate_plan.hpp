@@ -16,6 +16,9 @@ Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions
 Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
                        const SimOptions& options = {});
 
+// Timeline::period_ns alone, in less time.
+double simulated_period_ns(const Plan& plan, const Unfolded& unfolded, const CostModel& cost);
+
 // The simulator's input for a plan, for tests and benchmarks.
 SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost);
 

@@ -151,7 +151,7 @@ void ClassBuilder::forward_attention(LayerValues& v, Phase phase) {
   v.middle = residual(Role::attention_residual, phase, branch, v.input, &v.attention_mask, "middle");
 }
 
-// `saved` is what forward left, `again` what was recomputed (the same unless recompute is full).
+// `saved` is what forward left, `again` what was recomputed (the same unless recompute is full or local).
 ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerValues& again, ValueId grad) {
   LayerValues v = again;
   v.input = saved.input;
@@ -160,7 +160,8 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   const ValueId d_context =
       linear_backward(Role::attention_out, v.context, {dy}, {heads() * value_head(), model_.hidden});
   // The gathered keys and values are not kept: backward gathers them again.
-  if (layout_.recompute != Recompute::full) gather_keys(v, Phase::input_grad);
+  const bool recomputed = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
+  if (!recomputed) gather_keys(v, Phase::input_grad);
   if (layout_.recompute == Recompute::selective) attention_core(v, Phase::recompute);
   const ValueId d_queries = backward_queries(v, d_context);
   const ValueId dx = enter_region_backward(Role::attention_gather, d_queries);

@@ -53,8 +53,8 @@ void ClassBuilder::backward_chunk(std::int32_t chunk) {
   const auto [first, count] = chunk_layers_[static_cast<std::size_t>(chunk)];
   for (layer_ = first + count - 1; layer_ >= first; --layer_) {
     const LayerValues& saved = saved_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(layer_ - first)];
-    const LayerValues again =
-        layout_.recompute == Recompute::full ? forward_layer(saved.input, Phase::recompute) : saved;
+    const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
+    const LayerValues again = recomputes ? recompute_layer(saved) : saved;
     grad = backward_layer(saved, again, grad);
     forget_gathered();
   }
@@ -68,6 +68,19 @@ LayerValues ClassBuilder::forward_layer(ValueId input, Phase phase) {
   v.input = input;
   forward_attention(v, phase);
   forward_ffn(v, phase);
+  return v;
+}
+
+LayerValues ClassBuilder::recompute_layer(const LayerValues& saved) {
+  const bool keeps_exchanged = layout_.recompute == Recompute::local && model_.is_moe_layer(layer_);
+  if (!keeps_exchanged) return forward_layer(saved.input, Phase::recompute);
+  LayerValues v;
+  v.input = saved.input;
+  v.ffn_mask = saved.ffn_mask;
+  forward_attention(v, Phase::recompute);
+  v.ffn_normed = norm(Role::ffn_norm, Phase::recompute, v.middle, "ffn_norm");
+  if (model_.experts->shared_ffn > 0) forward_mlp(v, Phase::recompute, true);
+  recompute_experts(v, saved);
   return v;
 }
 

@@ -95,6 +95,7 @@ class ClassBuilder {
   void backward_chunk(std::int32_t chunk);
   void declare_layer(std::int32_t layer);
   LayerValues forward_layer(ValueId input, Phase phase);
+  LayerValues recompute_layer(const LayerValues& saved);
   ValueId backward_layer(const LayerValues& saved, const LayerValues& again, ValueId grad);
   void forward_attention(LayerValues& v, Phase phase);
   void forward_queries(LayerValues& v, Phase phase);
@@ -119,6 +120,9 @@ class ClassBuilder {
   OpKey gate_key(Phase phase) const;
   OpKey permute_key() const;
   void forward_gate(LayerValues& v, Phase phase);
+  ValueId bound_for_experts(const char* name, ValueKind kind);
+  void expert_activations(LayerValues& v, Phase phase);
+  void recompute_experts(LayerValues& v, const LayerValues& saved);
   ValueId forward_experts(LayerValues& v, Phase phase);
   ValueId backward_experts(const LayerValues& v, ValueId grad);
 

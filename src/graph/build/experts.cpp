@@ -9,6 +9,23 @@
 
 namespace weft {
 
+namespace {
+
+// One byte an element and an fp32 scale for every 128 of them (DeepSeek-V3 report, section 3.3.2).
+constexpr double kFp8Bytes = 1 + 4.0 / 128;
+
+}  // namespace
+
+// What travels to experts: rows of `hidden` in the layout's precision, or in fp8.
+ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
+  NewValue spec{label(name), {routed_rows(), model_.hidden}, kind};
+  if (layout_.dispatch_fp8 && layout_.ep > 1) {
+    spec.dtype = DType::fp8;
+    spec.bytes_per_element = kFp8Bytes;
+  }
+  return value(std::move(spec));
+}
+
 std::int64_t ClassBuilder::routed_rows() const {
   return routed_slots(model_, layout_).slots();
 }
@@ -46,15 +63,35 @@ void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
   add(Role::gate, phase, gate_key(phase), {{v.scores, 0}}, {v.routing, v.expert_load});
 }
 
+void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
+  const Experts& experts = *model_.experts;
+  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
+  const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
+  const std::int64_t rows = expert_rows(), per_expert = rows / local;
+  v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}});
+  add(Role::expert_in, phase, gemm(phase, per_expert, gates * ffn, model_.hidden, local),
+      {{v.expert_input, 0}, use(by_role_.at({layer_, Role::expert_in}), phase)}, {v.expert_hidden});
+  v.expert_activated = value({label("expert_activated"), {rows, ffn}});
+  add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()), {{v.expert_hidden, 0}},
+      {v.expert_activated});
+}
+
+// Between what all-to-alls brought in forward: nothing travels again.
+void ClassBuilder::recompute_experts(LayerValues& v, const LayerValues& saved) {
+  forward_gate(v, Phase::recompute);
+  v.expert_input = saved.expert_input;
+  v.expert_output = saved.expert_output;
+  expert_activations(v, Phase::recompute);
+}
+
 ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   const Experts& experts = *model_.experts;
   const std::int64_t h = model_.hidden;
-  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
   const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
 
   forward_gate(v, phase);
-  const ValueId sent = value({label("dispatched"), {routed_rows(), h}});
+  const ValueId sent = bound_for_experts("dispatched", ValueKind::activation);
   add(Role::dispatch, phase, permute_key(), {{v.ffn_normed, 0}, {v.routing, 0}}, {sent});
 
   ValueId received = sent;
@@ -66,12 +103,7 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
         collective(Role::expert_gather, phase, Collective::all_gather, GroupKind::etp, received, label("expert_rows"));
   }
   v.expert_input = received;
-  v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}});
-  add(Role::expert_in, phase, gemm(phase, per_expert, gates * ffn, h, local),
-      {{received, 0}, use(by_role_.at({layer_, Role::expert_in}), phase)}, {v.expert_hidden});
-  v.expert_activated = value({label("expert_activated"), {rows, ffn}});
-  add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()), {{v.expert_hidden, 0}},
-      {v.expert_activated});
+  expert_activations(v, phase);
   ValueId out = value({label("expert_out"), {rows, h}});
   add(Role::expert_out, phase, gemm(phase, per_expert, h, ffn, local),
       {{v.expert_activated, 0}, use(by_role_.at({layer_, Role::expert_out}), phase)}, {out});
@@ -99,7 +131,7 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   };
   constexpr Phase kDx = Phase::input_grad;
 
-  ValueId d_out = grad_value("returned.dx", routed_rows(), h);
+  ValueId d_out = bound_for_experts("returned.dx", ValueKind::activation_grad);
   const ValueId d_weights = value(
       {label("gate_weights.dx"), {stream_tokens(), experts.top_k}, ValueKind::activation_grad, {}, 0, DType::fp32});
   add(Role::combine, kDx, permute_key(), {{grad, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});

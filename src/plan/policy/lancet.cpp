@@ -11,7 +11,7 @@ Overlap lancet_overlap(const PlanRequest& request, const StepGraph& graph) {
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile);
   overlap.layers = best_layer_cuts(graph, cost, true).cuts;
-  overlap.expert_parallel = overlap.parts_in_turn = true;
+  overlap.expert_parallel = overlap.parts_in_turn = overlap.reduce_in_gaps = true;
   const CutsFound backward = best_layer_cuts(graph, cost, false);
   // ZeRO 2 and 3 hold the gradients of few layers at a time: theirs are not put off.
   if (request.layout.zero >= 2) {

@@ -14,6 +14,7 @@
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
 #include "plan/schedule/part_order.hpp"
+#include "plan/schedule/reductions_in_gaps.hpp"
 #include "plan/schedule/urgent_first.hpp"
 #include "plan/schedule/weave.hpp"
 
@@ -150,6 +151,23 @@ bool receives_early(const PlanRequest& request) {
   return request.layout.schedule == PipelineSchedule::interleaved;
 }
 
+double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap) {
+  StepGraph parts = partitioned(graph, overlap);
+  const Cluster cluster(request.cluster);
+  const CostModel cost(parts, cluster, request.profile);
+  choose_algorithms(parts, cost);
+  std::vector<double> busy(parts.classes.size(), 0);
+  for (const Operation& op : parts.operations) {
+    const bool waited_for = op.communication && op.per_micro_batch && op.layer >= 0 &&
+                            ((op.communication->group == GroupKind::tp && !overlap.tensor_parallel) ||
+                             (op.communication->group == GroupKind::ep && !overlap.expert_parallel));
+    if (op.communication && !waited_for) continue;
+    busy[op.rank_class.index()] +=
+        seconds(cost.alone(op)) * static_cast<double>(op.per_micro_batch ? parts.micro_batches : 1);
+  }
+  return *std::max_element(busy.begin(), busy.end());
+}
+
 UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
                              const Overlap& overlap) {
   Plan plan;
@@ -187,6 +205,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
                                  .prefetch = overlap.prefetch,
                                  .gradient_buffers = overlap.gradient_buffers});
   if (overlap.receives) overlap_receives(plan);
+  if (overlap.reduce_in_gaps) reduce_in_gaps(plan, cost);
   Unfolded unfolded = place_values(plan);
   return {std::move(plan), std::move(unfolded)};
 }

@@ -39,6 +39,7 @@ struct Overlap {
   bool parts_in_turn = false;       // parts in the order that schedule/part_order.hpp gives them
   bool wait_for_last_part = false;  // of the gradients that return to their tokens: weight gradients do not hide it
   std::vector<OpId> hides = {};     // weight gradients that hide all-to-alls (schedule/weight_grad_fill.hpp)
+  bool reduce_in_gaps = false;      // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
   bool weave = false;               // the order of operations is chosen so that transfers hide (schedule/weave.hpp)
   bool weave_within_layers = false;
   // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
@@ -50,6 +51,10 @@ struct Overlap {
 // Messages of the interleaved schedule are posted ahead by default (Megatron's --overlap-p2p-communication); 1F1B's and
 // GPipe's are waited for.
 bool receives_early(const PlanRequest& request);
+
+// No step of the plan that follows is shorter: what a rank computes, and the layer traffic that it waits for on the
+// spot. Found without the plan, in a small part of the time that this takes.
+double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap);
 
 UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
                              const Overlap& overlap);

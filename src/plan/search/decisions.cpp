@@ -42,6 +42,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   values_[kStages].clear();
   for (std::size_t i = 0; i < stages_.size(); ++i) values_[kStages].push_back(static_cast<std::int64_t>(i));
   if (shards) values_[kUrgentFirst] = {1, 0};
+  if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
   if (layout.pp > 1) values_[kReceives] = {1, 0};
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
@@ -133,6 +134,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
     overlap.layers = both(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
                           backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
     overlap.parts_in_turn = true;
+    overlap.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
   }
   overlap.weave = value(decisions, kWeave) != 0;
   overlap.pairs = overlap.weave && value(decisions, kPairs) != 0;

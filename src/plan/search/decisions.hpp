@@ -45,6 +45,7 @@ class DecisionSpace {
     kReceives,
     kPrefetch,
     kGradientBuffers,
+    kReduceInGaps,
     kWeaveVisits,
     kDimensions
   };

@@ -1,6 +1,7 @@
 #include "plan/search/plan_searcher.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/parallel.hpp"
 #include "plan/verify/order.hpp"
@@ -12,6 +13,10 @@ namespace {
 constexpr double kOperationsPerSecond = 400e3;
 // So many micro-batches fill and drain a pipeline and show its steady part between.
 constexpr std::int64_t kRounds = 2;
+// A step is extrapolated where it has at least so many times the micro-batches that this takes.
+constexpr std::int64_t kFewTimes = 2;
+// By how much extrapolated steps may be off, relative.
+constexpr double kMargin = 0.02;
 // Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
 constexpr double kLeastShare = 0.6;
 // Of it, what the first descent has without pairs, and with them; the rest is for shakes.
@@ -27,6 +32,18 @@ StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches)
 std::int64_t enough_micro_batches(const Layout& layout) {
   const std::int64_t least = layout.pp == 1 ? 2 : kRounds * layout.pp;
   return std::min(layout.micro_batches(), least);
+}
+
+// Several model chunks take micro-batches in rounds of pp.
+std::int64_t some_more_micro_batches(const Layout& layout) {
+  const std::int64_t more = layout.vpp > 1 ? layout.pp : std::max<std::int64_t>(2, layout.pp / 2);
+  return std::min(layout.micro_batches(), enough_micro_batches(layout) + more);
+}
+
+PlanRequest with_micro_batches(const PlanRequest& request, std::int64_t micro_batches) {
+  PlanRequest result = request;
+  result.layout.global_batch = request.layout.dp * request.layout.micro_batch * micro_batches;
+  return result;
 }
 
 std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
@@ -48,12 +65,12 @@ bool PlanSearcher::Outcome::operator<(const Outcome& other) const {
 PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
     : request_(request),
       graph_(graph),
-      small_{request, with_micro_batches(graph, enough_micro_batches(request.layout))},
+      small_{with_micro_batches(request, enough_micro_batches(request.layout)),
+             with_micro_batches(graph, enough_micro_batches(request.layout))},
+      more_{with_micro_batches(request, some_more_micro_batches(request.layout)),
+            with_micro_batches(graph, some_more_micro_batches(request.layout))},
       space_(request, graph),
-      budget_(request.search.budget_s * kOperationsPerSecond) {
-  Layout& layout = small_.request.layout;
-  layout.global_batch = layout.dp * layout.micro_batch * small_.graph.micro_batches;
-}
+      budget_(request.search.budget_s * kOperationsPerSecond) {}
 
 PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const StepGraph& graph,
                                              const Overlap& overlap) {
@@ -145,12 +162,14 @@ Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) con
 // apart, each with its share of the budget.
 Decisions PlanSearcher::descend_by_pairs() {
   const std::size_t options = space_.options(DecisionSpace::kPairs);
-  Decisions best = space_.start();
+  std::vector<Decisions> starts(options, space_.start());
+  for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
+  limit_ = budget_;
+  look_at(starts);  // side by side
+  Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
     limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
-    Decisions start = space_.start();
-    start.chosen[DecisionSpace::kPairs] = pairs;
-    const Decisions found = descend(start);
+    const Decisions found = descend(starts[pairs]);
     if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
   }
   limit_ = budget_;
@@ -171,8 +190,8 @@ std::vector<Decisions> PlanSearcher::best_by_pairs() const {
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   // The finalists; pairs, which hardly fold, count twice.
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
-  const double in_full =
-      static_cast<double>(plans * graph_.operations.size()) * static_cast<double>(graph_.micro_batches);
+  const double in_full = static_cast<double>(plans * graph_.operations.size()) *
+                         static_cast<double>(std::min(graph_.micro_batches, 2 * more_.graph.micro_batches));
   budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
   Decisions best = descend_by_pairs();
   std::uint64_t random = request_.search.seed;
@@ -182,16 +201,88 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
     if (better) best = other;
     in_vain = better ? 0 : in_vain + 1;
   }
-  // What was searched in small is compared in full, the named policies with it; each decision once.
-  std::vector<Overlap> finalists;
-  for (const Decisions& decisions : best_by_pairs()) finalists.push_back(space_.overlap(decisions));
-  for (const Overlap& other : others) {
-    if (std::find(finalists.begin(), finalists.end(), other) == finalists.end()) finalists.push_back(other);
+  return best_in_full(others);
+}
+
+// What was searched in small is compared as the whole step has it, the named policies with it; each decision once. Most
+// policies wait for so much on the spot that their least step is longer than the best: these are not even planned. Of
+// the rest, only those that come close to a named policy are simulated in full.
+Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
+  std::vector<Overlap> overlaps;
+  std::vector<Outcome> small;
+  for (const Decisions& decisions : best_by_pairs()) {
+    overlaps.push_back(space_.overlap(decisions));
+    small.push_back(known_.at(decisions));
   }
-  const std::vector<Outcome> outcomes = evaluate_all(request_, graph_, finalists);
+  const std::size_t own = overlaps.size();
+  std::vector<Outcome> outcomes = of_whole_step(overlaps, small);
+  const Outcome found = *std::min_element(outcomes.begin(), outcomes.end());
+  std::vector<Overlap> rest = worth_a_look(others, overlaps, found);
+  const std::vector<Outcome> of_rest = of_whole_step(rest, evaluate_all(small_.request, small_.graph, rest));
+  overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
+  if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
   spent_ = budget_;
   report();
-  return finalists[static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin())];
+  return overlaps[static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin())];
+}
+
+// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`.
+std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
+                                                const Outcome& found) const {
+  std::vector<Overlap> rest;
+  for (const Overlap& other : others) {
+    if (std::find(known.begin(), known.end(), other) != known.end()) continue;
+    if (std::find(rest.begin(), rest.end(), other) == rest.end()) rest.push_back(other);
+  }
+  if (!found.can_run || !found.fits) return rest;
+  std::vector<double> least(rest.size(), 0);
+  parallel_for(rest.size(), request_.search.jobs,
+               [&](std::size_t i) { least[i] = least_step_seconds(request_, graph_, rest[i]); });
+  std::vector<Overlap> result;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    if (least[i] < found.step_s) result.push_back(std::move(rest[i]));
+  }
+  return result;
+}
+
+bool PlanSearcher::extrapolates() const {
+  return graph_.micro_batches >= kFewTimes * more_.graph.micro_batches;
+}
+
+// Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each
+// adds. What a rank holds does not depend on how many follow.
+std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector<Overlap>& overlaps,
+                                                               const std::vector<Outcome>& small) {
+  if (graph_.micro_batches == small_.graph.micro_batches) return small;
+  if (!extrapolates()) return evaluate_all(request_, graph_, overlaps);
+  std::vector<Outcome> outcomes = evaluate_all(more_.request, more_.graph, overlaps);
+  const auto few = static_cast<double>(small_.graph.micro_batches),
+             more = static_cast<double>(more_.graph.micro_batches);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].can_run || !small[i].can_run) continue;
+    const double each = (outcomes[i].step_s - small[i].step_s) / (more - few);
+    outcomes[i].step_s += each * (static_cast<double>(graph_.micro_batches) - more);
+  }
+  return outcomes;
+}
+
+// Extrapolated steps may be a little off: where a named policy comes as close as that to the best, both are simulated.
+void PlanSearcher::simulate_close_ones(const std::vector<Overlap>& overlaps, std::size_t own,
+                                       std::vector<Outcome>& outcomes) {
+  const auto best = static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin());
+  std::vector<std::size_t> close;
+  for (std::size_t i = 0; i < overlaps.size(); ++i) {
+    const bool near = outcomes[i].can_run && outcomes[i].fits == outcomes[best].fits &&
+                      (!outcomes[i].fits || outcomes[i].step_s <= outcomes[best].step_s * (1 + kMargin));
+    if (i == best || (i >= own && near)) close.push_back(i);
+  }
+  if (close.size() == 1) return;
+  std::vector<Overlap> again;
+  for (const std::size_t i : close) again.push_back(overlaps[i]);
+  const std::vector<Outcome> in_full = evaluate_all(request_, graph_, again);
+  for (Outcome& outcome : outcomes) outcome = {};
+  for (std::size_t i = 0; i < close.size(); ++i) outcomes[close[i]] = in_full[i];
 }
 
 }  // namespace weft

@@ -41,12 +41,20 @@ class PlanSearcher {
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
   std::vector<Decisions> best_by_pairs() const;
   Decisions descend_by_pairs();
+  Overlap best_in_full(const std::vector<Overlap>& others);
+  std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
+                                    const Outcome& found) const;
+  bool extrapolates() const;
+  // With every micro-batch; `small`: as the small problem has them.
+  std::vector<Outcome> of_whole_step(const std::vector<Overlap>& overlaps, const std::vector<Outcome>& small);
+  // `own`: so many of the first are the search's.
+  void simulate_close_ones(const std::vector<Overlap>& overlaps, std::size_t own, std::vector<Outcome>& outcomes);
   bool has_work_left() const { return spent_ < limit_; }
   void report();
 
   const PlanRequest& request_;
   const StepGraph& graph_;
-  Problem small_;
+  Problem small_, more_;
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
