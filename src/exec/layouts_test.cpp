@@ -38,7 +38,8 @@ std::vector<LayoutCase> layout_cases() {
   };
 }
 
-std::vector<Transformer> two_models() {
+// A GPT, a Llama with norms on queries and keys, one whose ranks hold copies of its only key/value head.
+std::vector<Transformer> some_models() {
   Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
   for (Transformer* model : {&gpt, &llama}) {
     model->hidden = 16;
@@ -50,8 +51,12 @@ std::vector<Transformer> two_models() {
     model->max_seq = 16;
   }
   gpt.kv_heads = 4;
-  llama.qk_norm = true;  // the GPT has none
-  return {gpt, llama};
+  Transformer copied = llama;
+  copied.name = "one key head";
+  copied.kv_heads = 1;
+  copied.qkv_bias = true;
+  llama.qk_norm = true;  // the others have none
+  return {gpt, llama, copied};
 }
 
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
@@ -76,7 +81,7 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 TEST(Layouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   set_kernel_threads(1);
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
     ASSERT_EQ(std::ssize(alone), kSteps);
     EXPECT_LT(alone.back(), alone.front());
@@ -113,7 +118,7 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
       {{.tp = 2, .cp = 2, .micro_batch = 2}, 4, 2, 4},
       {{.tp = 2, .micro_batch = 2, .zero = 3}, 4, 2, 2},
   };
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     for (const CutCase& c : cases) {
       SCOPED_TRACE(fmt::format("{}, tp {} cp {} pp {}, micro-batch {}, {} and {} parts", model.name, c.layout.tp,
                                c.layout.cp, c.layout.pp, c.layout.micro_batch, c.forward, c.backward));
@@ -152,7 +157,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
   };
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     for (const PairCase& c : cases) {
       SCOPED_TRACE(fmt::format("{}, tp {} pp {} vpp {}", model.name, c.layout.tp, c.layout.pp, c.layout.vpp));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);

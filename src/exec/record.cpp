@@ -32,6 +32,7 @@ ordered_json run_to_json(const RunRecord& record) {
           {"policy", record.policy},
           {"optimizer", optimizer_to_json(record.optimizer)},
           {"clip_grad", record.layout.clip_grad},
+          {"dropout", dropout_to_json(record.model, record.layout)},
           {"seed", record.seed},
           {"steps", record.losses.size()},
           {"losses", record.losses}};

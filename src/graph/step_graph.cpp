@@ -75,8 +75,8 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
   // A token's first choice comes before the next token's: with one choice GShard's order is that too.
   const bool in_order =
       experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
-  // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel ranks
-  // gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
+  // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel
+  // ranks gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
   const bool gathers = layout.etp > 1 && (layout.sequence_parallel || layout.tp == 1);
   return {experts.count, experts.top_k, std::max<std::int64_t>(1, capacity), in_order && layout.ep > 1 && !gathers};
 }
@@ -92,7 +92,7 @@ std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout) {
   validate(model);
   validate(layout, model, cluster.device_count());
-  return build_step_graph(model, cluster, layout, find_rank_classes(cluster, layout, model.experts.has_value()));
+  return build_step_graph(model, cluster, layout, find_rank_classes(cluster, layout, model_groups(model, layout)));
 }
 
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout,

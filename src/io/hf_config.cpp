@@ -59,6 +59,9 @@ Transformer read_gpt2(const JsonObject& config) {
   shape.vocab = size(config, "vocab_size");
   shape.max_seq = size(config, "n_positions");
   shape.tied_embeddings = config.boolean_or("tie_word_embeddings", true);
+  shape.dropout = {.embedding = config.number_or("embd_pdrop", 0.1, 0, 1),
+                   .attention = config.number_or("attn_pdrop", 0.1, 0, 1),
+                   .hidden = config.number_or("resid_pdrop", 0.1, 0, 1)};
   return shape;
 }
 

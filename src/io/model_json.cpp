@@ -57,6 +57,13 @@ Experts read_experts(const JsonObject& object) {
           .aux_loss_coeff = object.number_or("aux_loss_coeff", fallback.aux_loss_coeff, 0)};
 }
 
+DropoutRates read_dropout(const JsonObject& object) {
+  object.allow_only(std::vector<std::string>{"embedding", "attention", "hidden"});
+  return {.embedding = object.number("embedding", 0, 1),
+          .attention = object.number("attention", 0, 1),
+          .hidden = object.number("hidden", 0, 1)};
+}
+
 }  // namespace
 
 ordered_json model_to_json(const Transformer& model) {
@@ -97,6 +104,11 @@ ordered_json model_to_json(const Transformer& model) {
                          {"renormalise", model.experts->renormalise},
                          {"aux_loss_coeff", model.experts->aux_loss_coeff}};
   }
+  if (model.dropout != DropoutRates{}) {  // files older than the key have none
+    result["dropout"] = {{"embedding", model.dropout.embedding},
+                         {"attention", model.dropout.attention},
+                         {"hidden", model.dropout.hidden}};
+  }
   return result;
 }
 
@@ -104,7 +116,7 @@ Transformer model_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
   object.allow_only(std::vector<std::string>{"name", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn",
                                              "vocab", "max_seq", "norm", "activation", "positions", "tied_embeddings",
-                                             "linear_bias", "qkv_bias", "qk_norm", "latent", "experts"});
+                                             "linear_bias", "qkv_bias", "qk_norm", "latent", "experts", "dropout"});
   Transformer model;
   model.name = object.string("name");
   model.layers = object.integer("layers", 1);
@@ -124,6 +136,7 @@ Transformer model_from_json(const json& value, const std::string& where) {
   model.qk_norm = object.boolean_or("qk_norm", false);
   if (object.has("latent")) model.latent = read_latent(object.object("latent"));
   if (object.has("experts")) model.experts = read_experts(object.object("experts"));
+  if (object.has("dropout")) model.dropout = read_dropout(object.object("dropout"));
   try {
     validate(model);
   } catch (const Error& error) {

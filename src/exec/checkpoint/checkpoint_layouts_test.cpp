@@ -69,7 +69,11 @@ std::vector<Transformer> models() {
     model->vocab = 251;
     model->max_seq = 16;
   }
-  return {gpt, llama};
+  Transformer copied = llama;  // tensor-parallel ranks share the only key/value head
+  copied.name = "one key head";
+  copied.kv_heads = 1;
+  copied.qkv_bias = true;
+  return {gpt, llama, copied};
 }
 
 // Biases, and shared experts without them.
