@@ -206,6 +206,7 @@ Transformer read_deepseek(const JsonObject& config, bool gate_bias) {
   shape.latent = latent;
   shape.kv_heads = shape.heads;
   shape.head_dim = checked_sum({latent.nope_head_dim, latent.rope_head_dim}, config.where() + ": head size");
+  if (config.is_null("n_routed_experts")) return shape;  // every layer is dense
 
   Experts experts;
   experts.count = size(config, either(config, "n_routed_experts", "num_routed_experts"));
