@@ -91,7 +91,7 @@ class Runs:
         digest = hashlib.sha256(record.batches.tobytes())
         for name in sorted(record.initial):
             digest.update(name.encode() + record.initial[name].tobytes())
-        keys = ["model", "optimizer", "clip_grad", "steps"]
+        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed"]
         if "experts" in record.run["model"]:  # what gates drop depends on the tokens of a rank
             keys += ["micro_batch", "cp", "tp", "sequence_parallel"]
         for key in keys:

@@ -51,7 +51,10 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (ffn_follows) model.ffn = 4 * model.hidden;
   model.ffn = flags.integer("ffn", 1, kMany).value_or(model.ffn);
   model.vocab = flags.integer("vocab", 1, kMany).value_or(model.vocab);
-  if (const auto rate = flags.number("dropout", 0, 1)) model.dropout = {*rate, *rate, *rate};
+  if (flags.given("dropout") && *flags.text("dropout") != "model") {
+    const double rate = *flags.number("dropout", 0, 1);
+    model.dropout = {rate, rate, rate};
+  }
   if (const auto count = flags.integer("experts", 1, kMany)) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
@@ -138,7 +141,7 @@ void declare_input_flags(Flags& flags) {
   flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
   flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
-  flags.value("dropout", "X",
+  flags.value("dropout", "X|model",
               "share of activations that a model with learned positions zeroes (default: its own; on local 0)",
               kLayout);
   flags.toggle("no-dropout", "a model with learned positions trains without dropout", kLayout);

@@ -27,6 +27,7 @@ std::vector<LayoutCase> layout_cases() {
       {"tp 2", {.tp = 2}},
       {"tp 2, sequence parallel", {.tp = 2, .sequence_parallel = true}},
       {"cp 2", {.cp = 2}},
+      {"tp 2, unfused", {.tp = 2, .attention = AttentionKernel::unfused}, 2, {"serial"}},
       {"pp 2, gpipe", {.pp = 2, .schedule = gpipe}},
       {"pp 2, 1f1b", {.pp = 2, .schedule = one_f_one_b}},
       {"pp 2, interleaved", {.pp = 2, .vpp = 2, .schedule = interleaved}},
@@ -38,7 +39,8 @@ std::vector<LayoutCase> layout_cases() {
   };
 }
 
-// A GPT, a Llama with norms on queries and keys, one whose ranks hold copies of its only key/value head.
+// A GPT without and with dropout, a Llama with norms on queries and keys, one whose ranks hold copies of its only
+// key/value head, one with latent attention.
 std::vector<Transformer> some_models() {
   Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
   for (Transformer* model : {&gpt, &llama}) {
@@ -56,7 +58,17 @@ std::vector<Transformer> some_models() {
   copied.kv_heads = 1;
   copied.qkv_bias = true;
   llama.qk_norm = true;  // the others have none
-  return {gpt, llama, copied};
+  Transformer dropping = gpt;
+  dropping.name = "dropout";
+  dropping.dropout = {.embedding = 0.05, .attention = 0.1, .hidden = 0.2};
+  Transformer latent = copied;
+  latent.name = "latent";
+  latent.kv_heads = 4;
+  latent.qkv_bias = false;
+  latent.head_dim = 5;
+  latent.latent =
+      LatentAttention{.q_rank = 6, .kv_rank = 3, .nope_head_dim = 3, .rope_head_dim = 2, .value_head_dim = 4};
+  return {gpt, dropping, llama, copied, latent};
 }
 
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {

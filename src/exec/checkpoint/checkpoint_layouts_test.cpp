@@ -73,7 +73,13 @@ std::vector<Transformer> models() {
   copied.name = "one key head";
   copied.kv_heads = 1;
   copied.qkv_bias = true;
-  return {gpt, llama, copied};
+  Transformer latent = llama;
+  latent.name = "latent";
+  latent.kv_heads = 4;
+  latent.head_dim = 6;
+  latent.latent =
+      LatentAttention{.q_rank = 7, .kv_rank = 5, .nope_head_dim = 4, .rope_head_dim = 2, .value_head_dim = 3};
+  return {gpt, llama, copied, latent};
 }
 
 // Biases, and shared experts without them.
