@@ -91,11 +91,11 @@ class Runs:
         digest = hashlib.sha256(record.batches.tobytes())
         for name in sorted(record.initial):
             digest.update(name.encode() + record.initial[name].tobytes())
-        keys = ["model", "optimizer", "clip_grad", "steps"]
+        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed"]
         if "experts" in record.run["model"]:  # what gates drop depends on the tokens of a rank
             keys += ["micro_batch", "cp", "tp", "sequence_parallel"]
         for key in keys:
-            digest.update(json.dumps(record.run[key], sort_keys=True).encode())
+            digest.update(json.dumps(record.run.get(key), sort_keys=True).encode())
         key = digest.hexdigest()
         if key not in self.references:
             self.references[key] = reference_model.train(record)

@@ -51,6 +51,10 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (ffn_follows) model.ffn = 4 * model.hidden;
   model.ffn = flags.integer("ffn", 1, kMany).value_or(model.ffn);
   model.vocab = flags.integer("vocab", 1, kMany).value_or(model.vocab);
+  if (flags.given("dropout") && *flags.text("dropout") != "model") {
+    const double rate = *flags.number("dropout", 0, 1);
+    model.dropout = {rate, rate, rate};
+  }
   if (const auto count = flags.integer("experts", 1, kMany)) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
@@ -154,7 +158,10 @@ void declare_input_flags(Flags& flags) {
   flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
   flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
-  flags.toggle("no-dropout", "a model with learned positions trains without dropout (always so on local)", kLayout);
+  flags.value("dropout", "X|model",
+              "share of activations that a model with learned positions zeroes (default: its own; on local 0)",
+              kLayout);
+  flags.toggle("no-dropout", "a model with learned positions trains without dropout", kLayout);
   flags.value("recompute", "none|selective|full|local",
               "what backward computes again: the attention core, layers, or layers without their all-to-alls", kLayout);
   flags.value("attention", "flash|unfused", "attention kernel", kLayout);
@@ -247,9 +254,17 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.sequence_parallel = flags.on("sequence-parallel");
-  // A run trains without, so a plan for it has none either.
-  l.dropout = !flags.on("no-dropout") && !cluster.spec().emulated;
+  if (flags.given("dropout") && flags.on("no-dropout")) fail("--dropout: is given with --no-dropout");
+  if (flags.given("dropout") && model.positions != Positions::learned) {
+    fail("--dropout {}: {} trains without; dropout is of models with learned positions", *flags.text("dropout"),
+         model.name);
+  }
+  // A run on this machine has none unless it is asked for, and neither has a plan for one.
+  l.dropout = flags.given("dropout") || (!flags.on("no-dropout") && !cluster.spec().emulated);
   l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full", "local"}).value_or(0));
+  if (l.recompute == Recompute::local && !model.experts) {
+    fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
+  }
   if (cluster.spec().emulated) {
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");

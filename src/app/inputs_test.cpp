@@ -50,6 +50,13 @@ TEST(Defaults, DropoutIsOnButInRunsOnThisMachine) {
   EXPECT_TRUE(inputs("--model gpt2 --cluster dgx-a100:1").layout.dropout);
   EXPECT_FALSE(inputs("--model gpt2 --cluster dgx-a100:1 --no-dropout").layout.dropout);
   EXPECT_FALSE(inputs("--model gpt2 --cluster local:2").layout.dropout);
+  const Inputs asked = inputs("--model gpt2 --cluster local:2 --dropout 0.2");
+  EXPECT_TRUE(asked.layout.dropout);
+  EXPECT_EQ(asked.model.dropout, (DropoutRates{.embedding = 0.2, .attention = 0.2, .hidden = 0.2}));
+  EXPECT_TRUE(inputs("--model gpt2 --cluster local:2 --dropout model").layout.dropout);
+  EXPECT_THROW(inputs("--model gpt2 --cluster local:2 --dropout 0.2 --no-dropout"), Error);
+  EXPECT_THROW(inputs("--model gpt2 --cluster local:2 --dropout 1"), Error);
+  EXPECT_THROW(inputs("--model llama2-7b --cluster local:2 --dropout 0.1"), Error);
 }
 
 TEST(Defaults, InterleavedWithSeveralChunksAndExpertsFollowTensorParallelism) {

@@ -100,7 +100,7 @@ class Evaluator {
         for (const std::size_t row : unit.rows) sweep_.rows[row].fits = false;
         settle(fmt::format("needs at least {} of {}", format_bytes(least), format_bytes(machine.largest_memory)));
       } else {
-        const RankClasses& classes = machine.classes.find(layout, model.experts.has_value());
+        const RankClasses& classes = machine.classes.find(layout, model_groups(model, layout));
         const StepGraph graph = build_step_graph(model, machine.cluster, layout, classes);
         const Inputs inputs{model, machine.cluster.spec(), layout, options_, read_budget(given_)};
         evaluate_policies(request_of(inputs, profile_), graph, machine.cluster, unit.rows);

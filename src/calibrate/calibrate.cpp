@@ -64,7 +64,8 @@ bool is_slowest_of_class(const Plan& plan, Communicator& communicator, double to
   const auto own = static_cast<std::size_t>(communicator.rank());
   totals[own] = total;
   totals = sums_of_ranks(communicator, totals);
-  const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
+  const RankClasses classes =
+      find_rank_classes(Cluster(plan.cluster), plan.layout, model_groups(plan.model, plan.layout));
   for (std::size_t r = 0; r < totals.size(); ++r) {
     if (classes.class_of[r] != classes.class_of[own]) continue;
     if (totals[r] > totals[own] || (totals[r] == totals[own] && r < own)) return false;

@@ -1,6 +1,9 @@
 #include "exec/bind_attention.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "exec/dropout_places.hpp"
 #include "exec/train_settings.hpp"
 
 namespace weft {
@@ -10,35 +13,56 @@ namespace {
 struct AttentionCall {
   AttentionShape shape;
   ElementRange query_rows, key_rows;
-  std::int64_t saved_row = 0;  // of the logarithms of sums, or of the softmax
+  std::int64_t saved_row = 0;         // of the logarithms of sums, or of the softmax
+  std::vector<std::int64_t> samples;  // of its sequences, for dropout
 };
+
+AttentionShape shape_of(const RankView& view) {
+  const Transformer& model = view.plan().model;
+  const Layout& layout = view.plan().layout;
+  AttentionShape shape{.sequences = 1,
+                       .heads = model.heads / layout.tp,
+                       .kv_heads = std::max<std::int64_t>(1, model.kv_heads / layout.tp),
+                       .head_size = model.head_dim,
+                       .queries = layout.seq,
+                       .keys = layout.seq};
+  if (model.positions == Positions::rotary) shape.rotary_base = kRotaryBase;
+  if (model.latent) {
+    // Of every head its key's own columns, then its value.
+    shape.value_size = model.latent->value_head_dim;
+    shape.key_pitch = shape.value_pitch = model.latent->nope_head_dim + shape.value_size;
+  }
+  if (has_dropout(model, layout)) {
+    shape.dropout.rate = model.dropout.attention;
+    shape.dropout.first_head = view.coordinate(Axis::tp) * shape.heads;
+    shape.dropout.heads = model.heads;
+    shape.dropout.length = layout.seq;
+  }
+  return shape;
+}
 
 // Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own.
 // `rows`: of whole sequences, where the operation is cut; empty: all.
-std::vector<AttentionCall> calls_of(const RankView& view, ElementRange rows) {
-  const Plan& plan = view.plan();
-  const Layout& layout = plan.layout;
-  AttentionShape shape{.sequences = 1,
-                       .heads = plan.model.heads / layout.tp,
-                       .kv_heads = plan.model.kv_heads / layout.tp,
-                       .head_size = plan.model.head_dim,
-                       .queries = layout.seq,
-                       .keys = layout.seq};
-  if (plan.model.positions == Positions::rotary) shape.rotary_base = kRotaryBase;
+std::vector<AttentionCall> calls_of(const RankView& view, std::int32_t micro_batch, ElementRange rows) {
+  const Layout& layout = view.plan().layout;
+  AttentionShape shape = shape_of(view);
+  const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
   if (layout.cp == 1) {
     if (rows.empty()) rows = {0, layout.tokens()};
     WEFT_CHECK(rows.begin % layout.seq == 0 && rows.size() % layout.seq == 0);
     shape.sequences = rows.size() / layout.seq;
-    return {{shape, rows, rows, rows.begin * shape.heads}};
+    const auto first = samples.begin() + rows.begin / layout.seq;
+    return {{shape, rows, rows, rows.begin * shape.heads, {first, first + shape.sequences}}};
   }
   std::vector<AttentionCall> calls;
   std::int64_t row = 0;
   for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
     for (const ElementRange& part : view.context_parts()) {
-      AttentionCall call{shape, {row, row + part.size()}, {}, row * shape.heads};
+      AttentionCall call{shape, {row, row + part.size()}, {}, row * shape.heads, {}};
       call.key_rows = {sequence * layout.seq, (sequence + 1) * layout.seq};
       call.shape.queries = part.size();
       call.shape.first_position = part.begin;
+      call.samples = {samples[static_cast<std::size_t>(sequence)]};
       calls.push_back(call);
       row += part.size();
     }
@@ -47,85 +71,103 @@ std::vector<AttentionCall> calls_of(const RankView& view, ElementRange rows) {
 }
 
 Matrix rows_of(const Matrix& x, ElementRange rows) {
-  return x.row_slice(rows.begin, rows.end);
+  return x.empty() ? x : x.row_slice(rows.begin, rows.end);
 }
 
-// Queries, keys and values, packed side by side in one matrix or (context parallelism) keys and values in their own.
+// Queries, keys and values: side by side in one matrix; keys and values in their own (context parallelism, copies of
+// key heads); or every head's key and value in turn, with a key that all heads share.
 struct Packed {
-  Matrix q, k, v;
+  Matrix q, k, v, shared_key;
 };
-Packed unpack(const Matrix& queries, const Matrix& keys, const AttentionShape& shape) {
+Packed unpack(const AttentionCall& call, const Matrix& queries, const Matrix& pairs, const Matrix& shared_key) {
+  const AttentionShape& shape = call.shape;
   const std::int64_t q = shape.heads * shape.head_size, kv = shape.kv_heads * shape.head_size;
-  const bool apart = !keys.empty();
-  WEFT_CHECK(queries.columns == (apart ? q : q + 2 * kv));
-  WEFT_CHECK(!apart || keys.columns == 2 * kv);
-  const Matrix pairs = apart ? keys : queries.column_slice(q, q + 2 * kv);
-  return {queries.column_slice(0, q), pairs.column_slice(0, kv), pairs.column_slice(kv, 2 * kv)};
+  Packed all;
+  if (!shared_key.empty()) {
+    const std::int64_t own = shape.head_size - shared_key.columns;
+    all = {queries, pairs, pairs.column_slice(own, pairs.columns), shared_key};
+  } else {
+    const bool apart = !pairs.empty();
+    WEFT_CHECK(queries.columns == (apart ? q : q + 2 * kv));
+    WEFT_CHECK(!apart || pairs.columns == 2 * kv);
+    const Matrix both = apart ? pairs : queries.column_slice(q, q + 2 * kv);
+    all = {queries.column_slice(0, q), both.column_slice(0, kv), both.column_slice(kv, 2 * kv), {}};
+  }
+  return {rows_of(all.q, call.query_rows), rows_of(all.k, call.key_rows), rows_of(all.v, call.key_rows),
+          rows_of(all.shared_key, call.key_rows)};
 }
 
-class AttentionBinder {
- public:
-  AttentionBinder(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows)
-      : view_(view), of_(view, op, micro_batch), calls_(calls_of(view, rows)) {}
+// How many of an operation's values hold queries, keys and values: it reads (its gradient writes) these first.
+std::size_t packed_values(const RankView& view, const Operation& op) {
+  if (op.phase == Phase::input_grad) return op.writes.size();
+  const bool latent = view.plan().model.latent.has_value();
+  return std::min<std::size_t>(op.reads.size(), latent ? 3 : 2);
+}
 
-  const std::vector<AttentionCall>& calls() const { return calls_; }
-
-  Packed packed(const Matrix& queries, const Matrix& keys, const AttentionCall& call) const {
-    const Packed all = unpack(queries, keys, call.shape);
-    return {rows_of(all.q, call.query_rows), rows_of(all.k, call.key_rows), rows_of(all.v, call.key_rows)};
-  }
-
-  AttentionSaved saved(ValueId value, const AttentionCall& call) const {
-    const std::int64_t rows = call.shape.sequences * call.shape.heads * call.shape.queries;
-    AttentionSaved saved;
-    float* const data = static_cast<float*>(of_.flat(value).data);
-    if (view_.plan().layout.attention == AttentionKernel::flash) {
-      saved.log_sums = {data + call.saved_row, rows};
-    } else {
-      saved.softmax = Matrix::dense(data + call.saved_row * call.shape.keys, rows, call.shape.keys);
-    }
+// `values`: the logarithms of sums; or the softmax, with dropout also what was kept and what that left.
+AttentionSaved saved_in(const RankView& view, const Operands& of, std::span<const ValueId> values,
+                        const AttentionCall& call) {
+  const std::int64_t rows = call.shape.sequences * call.shape.heads * call.shape.queries, keys = call.shape.keys;
+  AttentionSaved saved;
+  const auto data = [&](std::size_t i) { return static_cast<float*>(of.flat(values[i]).data); };
+  if (view.plan().layout.attention == AttentionKernel::flash) {
+    saved.log_sums = {data(0) + call.saved_row, rows};
     return saved;
   }
+  const std::int64_t first = call.saved_row * keys;
+  saved.softmax = Matrix::dense(data(0) + first, rows, keys);
+  if (values.size() < 3) return saved;
+  saved.kept = of.kept(values[1]).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows * keys));
+  saved.dropped = Matrix::dense(data(2) + first, rows, keys);
+  return saved;
+}
 
- private:
-  const RankView& view_;
-  Operands of_;
-  std::vector<AttentionCall> calls_;
-};
+// The shape with what dropout draws from at a step.
+AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int64_t step, std::int32_t layer) {
+  AttentionShape shape = call.shape;
+  if (shape.dropout.rate > 0) {
+    shape.dropout.key = dropout_key(seed, step, layer, DropoutSite::attention);
+    shape.dropout.samples = call.samples;
+  }
+  return shape;
+}
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_attention(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                                 ElementRange rows) {
+std::function<void(std::int64_t)> bind_attention(const RankView& view, std::uint64_t seed, const Operation& op,
+                                                 std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  const AttentionBinder binder(view, op, micro_batch, rows);
-  const Matrix keys = op.reads.size() > 1 ? of.read(1) : Matrix{};
+  const std::size_t packed = packed_values(view, op);
+  const auto read = [&](std::size_t i) { return i < packed ? of.read(i) : Matrix{}; };
   struct Bound {
-    AttentionShape shape;
+    AttentionCall call;
     Packed in;
     Matrix context;
     AttentionSaved saved;
   };
   std::vector<Bound> calls;
-  for (const AttentionCall& call : binder.calls()) {
-    calls.push_back({call.shape, binder.packed(of.read(0), keys, call), rows_of(of.write(), call.query_rows),
-                     binder.saved(op.writes[1], call)});
+  for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
+    calls.push_back({call, unpack(call, read(0), read(1), read(2)), rows_of(of.write(), call.query_rows),
+                     saved_in(view, of, std::span(op.writes).subspan(1), call)});
   }
-  return [calls](std::int64_t) {
-    for (const Bound& c : calls) attention(c.shape, c.in.q, c.in.k, c.in.v, c.context, c.saved);
+  return [calls, seed, layer = op.layer](std::int64_t step) {
+    for (const Bound& c : calls) {
+      attention(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.in.shared_key);
+    }
   };
 }
 
-std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, const Operation& op,
+std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op,
                                                       std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  const AttentionBinder binder(view, op, micro_batch, rows);
-  // Reads: queries, keys where they are apart, then the gradient, the context and what forward kept.
-  const bool apart = op.writes.size() > 1;
-  const std::size_t first = apart ? 2 : 1;
-  const Matrix keys = apart ? of.read(1) : Matrix{}, d_keys = apart ? of.write(1) : Matrix{};
+  // Reads: queries, keys and values where they are apart, then the gradient, the context and what forward kept.
+  const std::size_t packed = packed_values(view, op);
+  const auto read = [&](std::size_t i) { return i < packed ? of.read(i) : Matrix{}; };
+  const auto write = [&](std::size_t i) { return i < packed ? of.write(i) : Matrix{}; };
+  std::vector<ValueId> kept;
+  for (std::size_t i = packed + 2; i < op.reads.size(); ++i) kept.push_back(op.reads[i].value);
   struct Bound {
-    AttentionShape shape;
+    AttentionCall call;
     Packed in, out;
     Matrix context, d_context;
     AttentionSaved saved;
@@ -133,17 +175,16 @@ std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, cons
   };
   std::vector<Bound> calls;
   ElementRange written;  // keys whose gradient an earlier call has written
-  for (const AttentionCall& call : binder.calls()) {
-    calls.push_back({call.shape, binder.packed(of.read(0), keys, call), binder.packed(of.write(), d_keys, call),
-                     rows_of(of.read(first + 1), call.query_rows), rows_of(of.read(first), call.query_rows),
-                     binder.saved(op.reads[first + 2].value, call),
-                     written == call.key_rows ? Into::add : Into::overwrite});
+  for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
+    calls.push_back({call, unpack(call, read(0), read(1), read(2)), unpack(call, write(0), write(1), write(2)),
+                     rows_of(of.read(packed + 1), call.query_rows), rows_of(of.read(packed), call.query_rows),
+                     saved_in(view, of, kept, call), written == call.key_rows ? Into::add : Into::overwrite});
     written = call.key_rows;
   }
-  return [calls](std::int64_t) {
+  return [calls, seed, layer = op.layer](std::int64_t step) {
     for (const Bound& c : calls) {
-      attention_input_grad(c.shape, c.in.q, c.in.k, c.in.v, c.context, c.saved, c.d_context, c.out.q, c.out.k, c.out.v,
-                           c.into_keys);
+      attention_input_grad(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.d_context,
+                           c.out.q, c.out.k, c.out.v, c.into_keys, c.in.shared_key, c.out.shared_key);
     }
   };
 }

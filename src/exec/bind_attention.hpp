@@ -7,10 +7,11 @@
 
 namespace weft {
 
-// `rows`: of whole sequences, where the operation is cut; empty: all.
-std::function<void(std::int64_t step)> bind_attention(const RankView& view, const Operation& op,
+// `seed`: of dropout, where the model has it. `rows`: of whole sequences, where the operation is cut; empty: all.
+std::function<void(std::int64_t step)> bind_attention(const RankView& view, std::uint64_t seed, const Operation& op,
                                                       std::int32_t micro_batch, ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_attention_grad(const RankView& view, const Operation& op,
-                                                           std::int32_t micro_batch, ElementRange rows = {});
+std::function<void(std::int64_t step)> bind_attention_grad(const RankView& view, std::uint64_t seed,
+                                                           const Operation& op, std::int32_t micro_batch,
+                                                           ElementRange rows = {});
 
 }  // namespace weft

@@ -94,10 +94,17 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::embedding:
       return bind_embedding(op, micro_batch);
     case Role::attention_norm:
+    case Role::query_norm:
+    case Role::kv_norm:
     case Role::ffn_norm:
     case Role::final_norm:
       return [x = of.read(0), w = of.norm(op.reads[1].value), y = of.write()](std::int64_t) { norm(x, w, y); };
     case Role::qkv:
+    case Role::kv:
+    case Role::query_down:
+    case Role::query_up:
+    case Role::kv_down:
+    case Role::kv_up:
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
@@ -109,9 +116,13 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::qk_norm:
       return bind_qk_norm(view_, op, micro_batch);
     case Role::attention:
-      return bind_attention(view_, op, micro_batch, rows);
+      return bind_attention(view_, settings_.seed, op, micro_batch, rows);
+    case Role::embedding_dropout:
+      return bind_dropout(op, micro_batch, rows);
     case Role::attention_residual:
     case Role::ffn_residual:
+      if (op.writes.size() > 1) return bind_dropout(op, micro_batch, rows);
+      [[fallthrough]];
     case Role::shared_sum:
       return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
     case Role::ffn_act:
@@ -131,6 +142,8 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
   const Operands of(view_, op, micro_batch, rows);
   switch (op.role) {
     case Role::attention_norm:
+    case Role::query_norm:
+    case Role::kv_norm:
     case Role::ffn_norm:
     case Role::final_norm: {
       const Matrix residual = op.reads.size() == 4 ? of.read(2) : Matrix{};
@@ -138,6 +151,9 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
               dx = of.write()](std::int64_t) { norm_input_grad(dy, x, w, residual, dx); };
     }
     case Role::qkv:
+    case Role::query_down:
+    case Role::query_up:
+    case Role::kv_up:
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
@@ -148,7 +164,14 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::qk_norm:
       return bind_qk_norm_input_grad(view_, op, micro_batch);
     case Role::attention:
-      return bind_attention_grad(view_, op, micro_batch, rows);
+      return bind_attention_grad(view_, settings_.seed, op, micro_batch, rows);
+    case Role::embedding_dropout:
+    case Role::attention_residual:
+    case Role::ffn_residual:
+      return [dy = of.read(0), rate = dropout_of(op).rate, kept = of.kept(op.reads[1].value),
+              dx = of.write()](std::int64_t) { dropout_input_grad(dy, rate, kept, dx); };
+    case Role::kv:
+    case Role::kv_down:
     case Role::router:
       return bind_linear_input_grad_onto(view_, op, micro_batch, rows);
     case Role::shared_sum:
@@ -171,6 +194,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
   const ValueId gradient = op.writes.front();
   switch (op.role) {
     case Role::attention_norm:
+    case Role::query_norm:
+    case Role::kv_norm:
     case Role::ffn_norm:
     case Role::final_norm: {
       // The gradient has the layout of the weights. dW needs no weights themselves, but whether there is a bias.
@@ -180,6 +205,11 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
       };
     }
     case Role::qkv:
+    case Role::kv:
+    case Role::query_down:
+    case Role::query_up:
+    case Role::kv_down:
+    case Role::kv_up:
     case Role::attention_out:
     case Role::ffn_in:
     case Role::ffn_out:
@@ -204,6 +234,23 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     default:
       no_kernel(op);
   }
+}
+
+ComputeBinder::DropoutPlace ComputeBinder::dropout_of(const Operation& op) const {
+  const DropoutRates& rates = view_.plan().model.dropout;
+  if (op.role == Role::embedding_dropout) return {DropoutSite::embedding, rates.embedding};
+  return {op.role == Role::ffn_residual ? DropoutSite::ffn_residual : DropoutSite::attention_residual, rates.hidden};
+}
+
+// Writes what it kept beside the result, and adds the stream where it reads one.
+BoundOperation ComputeBinder::bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+  const Operands of(view_, op, micro_batch, rows);
+  const Matrix stream = op.reads.size() > 1 ? of.read(1) : Matrix{};
+  return
+      [x = of.read(0), stream, y = of.write(), kept = of.kept(op.writes[1]), place = dropout_of(op),
+       numbers = token_numbers(view_, micro_batch, rows), layer = op.layer, seed = settings_.seed](std::int64_t step) {
+        dropout(x, {place.rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
+      };
 }
 
 // Each rank has the tokens of its vocabulary's part; the first of them also adds the positions.
@@ -294,6 +341,7 @@ std::string ComputeBinder::first_not_finite(std::int32_t micro_batch) const {
   for (const Operation& op : graph.operations) {
     if (op.phase != Phase::forward || op.is_transfer() || op.rank_class != view_.rank_class()) continue;
     for (const ValueId value : op.writes) {
+      if (graph.value(value).bytes_per_element == 1) continue;  // what dropout kept
       if (kept[value.index()] && !std::isfinite(square_sum(Operands(view_, op, micro_batch).flat(value)))) {
         return fmt::format("; the first such result is that of {}", describe(op));
       }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "exec/data/batches.hpp"
+#include "exec/dropout_places.hpp"
 #include "exec/parameter_state.hpp"
 #include "exec/train_settings.hpp"
 
@@ -45,6 +46,12 @@ class ComputeBinder {
   BoundOperation bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const;
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;
+  struct DropoutPlace {
+    DropoutSite site;
+    double rate;
+  };
+  DropoutPlace dropout_of(const Operation& op) const;
+  BoundOperation bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
   BoundOperation bind_embedding(const Operation& op, std::int32_t micro_batch) const;
   BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch) const;
   BoundOperation bind_loss_part(const Operation& op, std::int32_t micro_batch) const;

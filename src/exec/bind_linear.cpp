@@ -54,9 +54,17 @@ std::function<void(std::int64_t)> bind_linear_input_grad(const RankView& view, c
 std::function<void(std::int64_t)> bind_linear_input_grad_onto(const RankView& view, const Operation& op,
                                                               std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
-  WEFT_CHECK(op.reads.size() == 3);
-  return [dy = of.read(0), onto = of.read(1), w = of.weight(op.reads[2].value), dx = of.write()](std::int64_t) {
-    linear_input_grad(dy, w, dx);
+  WEFT_CHECK(op.reads.size() >= 3);
+  const std::size_t last = op.reads.size() - 1;
+  std::vector<Matrix> grads;
+  for (std::size_t i = 0; i + 1 < last; ++i) grads.push_back(of.read(i));
+  return [parts = side_by_side(grads, of.weight(op.reads[last].value), {}), onto = of.read(last - 1),
+          dx = of.write()](std::int64_t) {
+    Into into = Into::overwrite;
+    for (const Output& dy : parts) {
+      linear_input_grad(dy.values, dy.weight, dx, into);
+      into = Into::add;
+    }
     add(dx, onto, dx);
   };
 }

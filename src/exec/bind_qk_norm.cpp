@@ -28,7 +28,8 @@ std::vector<Matrix> split_heads(const Matrix& packed, std::int64_t size) {
 Heads heads_of(const RankView& view, const Matrix& packed, const Matrix& pairs) {
   const Transformer& model = view.plan().model;
   const std::int64_t tp = view.plan().layout.tp;
-  const std::int64_t queries = model.heads / tp * model.head_dim, keys = model.kv_heads / tp * model.head_dim;
+  const std::int64_t queries = model.heads / tp * model.head_dim;
+  const std::int64_t keys = std::max<std::int64_t>(1, model.kv_heads / tp) * model.head_dim;
   const Matrix keys_and_values = pairs.empty() ? packed.column_slice(queries, queries + 2 * keys) : pairs;
   WEFT_CHECK(packed.columns == (pairs.empty() ? queries + 2 * keys : queries) && keys_and_values.columns == 2 * keys);
   return {split_heads(packed.column_slice(0, queries), model.head_dim),

@@ -67,7 +67,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
     add_shards(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_to_all) {
     add_exchange(op, micro_batch, ends);
-  } else if (op.reads.size() == 1 && op.writes.size() == 1) {
+  } else if (op.reads.size() == op.writes.size()) {
     add_rows(op, micro_batch, ends);
   } else {
     fail("weft run cannot carry out '{}' yet", describe(op));
@@ -100,21 +100,29 @@ Vector TransferBinder::gradient_in(const Operation& original, ValueId value) con
   return parameters_.shard_in(p, value, -1, view_.position_in(p.group));
 }
 
-// Members hold equal shares of the rows of one value: in their order, or (context parallelism) each the rows of the
-// positions that it holds.
+// Members hold equal shares of the rows of every value: in their order, or (context parallelism) each the rows of the
+// positions that it holds. A member's share of the buffer is its rows of the first value, then of the next.
 void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const Origin& origin = op.origins.front();
   const Operation& original = view_.original().op(origin.operation);
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
-  const ValueId read = original.reads.front().value, written = original.writes.front();
-  const ValueId share = scatters ? written : read;
+  std::vector<std::vector<Segment>> of_members(static_cast<std::size_t>(view_.group_size(op.communication->group)));
+  std::vector<Segment> own;
+  for (std::size_t i = 0; i < original.reads.size(); ++i) {
+    const ValueId read = original.reads[i].value, written = original.writes[i];
+    const auto shares = shares_of(original, origin, scatters ? read : written, micro_batch);
+    for (std::size_t m = 0; m < shares.size(); ++m) {
+      of_members[m].insert(of_members[m].end(), shares[m].begin(), shares[m].end());
+    }
+    const ValueId share = scatters ? written : read;
+    const ElementRange part = part_range(view_.original().value(share).elements(), origin);
+    own.push_back(segment_of(view_.data(share, micro_batch) + part.begin, part.size()));
+  }
   std::vector<Segment> all;
-  for (const std::vector<Segment>& of_member : shares_of(original, origin, scatters ? read : written, micro_batch)) {
+  for (const std::vector<Segment>& of_member : of_members) {
     ends.slices.push_back(elements_in(of_member));
     all.insert(all.end(), of_member.begin(), of_member.end());
   }
-  const ElementRange part = part_range(view_.original().value(share).elements(), origin);
-  const std::vector<Segment> own{segment_of(view_.data(share, micro_batch) + part.begin, part.size())};
   WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;

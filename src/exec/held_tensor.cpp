@@ -23,7 +23,12 @@ class Holding {
         hold_vocabulary(held);
         break;
       case Role::qkv:
-        hold_heads(held);
+      case Role::kv:
+        hold_heads(held, role);
+        break;
+      case Role::query_up:
+      case Role::kv_up:  // whole heads
+        held.rows = {share(rows, 0)};
         break;
       case Role::ffn_in:
       case Role::expert_in:
@@ -72,9 +77,19 @@ class Holding {
     }
   }
 
-  void hold_heads(HeldTensor& held) const {
+  // Where there are more ranks than key/value heads, these are a parameter of their own, of which ranks that follow
+  // each other hold the same head.
+  void hold_heads(HeldTensor& held, Role role) const {
     const std::int64_t queries = model_.heads * model_.head_dim, keys = model_.kv_heads * model_.head_dim;
-    held.rows = {share(queries, 0), share(keys, queries), share(keys, queries + keys)};
+    if (ranks_ <= model_.kv_heads) {
+      held.rows = {share(queries, 0), share(keys, queries), share(keys, queries + keys)};
+    } else if (role == Role::qkv) {
+      held.rows = {share(queries, 0)};
+    } else {
+      const std::int64_t copies = ranks_ / model_.kv_heads, begin = queries + rank_ / copies * model_.head_dim;
+      held.rows = {{begin, begin + model_.head_dim}, {begin + keys, begin + keys + model_.head_dim}};
+      held.copy = rank_ % copies != 0;
+    }
   }
 
   const Transformer& model_;

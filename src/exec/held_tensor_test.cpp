@@ -143,6 +143,24 @@ TEST(HeldTensors, OfQkvAreHeadsOfQueriesKeysAndValues) {
   EXPECT_FALSE(held[0].copy);
 }
 
+// By hand: queries of 6 heads are rows 0..47, the two key heads 48..63, the value heads 64..79. Of six ranks the first
+// three share head 0, the others head 1, and each has one query head.
+TEST(HeldTensors, OfMoreRanksThanKeyHeadsAreQueriesAndCopiesOfAHead) {
+  const Layout layout{.tp = 6, .seq = 32};
+  for (std::int64_t rank = 0; rank < 6; ++rank) {
+    const auto queries = held_tensors(small_llama_shape(), layout, 0, Role::qkv, {.tp = rank});
+    const auto keys = held_tensors(small_llama_shape(), layout, 0, Role::kv, {.tp = rank});
+    ASSERT_EQ(queries.size(), 1U);
+    ASSERT_EQ(keys.size(), 1U);
+    EXPECT_EQ(queries[0].rows, (std::vector<ElementRange>{{8 * rank, 8 * rank + 8}}));
+    EXPECT_FALSE(queries[0].copy);
+    const std::int64_t head = rank < 3 ? 0 : 8;
+    EXPECT_EQ(keys[0].rows, (std::vector<ElementRange>{{48 + head, 56 + head}, {64 + head, 72 + head}}));
+    EXPECT_EQ(keys[0].copy, rank % 3 != 0);
+    EXPECT_EQ(keys[0].whole.name, queries[0].whole.name);
+  }
+}
+
 // By hand: gates 0..99, values 100..199; rank 0 of 2 has the first half of each.
 TEST(HeldTensors, OfAGatedProjectionAreGatesAndValues) {
   const auto held = held_tensors(small_llama_shape(), {.tp = 2, .seq = 32}, 0, Role::ffn_in, {});

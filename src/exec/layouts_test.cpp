@@ -27,6 +27,7 @@ std::vector<LayoutCase> layout_cases() {
       {"tp 2", {.tp = 2}},
       {"tp 2, sequence parallel", {.tp = 2, .sequence_parallel = true}},
       {"cp 2", {.cp = 2}},
+      {"tp 2, unfused", {.tp = 2, .attention = AttentionKernel::unfused}, 2, {"serial"}},
       {"pp 2, gpipe", {.pp = 2, .schedule = gpipe}},
       {"pp 2, 1f1b", {.pp = 2, .schedule = one_f_one_b}},
       {"pp 2, interleaved", {.pp = 2, .vpp = 2, .schedule = interleaved}},
@@ -38,7 +39,9 @@ std::vector<LayoutCase> layout_cases() {
   };
 }
 
-std::vector<Transformer> two_models() {
+// A GPT without and with dropout, a Llama with norms on queries and keys, one whose ranks hold copies of its only
+// key/value head, one with latent attention.
+std::vector<Transformer> some_models() {
   Transformer gpt = test::small_gpt(4), llama = test::small_llama(4);
   for (Transformer* model : {&gpt, &llama}) {
     model->hidden = 16;
@@ -50,8 +53,22 @@ std::vector<Transformer> two_models() {
     model->max_seq = 16;
   }
   gpt.kv_heads = 4;
-  llama.qk_norm = true;  // the GPT has none
-  return {gpt, llama};
+  Transformer copied = llama;
+  copied.name = "one key head";
+  copied.kv_heads = 1;
+  copied.qkv_bias = true;
+  llama.qk_norm = true;  // the others have none
+  Transformer dropping = gpt;
+  dropping.name = "dropout";
+  dropping.dropout = {.embedding = 0.05, .attention = 0.1, .hidden = 0.2};
+  Transformer latent = copied;
+  latent.name = "latent";
+  latent.kv_heads = 4;
+  latent.qkv_bias = false;
+  latent.head_dim = 5;
+  latent.latent =
+      LatentAttention{.q_rank = 6, .kv_rank = 3, .nope_head_dim = 3, .rope_head_dim = 2, .value_head_dim = 4};
+  return {gpt, dropping, llama, copied, latent};
 }
 
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
@@ -76,7 +93,7 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 TEST(Layouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   set_kernel_threads(1);
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
     ASSERT_EQ(std::ssize(alone), kSteps);
     EXPECT_LT(alone.back(), alone.front());
@@ -113,7 +130,7 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
       {{.tp = 2, .cp = 2, .micro_batch = 2}, 4, 2, 4},
       {{.tp = 2, .micro_batch = 2, .zero = 3}, 4, 2, 2},
   };
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     for (const CutCase& c : cases) {
       SCOPED_TRACE(fmt::format("{}, tp {} cp {} pp {}, micro-batch {}, {} and {} parts", model.name, c.layout.tp,
                                c.layout.cp, c.layout.pp, c.layout.micro_batch, c.forward, c.backward));
@@ -152,7 +169,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       {{.tp = 2, .pp = 2, .sequence_parallel = true}, 4},
       {{.tp = 2, .pp = 2, .vpp = 2, .schedule = PipelineSchedule::interleaved}, 4},
   };
-  for (const Transformer& model : two_models()) {
+  for (const Transformer& model : some_models()) {
     for (const PairCase& c : cases) {
       SCOPED_TRACE(fmt::format("{}, tp {} pp {} vpp {}", model.name, c.layout.tp, c.layout.pp, c.layout.vpp));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);

@@ -84,7 +84,7 @@ class Assembly {
     const Operation& op = plan_.graph.op(instance.operation);
     if (!op.communication) return -1;
     const Communication& c = *op.communication;
-    std::vector<Rank> members = group_members(plan_.layout, plan_.model.experts.has_value(), c.group, rank);
+    std::vector<Rank> members = group_members(plan_.layout, model_groups(plan_.model, plan_.layout), c.group, rank);
     if (c.scope != Scope::whole) {
       const ClassGroup& group = plan_.graph.classes[op.rank_class.index()].group(c.group);
       members = scoped_members(members, group.scoped(Scope::inner).view.size, rank, c.scope);

@@ -17,6 +17,15 @@ Vector Operands::flat(ValueId value) const {
   return {view_.data(value, micro_batch_), view_.plan().graph.value(value).elements()};
 }
 
+KeptElements Operands::kept(ValueId value) const {
+  const Value& v = view_.plan().graph.value(value);
+  WEFT_CHECK(v.bytes_per_element == 1);
+  const std::int64_t columns = v.shape.back();
+  const ElementRange rows = rows_.empty() ? ElementRange{0, v.elements() / columns} : rows_;
+  auto* const data = reinterpret_cast<std::uint8_t*>(view_.data(value, micro_batch_));
+  return {data + rows.begin * columns, static_cast<std::size_t>(rows.size() * columns)};
+}
+
 std::vector<HeldTensor> Operands::tensors() const {
   const Plan& plan = view_.plan();
   return held_tensors(plan.model, plan.layout, op_.layer, parameter_role(plan.model, plan.layout, op_.role),
@@ -36,7 +45,8 @@ Vector Operands::bias(ValueId value) const {
 
 Vector Operands::added_bias(ValueId value) const {
   const std::vector<HeldTensor> held = tensors();
-  return held.size() < 2 || held[1].copy ? Vector{} : vector(value, held[1]);
+  const bool sums = held.front().columns.size() < held.front().width();
+  return held.size() < 2 || (sums && held[1].copy) ? Vector{} : vector(value, held[1]);
 }
 
 ExpertWeights Operands::experts(ValueId value) const {

@@ -25,6 +25,8 @@ class Operands {
   Matrix last_read() const { return read(op_.reads.size() - 1); }
   Matrix write(std::size_t index = 0) const { return matrix(op_.writes[index]); }
   Vector flat(ValueId value) const;
+  // A byte for every element of a value that dropout writes, of these rows.
+  KeptElements kept(ValueId value) const;
 
   // The tensors of the parameter that the operation uses, in the memory of `value` (weights, whole or gathered, or
   // their gradient).

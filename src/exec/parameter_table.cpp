@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "exec/data/mix.hpp"
+#include "base/mix.hpp"
 
 namespace weft {
 namespace {
@@ -24,10 +24,10 @@ void check_trainable(const Transformer& model) {
   };
   if (model.experts && model.experts->shared_gate) refuse("a gate on shared experts");
   if (model.experts && model.experts->gate_bias) refuse("a correction of the router's scores");
-  if (model.latent) refuse("latent attention");
-  if (model.positions == Positions::rotary && model.head_dim % 2 != 0) {
-    fail("model '{}': head_dim: value {} is odd; rotary positions pair the halves of a head", model.name,
-         model.head_dim);
+  const std::int64_t rotated = model.latent ? model.latent->rope_head_dim : model.head_dim;
+  if (model.positions == Positions::rotary && rotated % 2 != 0) {
+    fail("model '{}': {}: value {} is odd; rotary positions pair the halves of a head", model.name,
+         model.latent ? "latent.rope_head_dim" : "head_dim", rotated);
   }
 }
 
@@ -58,6 +58,14 @@ class TensorList {
   std::vector<ParameterTensor> tensors_;
 };
 
+// Of the parameters that make queries, keys and values.
+std::vector<Role> query_roles(const Transformer& model) {
+  using enum Role;
+  if (!model.latent) return model.qk_norm ? std::vector{qkv, qk_norm} : std::vector{qkv};
+  if (model.latent->q_rank == 0) return {query_up, kv_down, kv_norm, kv_up};
+  return {query_down, query_norm, query_up, kv_down, kv_norm, kv_up};
+}
+
 std::vector<Role> feed_forward_roles(const Transformer& model, std::int32_t layer) {
   if (!model.is_moe_layer(layer)) return {Role::ffn_in, Role::ffn_out};
   if (model.experts->shared_ffn == 0) return {Role::router, Role::expert_in, Role::expert_out};
@@ -85,9 +93,9 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
   std::vector<ParameterPlace> places{{-1, Role::embedding}};
   if (model.positions == Positions::learned) places.push_back({-1, Role::positions});
   for (std::int32_t layer = 0; layer < model.layers; ++layer) {
-    for (const Role role : {Role::attention_norm, Role::qkv, Role::qk_norm, Role::attention_out, Role::ffn_norm}) {
-      if (role != Role::qk_norm || model.qk_norm) places.push_back({layer, role});
-    }
+    places.push_back({layer, Role::attention_norm});
+    for (const Role role : query_roles(model)) places.push_back({layer, role});
+    for (const Role role : {Role::attention_out, Role::ffn_norm}) places.push_back({layer, role});
     for (const Role role : feed_forward_roles(model, layer)) places.push_back({layer, role});
   }
   places.push_back({-1, Role::final_norm});
@@ -97,7 +105,8 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
 
 std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role) {
   check_trainable(model);
-  const std::int64_t context = model.heads * model.head_dim;
+  const std::int64_t value_dim = model.latent ? model.latent->value_head_dim : model.head_dim;
+  const std::int64_t context = model.heads * value_dim;
   const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
   const double into_stream = kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers));
   const std::string name = layer < 0 ? std::string(name_of(role)) : fmt::format("layers.{}.{}", layer, name_of(role));
@@ -118,12 +127,33 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
       list.norm(name, model);
       break;
     case Role::qkv:
-      list.linear(name, (model.heads + 2 * model.kv_heads) * model.head_dim, model.hidden,
-                  model.linear_bias || model.qkv_bias, kDeviation);
+    case Role::kv:  // of the same tensor
+      list.linear(fmt::format("layers.{}.qkv", layer), (model.heads + 2 * model.kv_heads) * model.head_dim,
+                  model.hidden, model.linear_bias || model.qkv_bias, kDeviation);
       break;
     case Role::qk_norm:
       list.add(fmt::format("layers.{}.q_norm.weight", layer), {model.head_dim}, Start::ones);
       list.add(fmt::format("layers.{}.k_norm.weight", layer), {model.head_dim}, Start::ones);
+      break;
+    case Role::query_down:
+      list.linear(name, model.latent->q_rank, model.hidden, false, kDeviation);
+      break;
+    case Role::query_norm:
+      list.add(name + ".weight", {model.latent->q_rank}, Start::ones);
+      break;
+    case Role::query_up:
+      list.linear(name, model.heads * model.head_dim, model.latent->q_rank > 0 ? model.latent->q_rank : model.hidden,
+                  false, kDeviation);
+      break;
+    case Role::kv_down:
+      list.linear(name, model.latent->kv_rank + model.latent->rope_head_dim, model.hidden, false, kDeviation);
+      break;
+    case Role::kv_norm:
+      list.add(name + ".weight", {model.latent->kv_rank}, Start::ones);
+      break;
+    case Role::kv_up:
+      list.linear(name, model.heads * (model.latent->nope_head_dim + value_dim), model.latent->kv_rank, false,
+                  kDeviation);
       break;
     case Role::attention_out:
       list.linear(name, model.hidden, context, model.linear_bias, into_stream);

@@ -32,7 +32,8 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model);
 
 // The tensors of a parameter, in order. qkv has rows of queries, keys, values; qk_norm the norms of both, in Hugging
 // Face's names; a swiglu ffn_in has rows of gates, then
-// values; embedding and head have a row per token; experts follow each other, each with tensors of its own. A tied head
+// values; kv_down has rows of the latent, then of the rotary key, kv_up of every head's key and then its value;
+// embedding and head have a row per token; experts follow each other, each with tensors of its own. A tied head
 // has the embedding's tensor. Throws Error naming what a run cannot train yet.
 std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role);
 

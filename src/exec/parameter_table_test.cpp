@@ -101,8 +101,12 @@ TEST(ParameterTable, SaysWhatCannotBeTrainedYet) {
   model.experts->gate_bias = true;
   EXPECT_EQ(refusal(model), "model 'mixtral-8x7b': a correction of the router's scores: weft run cannot train it yet");
   model = small_llama_shape();
-  model.latent = LatentAttention{};
-  EXPECT_EQ(refusal(model), "model 'llama': latent attention: weft run cannot train it yet");
+  model.latent =
+      LatentAttention{.q_rank = 0, .kv_rank = 4, .nope_head_dim = 5, .rope_head_dim = 3, .value_head_dim = 6};
+  EXPECT_EQ(refusal(model),
+            "model 'llama': latent.rope_head_dim: value 3 is odd; rotary positions pair the halves of a head");
+  model.latent->rope_head_dim = 2;
+  EXPECT_EQ(refusal(model), "");
   model = small_llama_shape();
   model.head_dim = 7;
   EXPECT_EQ(refusal(model), "model 'llama': head_dim: value 7 is odd; rotary positions pair the halves of a head");

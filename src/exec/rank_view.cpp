@@ -35,12 +35,12 @@ std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp
 
 RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
     : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
-  const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, plan.model.experts.has_value());
+  const ModelGroups model = model_groups(plan.model, plan.layout);
+  const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, model);
   class_ = {classes.class_of[rank.index()]};
   for (int kind = 0; kind < kGroupKinds; ++kind) {
     std::vector<std::int64_t>& members = groups_[static_cast<GroupKind>(kind)];
-    for (const Rank member :
-         group_members(plan.layout, plan.model.experts.has_value(), static_cast<GroupKind>(kind), rank)) {
+    for (const Rank member : group_members(plan.layout, model, static_cast<GroupKind>(kind), rank)) {
       members.push_back(member.value);
     }
   }

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 #include "exec/settings_json.hpp"
@@ -13,28 +14,32 @@ namespace {
 using nlohmann::ordered_json;
 
 ordered_json run_to_json(const RunRecord& record) {
-  return {{"model", shape_to_json(record.model)},
-          {"global_batch", record.layout.global_batch},
-          {"micro_batch", record.layout.micro_batch},
-          {"seq", record.layout.seq},
-          {"tp", record.layout.tp},
-          {"cp", record.layout.cp},
-          {"pp", record.layout.pp},
-          {"vpp", record.layout.vpp},
-          {"schedule", name_of(record.layout.schedule)},
-          {"sequence_parallel", record.layout.sequence_parallel},
-          {"recompute", name_of(record.layout.recompute)},
-          {"attention", name_of(record.layout.attention)},
-          {"data_ranks", record.layout.dp},
-          {"ep", record.layout.ep},
-          {"etp", record.layout.etp},
-          {"zero", record.layout.zero},
-          {"policy", record.policy},
-          {"optimizer", optimizer_to_json(record.optimizer)},
-          {"clip_grad", record.layout.clip_grad},
-          {"seed", record.seed},
-          {"steps", record.losses.size()},
-          {"losses", record.losses}};
+  ordered_json json = {{"model", shape_to_json(record.model)},
+                       {"global_batch", record.layout.global_batch},
+                       {"micro_batch", record.layout.micro_batch},
+                       {"seq", record.layout.seq},
+                       {"tp", record.layout.tp},
+                       {"cp", record.layout.cp},
+                       {"pp", record.layout.pp},
+                       {"vpp", record.layout.vpp},
+                       {"schedule", name_of(record.layout.schedule)},
+                       {"sequence_parallel", record.layout.sequence_parallel},
+                       {"recompute", name_of(record.layout.recompute)},
+                       {"attention", name_of(record.layout.attention)},
+                       {"data_ranks", record.layout.dp},
+                       {"ep", record.layout.ep},
+                       {"etp", record.layout.etp},
+                       {"zero", record.layout.zero},
+                       {"policy", record.policy},
+                       {"optimizer", optimizer_to_json(record.optimizer)},
+                       {"clip_grad", record.layout.clip_grad},
+                       {"seed", record.seed},
+                       {"steps", record.losses.size()},
+                       {"losses", record.losses}};
+  if (ordered_json dropout = dropout_to_json(record.model, record.layout); !dropout.is_null()) {
+    json["dropout"] = std::move(dropout);
+  }
+  return json;
 }
 
 void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {

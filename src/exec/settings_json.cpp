@@ -45,8 +45,21 @@ ordered_json shape_to_json(const Transformer& model) {
                        {"qkv_bias", model.qkv_bias}};
   // Named only where there is one: checkpoints from before it existed stay what they are.
   if (model.qk_norm) json["qk_norm"] = true;
+  if (model.latent) {
+    json["latent"] = {{"q_rank", model.latent->q_rank},
+                      {"kv_rank", model.latent->kv_rank},
+                      {"nope_head_dim", model.latent->nope_head_dim},
+                      {"rope_head_dim", model.latent->rope_head_dim},
+                      {"value_head_dim", model.latent->value_head_dim}};
+  }
   if (model.experts) json["experts"] = experts_to_json(*model.experts);
   return json;
+}
+
+ordered_json dropout_to_json(const Transformer& model, const Layout& layout) {
+  if (!has_dropout(model, layout)) return {};
+  return {
+      {"embedding", model.dropout.embedding}, {"attention", model.dropout.attention}, {"hidden", model.dropout.hidden}};
 }
 
 ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer) {

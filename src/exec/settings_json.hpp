@@ -5,12 +5,15 @@
 #include <nlohmann/json_fwd.hpp>
 #include <variant>
 
+#include "graph/layout.hpp"
 #include "kernels/kernels.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {
 
 nlohmann::ordered_json shape_to_json(const Transformer& model);
+// Null where it trains without.
+nlohmann::ordered_json dropout_to_json(const Transformer& model, const Layout& layout);
 nlohmann::ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& optimizer);
 
 }  // namespace weft

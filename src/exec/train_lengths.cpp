@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/mix.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
-#include "exec/data/mix.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/rank_run.hpp"
 

@@ -32,7 +32,7 @@ std::int64_t instances_of(const TrainJob& job, ClassId rank_class) {
 MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const RankRun& run) {
   constexpr std::int64_t kNumbers = 3;  // of a span
   const RankClasses classes =
-      find_rank_classes(Cluster(job.plan.cluster), job.plan.layout, job.plan.model.experts.has_value());
+      find_rank_classes(Cluster(job.plan.cluster), job.plan.layout, model_groups(job.plan.model, job.plan.layout));
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[static_cast<std::size_t>(rank)]};
@@ -170,7 +170,9 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (layout.tp == 1 || layout.sequence_parallel) return;
   // Experts sum what tensor-parallel ranks make of the same tokens.
   for (std::int32_t rank = 0; rank < layout.devices(); ++rank) {
-    const auto members = [&](GroupKind kind) { return group_members(layout, true, kind, {rank}); };
+    const auto members = [&](GroupKind kind) {
+      return group_members(layout, model_groups(model, layout), kind, {rank});
+    };
     if (members(GroupKind::tp) == members(GroupKind::etp)) continue;
     fail("--mesh-order: weft run needs the tensor-parallel ranks of experts to be those of the other layers");
   }
@@ -179,16 +181,10 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
 }  // namespace
 
 void require_trainable(const Transformer& model, const Layout& layout) {
-  if (model.kv_heads % layout.tp != 0) {
-    fail("--tp {}: weft run does not copy key/value heads to several ranks; it must divide {}'s {}", layout.tp,
-         model.name, model.kv_heads);
-  }
-  if (layout.precision != DType::fp32) fail("--precision {}: weft run trains in fp32", name_of(layout.precision));
-  if (layout.grad_dtype != DType::fp32) fail("--grad-dtype {}: weft run reduces fp32", name_of(layout.grad_dtype));
-  if (layout.dropout && model.positions == Positions::learned) {
-    fail("model {}: weft run trains without dropout; give --no-dropout to weft plan", model.name);
-  }
-  if (model.latent) fail("model {}: weft run has no latent attention yet", model.name);
+  if (layout.precision != DType::fp32)
+    fail("--precision {}: weft run trains in fp32; give --precision fp32", name_of(layout.precision));
+  if (layout.grad_dtype != DType::fp32)
+    fail("--grad-dtype {}: weft run reduces fp32; give --grad-dtype fp32", name_of(layout.grad_dtype));
   if (model.experts) require_trainable_experts(model, layout);
 }
 

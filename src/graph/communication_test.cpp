@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <set>
 
 #include "graph/test_graphs.hpp"
@@ -81,6 +82,35 @@ TEST(SequenceParallel, ReducesTheGradientsOfNormsOverTensorRanks) {
             9U);
   EXPECT_TRUE(
       transfers(build(with_layers("gpt3-175b", 4), "dgx-a100:1", {.tp = 8}), of_role(Role::replica_reduce)).empty());
+}
+
+TEST(TensorParallel, RanksWithTheSameKeyHeadSumItsGradients) {
+  // Eight key/value heads of 128 on sixteen ranks: two ranks have each, with two of the 32 query heads for each rank.
+  const Transformer model = with_layers("llama3-8b", 4);
+  EXPECT_TRUE(transfers(build(model, "dgx-a100:1", {.tp = 8}), of_role(Role::replica_reduce)).empty());
+  for (const bool sequence_parallel : {false, true}) {
+    const StepGraph graph = build(model, "dgx-a100:2", {.tp = 16, .sequence_parallel = sequence_parallel});
+    const auto of_keys =
+        transfers(graph, [](const Operation& op) { return op.role == Role::replica_reduce && op.subject == Role::kv; });
+    ASSERT_EQ(of_keys.size(), 4U * graph.classes.size());
+    for (const Operation& op : of_keys) {
+      EXPECT_EQ(op.communication->group, GroupKind::kv);
+      EXPECT_EQ(op.communication->bytes.value, 4096 * 2 * 128 * 4);  // fp32
+    }
+    for (const RankClass& c : graph.classes) EXPECT_EQ(c.group(GroupKind::kv).view.size, 2);
+  }
+}
+
+TEST(TensorParallel, CopiesOfKeyHeadsAreSoManyParametersMore) {
+  // A rank has 2 of 32 query heads and one key head and value head of 128, each a row of 4096 weights for every column.
+  const StepGraph graph = build(with_layers("llama3-8b", 1), "dgx-a100:2", {.tp = 16});
+  std::map<Role, std::int64_t> elements;
+  for (const Operation& op : graph.operations) {
+    if (op.role == Role::update) elements[op.subject] = graph.value(op.writes.front()).elements();
+  }
+  EXPECT_EQ(elements.at(Role::qkv), 4096 * 2 * 128);
+  EXPECT_EQ(elements.at(Role::kv), 4096 * 2 * 128);
+  EXPECT_FALSE(elements.contains(Role::qk_norm));
 }
 
 TEST(TensorParallel, ReducesTheGradientsOfNormsOnQueriesAndKeys) {

@@ -9,7 +9,7 @@ namespace {
 
 ClassGroup dp_group(std::string_view cluster, const Layout& layout) {
   const Cluster built(parse_cluster(cluster));
-  return find_rank_classes(built, test::filled(layout, built.device_count()), false).classes[0].group(GroupKind::dp);
+  return find_rank_classes(built, test::filled(layout, built.device_count()), {}).classes[0].group(GroupKind::dp);
 }
 
 std::vector<std::int32_t> numbers(const std::vector<Rank>& ranks) {

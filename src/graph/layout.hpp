@@ -60,6 +60,11 @@ struct Layout {
   std::int64_t shards() const { return dp * cp; }
 };
 
+// Whether a model so laid out trains with dropout.
+inline bool has_dropout(const Transformer& model, const Layout& layout) {
+  return model.positions == Positions::learned && layout.dropout;
+}
+
 // Throws Error naming the flag, the value and what is allowed.
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices);
 

@@ -37,7 +37,7 @@ Held held_by(const StepGraph& graph) {
 }
 
 // The only class of a job without pipeline; the builder reads no more of it than the sizes of its groups.
-RankClass lone_class(const Layout& layout) {
+RankClass lone_class(const Transformer& model, const Layout& layout) {
   RankClass c;
   c.ranks = layout.devices();
   c.groups.resize(kGroupKinds);
@@ -51,13 +51,14 @@ RankClass lone_class(const Layout& layout) {
   set(GroupKind::etp, layout.etp);
   set(GroupKind::edp, layout.edp());
   set(GroupKind::norm, layout.devices());
+  set(GroupKind::kv, model_groups(model, layout).key_copies);
   return c;
 }
 
 Held probe(Transformer model, const Layout& layout, std::int64_t layers) {
   model.layers = layers;
   StepGraph graph;
-  graph.classes.push_back(lone_class(layout));
+  graph.classes.push_back(lone_class(model, layout));
   TransferTable transfers;
   ClassBuilder(graph, transfers, model, layout, make_id<ClassId>(0)).build();
   return held_by(graph);

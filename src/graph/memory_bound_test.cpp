@@ -109,8 +109,8 @@ TEST(RankClassCache, GivesWhatTheSearchGives) {
     for (const Case& c : cases()) {
       const Transformer model = with_layers(c.model, 8);
       const Layout layout = filled(c.layout, 16);
-      const RankClasses& cached = cache.find(layout, model.experts.has_value());
-      const RankClasses found = find_rank_classes(cluster, layout, model.experts.has_value());
+      const RankClasses& cached = cache.find(layout, model_groups(model, layout));
+      const RankClasses found = find_rank_classes(cluster, layout, model_groups(model, layout));
       ASSERT_EQ(cached.class_of, found.class_of);
       ASSERT_EQ(cached.classes.size(), found.classes.size());
       for (std::size_t i = 0; i < found.classes.size(); ++i) {

@@ -21,8 +21,10 @@ std::string_view name_of(Phase phase) {
 std::string_view name_of(Role role) {
   static constexpr std::array<std::string_view, kRoles> kNames = {"embedding",
                                                                   "positions",
+                                                                  "embedding_dropout",
                                                                   "attention_norm",
                                                                   "qkv",
+                                                                  "kv",
                                                                   "qk_norm",
                                                                   "query_down",
                                                                   "query_norm",

@@ -22,8 +22,10 @@ std::string_view name_of(Phase phase);
 enum class Role : std::uint8_t {
   embedding,
   positions,
+  embedding_dropout,
   attention_norm,
   qkv,
+  kv,  // keys and values, where ranks hold copies of them; qkv then makes the queries alone
   qk_norm,
   query_down,
   query_norm,

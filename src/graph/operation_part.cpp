@@ -31,6 +31,7 @@ bool is_cut_by_rows(const StepGraph& graph, const Operation& op) {
     case Role::attention_norm:
     case Role::attention_gather:
     case Role::qkv:
+    case Role::kv:
     case Role::attention_out:
     case Role::attention_reduce:
     case Role::attention_residual:

@@ -2,10 +2,11 @@
 
 namespace weft {
 
-const RankClasses& RankClassCache::find(const Layout& layout, bool has_experts) {
+const RankClasses& RankClassCache::find(const Layout& layout, const ModelGroups& model) {
   // All that find_rank_classes reads of a layout. ZeRO only says whether data-parallel ranks take part in the norm.
   std::vector<std::int64_t> key{layout.tp,       layout.cp, layout.dp,  layout.pp,
-                                layout.zero > 0, layout.ep, layout.etp, has_experts ? 1 : 0};
+                                layout.zero > 0, layout.ep, layout.etp, model.experts ? 1 : 0,
+                                model.key_copies};
   for (const Axis axis : layout.mesh_order) key.push_back(static_cast<std::int64_t>(axis));
   Entry* entry = nullptr;
   {
@@ -15,7 +16,7 @@ const RankClasses& RankClassCache::find(const Layout& layout, bool has_experts) 
     entry = slot.get();
   }
   const std::lock_guard lock(entry->mutex);
-  if (!entry->classes) entry->classes = find_rank_classes(cluster_, layout, has_experts);
+  if (!entry->classes) entry->classes = find_rank_classes(cluster_, layout, model);
   return *entry->classes;
 }
 

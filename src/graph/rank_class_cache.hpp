@@ -17,8 +17,8 @@ class RankClassCache {
   // The cluster must outlive the cache.
   explicit RankClassCache(const Cluster& cluster) : cluster_(cluster) {}
 
-  // What find_rank_classes(cluster, layout, has_experts) returns. May be called from several threads.
-  const RankClasses& find(const Layout& layout, bool has_experts);
+  // What find_rank_classes(cluster, layout, model) returns. May be called from several threads.
+  const RankClasses& find(const Layout& layout, const ModelGroups& model);
 
  private:
   struct Entry {

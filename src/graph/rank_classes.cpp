@@ -65,9 +65,21 @@ bool is_expert_group(GroupKind kind) {
   return kind == GroupKind::ep || kind == GroupKind::etp || kind == GroupKind::edp;
 }
 
+// The members of a tensor-parallel group that hold the same key/value head follow each other.
+std::vector<Rank> with_same_head(const std::vector<Rank>& tensor_parallel, std::int64_t copies, std::int64_t position) {
+  const auto first = tensor_parallel.begin() + position / copies * copies;
+  return {first, first + copies};
+}
+
+// Whether a job has groups of that kind at all.
+bool has_groups(GroupKind kind, const ModelGroups& model) {
+  if (is_expert_group(kind)) return model.experts;
+  return kind != GroupKind::kv || model.key_copies > 1;
+}
+
 // All groups of one kind, each a list of ranks; ranks in no group (tied, middle stages) are left out.
-std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& layout, const Mesh& dense,
-                                                const Mesh& expert) {
+std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& layout, const ModelGroups& model,
+                                                const Mesh& dense, const Mesh& expert) {
   std::vector<std::vector<Rank>> groups;
   const auto ranks = static_cast<std::int32_t>(dense.size());
   for (std::int32_t r = 0; r < ranks; ++r) {
@@ -80,6 +92,10 @@ std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& la
     } else if (kind == GroupKind::tied) {
       if (dense.coordinate(Axis::pp, rank) != 0) continue;
       groups.push_back({rank, dense.neighbour(rank, Axis::pp, layout.pp - 1)});
+    } else if (kind == GroupKind::kv) {
+      const std::int64_t position = dense.coordinate(Axis::tp, rank);
+      if (position % model.key_copies != 0) continue;
+      groups.push_back(with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, position));
     } else {
       const Mesh& mesh = is_expert_group(kind) ? expert : dense;
       const std::vector<Axis> axes = axes_of(kind, layout);
@@ -104,8 +120,8 @@ bool belongs_to_first(GroupKind kind) {
   return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
 }
 
-GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layout, const Mesh& dense,
-                      const Mesh& expert) {
+GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layout, const ModelGroups& model,
+                      const Mesh& dense, const Mesh& expert) {
   GroupTable table;
   table.kind = kind;
   const auto ranks = static_cast<std::size_t>(dense.size());
@@ -113,7 +129,7 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
   table.view_of.assign(ranks, -1);
   const bool trivial = belongs_to_first(kind) || kind == GroupKind::tied ? layout.pp == 1 : false;
   if (trivial) return table;
-  table.groups = enumerate_groups(kind, layout, dense, expert);
+  table.groups = enumerate_groups(kind, layout, model, dense, expert);
   std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, bool>, std::int32_t> known;
   for (std::size_t g = 0; g < table.groups.size(); ++g) {
     const std::vector<GroupView> views = group_views(cluster, table.groups[g]);
@@ -132,21 +148,21 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
 
 class Refinement {
  public:
-  Refinement(const Cluster& cluster, const Layout& layout, bool has_experts)
+  Refinement(const Cluster& cluster, const Layout& layout, const ModelGroups& model)
       : cluster_(cluster),
         layout_(layout),
         dense_(dense_mesh(layout)),
-        expert_(has_experts ? expert_mesh(layout) : dense_mesh(layout)) {
+        expert_(model.experts ? expert_mesh(layout) : dense_mesh(layout)) {
     for (int k = 0; k < kGroupKinds; ++k) {
       const auto kind = static_cast<GroupKind>(k);
-      if (!has_experts && is_expert_group(kind)) {
+      if (!has_groups(kind, model)) {
         GroupTable empty;
         empty.kind = kind;
         empty.group_of.assign(static_cast<std::size_t>(dense_.size()), -1);
         empty.view_of = empty.group_of;
         tables_.push_back(std::move(empty));
       } else {
-        tables_.push_back(make_table(kind, cluster_, layout_, dense_, expert_));
+        tables_.push_back(make_table(kind, cluster_, layout_, model, dense_, expert_));
       }
     }
     start();
@@ -290,13 +306,17 @@ RankClasses Refinement::result() const {
 }  // namespace
 
 std::string_view name_of(GroupKind kind) {
-  static constexpr std::string_view kNames[kGroupKinds] = {"tp",  "cp",   "dp",   "ep",      "etp",
-                                                           "edp", "tied", "norm", "pp_prev", "pp_next"};
+  static constexpr std::string_view kNames[kGroupKinds] = {"tp",   "cp",   "dp",      "ep",      "etp", "edp",
+                                                           "tied", "norm", "pp_prev", "pp_next", "kv"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-std::vector<Rank> group_members(const Layout& layout, bool has_experts, GroupKind kind, Rank rank) {
-  if (is_expert_group(kind) && !has_experts) return {};
+ModelGroups model_groups(const Transformer& model, const Layout& layout) {
+  return {model.experts.has_value(), std::max<std::int64_t>(1, layout.tp / model.kv_heads)};
+}
+
+std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, GroupKind kind, Rank rank) {
+  if (!has_groups(kind, model)) return {};
   const Mesh dense = dense_mesh(layout);
   const std::int64_t stage = dense.coordinate(Axis::pp, rank);
   switch (kind) {
@@ -307,14 +327,16 @@ std::vector<Rank> group_members(const Layout& layout, bool has_experts, GroupKin
     case GroupKind::tied:
       if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
       return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
+    case GroupKind::kv:
+      return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));
     default:
       return (is_expert_group(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
   }
 }
 
-RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts) {
+RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model) {
   WEFT_CHECK(cluster.device_count() == layout.devices());
-  return Refinement(cluster, layout, has_experts).result();
+  return Refinement(cluster, layout, model).result();
 }
 
 }  // namespace weft

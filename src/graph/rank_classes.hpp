@@ -28,9 +28,10 @@ enum class GroupKind : std::uint8_t {
   tied,     // first and last pipeline stage: tied embeddings
   norm,     // all ranks that hold different parameters: the global gradient norm
   pp_prev,  // this rank and its predecessor in the pipeline (a ring: stage 0's is the last stage)
-  pp_next
+  pp_next,
+  kv  // tensor-parallel ranks with the same key/value head, where there are fewer heads than ranks
 };
-inline constexpr int kGroupKinds = 10;
+inline constexpr int kGroupKinds = 11;
 std::string_view name_of(GroupKind kind);
 
 // Programs of larger groups are not simulated, so nobody asks for their members.
@@ -82,10 +83,18 @@ struct RankClasses {
   std::vector<std::int32_t> class_of;  // by rank
 };
 
+// What the groups of a layout depend on of the model.
+struct ModelGroups {
+  bool experts = false;
+  std::int64_t key_copies = 1;  // tensor-parallel ranks that hold the same key/value head
+  friend bool operator==(const ModelGroups&, const ModelGroups&) = default;
+};
+ModelGroups model_groups(const Transformer& model, const Layout& layout);
+
 // The ranks of `rank`'s own group of that kind, in their order; of pp_prev and pp_next, itself and then the neighbour.
 // Empty where it is in none.
-std::vector<Rank> group_members(const Layout& layout, bool has_experts, GroupKind kind, Rank rank);
+std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, GroupKind kind, Rank rank);
 
-RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, bool has_experts);
+RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model);
 
 }  // namespace weft

@@ -60,7 +60,7 @@ class RandomCase {
 };
 
 // The groups of every kind that a dense model has, by the rank that sees them.
-std::vector<Rank> group_of(const Mesh& mesh, const Layout& layout, GroupKind kind, Rank rank) {
+std::vector<Rank> group_of(const Mesh& mesh, const Layout& layout, std::int64_t copies, GroupKind kind, Rank rank) {
   const std::int64_t stage = mesh.coordinate(Axis::pp, rank);
   switch (kind) {
     case GroupKind::tp:
@@ -79,6 +79,12 @@ std::vector<Rank> group_of(const Mesh& mesh, const Layout& layout, GroupKind kin
       return {rank, mesh.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
     case GroupKind::pp_prev:
       return {rank, mesh.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
+    case GroupKind::kv: {
+      const auto head = [&](Rank r) { return mesh.coordinate(Axis::tp, r) / copies; };
+      std::vector<Rank> members = mesh.group(rank, {Axis::tp});
+      std::erase_if(members, [&](Rank member) { return head(member) != head(rank); });
+      return copies > 1 ? members : std::vector<Rank>{};
+    }
     default:
       return {};
   }
@@ -94,14 +100,14 @@ struct Seen {
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 
-Seen seen_by(const Cluster& cluster, const Layout& layout, const RankClasses& classes, Rank rank) {
+Seen seen_by(const Cluster& cluster, const Layout& layout, std::int64_t copies, const RankClasses& classes, Rank rank) {
   const Mesh mesh = dense_mesh(layout);
   Seen seen{mesh.coordinate(Axis::pp, rank), cluster.device(rank), {}, {}, {}, {}};
   for (int k = 0; k < kGroupKinds; ++k) {
     const auto kind = static_cast<GroupKind>(k);
     const bool needs_stages = kind == GroupKind::tied || kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
     if (needs_stages && layout.pp == 1) continue;
-    const std::vector<Rank> members = group_of(mesh, layout, kind, rank);
+    const std::vector<Rank> members = group_of(mesh, layout, copies, kind, rank);
     if (members.empty()) continue;
     const std::vector<GroupView> views = group_views(cluster, members);
     const auto self = std::find(members.begin(), members.end(), rank) - members.begin();
@@ -132,7 +138,8 @@ TEST(RankClassesProperty, RanksOfOneClassSeeTheSame) {
     RandomCase random(seed);
     const Cluster cluster(random.cluster());
     const Layout layout = random.layout(cluster.device_count());
-    const RankClasses found = find_rank_classes(cluster, layout, false);
+    const std::int64_t copies = seed % 2 == 0 && layout.tp % 2 == 0 ? layout.tp / 2 : 1;
+    const RankClasses found = find_rank_classes(cluster, layout, {.key_copies = copies});
     SCOPED_TRACE(fmt::format("seed {}: {} tp {} cp {} dp {} pp {}", seed, cluster.spec().name, layout.tp, layout.cp,
                              layout.dp, layout.pp));
     split += found.classes.size() > static_cast<std::size_t>(layout.pp) ? 1 : 0;
@@ -141,8 +148,8 @@ TEST(RankClassesProperty, RanksOfOneClassSeeTheSame) {
       const auto c = static_cast<std::size_t>(found.class_of[r]);
       ++ranks[c];
       const RankClass& own = found.classes[c];
-      const Seen seen = seen_by(cluster, layout, found, make_id<Rank>(r));
-      ASSERT_EQ(seen, seen_by(cluster, layout, found, own.representative)) << "rank " << r;
+      const Seen seen = seen_by(cluster, layout, copies, found, make_id<Rank>(r));
+      ASSERT_EQ(seen, seen_by(cluster, layout, copies, found, own.representative)) << "rank " << r;
       for (std::size_t level = 0; level < cluster.level_count(); ++level) {
         EXPECT_EQ(own.links[level].ranks_on_link, seen.ranks_on_link[level].at(found.class_of[r]));
         EXPECT_EQ(found.links[static_cast<std::size_t>(own.links[level].link_class)].link, seen.links[level]);

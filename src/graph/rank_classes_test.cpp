@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 RankClasses classes_of(const Cluster& cluster, const Layout& layout, bool experts = false) {
-  return find_rank_classes(cluster, test::filled(layout, cluster.device_count()), experts);
+  return find_rank_classes(cluster, test::filled(layout, cluster.device_count()), {.experts = experts});
 }
 
 RankClasses classes_of(std::string_view cluster, const Layout& layout, bool experts = false) {

@@ -112,7 +112,7 @@ std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout) {
   validate(model);
   validate(layout, model, cluster.device_count());
-  return build_step_graph(model, cluster, layout, find_rank_classes(cluster, layout, model.experts.has_value()));
+  return build_step_graph(model, cluster, layout, find_rank_classes(cluster, layout, model_groups(model, layout)));
 }
 
 StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, const Layout& layout,

@@ -59,6 +59,9 @@ Transformer read_gpt2(const JsonObject& config) {
   shape.vocab = size(config, "vocab_size");
   shape.max_seq = size(config, "n_positions");
   shape.tied_embeddings = config.boolean_or("tie_word_embeddings", true);
+  shape.dropout = {.embedding = config.number_or("embd_pdrop", 0.1, 0, 1),
+                   .attention = config.number_or("attn_pdrop", 0.1, 0, 1),
+                   .hidden = config.number_or("resid_pdrop", 0.1, 0, 1)};
   return shape;
 }
 
@@ -203,6 +206,7 @@ Transformer read_deepseek(const JsonObject& config, bool gate_bias) {
   shape.latent = latent;
   shape.kv_heads = shape.heads;
   shape.head_dim = checked_sum({latent.nope_head_dim, latent.rope_head_dim}, config.where() + ": head size");
+  if (config.is_null("n_routed_experts")) return shape;  // every layer is dense
 
   Experts experts;
   experts.count = size(config, either(config, "n_routed_experts", "num_routed_experts"));

@@ -200,6 +200,16 @@ TEST(HfConfig, AbsentOrNullKeysFollowFromOthers) {
   EXPECT_EQ(read(with(gpt2_config(), "n_inner", 100)).ffn, 100);
   EXPECT_EQ(read(without(deepseek_v2_config(), "n_shared_experts")).experts->shared_ffn, 0);
   EXPECT_EQ(read(with(deepseek_v2_config(), "q_lora_rank", 1536)).latent->q_rank, 1536);
+  const Transformer dense = read(with(deepseek_v2_config(), "n_routed_experts", nullptr));
+  EXPECT_TRUE(dense.latent && !dense.experts);
+}
+
+TEST(HfConfig, RatesOfDropoutAreGpt2s) {
+  EXPECT_EQ(read(gpt2_config()).dropout, DropoutRates{});
+  const json config = with(with(gpt2_config(), "attn_pdrop", 0.2), "embd_pdrop", 0);
+  EXPECT_EQ(read(config).dropout, (DropoutRates{.embedding = 0, .attention = 0.2, .hidden = 0.1}));
+  EXPECT_EQ(message_with(gpt2_config(), "resid_pdrop", 1),
+            "config.json: model 'gpt2': dropout.hidden: value 1 is not a number from 0 to below 1");
 }
 
 TEST(HfConfig, DefaultsThatAreOneModelsNumberAreNotAssumed) {

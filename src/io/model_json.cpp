@@ -59,6 +59,13 @@ Experts read_experts(const JsonObject& object) {
           .router_group_topk = object.integer_or("router_group_topk", fallback.router_group_topk, 1)};
 }
 
+DropoutRates read_dropout(const JsonObject& object) {
+  object.allow_only(std::vector<std::string>{"embedding", "attention", "hidden"});
+  return {.embedding = object.number("embedding", 0, 1),
+          .attention = object.number("attention", 0, 1),
+          .hidden = object.number("hidden", 0, 1)};
+}
+
 }  // namespace
 
 ordered_json model_to_json(const Transformer& model) {
@@ -103,6 +110,11 @@ ordered_json model_to_json(const Transformer& model) {
       result["experts"]["router_group_topk"] = model.experts->router_group_topk;
     }
   }
+  if (model.dropout != DropoutRates{}) {  // files older than the key have none
+    result["dropout"] = {{"embedding", model.dropout.embedding},
+                         {"attention", model.dropout.attention},
+                         {"hidden", model.dropout.hidden}};
+  }
   return result;
 }
 
@@ -110,7 +122,7 @@ Transformer model_from_json(const json& value, const std::string& where) {
   const JsonObject object(value, where);
   object.allow_only(std::vector<std::string>{"name", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn",
                                              "vocab", "max_seq", "norm", "activation", "positions", "tied_embeddings",
-                                             "linear_bias", "qkv_bias", "qk_norm", "latent", "experts"});
+                                             "linear_bias", "qkv_bias", "qk_norm", "latent", "experts", "dropout"});
   Transformer model;
   model.name = object.string("name");
   model.layers = object.integer("layers", 1);
@@ -130,6 +142,7 @@ Transformer model_from_json(const json& value, const std::string& where) {
   model.qk_norm = object.boolean_or("qk_norm", false);
   if (object.has("latent")) model.latent = read_latent(object.object("latent"));
   if (object.has("experts")) model.experts = read_experts(object.object("experts"));
+  if (object.has("dropout")) model.dropout = read_dropout(object.object("dropout"));
   try {
     validate(model);
   } catch (const Error& error) {

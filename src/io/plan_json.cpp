@@ -111,7 +111,7 @@ class PlanReader {
   // A layer is more than one operation of every class that holds it. So what building the graph costs is
   // bounded by the size of the file, whatever the model and the cluster in it claim.
   void check_size_of_graph(const Cluster& cluster) const {
-    const RankClasses found = find_rank_classes(cluster, plan_.layout, plan_.model.experts.has_value());
+    const RankClasses found = find_rank_classes(cluster, plan_.layout, model_groups(plan_.model, plan_.layout));
     if (static_cast<std::int64_t>(found.classes.size()) != counts_.classes) {
       fail("key 'classes': {} are listed, but model, cluster and layout make {}", counts_.classes,
            found.classes.size());

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "io/model_json.hpp"
 #include "io/test_plans.hpp"
 #include "plan/partition/substitute.hpp"
 #include "plan/policy/overlap.hpp"
@@ -288,6 +289,12 @@ TEST(PlanFileText, WithoutDropoutSaysSo) {
   const Plan without = plan_of({"", "gpt2", 1, "local:2", {.dropout = false}, 1});
   EXPECT_FALSE(read_plan_json(text_of(without), "plan.json").layout.dropout);
   EXPECT_LT(without.graph.values.size(), with.graph.values.size());  // no masks
+}
+
+TEST(PlanFileText, KeepsRatesOfDropout) {
+  Transformer model = model_preset("gpt2");
+  model.dropout = {.embedding = 0, .attention = 0.25, .hidden = 0.5};
+  EXPECT_EQ(model_from_json(nlohmann::json::parse(model_to_json(model).dump()), "model").dropout, model.dropout);
 }
 
 TEST(PlanFileText, IsRefusedWhereItIsCutOff) {

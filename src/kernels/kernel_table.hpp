@@ -17,6 +17,8 @@ struct KernelTable {
   decltype(&weft::norm) norm;
   decltype(&weft::norm_input_grad) norm_input_grad;
   decltype(&weft::norm_weight_grad) norm_weight_grad;
+  decltype(&weft::dropout) dropout;
+  decltype(&weft::dropout_input_grad) dropout_input_grad;
   decltype(&weft::attention) attention;
   decltype(&weft::attention_input_grad) attention_input_grad;
   decltype(&weft::gelu) gelu;

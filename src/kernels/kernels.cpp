@@ -42,18 +42,37 @@ void check_positions(const LearnedPositions& positions, std::int64_t rows) {
   for (const std::int64_t position : positions.positions) WEFT_CHECK(position >= 0 && position < positions.table.rows);
 }
 
+// Heads of `columns` each, `step` apart, lie within the rows of x.
+void check_heads(const Matrix& x, std::int64_t rows, std::int64_t heads, std::int64_t step, std::int64_t columns) {
+  WEFT_CHECK(is_matrix(x) && x.rows == rows && step >= columns);
+  WEFT_CHECK(x.columns >= (heads - 1) * step + columns);
+}
+
 void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
-                     const AttentionSaved& saved) {
+                     const AttentionSaved& saved, const Matrix& shared_key) {
   WEFT_CHECK(shape.sequences >= 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0);
   WEFT_CHECK(shape.head_size > 0 && shape.queries > 0 && shape.keys > 0 && shape.first_position >= 0);
-  WEFT_CHECK(shape.rotary_base == 0 || (shape.rotary_base > 0 && shape.head_size % 2 == 0));
+  const std::int64_t rotated = shared_key.empty() ? shape.head_size : shared_key.columns;
+  WEFT_CHECK(shape.rotary_base == 0 || (shape.rotary_base > 0 && rotated % 2 == 0));
   check_shape(q, shape.sequences * shape.queries, shape.heads * shape.head_size);
-  check_shape(k, shape.sequences * shape.keys, shape.kv_heads * shape.head_size);
-  check_shape(v, k.rows, k.columns);
+  const std::int64_t key_rows = shape.sequences * shape.keys;
+  const std::int64_t own = shared_key.empty() ? shape.head_size : shape.head_size - shared_key.columns;
+  WEFT_CHECK(own >= 0);
+  check_heads(k, key_rows, shape.kv_heads, shape.key_step(own), own);
+  check_heads(v, key_rows, shape.kv_heads, shape.value_step(), shape.value_columns());
+  if (!shared_key.empty()) check_shape(shared_key, key_rows, shared_key.columns);
   const std::int64_t softmax_rows = shape.sequences * shape.heads * shape.queries;
   WEFT_CHECK(!saved.log_sums.empty() || !saved.softmax.empty());
   check_optional(saved.log_sums, softmax_rows);
   if (!saved.softmax.empty()) check_shape(saved.softmax, softmax_rows, shape.keys);
+  const AttentionDropout& dropout = shape.dropout;
+  if (dropout.rate == 0) return;
+  WEFT_CHECK(dropout.rate > 0 && dropout.rate < 1 && std::ssize(dropout.samples) == shape.sequences);
+  WEFT_CHECK(dropout.first_head >= 0 && dropout.first_head + shape.heads <= dropout.heads);
+  WEFT_CHECK(dropout.length >= shape.first_position + shape.queries);
+  if (saved.softmax.empty()) return;
+  WEFT_CHECK(std::ssize(saved.kept) == softmax_rows * shape.keys);
+  check_shape(saved.dropped, softmax_rows, shape.keys);
 }
 
 }  // namespace
@@ -133,22 +152,41 @@ void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weig
   loaded_kernels().norm_weight_grad(dy, x, weights, dgain, dbias, into);
 }
 
+void dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept, const Matrix& y) {
+  check_shape(x, y.rows, y.columns);
+  check_shape(y, x.rows, x.columns);
+  if (!residual.empty()) check_shape(residual, x.rows, x.columns);
+  WEFT_CHECK(draw.rate >= 0 && draw.rate < 1);
+  WEFT_CHECK(std::ssize(draw.rows) == x.rows && std::ssize(kept) == x.rows * x.columns);
+  loaded_kernels().dropout(x, draw, residual, kept, y);
+}
+
+void dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx) {
+  check_shape(dy, dx.rows, dx.columns);
+  check_shape(dx, dy.rows, dy.columns);
+  WEFT_CHECK(rate >= 0 && rate < 1 && std::ssize(kept) == dy.rows * dy.columns);
+  loaded_kernels().dropout_input_grad(dy, rate, kept, dx);
+}
+
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
-               const AttentionSaved& saved) {
-  check_attention(shape, q, k, v, saved);
-  check_shape(context, q.rows, q.columns);
-  loaded_kernels().attention(shape, q, k, v, context, saved);
+               const AttentionSaved& saved, const Matrix& shared_key) {
+  check_attention(shape, q, k, v, saved, shared_key);
+  check_shape(context, q.rows, shape.heads * shape.value_columns());
+  loaded_kernels().attention(shape, q, k, v, context, saved, shared_key);
 }
 
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv, Into into_keys) {
-  check_attention(shape, q, k, v, saved);
-  check_shape(d_context, q.rows, q.columns);
+                          const Matrix& dk, const Matrix& dv, Into into_keys, const Matrix& shared_key,
+                          const Matrix& d_shared_key) {
+  check_attention(shape, q, k, v, saved, shared_key);
+  check_shape(d_context, q.rows, shape.heads * shape.value_columns());
   check_shape(dq, q.rows, q.columns);
   check_shape(dk, k.rows, k.columns);
   check_shape(dv, v.rows, v.columns);
-  loaded_kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv, into_keys);
+  if (!shared_key.empty()) check_shape(d_shared_key, k.rows, shared_key.columns);
+  loaded_kernels().attention_input_grad(shape, q, k, v, context, saved, d_context, dq, dk, dv, into_keys, shared_key,
+                                        d_shared_key);
 }
 
 void gelu(const Matrix& x, const Matrix& y) {

@@ -36,6 +36,29 @@ void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weigh
 void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
                       const Vector& dbias, Into into);
 
+// Dropout without state: whether an element is zeroed is a hash of its place, so every layout draws the same, and so
+// does who computes it again. docs/oracle.md has the hash.
+struct DropoutDraw {
+  double rate = 0;                          // the share that becomes zero; what is kept grows by 1 / (1 - rate)
+  std::uint64_t key = 0;                    // of the seed, the step and the place in the model
+  std::span<const std::int64_t> rows = {};  // the number of every row of the matrix, the same whoever holds it
+};
+// A byte for every element, row after row without gaps: 1 where it is kept.
+using KeptElements = std::span<std::uint8_t>;
+// y = x dropped out, plus `residual` where it is not empty.
+void dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept, const Matrix& y);
+void dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx);
+
+// Of the softmax: element j of the row of (sequence, head, query) is that of row (sample * heads + first_head + head) *
+// length + position of the query.
+struct AttentionDropout {
+  double rate = 0;  // 0: none
+  std::uint64_t key = 0;
+  std::span<const std::int64_t> samples = {};  // of the sequences, in the batch of all ranks
+  std::int64_t first_head = 0, heads = 0;      // of the model
+  std::int64_t length = 0;                     // of its sequences
+};
+
 // Causal attention of `sequences` sequences that follow each other in the rows. Queries are rows of heads side by side,
 // keys and values of kv_heads; each key head serves heads / kv_heads query heads in a row. Query i of a sequence stands
 // at position first_position + i, key j at j, and sees the keys up to its own position.
@@ -44,20 +67,34 @@ struct AttentionShape {
   std::int64_t queries = 0, keys = 0;  // of a sequence
   std::int64_t first_position = 0;
   double rotary_base = 0;  // rotates queries and keys by their positions first, halves of a head paired; 0: does not
+  AttentionDropout dropout = {};
+  std::int64_t value_size = 0;  // of a value head; 0: head_size
+  std::int64_t key_pitch = 0,
+               value_pitch = 0;  // columns from one key (value) head to the next; 0: they follow each other
+
+  std::int64_t value_columns() const { return value_size > 0 ? value_size : head_size; }
+  std::int64_t key_step(std::int64_t columns) const { return key_pitch > 0 ? key_pitch : columns; }
+  std::int64_t value_step() const { return value_pitch > 0 ? value_pitch : value_columns(); }
 };
 // What forward keeps for backward: the logarithm of every row's sum of exponentials (rows in order of sequence, head,
-// query), or the softmax itself (as many rows, a column per key). Either may be empty; not both.
+// query), or the softmax itself (as many rows, a column per key), with dropout also what was kept of it and what that
+// left. Either may be empty; not both.
 struct AttentionSaved {
   Vector log_sums;
   Matrix softmax;
+  KeptElements kept = {};
+  Matrix dropped = {};
 };
+// `shared_key`, where it is not empty: a key head is its columns of k and then this key's, which all heads share; of
+// queries and keys only these last columns are rotated (DeepSeek-V2, section 2.1.3).
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
-               const AttentionSaved& saved);
-// Queries of one sequence may come in several calls, each with its own first_position: those after the first add to dk
-// and dv. dq is always overwritten.
+               const AttentionSaved& saved, const Matrix& shared_key = {});
+// Queries of one sequence may come in several calls, each with its own first_position: those after the first add to dk,
+// dv and d_shared_key. dq is always overwritten.
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv, Into into_keys = Into::overwrite);
+                          const Matrix& dk, const Matrix& dv, Into into_keys = Into::overwrite,
+                          const Matrix& shared_key = {}, const Matrix& d_shared_key = {});
 
 void gelu(const Matrix& x, const Matrix& y);  // with the error function
 void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);

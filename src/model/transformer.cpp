@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
 #include "model/counts.hpp"
@@ -102,6 +103,13 @@ void validate(const Transformer& shape) {
   check.at_least("ffn", shape.ffn, 1);
   check.at_least("vocab", shape.vocab, 1);
   check.at_least("max_seq", shape.max_seq, 1);
+  for (const auto& [field, rate] : {std::pair{"dropout.embedding", shape.dropout.embedding},
+                                    {"dropout.attention", shape.dropout.attention},
+                                    {"dropout.hidden", shape.dropout.hidden}}) {
+    if (!(rate >= 0 && rate < 1)) {
+      fail("model '{}': {}: value {} is not a number from 0 to below 1", shape.name, field, rate);
+    }
+  }
   if (shape.latent) check_latent(check, shape);
   if (shape.experts) check_experts(check, shape);
   total_parameters(shape);  // throws where a product of sizes overflows

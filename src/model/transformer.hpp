@@ -46,6 +46,12 @@ struct Experts {
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
+// Shares of activations that training zeroes, of models that have dropout at all (Layout::dropout).
+struct DropoutRates {
+  double embedding = 0.1, attention = 0.1, hidden = 0.1;  // hidden: what a block adds to the stream
+  friend bool operator==(const DropoutRates&, const DropoutRates&) = default;
+};
+
 struct Transformer {
   std::string name;
   std::int64_t layers = 0;
@@ -65,6 +71,7 @@ struct Transformer {
   bool qk_norm = false;     // Qwen3: RMSNorm of head_dim on queries and keys
   std::optional<LatentAttention> latent;
   std::optional<Experts> experts;
+  DropoutRates dropout = {};
   friend bool operator==(const Transformer&, const Transformer&) = default;
 
   bool is_moe_layer(std::int64_t layer) const;

@@ -19,6 +19,7 @@ TrafficKind traffic_kind(const Operation& op) {
   }
   switch (op.communication->group) {
     case GroupKind::tp:
+    case GroupKind::kv:
     case GroupKind::etp:
       return TrafficKind::tp;
     case GroupKind::cp:

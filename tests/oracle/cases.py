@@ -13,7 +13,7 @@ UPDATES = {
     "sgd-clip": {"optimizer": "sgd", "lr": 0.05, "clip": CLIP},
 }
 FACTORS = {
-    "model": ["gpt", "llama", "qwen3"],
+    "model": ["gpt", "llama", "qwen3", "qwen2", "dropout", "latent"],
     "layout": [name for name in LAYOUTS if name not in ALONE.values()],
     "zero": [0, 1, 2, 3],
     "micro_batches": [1, 2, 3, 6, 8],
@@ -37,6 +37,19 @@ QUICK_NORMED = [
     {"layout": "pp2", "micro_batches": 3, "recompute": "selective"},
     {"layout": "tp2sp-pp2-interleaved", "micro_batches": 2, "policy": "megatron-param"},
     {"layout": "tp2sp-cp2-dp2", "zero": 3, "micro_batches": 2, "recompute": "selective", "policy": "fsdp"},
+]
+# Copies of key/value heads, whose gradients ranks sum; dropout, which must be the same wherever a token is; latent
+# attention, with keys of which all heads share a part.
+QUICK_OTHERS = [
+    {"model": "qwen3", "layout": "tp4", "zero": 1, "policy": "megatron-grad"},
+    {"model": "qwen2", "layout": "tp2", "micro_batches": 2, "policy": "priority"},
+    {"model": "qwen2", "layout": "tp2sp-cp2-dp2", "zero": 3, "recompute": "full", "policy": "fsdp"},
+    {"model": "qwen2", "layout": "tp2-pp2-dp2", "zero": 2, "micro_batches": 3, "policy": "ddp"},
+    {"model": "dropout", "layout": "tp2sp", "micro_batches": 2, "recompute": "full", "policy": "centauri"},
+    {"model": "dropout", "layout": "tp2sp-cp2-dp2", "zero": 1, "attention": "unfused", "policy": "priority"},
+    {"model": "dropout", "layout": "pp2-dp2-interleaved", "micro_batches": 2, "recompute": "selective"},
+    {"model": "latent", "layout": "tp2sp-cp2-dp2", "zero": 3, "recompute": "selective", "policy": "fsdp"},
+    {"model": "latent", "layout": "tp2-pp2", "micro_batches": 3, "attention": "unfused", "policy": "priority"},
 ]
 # One rank has nothing to send, whatever it is told.
 SINGLE = [{"zero": 1, "micro_batches": 3, "policy": "ddp"}, {"zero": 2, "micro_batches": 2, "policy": "priority"},
@@ -80,6 +93,7 @@ def all_cases(quick):
         raise AssertionError(f"pairs that no case covers: {missing}")
     if quick:
         covering += [{"model": "qwen3", "update": "sgd-clip", **PLAIN, **case} for case in QUICK_NORMED]
+        covering += [{"update": "sgd-clip", **PLAIN, **case} for case in QUICK_OTHERS]
     baselines = list({name_of(alone(case)): alone(case) for case in covering}.values())
     return [*baselines, *({**base, **single} for base, single in zip(baselines, SINGLE)), *covering]
 
@@ -97,7 +111,9 @@ def twice(cases, quick):
 
 def flags_of(case):
     layout, update = LAYOUTS[case["layout"]], UPDATES[case["update"]]
-    return [*layout_flags(layout, case["model"], case["micro_batches"], case["mesh_order"]), "--zero", case["zero"],
+    dropout = ["--dropout", "model"] if case["model"] == "dropout" else []
+    return [*layout_flags(layout, case["model"], case["micro_batches"], case["mesh_order"]), *dropout, "--zero",
+            case["zero"],
             "--recompute", case["recompute"], "--attention", case["attention"], "--policy", case["policy"],
             "--clip-grad", update["clip"], "--optimizer", update["optimizer"], "--lr", update["lr"],
             "--steps", STEPS, "--seed", SEED]

@@ -61,6 +61,8 @@ LAYOUTS = {
 ALONE = {layout.seq: f"one-seq{layout.seq}" for layout in LAYOUTS.values()}
 LAYOUTS.update((name, ParallelLayout(seq=seq)) for seq, name in ALONE.items())
 
+# Dropout of GPT-2's rates, each its own, so that none is taken for another.
+RATES = {"embd_pdrop": 0.05, "attn_pdrop": 0.1, "resid_pdrop": 0.15}
 # Heads and feed-forward sizes that four ranks divide. A vocabulary of which four ranks get 128, 128, 44 and no rows (128,
 # 128, none, none), heads wider than hidden, sizes that three (four) ranks do not divide, so that shards have padding,
 # layers that four chunks do not.
@@ -70,12 +72,22 @@ CONFIGS = {
     "llama": {"model_type": "llama", "num_hidden_layers": 5, "hidden_size": 29, "num_attention_heads": 8,
               "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 52, "max_position_embeddings": 64,
               "vocab_size": 256, "tie_word_embeddings": False},
-    # Norms on queries and keys.
+    # Norms on queries and keys; four tensor-parallel ranks have two copies of each key/value head.
     "qwen3": {"model_type": "qwen3", "num_hidden_layers": 4, "hidden_size": 26, "num_attention_heads": 8,
-              "num_key_value_heads": 4, "head_dim": 6, "intermediate_size": 44, "max_position_embeddings": 64,
+              "num_key_value_heads": 2, "head_dim": 6, "intermediate_size": 44, "max_position_embeddings": 64,
               "vocab_size": 256, "tie_word_embeddings": True},
+    # All tensor-parallel ranks have copies of the only key/value head, with biases.
+    "qwen2": {"model_type": "qwen2", "num_hidden_layers": 4, "hidden_size": 26, "num_attention_heads": 8,
+              "num_key_value_heads": 1, "head_dim": 6, "intermediate_size": 44, "max_position_embeddings": 64,
+              "vocab_size": 256, "tie_word_embeddings": True},
+    # Multi-head latent attention; no two sizes are the same.
+    "latent": {"model_type": "deepseek_v2", "num_hidden_layers": 4, "hidden_size": 26, "num_attention_heads": 4,
+               "q_lora_rank": 10, "kv_lora_rank": 7, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4, "v_head_dim": 6,
+               "intermediate_size": 44, "max_position_embeddings": 64, "vocab_size": 256, "tie_word_embeddings": False,
+               "n_routed_experts": None},
 }
-UNEVEN_STAGES = {"gpt": "1,3", "llama": "4,1", "qwen3": "1,3"}
+CONFIGS["dropout"] = {**CONFIGS["gpt"], **RATES}
+UNEVEN_STAGES = {name: "4,1" if name == "llama" else "1,3" for name in CONFIGS}
 
 
 def micro_batch_size(layout, micro_batches):

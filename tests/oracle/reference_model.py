@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 import reference_experts
+from reference_dropout import Dropout
 
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0
@@ -22,13 +23,20 @@ class Model:
 
     def _names(self):
         parts = [f"layers.{layer}.{part}" for layer in range(self.shape["layers"])
-                 for part in ("attention_norm", "qkv", "attention_out", "ffn_norm", *self._feed_forward(layer))]
+                 for part in ("attention_norm", *self._queries(), "attention_out", "ffn_norm",
+                              *self._feed_forward(layer))]
         if self._has_qk_norm():
             parts += [f"layers.{layer}.{part}" for layer in range(self.shape["layers"]) for part in ("q_norm", "k_norm")]
         parts += ["embedding", "final_norm"]
         parts += ["positions"] if self.shape["positions"] == "learned" else []
         parts += [] if self.shape["tied_embeddings"] else ["head"]
         return {part + ".weight" for part in parts} | {part + ".bias" for part in parts if self._has_bias(part)}
+
+    def _queries(self):
+        if "latent" not in self.shape:
+            return ["qkv"]
+        low_rank = ["query_down", "query_norm"] if self.shape["latent"]["q_rank"] > 0 else []
+        return [*low_rank, "query_up", "kv_down", "kv_norm", "kv_up"]
 
     def _feed_forward(self, layer):
         if not reference_experts.is_moe_layer(self.shape, layer):
@@ -51,7 +59,7 @@ class Model:
         return F.linear(x, self.weights[name + ".weight"], bias)
 
     def _has_bias(self, name):
-        if name.endswith((".q_norm", ".k_norm")):
+        if name.endswith((".q_norm", ".k_norm", ".query_norm", ".kv_norm")):
             return False  # RMSNorm whatever the others are
         if name.endswith("_norm"):
             return self.shape["norm"] == "layer_norm"
@@ -68,9 +76,24 @@ class Model:
         first, second = x[..., :half], x[..., half:]
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
-    def _attention(self, x, layer):
+    def _latent_queries(self, x, layer):
+        """Queries, keys and values of multi-head latent attention (DeepSeek-V2, section 2.1), batch x heads x seq x size."""
+        latent, name = self.shape["latent"], f"layers.{layer}."
+        nope, rope, value = latent["nope_head_dim"], latent["rope_head_dim"], latent["value_head_dim"]
+        batch, seq, _ = x.shape
+        low = self._norm(self._linear(x, name + "query_down"), name + "query_norm") if latent["q_rank"] > 0 else x
+        q = self._linear(low, name + "query_up").view(batch, seq, -1, nope + rope).transpose(1, 2)
+        low, shared = self._linear(x, name + "kv_down").split([latent["kv_rank"], rope], -1)
+        pairs = self._linear(self._norm(low, name + "kv_norm"), name + "kv_up")
+        k, v = pairs.view(batch, seq, -1, nope + value).transpose(1, 2).split([nope, value], -1)
+        shared = self._rotate(shared[:, None]).expand(-1, k.shape[1], -1, -1)
+        return torch.cat([q[..., :nope], self._rotate(q[..., nope:])], -1), torch.cat([k, shared], -1), v
+
+    def _queries_keys_values(self, x, layer):
         heads, kv_heads, size = self.shape["heads"], self.shape["kv_heads"], self.shape["head_dim"]
         batch, seq, _ = x.shape
+        if "latent" in self.shape:
+            return self._latent_queries(x, layer)
         packed = self._linear(x, f"layers.{layer}.qkv")
         q, k, v = packed.split([heads * size, kv_heads * size, kv_heads * size], -1)
         q, k, v = (part.view(batch, seq, -1, size).transpose(1, 2) for part in (q, k, v))
@@ -78,10 +101,14 @@ class Model:
             q, k = self._norm(q, f"layers.{layer}.q_norm"), self._norm(k, f"layers.{layer}.k_norm")
         if self.shape["positions"] == "rotary":
             q, k = self._rotate(q), self._rotate(k)
-        k, v = (part.repeat_interleave(heads // kv_heads, 1) for part in (k, v))
-        scores = q @ k.transpose(-1, -2) / size**0.5
+        return (q, *(part.repeat_interleave(heads // kv_heads, 1) for part in (k, v)))
+
+    def _attention(self, x, layer, dropout):
+        batch, seq, _ = x.shape
+        q, k, v = self._queries_keys_values(x, layer)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1]**0.5
         scores = scores.masked_fill(torch.ones(seq, seq, dtype=torch.bool).triu(1), float("-inf"))
-        context = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, seq, heads * size)
+        context = (dropout.of_softmax(scores.softmax(-1), layer) @ v).transpose(1, 2).reshape(batch, seq, -1)
         return self._linear(context, f"layers.{layer}.attention_out")
 
     def _ffn(self, x, name_in, name_out):
@@ -106,18 +133,20 @@ class Model:
             routed = routed + self._ffn(flat, name + "shared_in", name + "shared_out")
         return routed.view_as(x), balance
 
-    def loss(self, sequences):
+    def loss(self, sequences, dropout=Dropout(None, 0, 0)):
         """The cross entropy, which is what runs report, and what is trained: with the loss that balances experts."""
         tokens, targets = sequences[:, :-1], sequences[:, 1:]
         table = self.weights["embedding.weight"]
         x = table[tokens]
         if self.shape["positions"] == "learned":
             x = x + self.weights["positions.weight"][:tokens.shape[1]]
+        x = dropout.of_tokens(x, -1, "embedding")
         balance = 0.0
         for layer in range(self.shape["layers"]):
-            x = x + self._attention(self._norm(x, f"layers.{layer}.attention_norm"), layer)
+            out = self._attention(self._norm(x, f"layers.{layer}.attention_norm"), layer, dropout)
+            x = x + dropout.of_tokens(out, layer, "attention_residual")
             out, of_layer = self._feed_forward_of(self._norm(x, f"layers.{layer}.ffn_norm"), layer)
-            x, balance = x + out, balance + of_layer
+            x, balance = x + dropout.of_tokens(out, layer, "ffn_residual"), balance + of_layer
         x = self._norm(x, "final_norm")
         head = table if self.shape["tied_embeddings"] else self.weights["head.weight"]
         logits = x @ head.T
@@ -146,7 +175,7 @@ def train(record, dtype=torch.float32):
     losses, gradients = [], {}
     for step in range(run["steps"]):
         optimizer.zero_grad()
-        loss, trained = model.loss(batches[step])
+        loss, trained = model.loss(batches[step], Dropout(run.get("dropout"), run["seed"], step))
         trained.backward()
         losses.append(loss.item())
         if step == 0:

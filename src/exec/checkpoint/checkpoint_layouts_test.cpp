@@ -69,7 +69,17 @@ std::vector<Transformer> models() {
     model->vocab = 251;
     model->max_seq = 16;
   }
-  return {gpt, llama};
+  Transformer copied = llama;  // tensor-parallel ranks share the only key/value head
+  copied.name = "one key head";
+  copied.kv_heads = 1;
+  copied.qkv_bias = true;
+  Transformer latent = llama;
+  latent.name = "latent";
+  latent.kv_heads = 4;
+  latent.head_dim = 6;
+  latent.latent =
+      LatentAttention{.q_rank = 7, .kv_rank = 5, .nope_head_dim = 4, .rope_head_dim = 2, .value_head_dim = 3};
+  return {gpt, llama, copied, latent};
 }
 
 // Biases, and shared experts without them.

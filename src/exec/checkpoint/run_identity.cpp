@@ -16,8 +16,8 @@ using nlohmann::ordered_json;
 constexpr std::size_t kSample = 1 << 20, kSamples = 64;
 
 // "model/name" is not among them: the same shape may have been given a name.
-constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed", "/global_batch",
-                                      "/seq",   "/data/bytes",     "/data/crc32"};
+constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed",   "/global_batch",
+                                      "/seq",   "/data/bytes",     "/data/crc32",         "/dropout"};
 constexpr const char* kMayChange[] = {"/optimizer/lr", "/optimizer/betas", "/optimizer/eps", "/optimizer/weight_decay",
                                       "/clip_grad"};
 
@@ -71,6 +71,7 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
       {"seed", settings.seed},
       {"global_batch", layout.global_batch},
       {"seq", layout.seq},
+      {"dropout", dropout_to_json(model, layout)},
       {"data",
        {{"name", corpus.name()}, {"bytes", corpus.bytes().size()}, {"crc32", checksum_of_text(corpus.bytes())}}},
       {"layout",

@@ -37,6 +37,8 @@ TEST(RunIdentity, NamesWhatDiffersWithBothValues) {
   EXPECT_EQ(conflict([](Training& s) { s.settings.seed = 7; }), "seed is 1 there, 7 here");
   EXPECT_EQ(conflict([](Training& s) { s.layout.global_batch = 16; }), "global_batch is 8 there, 16 here");
   EXPECT_EQ(conflict([](Training& s) { s.layout.seq = 32; }), "seq is 16 there, 32 here");
+  EXPECT_EQ(conflict([](Training& s) { s.model.dropout.hidden = 0.5; }), "dropout hidden is 0.1 there, 0.5 here");
+  EXPECT_TRUE(conflict([](Training& s) { s.layout.dropout = false; }).ends_with(" there, null here"));
   EXPECT_EQ(conflict([](Training& s) { s.corpus = Corpus::generate(1, 4097); }), "data bytes is 4096 there, 4097 here");
   EXPECT_TRUE(conflict([](Training& s) { s.corpus = Corpus::generate(2, 4096); }).starts_with("data crc32 is "));
 }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "exec/data/mix.hpp"
+#include "base/mix.hpp"
 
 namespace weft {
 namespace {

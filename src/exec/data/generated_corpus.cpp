@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/mix.hpp"
 #include "exec/data/batches.hpp"
-#include "exec/data/mix.hpp"
 
 namespace weft {
 namespace {

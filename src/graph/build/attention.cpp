@@ -22,6 +22,11 @@ std::int64_t ClassBuilder::kv_width() const {
 }
 
 void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
+  if (keys_are_copied()) {
+    v.qkv = linear(Role::qkv, phase, v.normed_full, {model_.hidden, heads() * query_head()}, "queries");
+    v.kv = linear(Role::kv, phase, v.normed_full, {model_.hidden, kv_width()}, "kv");
+    return;
+  }
   if (!model_.latent && layout_.cp == 1) {
     v.qkv = linear(Role::qkv, phase, v.normed_full, {model_.hidden, qkv_width()}, "qkv");
     return;
@@ -176,12 +181,12 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns) {
     return value({label(name), {rows, columns}, ValueKind::activation_grad});
   };
-  const bool gathered = layout_.cp > 1;
+  const bool gathered = layout_.cp > 1, apart = v.kv.valid();
   const std::int64_t kv_rows = tokens() * layout_.cp;
   AttentionGrads grads;
-  grads.qkv = grad_value(gathered ? "d_queries" : "d_qkv", tokens(), gathered ? heads() * query_head() : qkv_width());
+  grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width());
   std::vector<ValueId> writes{grads.qkv}, of_all_tokens;
-  if (gathered || model_.latent) of_all_tokens.push_back(grads.kv = grad_value("d_kv_all", kv_rows, kv_width()));
+  if (apart) of_all_tokens.push_back(grads.kv = grad_value("d_kv_all", kv_rows, kv_width()));
   if (model_.latent) {
     of_all_tokens.push_back(grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim));
   }
@@ -228,6 +233,10 @@ ValueId ClassBuilder::backward_queries(const LayerValues& v, ValueId grad) {
   const AttentionGrads grads = norm_queries_and_keys_backward(v, backward_core(v, grad));
   const ValueId x = regather(Role::attention_gather, v.normed);
   if (model_.latent) return backward_latent(v, grads, x);
+  if (keys_are_copied()) {
+    const ValueId dx = linear_backward(Role::qkv, x, {grads.qkv}, {model_.hidden, heads() * query_head()});
+    return linear_backward(Role::kv, x, {grads.kv}, {model_.hidden, kv_width()}, dx);
+  }
   std::vector<ValueId> packed{grads.qkv};
   if (grads.kv.valid()) packed.push_back(grads.kv);
   return linear_backward(Role::qkv, x, packed, {model_.hidden, qkv_width()});

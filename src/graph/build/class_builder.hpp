@@ -41,10 +41,11 @@ struct Parameter {
   std::int32_t chunk = 0, layer = -1;
   std::int64_t elements = 0;        // local to the rank, before ZeRO
   GroupKind group = GroupKind::dp;  // who holds the same parameters
-  bool replicated = false;          // tensor-parallel ranks hold the same tensor and different gradients
-  bool tied = false;                // the other copy lies on another pipeline stage
-  ValueId weight = {};              // whole, or this rank's shard under ZeRO-3
-  ValueId gradient = {};            // accumulated over the step; this rank's shard under ZeRO-2 and 3
+  bool replicated = false;          // ranks of `replicas` hold the same tensor and different gradients
+  GroupKind replicas = GroupKind::tp;
+  bool tied = false;      // the other copy lies on another pipeline stage
+  ValueId weight = {};    // whole, or this rank's shard under ZeRO-3
+  ValueId gradient = {};  // accumulated over the step; this rank's shard under ZeRO-2 and 3
 };
 
 class ClassBuilder {
@@ -77,7 +78,7 @@ class ClassBuilder {
   std::string label(std::string_view what);
   std::int64_t width() const { return bytes_of(layout_.precision); }
   bool in_tp() const { return layout_.tp > 1; }
-  bool has_dropout() const { return model_.positions == Positions::learned && layout_.dropout; }
+  bool has_dropout() const { return weft::has_dropout(model_, layout_); }
 
   // Parameters and ZeRO (state.cpp).
   ParameterIndex parameter(Role role, std::int64_t elements, GroupKind group = GroupKind::dp, bool replicated = false);
@@ -149,6 +150,7 @@ class ClassBuilder {
 
   // Ends (ends.cpp).
   ValueId forward_input(std::int32_t chunk);
+  ValueId drop_out_embedding(ValueId in);
   void forward_output(std::int32_t chunk, ValueId output);
   ValueId backward_output(std::int32_t chunk);
   void backward_input(std::int32_t chunk, ValueId grad);
@@ -164,6 +166,8 @@ class ClassBuilder {
   std::int64_t stream_tokens() const { return layout_.sequence_parallel ? tokens() / layout_.tp : tokens(); }
   std::int64_t heads() const { return model_.heads / layout_.tp; }
   std::int64_t kv_heads() const { return std::max<std::int64_t>(1, model_.kv_heads / layout_.tp); }
+  // Tensor-parallel ranks hold copies of a key/value head: its weights are a parameter apart from the queries'.
+  bool keys_are_copied() const { return layout_.tp > model_.kv_heads; }
   std::int64_t query_head() const;
   std::int64_t value_head() const;
   std::int64_t qkv_width() const;
@@ -187,6 +191,7 @@ class ClassBuilder {
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;  // first layer and count, by chunk
   std::vector<std::vector<LayerValues>> saved_;                      // by chunk, by layer in the chunk
   std::vector<ValueId> chunk_output_;
+  ValueId embedding_mask_;
   struct HeadValues {
     ValueId input, normed, normed_full, logits, probabilities;
   } head_;

@@ -58,7 +58,16 @@ ValueId ClassBuilder::forward_input(std::int32_t chunk) {
     reads.push_back(use(parameter(Role::positions, model_.max_seq * model_.hidden), Phase::forward));
   }
   add(Role::embedding, Phase::forward, key, std::move(reads), {out});
-  return leave_region(Role::embedding_reduce, Phase::forward, out, "embedding_reduced");
+  return drop_out_embedding(leave_region(Role::embedding_reduce, Phase::forward, out, "embedding_reduced"));
+}
+
+ValueId ClassBuilder::drop_out_embedding(ValueId in) {
+  if (!has_dropout()) return in;
+  const ValueId out = value_like(in, "embedding_dropped", ValueKind::activation);
+  embedding_mask_ = value_like(in, "embedding_dropped.mask", ValueKind::activation, 1);
+  add(Role::embedding_dropout, Phase::forward,
+      elementwise(Phase::forward, graph_.value(in).elements(), 2 * width() + 1), {{in, 0}}, {out, embedding_mask_});
+  return out;
 }
 
 void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
@@ -66,7 +75,8 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
     boundary(Role::stage_input, Phase::input_grad, global_chunk(chunk) - 1, true, grad);
     return;
   }
-  const ValueId full = leave_region_backward(Role::embedding_reduce, grad);
+  const ValueId dropped = residual_backward(Role::embedding_dropout, embedding_mask_, grad);
+  const ValueId full = leave_region_backward(Role::embedding_reduce, dropped);
   OpKey key;
   key.kind = OpKind::gather_rows;
   key.dtype = layout_.precision;

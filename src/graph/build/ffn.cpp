@@ -21,7 +21,14 @@ void ClassBuilder::declare_layer(std::int32_t layer) {
     parameter(Role::kv_norm, latent.kv_rank, GroupKind::dp, in_tp());
     parameter(Role::kv_up, latent.kv_rank * kv_width());
   } else {
-    parameter(Role::qkv, h * qkv_width() + (bias || model_.qkv_bias ? qkv_width() : 0));
+    const std::int64_t inputs = h + (bias || model_.qkv_bias ? 1 : 0);
+    if (keys_are_copied()) {
+      parameter(Role::qkv, inputs * heads() * query_head());
+      // Each rank's heads add to the gradients of the keys and values that they share.
+      parameters_[parameter(Role::kv, inputs * kv_width(), GroupKind::dp, true)].replicas = GroupKind::kv;
+    } else {
+      parameter(Role::qkv, inputs * qkv_width());
+    }
     // Whole on every tensor-parallel rank, whose heads each add to its gradient.
     if (model_.qk_norm) parameter(Role::qk_norm, 2 * model_.head_dim, GroupKind::dp, in_tp());
   }

@@ -77,7 +77,7 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
   };
   if (stage == Role::replica_reduce) {
     if (!p.replicated) return grad;
-    return reduce(Collective::all_reduce, GroupKind::tp, ".grad.replicas", graph_.value(grad).elements(), bytes);
+    return reduce(Collective::all_reduce, p.replicas, ".grad.replicas", graph_.value(grad).elements(), bytes);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;

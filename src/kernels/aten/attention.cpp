@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/aten/attention_blocks.hpp"
+#include "kernels/aten/attention_dropout.hpp"
 #include "kernels/aten/kernels_aten.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/products.hpp"
@@ -11,66 +13,6 @@
 
 namespace weft::aten {
 namespace {
-
-constexpr std::int64_t kBlock = 64;  // queries; with 32, products of small matrices cost what the mask saves
-
-enum Slot : int { kQueries = 1, kKeys, kScores, kGradients, kKeyGradients };
-Matrix scratch_matrix(Slot slot, std::int64_t rows, std::int64_t columns) {
-  return Matrix::dense(scratch(slot, rows * columns).data(), rows, columns);
-}
-
-// Where one head of one sequence stands in the rows and columns.
-struct Head {
-  std::int64_t sequence = 0, query_head = 0, kv_head = 0;
-};
-
-struct QueryBlock {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t seen = 0;  // keys that its last query sees
-  std::int64_t size() const { return end - begin; }
-};
-
-std::int64_t keys_seen(const AttentionShape& shape, std::int64_t query) {
-  return std::min(shape.keys, shape.first_position + query + 1);
-}
-
-std::int64_t block_count(const AttentionShape& shape) {
-  return (shape.queries + kBlock - 1) / kBlock;
-}
-QueryBlock block_at(const AttentionShape& shape, std::int64_t index) {
-  const std::int64_t end = std::min(shape.queries, (index + 1) * kBlock);
-  return {index * kBlock, end, keys_seen(shape, end - 1)};
-}
-
-Matrix queries_of(const AttentionShape& shape, const Matrix& x, Head head, QueryBlock block) {
-  const std::int64_t first = head.sequence * shape.queries, column = head.query_head * shape.head_size;
-  return x.row_slice(first + block.begin, first + block.end).column_slice(column, column + shape.head_size);
-}
-Matrix keys_of(const AttentionShape& shape, const Matrix& x, Head head) {
-  const std::int64_t first = head.sequence * shape.keys, column = head.kv_head * shape.head_size;
-  return x.row_slice(first, first + shape.keys).column_slice(column, column + shape.head_size);
-}
-std::int64_t softmax_row(const AttentionShape& shape, Head head, QueryBlock block) {
-  return (head.sequence * shape.heads + head.query_head) * shape.queries + block.begin;
-}
-
-std::span<const float> angles_of(const AttentionShape& shape) {
-  if (shape.rotary_base == 0) return {};
-  return rotary_angles(shape.rotary_base, shape.head_size, std::max(shape.keys, shape.first_position + shape.queries));
-}
-Matrix rotated_keys(std::span<const float> angles, const Matrix& keys) {
-  if (angles.empty()) return keys;
-  const Matrix rotated = scratch_matrix(kKeys, keys.rows, keys.columns);
-  rotate(keys, rotated, angles, 0, Rotation::forward);
-  return rotated;
-}
-Matrix rotated_queries(const AttentionShape& shape, std::span<const float> angles, const Matrix& queries,
-                       QueryBlock block) {
-  if (angles.empty()) return queries;
-  const Matrix rotated = scratch_matrix(kQueries, queries.rows, queries.columns);
-  rotate(queries, rotated, angles, shape.first_position + block.begin, Rotation::forward);
-  return rotated;
-}
 
 // scores = q k^T / sqrt(head size)
 void score(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& scores) {
@@ -117,32 +59,13 @@ void softmax_grad_rows(const AttentionShape& shape, QueryBlock block, const Matr
   }
 }
 
-void add_rows(const Matrix& values, const Matrix& sums) {
-  for (std::int64_t r = 0; r < sums.rows; ++r) {
-    const float* in = row(values, r);
-    float* out = row(sums, r);
-    for (std::int64_t c = 0; c < sums.columns; ++c) out[c] += in[c];
-  }
-}
-
-void clear_rows(const Matrix& x, std::int64_t begin) {
-  for (std::int64_t r = begin; r < x.rows; ++r) std::fill_n(row(x, r), x.columns, 0.0F);
-}
-
-template <class Body>  // body(head): the heads of one key head follow each other
-void for_heads(const AttentionShape& shape, const Body& body) {
-  const std::int64_t share = shape.heads / shape.kv_heads;
-  for (std::int64_t sequence = 0; sequence < shape.sequences; ++sequence)
-    for (std::int64_t head = 0; head < shape.heads; ++head) body(Head{sequence, head, head / share});
-}
-
 // What the backward pass of one attention reads and writes.
 struct Backward {
   const AttentionShape& shape;
-  const Matrix &q, &k, &v;
+  const Matrix &q, &v;
   const AttentionSaved& saved;
   const Matrix &d_context, &dq;
-  std::span<const float> angles;
+  Positioned positioned;
 };
 
 Matrix softmax_again(const Backward& pass, Head head, QueryBlock block, const Matrix& q, const Matrix& k) {
@@ -161,50 +84,47 @@ struct KeyGradients {
   Into into_dk, into_dv;
 };
 
-// dq of a block, and its share of dk and dv. k and dk are rotated where positions are.
+// dq of a block, and its share of dk and dv. k and dk are as scores see them: rotated where positions are.
 void block_backward(const Backward& pass, Head head, QueryBlock block, const Matrix& k, KeyGradients& sums) {
   const AttentionShape& shape = pass.shape;
-  const Matrix q = rotated_queries(shape, pass.angles, queries_of(shape, pass.q, head, block), block);
-  const Matrix d_context = queries_of(shape, pass.d_context, head, block);
+  const Matrix q = pass.positioned.queries(queries_of(shape, pass.q, head, block), block);
+  const Matrix d_context = context_of(shape, pass.d_context, head, block);
   const Matrix softmax = softmax_again(pass, head, block, q, k);
-  multiply({softmax, Turned::yes}, {d_context}, sums.dv.row_slice(0, block.seen), sums.into_dv);
+  const bool drops = shape.dropout.rate > 0;
+  const Matrix factors = drops ? dropout_factors(shape, pass.saved, head, block) : Matrix{};
+  const Matrix used = drops ? dropped_again(shape, pass.saved, head, block, softmax, factors) : softmax;
+  multiply({used, Turned::yes}, {d_context}, sums.dv.row_slice(0, block.seen), sums.into_dv);
   const Matrix gradients = scratch_matrix(kGradients, block.size(), block.seen);
-  multiply({d_context}, {keys_of(shape, pass.v, head).row_slice(0, block.seen), Turned::yes}, gradients,
+  multiply({d_context}, {values_of(shape, pass.v, head).row_slice(0, block.seen), Turned::yes}, gradients,
            Into::overwrite);
+  if (drops) scale_rows(gradients, factors);
   softmax_grad_rows(shape, block, softmax, gradients);
   const Matrix dq = queries_of(shape, pass.dq, head, block);
   multiply({gradients, Turned::yes}, {q}, sums.dk.row_slice(0, block.seen), sums.into_dk);
   sums.into_dk = sums.into_dv = Into::add;
   multiply({gradients}, {k.row_slice(0, block.seen)}, dq, Into::overwrite);
-  if (!pass.angles.empty()) rotate(dq, dq, pass.angles, shape.first_position + block.begin, Rotation::back);
-}
-
-void finish_rotated(std::span<const float> angles, const Matrix& d_rotated, const Matrix& d_keys, Into into) {
-  if (into == Into::overwrite) return rotate(d_rotated, d_keys, angles, 0, Rotation::back);
-  rotate(d_rotated, d_rotated, angles, 0, Rotation::back);
-  add_rows(d_rotated, d_keys);
+  pass.positioned.queries_back(dq, block);
 }
 
 }  // namespace
 
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
-               const AttentionSaved& saved) {
-  const std::span<const float> angles = angles_of(shape);
+               const AttentionSaved& saved, const Matrix& shared_key) {
+  const Positioned positioned(shape, shared_key);
   const bool keeps_softmax = !saved.softmax.empty();
   for_heads(shape, [&](Head head) {
-    const Matrix keys = rotated_keys(angles, keys_of(shape, k, head));
-    const Matrix values = keys_of(shape, v, head);
+    const Matrix keys = positioned.keys(k, head), values = values_of(shape, v, head);
     for (std::int64_t index = 0; index < block_count(shape); ++index) {
       const QueryBlock block = block_at(shape, index);
-      const Matrix queries = rotated_queries(shape, angles, queries_of(shape, q, head, block), block);
+      const Matrix queries = positioned.queries(queries_of(shape, q, head, block), block);
       const std::int64_t first = softmax_row(shape, head, block);
-      const Matrix softmax = keeps_softmax
-                                 ? saved.softmax.row_slice(first, first + block.size()).column_slice(0, block.seen)
-                                 : scratch_matrix(kScores, block.size(), block.seen);
+      Matrix softmax = keeps_softmax ? saved.softmax.row_slice(first, first + block.size()).column_slice(0, block.seen)
+                                     : scratch_matrix(kScores, block.size(), block.seen);
       score(shape, queries, keys, softmax);
       softmax_rows(shape, block, softmax, keeps_softmax ? shape.keys : block.seen,
                    saved.log_sums.empty() ? nullptr : floats(saved.log_sums) + first);
-      multiply({softmax}, {values.row_slice(0, block.seen)}, queries_of(shape, context, head, block), Into::overwrite);
+      if (shape.dropout.rate > 0) softmax = drop_out(shape, saved, head, block, softmax);
+      multiply({softmax}, {values.row_slice(0, block.seen)}, context_of(shape, context, head, block), Into::overwrite);
     }
   });
 }
@@ -213,29 +133,31 @@ void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, co
 // sum over p dp is as short.
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& /*context*/, const AttentionSaved& saved, const Matrix& d_context,
-                          const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys) {
-  const Backward pass{shape, q, k, v, saved, d_context, dq, angles_of(shape)};
+                          const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys,
+                          const Matrix& shared_key, const Matrix& d_shared_key) {
+  const Backward pass{shape, q, v, saved, d_context, dq, Positioned(shape, shared_key)};
   const std::int64_t share = shape.heads / shape.kv_heads, seen = keys_seen(shape, shape.queries - 1);
-  const bool rotary = !pass.angles.empty();
+  const bool apart = pass.positioned.changes_keys();
   for_heads(shape, [&](Head head) {
     const bool first_of_group = head.query_head % share == 0;
     const bool last_of_group = head.query_head % share == share - 1;
-    const Matrix keys = rotated_keys(pass.angles, keys_of(shape, k, head));
-    const Matrix d_keys = keys_of(shape, dk, head), d_values = keys_of(shape, dv, head);
+    const Matrix keys = pass.positioned.keys(k, head);
+    const Matrix d_keys = pass.positioned.own_keys(dk, head), d_values = values_of(shape, dv, head);
     // What is there already is not rotated: rotated gradients are summed apart from it.
-    const Matrix d_rotated = rotary ? scratch_matrix(kKeyGradients, seen, shape.head_size) : d_keys;
-    KeyGradients sums{d_rotated, d_values, Into::add, Into::add};
+    const Matrix d_positioned = apart ? scratch_matrix(kKeyGradients, seen, shape.head_size) : d_keys;
+    KeyGradients sums{d_positioned, d_values, Into::add, Into::add};
     if (first_of_group) {
-      sums.into_dk = rotary ? Into::overwrite : into_keys;
+      sums.into_dk = apart ? Into::overwrite : into_keys;
       sums.into_dv = into_keys;
     }
     for (std::int64_t index = block_count(shape); index-- > 0;)
       block_backward(pass, head, block_at(shape, index), keys, sums);
-    if (last_of_group && rotary) finish_rotated(pass.angles, d_rotated, d_keys.row_slice(0, seen), into_keys);
-    if (last_of_group && into_keys == Into::overwrite) {
+    if (!last_of_group) return;
+    if (into_keys == Into::overwrite) {
       clear_rows(d_values, seen);
       clear_rows(d_keys, seen);
     }
+    if (apart) pass.positioned.keys_back(d_positioned, d_keys, d_shared_key, head, into_keys);
   });
 }
 

@@ -21,11 +21,15 @@ void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weigh
 void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
                       const Vector& dbias, Into into);
 
+void dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept, const Matrix& y);
+void dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx);
+
 void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
-               const AttentionSaved& saved);
+               const AttentionSaved& saved, const Matrix& shared_key);
 void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                           const Matrix& context, const AttentionSaved& saved, const Matrix& d_context, const Matrix& dq,
-                          const Matrix& dk, const Matrix& dv, Into into_keys);
+                          const Matrix& dk, const Matrix& dv, Into into_keys, const Matrix& shared_key,
+                          const Matrix& d_shared_key);
 
 void gelu(const Matrix& x, const Matrix& y);
 void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx);

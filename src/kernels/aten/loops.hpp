@@ -35,7 +35,7 @@ inline std::int64_t row_grain(std::int64_t columns) {
 }
 
 // Memory of the calling thread that the next kernel uses again. `slot` tells apart what one kernel needs at once.
-inline constexpr int kScratchSlots = 6;
+inline constexpr int kScratchSlots = 8;
 std::span<float> scratch(int slot, std::int64_t size);
 
 // Sums over rows are taken in blocks of this many first: the same bits for every number of threads, and rounding errors

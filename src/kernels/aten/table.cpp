@@ -19,6 +19,8 @@ extern "C" __attribute__((visibility("default"))) const weft::KernelTable* weft_
       .norm = aten::norm,
       .norm_input_grad = aten::norm_input_grad,
       .norm_weight_grad = aten::norm_weight_grad,
+      .dropout = aten::dropout,
+      .dropout_input_grad = aten::dropout_input_grad,
       .attention = aten::attention,
       .attention_input_grad = aten::attention_input_grad,
       .gelu = aten::gelu,

@@ -149,12 +149,13 @@ std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     for (const OpId id : buckets[b]) bucket_of[parameter_of(graph.op(id))] = b;
   }
-  std::map<std::pair<ClassId, std::size_t>, std::vector<OpId>> sets;
+  std::map<std::tuple<ClassId, std::size_t, GroupKind>, std::vector<OpId>> sets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
     if (!once_a_step(op, Role::replica_reduce)) continue;
     const auto found = bucket_of.find(parameter_of(op));
-    sets[{op.rank_class, found == bucket_of.end() ? kNone : found->second}].push_back(make_id<OpId>(i));
+    const std::size_t bucket = found == bucket_of.end() ? kNone : found->second;
+    sets[{op.rank_class, bucket, op.communication->group}].push_back(make_id<OpId>(i));
   }
   std::vector<std::vector<OpId>> result;
   for (auto& [name, members] : sets) result.push_back(std::move(members));

@@ -1,5 +1,5 @@
 // Published values of the two hashes: the same numbers on every machine.
-#include "exec/data/mix.hpp"
+#include "base/mix.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,43 @@
+#include "exec/dropout_places.hpp"
+
+#include "base/mix.hpp"
+#include "exec/row_windows.hpp"
+
+namespace weft {
+
+std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::int32_t layer, DropoutSite site) {
+  constexpr std::uint64_t kSites = 4;
+  const std::uint64_t place = kSites * static_cast<std::uint64_t>(layer + 1) + static_cast<std::uint64_t>(site);
+  return mix_bits(mix_bits(mix_bits(seed) + static_cast<std::uint64_t>(step)) + place);
+}
+
+std::vector<std::int64_t> sample_numbers(const RankView& view, std::int32_t micro_batch) {
+  const Layout& layout = view.plan().layout;
+  const std::int64_t first = view.data_rank() * (layout.global_batch / layout.dp) + micro_batch * layout.micro_batch;
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < layout.micro_batch; ++i) samples.push_back(first + i);
+  return samples;
+}
+
+std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro_batch, ElementRange rows) {
+  const Layout& layout = view.plan().layout;
+  const std::int64_t held = layout.tokens() / (layout.sequence_parallel ? layout.tp : 1);
+  if (rows.empty()) rows = {0, held};
+  std::vector<std::int64_t> of_sequence;  // positions, of the tokens that tensor-parallel ranks hold together
+  for (const ElementRange& part : view.context_parts()) {
+    for (std::int64_t at = part.begin; at < part.end; ++at) of_sequence.push_back(at);
+  }
+  const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
+  const auto length = std::ssize(of_sequence);
+  std::vector<std::int64_t> numbers;
+  const std::int64_t shard = layout.sequence_parallel ? view.coordinate(Axis::tp) : 0;
+  for (const ElementRange& window : rows_of_shard(layout, shard, rows)) {
+    for (std::int64_t row = window.begin; row < window.end; ++row) {
+      numbers.push_back(samples[static_cast<std::size_t>(row / length)] * layout.seq +
+                        of_sequence[static_cast<std::size_t>(row % length)]);
+    }
+  }
+  return numbers;
+}
+
+}  // namespace weft
