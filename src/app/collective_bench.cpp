@@ -34,7 +34,7 @@ struct Candidate {
   Communicator::Prepared* prepared = nullptr;
   bool in_place = false;
   CollectiveSpec spec;
-  std::vector<Nanos> times;
+  RoundTimes times;
 };
 
 std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
@@ -153,7 +153,7 @@ void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candida
   ranks.barrier();
   const Clock::time_point begin = Clock::now();
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
-  candidate.times.push_back({std::chrono::nanoseconds(Clock::now() - begin).count()});
+  candidate.times.add(begin, Clock::now());
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
@@ -167,17 +167,17 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
   Buffers buffers;
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
-  // Each in two blocks, in turn, so that what disturbs the machine disturbs all alike; the first run of a block does
-  // not count, since congestion that one candidate causes outlasts it.
-  for (int block = 0; block < 2; ++block) {
-    for (Candidate& candidate : candidates) {
+  // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
+  // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
+  for (int round = -1; round < options.repeat; ++round) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      Candidate& candidate = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
       time_once(communicator, ranks, candidate, buffers);
-      candidate.times.pop_back();
-      for (int round = block; round < options.repeat; round += 2) time_once(communicator, ranks, candidate, buffers);
+      if (round < 0) candidate.times.clear();
     }
   }
   for (Candidate& candidate : candidates) {
-    candidate.row.time = median(ranks.slowest(candidate.times));
+    candidate.row.time = median(ranks.of_all(candidate.times));
     if (candidate.row.predicted) *candidate.row.predicted += result.handoff;
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
@@ -197,7 +197,7 @@ double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time
 BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes) {
   BenchResult result;
   result.ranks = communicator.size();
-  BenchRanks ranks(communicator, processes);
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
   result.handoff = ranks.handoff();
   if (options.cluster != nullptr) {
@@ -246,7 +246,7 @@ Nanos since(Clock::time_point begin) {
 }  // namespace
 
 OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
-  BenchRanks ranks(communicator, processes);
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   std::optional<MeasuredLink> link;
   if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
   const Cluster cluster = cluster_of(options, communicator.size(), link);
@@ -262,7 +262,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   volatile float sum = work.run(20);
   const Clock::time_point begin = Clock::now();
   sum = sum + work.run(200);
-  const Nanos slowest = ranks.slowest(candidate.times).front();
+  const Nanos slowest = ranks.of_all(candidate.times).front();
   const Nanos product = ranks.slowest({since(begin)}).front();
   const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
   std::vector<Nanos> compute, both;
@@ -280,7 +280,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
     communicator.wait(handle);
     both.push_back(since(together));
   }
-  return {size, median(ranks.slowest(compute)), median(ranks.slowest(candidate.times)), median(ranks.slowest(both))};
+  return {size, median(ranks.slowest(compute)), median(ranks.of_all(candidate.times)), median(ranks.slowest(both))};
 }
 
 }  // namespace weft
