@@ -25,6 +25,21 @@ std::vector<std::int64_t> all_ranks(std::int64_t count) {
   return ranks;
 }
 
+void NetworkTimes::add(Clock::time_point began, Clock::time_point ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    times_.add(began, ended);
+  }
+  added_.notify_all();
+}
+
+void NetworkTimes::take(RoundTimes& into) {
+  std::unique_lock lock(mutex_);
+  added_.wait(lock, [&] { return times_.begins().size() > taken_; });
+  into.add(times_.begins()[taken_], times_.ends()[taken_]);
+  ++taken_;
+}
+
 BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_clock)
     : communicator_(communicator),
       processes_(processes),

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,8 +19,12 @@ class RoundTimes {
  public:
   using Clock = std::chrono::steady_clock;
   void add(Clock::time_point begin, Clock::time_point end) {
-    begins_.push_back({std::chrono::nanoseconds(begin.time_since_epoch()).count()});
-    ends_.push_back({std::chrono::nanoseconds(end.time_since_epoch()).count()});
+    add(Nanos{std::chrono::nanoseconds(begin.time_since_epoch()).count()},
+        Nanos{std::chrono::nanoseconds(end.time_since_epoch()).count()});
+  }
+  void add(Nanos begin, Nanos end) {
+    begins_.push_back(begin);
+    ends_.push_back(end);
   }
   void clear() {
     begins_.clear();
@@ -29,6 +35,21 @@ class RoundTimes {
 
  private:
   std::vector<Nanos> begins_, ends_;
+};
+
+// The times of a call's executions by the clock of emulated links: as its on_done is told them.
+class NetworkTimes {
+ public:
+  using Clock = std::chrono::steady_clock;
+  void add(Clock::time_point began, Clock::time_point ended);
+  // Those of the next execution; waits until it is over.
+  void take(RoundTimes& into);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable added_;
+  RoundTimes times_;
+  std::size_t taken_ = 0;
 };
 
 class BenchRanks {

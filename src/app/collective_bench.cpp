@@ -34,7 +34,9 @@ struct Candidate {
   Communicator::Prepared* prepared = nullptr;
   bool in_place = false;
   CollectiveSpec spec;
-  RoundTimes times;
+  RoundTimes times;                       // as the callers see them
+  std::shared_ptr<NetworkTimes> network;  // where links are emulated
+  RoundTimes network_times;
 };
 
 std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
@@ -88,13 +90,24 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
                        const ProgramChoice& choice) {
   const auto program = std::make_shared<const Program>(make_program(choice.request));
   Candidate candidate;
-  candidate.row = {choice.request.kind, size, std::string(name_of(choice.request.algorithm)), choice.request.parts, {},
-                   choice.time,         0};
+  candidate.row = {choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
+                   choice.request.parts, {},   std::nullopt,
+                   choice.time,          0};
   candidate.in_place = program->in_place;
   candidate.spec = program->spec;
-  candidate.prepared =
-      &communicator.prepare({program, program->spec, even_sizes(program->spec, rounded_elements(options, size)),
-                             options.type, options.op, all_ranks(communicator.size()), 0, ""});
+  PreparedCall call{program,
+                    program->spec,
+                    even_sizes(program->spec, rounded_elements(options, size)),
+                    options.type,
+                    options.op,
+                    all_ranks(communicator.size()),
+                    0,
+                    ""};
+  if (options.cluster != nullptr) {
+    candidate.network = std::make_shared<NetworkTimes>();
+    call.on_done = [times = candidate.network](auto began, auto ended) { times->add(began, ended); };
+  }
+  candidate.prepared = &communicator.prepare(std::move(call));
   return candidate;
 }
 
@@ -102,7 +115,7 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
 std::optional<Candidate> native_candidate(Communicator& communicator, const BenchOptions& options, Bytes size,
                                           Collective kind) {
   Candidate candidate;
-  candidate.row = {kind, size, "native", 1, {}, std::nullopt, 0};
+  candidate.row = {kind, size, "native", 1, {}, std::nullopt, std::nullopt, 0};
   candidate.spec = {kind, communicator.size(), 0, is_divided(kind) ? communicator.size() : 1};
   try {
     candidate.prepared =
@@ -142,6 +155,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
     std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
   }
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
   if (std::memcmp(buffers.output.data() + output_begin, expected.data(), expected.size()) != 0) {
     throw RunFailed(fmt::format("rank {}: {} {} of {} bytes gives a wrong result", rank, candidate.row.name,
                                 name_of(candidate.row.kind), size.value));
@@ -154,6 +168,7 @@ void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candida
   const Clock::time_point begin = Clock::now();
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
   candidate.times.add(begin, Clock::now());
+  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
@@ -173,12 +188,19 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       Candidate& candidate = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
       time_once(communicator, ranks, candidate, buffers);
-      if (round < 0) candidate.times.clear();
+      if (round >= 0) continue;
+      candidate.times.clear();
+      candidate.network_times.clear();
     }
   }
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
-    if (candidate.row.predicted) *candidate.row.predicted += result.handoff;
+    if (candidate.network != nullptr) {
+      const Nanos told = candidate.row.time;
+      candidate.row.time = median(ranks.of_all(candidate.network_times));
+      candidate.row.late = told - candidate.row.time;
+    }
+    if (candidate.row.predicted && !candidate.row.late) *candidate.row.predicted += result.handoff;
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
