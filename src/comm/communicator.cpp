@@ -45,7 +45,7 @@ struct Communicator::Prepared {
   std::vector<Segment> input, output;              // of the execution under way; room is reserved
   std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
   Prepared* next = nullptr;                        // behind it on its queue
-  Clock::time_point began;
+  Clock::time_point issued, began;
   std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
 
   // A library's own call has ended when it returns.
@@ -111,13 +111,14 @@ class Communicator::Thread {
       handle.turn = ++prepared.started;
       prepared.input.assign(input.begin(), input.end());
       prepared.output.assign(output.begin(), output.end());
+      prepared.issued = driven_ ? issue_time() : Clock::time_point();
       submitted_.push_back(&prepared);
       asleep = std::exchange(resting_, false);
     }
     if (!driven_) {
       if (asleep) transport_->wake();
     } else if (!on_own_thread()) {
-      transport_->call();
+      transport_->call(prepared.issued);
     }
     return handle;
   }
@@ -210,7 +211,7 @@ class Communicator::Thread {
       int rounds = 0;
       while (round()) {
         if (++rounds < kStepsInTurn) continue;
-        transport_->call();  // other ranks have their turn
+        transport_->call(transport_->now());  // other ranks have their turn
         break;
       }
     } catch (const std::exception& error) {
@@ -244,16 +245,24 @@ class Communicator::Thread {
     finish_job(error);
   }
 
+  // Driven, a call that was issued later than what is worked on has its time later.
   void take_submitted() {
     const std::lock_guard lock(mutex_);
-    for (Prepared* const prepared : submitted_) {
+    const auto is_later = [&](const Prepared* call) { return driven_ && call->issued > transport_->now(); };
+    auto taken = submitted_.begin();
+    for (; taken != submitted_.end() && !is_later(*taken); ++taken) {
+      Prepared* const prepared = *taken;
       Queue& queue = queues_.at(prepared->call.queue);
       prepared->next = nullptr;
       (queue.first == nullptr ? queue.first : queue.last->next) = prepared;
       queue.last = prepared;
     }
-    submitted_.clear();
+    submitted_.erase(submitted_.begin(), taken);
+    if (!submitted_.empty()) transport_->call(submitted_.front()->issued);
   }
+
+  // Of a call that another call's end sets off: the time of that end.
+  Clock::time_point issue_time() const { return on_own_thread() ? transport_->now() : Clock::now(); }
 
   // One bit of progress of a queue: false where it has to wait.
   bool advance(Queue& queue) {
@@ -396,7 +405,7 @@ class Communicator::Thread {
     }
     if (driven_ && busy && Clock::now() - last_call_ >= kWatchPeriod) {
       last_call_ = Clock::now();
-      transport_->call();
+      transport_->call(last_call_);
     }
     if (busy) return;  // then look_for_trouble
     if (const auto words = trouble_.of_idle()) throw RunFailed(*words);

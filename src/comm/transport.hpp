@@ -85,8 +85,8 @@ class Transport {
   // of its choice whenever something has happened to this rank, and then the calls above come from that thread. False
   // where the communication thread alone works. Null ends it: `round` is not running any more when that returns.
   virtual bool drives(std::function<void()> /*round*/) { return false; }
-  // From any thread: `round` has something to do, as of now.
-  virtual void call() {}
+  // From any thread: `round` has something to do from then on.
+  virtual void call(Clock::time_point /*since*/) {}
   // While `work` runs, `round` does not: around all that shares state with it.
   virtual void exclusively(const std::function<void()>& work) { work(); }
   // The time of what is being worked on: behind the clock where a transport catches up with its own.

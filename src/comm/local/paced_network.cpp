@@ -89,9 +89,12 @@ class PacedNetwork::RankTransport final : public Transport {
     return true;
   }
 
-  void call() override {
-    std::int64_t none = kNotCalled;
-    world_.state(rank_).called.compare_exchange_strong(none, world_.now().value);
+  void call(Clock::time_point since) override {
+    const std::int64_t time = std::chrono::nanoseconds(since - world_.origin_).count();
+    std::atomic<std::int64_t>& called = world_.state(rank_).called;
+    std::int64_t known = called.load();
+    while ((known == kNotCalled || time < known) && !called.compare_exchange_weak(known, time)) {
+    }
     world_.signal_.raise();
   }
 
@@ -294,6 +297,7 @@ void PacedNetwork::catch_up(Nanos until) {
     if (failed_) {  // nothing moves any more; ranks that look around find out
       if (rank < 0) break;
       state(rank).called = kNotCalled;
+      clock_ = std::max(clock_, now());
       touch(rank);
       run_touched();
       continue;
