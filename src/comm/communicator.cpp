@@ -77,9 +77,9 @@ class Communicator::Thread {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    if (driven_) transport_->drives(nullptr);
     transport_->wake();
     thread_.join();
-    if (driven_) transport_->drives(nullptr);
   }
 
   Transport& transport() { return *transport_; }
