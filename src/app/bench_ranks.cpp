@@ -25,9 +25,25 @@ std::vector<std::int64_t> all_ranks(std::int64_t count) {
   return ranks;
 }
 
-BenchRanks::BenchRanks(Communicator& communicator, bool processes)
+void NetworkTimes::add(Clock::time_point began, Clock::time_point ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    times_.add(began, ended);
+  }
+  added_.notify_all();
+}
+
+void NetworkTimes::take(RoundTimes& into) {
+  std::unique_lock lock(mutex_);
+  added_.wait(lock, [&] { return times_.begins().size() > taken_; });
+  into.add(times_.begins()[taken_], times_.ends()[taken_]);
+  ++taken_;
+}
+
+BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_clock)
     : communicator_(communicator),
       processes_(processes),
+      one_clock_(one_clock),
       barrier_(&communicator.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
                                               .kind = Collective::barrier,
                                               .ranks = communicator.size(),
@@ -57,19 +73,30 @@ std::vector<Nanos> BenchRanks::slowest(const std::vector<Nanos>& times) {
   return result;
 }
 
+std::vector<Nanos> BenchRanks::of_all(const RoundTimes& times) {
+  std::vector<Nanos> begins = times.begins(), ends = times.ends();
+  if (one_clock_) {
+    begins = slowest(begins);
+    ends = slowest(ends);
+  }
+  std::vector<Nanos> result;
+  for (std::size_t i = 0; i < begins.size(); ++i) result.push_back(ends[i] - begins[i]);
+  return one_clock_ ? result : slowest(result);
+}
+
 Nanos BenchRanks::handoff() {
   // An all_reduce of a rank with itself, in place, has no instructions.
   PreparedCall call = call_of({.ranks = 1, .in_place = true}, 0, DataType::i64, ReduceOp::sum);
   call.members = {communicator_.rank()};
   auto& empty = communicator_.prepare(call);
-  std::vector<Nanos> times;
+  RoundTimes rounds;
   for (int i = 0; i < kHandoffs; ++i) {
     barrier();
     const auto begin = std::chrono::steady_clock::now();
     communicator_.wait(communicator_.start(empty, nullptr, nullptr));
-    times.push_back({std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count()});
+    rounds.add(begin, std::chrono::steady_clock::now());
   }
-  times = slowest(times);
+  std::vector<Nanos> times = of_all(rounds);
   std::nth_element(times.begin(), times.begin() + kHandoffs / 2, times.end());
   return times[kHandoffs / 2];
 }

@@ -18,9 +18,9 @@ using Clock = std::chrono::steady_clock;
 
 // Links with a token bucket fill it again meanwhile, so that every run finds the same link.
 constexpr std::chrono::milliseconds kSettle{5};
-// Real TCP, measured at 200 Mbit: three streams into one host reach 0.98 to 1 of its link together.
-constexpr double kTcpSharingLoss = 0.01;
-constexpr Bytes kCongests{512 << 10};  // smaller buffers are through before a queue builds up
+// Real TCP, measured at 200 Mbit: three streams into one host reach 0.90 (256 KiB) to 0.98 (4 MiB) of its link together.
+constexpr double kTcpSharingLoss = 0.02;
+constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
 
@@ -34,7 +34,9 @@ struct Candidate {
   Communicator::Prepared* prepared = nullptr;
   bool in_place = false;
   CollectiveSpec spec;
-  std::vector<Nanos> times;
+  RoundTimes times;                       // as the callers see them
+  std::shared_ptr<NetworkTimes> network;  // where links are emulated
+  RoundTimes network_times;
 };
 
 std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
@@ -88,13 +90,24 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
                        const ProgramChoice& choice) {
   const auto program = std::make_shared<const Program>(make_program(choice.request));
   Candidate candidate;
-  candidate.row = {choice.request.kind, size, std::string(name_of(choice.request.algorithm)), choice.request.parts, {},
-                   choice.time,         0};
+  candidate.row = {choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
+                   choice.request.parts, {},   std::nullopt,
+                   choice.time,          0};
   candidate.in_place = program->in_place;
   candidate.spec = program->spec;
-  candidate.prepared =
-      &communicator.prepare({program, program->spec, even_sizes(program->spec, rounded_elements(options, size)),
-                             options.type, options.op, all_ranks(communicator.size()), 0, ""});
+  PreparedCall call{program,
+                    program->spec,
+                    even_sizes(program->spec, rounded_elements(options, size)),
+                    options.type,
+                    options.op,
+                    all_ranks(communicator.size()),
+                    0,
+                    ""};
+  if (options.cluster != nullptr) {
+    candidate.network = std::make_shared<NetworkTimes>();
+    call.on_done = [times = candidate.network](auto began, auto ended) { times->add(began, ended); };
+  }
+  candidate.prepared = &communicator.prepare(std::move(call));
   return candidate;
 }
 
@@ -102,7 +115,7 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
 std::optional<Candidate> native_candidate(Communicator& communicator, const BenchOptions& options, Bytes size,
                                           Collective kind) {
   Candidate candidate;
-  candidate.row = {kind, size, "native", 1, {}, std::nullopt, 0};
+  candidate.row = {kind, size, "native", 1, {}, std::nullopt, std::nullopt, 0};
   candidate.spec = {kind, communicator.size(), 0, is_divided(kind) ? communicator.size() : 1};
   try {
     candidate.prepared =
@@ -142,6 +155,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
     std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
   }
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
   if (std::memcmp(buffers.output.data() + output_begin, expected.data(), expected.size()) != 0) {
     throw RunFailed(fmt::format("rank {}: {} {} of {} bytes gives a wrong result", rank, candidate.row.name,
                                 name_of(candidate.row.kind), size.value));
@@ -153,7 +167,8 @@ void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candida
   ranks.barrier();
   const Clock::time_point begin = Clock::now();
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
-  candidate.times.push_back({std::chrono::nanoseconds(Clock::now() - begin).count()});
+  candidate.times.add(begin, Clock::now());
+  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
@@ -167,18 +182,25 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
   Buffers buffers;
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
-  // Each in two blocks, in turn, so that what disturbs the machine disturbs all alike; the first run of a block does
-  // not count, since congestion that one candidate causes outlasts it.
-  for (int block = 0; block < 2; ++block) {
-    for (Candidate& candidate : candidates) {
+  // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
+  // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
+  for (int round = -1; round < options.repeat; ++round) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      Candidate& candidate = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
       time_once(communicator, ranks, candidate, buffers);
-      candidate.times.pop_back();
-      for (int round = block; round < options.repeat; round += 2) time_once(communicator, ranks, candidate, buffers);
+      if (round >= 0) continue;
+      candidate.times.clear();
+      candidate.network_times.clear();
     }
   }
   for (Candidate& candidate : candidates) {
-    candidate.row.time = median(ranks.slowest(candidate.times));
-    if (candidate.row.predicted) *candidate.row.predicted += result.handoff;
+    candidate.row.time = median(ranks.of_all(candidate.times));
+    if (candidate.network != nullptr) {
+      const Nanos told = candidate.row.time;
+      candidate.row.time = median(ranks.of_all(candidate.network_times));
+      candidate.row.late = told - candidate.row.time;
+    }
+    if (candidate.row.predicted && !candidate.row.late) *candidate.row.predicted += result.handoff;
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
@@ -197,7 +219,7 @@ double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time
 BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes) {
   BenchResult result;
   result.ranks = communicator.size();
-  BenchRanks ranks(communicator, processes);
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
   result.handoff = ranks.handoff();
   if (options.cluster != nullptr) {
@@ -246,7 +268,7 @@ Nanos since(Clock::time_point begin) {
 }  // namespace
 
 OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
-  BenchRanks ranks(communicator, processes);
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   std::optional<MeasuredLink> link;
   if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
   const Cluster cluster = cluster_of(options, communicator.size(), link);
@@ -262,7 +284,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   volatile float sum = work.run(20);
   const Clock::time_point begin = Clock::now();
   sum = sum + work.run(200);
-  const Nanos slowest = ranks.slowest(candidate.times).front();
+  const Nanos slowest = ranks.of_all(candidate.times).front();
   const Nanos product = ranks.slowest({since(begin)}).front();
   const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
   std::vector<Nanos> compute, both;
@@ -280,7 +302,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
     communicator.wait(handle);
     both.push_back(since(together));
   }
-  return {size, median(ranks.slowest(compute)), median(ranks.slowest(candidate.times)), median(ranks.slowest(both))};
+  return {size, median(ranks.slowest(compute)), median(ranks.of_all(candidate.times)), median(ranks.slowest(both))};
 }
 
 }  // namespace weft

@@ -37,7 +37,8 @@ struct BenchRow {
   Bytes size;
   std::string name;  // "ring", "native"
   std::int64_t parts = 1;
-  Nanos time;                      // median over the repeats of the slowest rank
+  Nanos time;                      // median over the repeats of the slowest rank; of emulated links, by their clock
+  std::optional<Nanos> late;       // with emulated links: how much longer it was until the callers had been told
   std::optional<Nanos> predicted;  // of ours
   double bus_bandwidth = 0;        // bytes a second
 };
@@ -46,7 +47,7 @@ struct BenchResult {
   std::int64_t ranks = 1;
   double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
   std::optional<MeasuredLink> measured;
-  Nanos handoff;  // of a call to the communication thread and back; part of what is predicted
+  Nanos handoff;  // of a call to the communication thread and back; part of what is predicted, but of emulated links
   std::vector<BenchRow> rows;
 };
 

@@ -123,7 +123,7 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
   }
   out << "\n";
   TextTable table({"collective", "size", "algorithm", "parts", "time", "bus bandwidth", "of link", "x native",
-                   "predicted", "error"});
+                   "predicted", "error", "late"});
   for (const BenchRow& row : result.rows) {
     const BenchRow* native = native_beside(result, row);
     table.add_row({std::string(name_of(row.kind)), format_bytes(row.size), row.name,
@@ -134,7 +134,8 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
                    row.predicted && result.link_bandwidth > 0 ? format_time(*row.predicted) : "",
                    row.predicted && result.link_bandwidth > 0
                        ? fmt::format("{:+.1f} %", 100 * (ratio(*row.predicted, row.time) - 1))
-                       : ""});
+                       : "",
+                   row.late ? format_time(*row.late) : ""});
   }
   out << table.to_string();
 }
@@ -156,6 +157,7 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
     entry["time_s"] = seconds(row.time);
     entry["bus_bandwidth"] = row.bus_bandwidth;
     if (result.link_bandwidth > 0) entry["of_link"] = row.bus_bandwidth / result.link_bandwidth;
+    if (row.late) entry["late_s"] = seconds(*row.late);
     const BenchRow* native = native_beside(result, row);
     if (native != nullptr && native != &row) entry["times_native"] = ratio(native->time, row.time);
     if (row.predicted && result.link_bandwidth > 0) {

@@ -129,7 +129,7 @@ std::string RunSession::links_in_words(const std::string& way) const {
 void RunSession::measure_links(Communicator& communicator) {
   if (communicator.size() < 2) return;
   const Stay here(communicator.whereabouts(), "the measurement of links");
-  BenchRanks ranks(communicator, true);
+  BenchRanks ranks(communicator, true, false);
   const MeasuredLink link = measure_link(communicator, ranks);
   const std::string said = text_of_rank_0(communicator, fmt::format("{:.0f} {}", link.goodput, link.latency.value));
   const std::vector<std::string> numbers = split(said, ' ');

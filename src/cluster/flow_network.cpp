@@ -9,10 +9,6 @@
 namespace weft {
 namespace {
 
-// Ends that come closer by less are not told: with many flows every end moves many others by a little, and whoever is
-// told wakes up.
-constexpr Nanos kWorthTelling{25'000};
-
 Nanos time_to_move(double bytes, double rate) {
   return {static_cast<std::int64_t>(std::ceil(std::max(0.0, bytes) / rate))};
 }
@@ -63,8 +59,8 @@ std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now, Na
   const std::int32_t id = unused_.back();
   unused_.pop_back();
   Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
-  flow(id) = {
-      State::latent, lane_id, static_cast<double>(bytes.value), 0, now_ + std::max(Nanos{0}, lane.latency - spent), {}};
+  flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0,
+              now_ + std::max(Nanos{0}, lane.latency - spent)};
   lane.flows.push_back(id);
   latent_.push_back(id);
   std::push_heap(latent_.begin(), latent_.end(), Later{flows_});
@@ -78,24 +74,6 @@ std::optional<Nanos> FlowNetwork::ended(std::int32_t id, Nanos now) {
   flow(id).state = State::unused;
   unused_.push_back(id);
   return flow(id).event;
-}
-
-Nanos FlowNetwork::expected_end(std::int32_t id) const {
-  const Flow& wanted = flow(id);
-  Nanos end = wanted.event;
-  if (wanted.state == State::moving || wanted.state == State::done) return end;
-  end = now_;
-  for (const std::int32_t before : lane(wanted).flows) {
-    const Flow& other = flow(before);
-    if (other.state == State::moving) {
-      end = other.event;
-    } else {
-      const Nanos ready = other.state == State::latent ? other.event : now_;
-      end = std::max(end, ready) + time_to_move(other.left, lane(wanted).best_rate);
-    }
-    if (before == id) break;
-  }
-  return end;
 }
 
 std::optional<Nanos> FlowNetwork::next_event() const {
@@ -194,14 +172,8 @@ void FlowNetwork::set_rates() {
     });
     for (const std::int32_t id : stopping_) {
       Flow& fixed = flow(id);
-      const Nanos end = now_ + time_to_move(fixed.left, level);
-      if (fixed.rate == 0) fixed.told = end;
-      if (fixed.told - end > kWorthTelling) {
-        sooner_.push_back(id);
-        fixed.told = end;
-      }
       fixed.rate = level;
-      fixed.event = end;
+      fixed.event = now_ + time_to_move(fixed.left, level);
       for (const std::int32_t link : lane(fixed).links) {
         room_[static_cast<std::size_t>(link)] -= level;
         --users_[static_cast<std::size_t>(link)];

@@ -31,12 +31,6 @@ class FlowNetwork {
   // Flows that ended since the last call of clear_arrived, in the order of their ends.
   const std::vector<std::int32_t>& arrived() const { return arrived_; }
   void clear_arrived() { arrived_.clear(); }
-  // When the flow will end, unless others come or go; one that does not move yet is thought to be alone on its links.
-  Nanos expected_end(std::int32_t flow) const;
-  // Flows whose end has come much closer because others ended, since the last call. Who sleeps until then must be
-  // woken.
-  const std::vector<std::int32_t>& sooner() const { return sooner_; }
-  void clear_sooner() { sooner_.clear(); }
   // The next time at which something ends or begins to move, if anything is under way.
   std::optional<Nanos> next_event() const;
 
@@ -54,7 +48,6 @@ class FlowNetwork {
     double left = 0;  // bytes
     double rate = 0;  // bytes per nanosecond
     Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
-    Nanos told;       // the end that its receiver may be waiting for
   };
   // Orders a heap of latent flows; ties by number, so that the order is that of a run before.
   struct Later {
@@ -82,7 +75,6 @@ class FlowNetwork {
   std::vector<std::int32_t> moving_;  // in the order in which they began
   std::vector<std::int32_t> arrived_;
   std::vector<std::int32_t> unused_;
-  std::vector<std::int32_t> sooner_;
   Nanos now_;
   // Kept between calls so that the steady state allocates nothing.
   std::vector<double> room_;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "cluster/presets.hpp"
 #include "comm/tcp/tcp_transport.hpp"
 #include "comm/tcp/test_threads.hpp"
 #include "comm/test_ranks.hpp"
@@ -92,6 +93,14 @@ void run_until_a_block_allocates_nothing(Communicator& communicator, Counted& co
 TEST(SteadyState, AllocatesNothing) {
   Counted counted;
   on_ranks({.ranks = kRanks}, {},
+           [&](Communicator& communicator) { run_until_a_block_allocates_nothing(communicator, counted); });
+  EXPECT_EQ(counted.in_block, 0);
+}
+
+TEST(SteadyState, AllocatesNothingPaced) {
+  const Cluster cluster(parse_cluster("local:2,nic=1GB/s"));
+  Counted counted;
+  on_ranks({.ranks = kRanks, .cluster = &cluster}, {},
            [&](Communicator& communicator) { run_until_a_block_allocates_nothing(communicator, counted); });
   EXPECT_EQ(counted.in_block, 0);
 }

@@ -45,7 +45,7 @@ struct Communicator::Prepared {
   std::vector<Segment> input, output;              // of the execution under way; room is reserved
   std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
   Prepared* next = nullptr;                        // behind it on its queue
-  Clock::time_point began;
+  Clock::time_point issued, began;
   std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
 
   // A library's own call has ended when it returns.
@@ -69,6 +69,7 @@ class Communicator::Thread {
       : transport_(std::move(transport)),
         options_(std::move(options)),
         trouble_(*transport_, {options_.timeout, options_.silence}),
+        driven_(transport_->drives([this] { drive(); })),
         thread_([this] { main(); }) {}
 
   ~Thread() {
@@ -76,6 +77,7 @@ class Communicator::Thread {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
     }
+    if (driven_) transport_->drives(nullptr);
     transport_->wake();
     thread_.join();
   }
@@ -109,10 +111,15 @@ class Communicator::Thread {
       handle.turn = ++prepared.started;
       prepared.input.assign(input.begin(), input.end());
       prepared.output.assign(output.begin(), output.end());
+      prepared.issued = driven_ ? issue_time() : Clock::time_point();
       submitted_.push_back(&prepared);
       asleep = std::exchange(resting_, false);
     }
-    if (asleep) transport_->wake();
+    if (!driven_) {
+      if (asleep) transport_->wake();
+    } else if (!on_own_thread()) {
+      transport_->call(prepared.issued);
+    }
     return handle;
   }
 
@@ -162,7 +169,7 @@ class Communicator::Thread {
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);  // short sleeps end when they should
     try {
       while (goes_on()) {
-        if (!round()) rest();
+        if (!work()) rest();
       }
     } catch (const std::exception& error) {
       fail_all(error.what());
@@ -183,8 +190,37 @@ class Communicator::Thread {
     return stopping_;
   }
 
+  // Driven, rounds are the transport's.
+  bool work() {
+    if (!driven_) {
+      do_job();
+      return round();
+    }
+    transport_->exclusively([this] { do_job(); });
+    return false;
+  }
+
+  // By a thread of the transport's. What goes wrong is kept here: that thread works for other ranks too.
+  void drive() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_ || failed_) return;
+    }
+    driver_ = std::this_thread::get_id();
+    try {
+      int rounds = 0;
+      while (round()) {
+        if (++rounds < kStepsInTurn) continue;
+        transport_->call(transport_->now());  // other ranks have their turn
+        break;
+      }
+    } catch (const std::exception& error) {
+      fail_all(error.what());
+    }
+    driver_ = std::thread::id();
+  }
+
   bool round() {
-    do_job();
     take_submitted();
     bool moved = false;
     for (auto& [id, queue] : queues_) {
@@ -209,23 +245,32 @@ class Communicator::Thread {
     finish_job(error);
   }
 
+  // Driven, a call that was issued later than what is worked on has its time later.
   void take_submitted() {
     const std::lock_guard lock(mutex_);
-    for (Prepared* const prepared : submitted_) {
+    const auto is_later = [&](const Prepared* call) { return driven_ && call->issued > transport_->now(); };
+    auto taken = submitted_.begin();
+    for (; taken != submitted_.end() && !is_later(*taken); ++taken) {
+      Prepared* const prepared = *taken;
       Queue& queue = queues_.at(prepared->call.queue);
       prepared->next = nullptr;
       (queue.first == nullptr ? queue.first : queue.last->next) = prepared;
       queue.last = prepared;
     }
-    submitted_.clear();
+    submitted_.erase(submitted_.begin(), taken);
+    if (!submitted_.empty()) transport_->call(submitted_.front()->issued);
   }
+
+  // Of a call that another call's end sets off: the time of that end.
+  Clock::time_point issue_time() const { return on_own_thread() ? transport_->now() : Clock::now(); }
 
   // One bit of progress of a queue: false where it has to wait.
   bool advance(Queue& queue) {
     if (queue.active == nullptr) {
       if (queue.first == nullptr) return false;
       queue.active = std::exchange(queue.first, queue.first->next);
-      queue.last_progress = queue.active->began = Clock::now();
+      queue.active->began = transport_->now();
+      queue.last_progress = Clock::now();
       begin(queue);
       return true;
     }
@@ -327,7 +372,7 @@ class Communicator::Thread {
 
   void finish(Queue& queue) {
     Prepared& call = *std::exchange(queue.active, nullptr);
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = transport_->now();
     {
       const std::lock_guard lock(mutex_);
       ++call.ended;
@@ -338,18 +383,29 @@ class Communicator::Thread {
     take_submitted();  // what it started need not wait for the next round
   }
 
+  bool busy() {
+    bool any = false;
+    transport_->exclusively([&] {
+      any = std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.second.active; });
+    });
+    return any;
+  }
+
   void rest() {
-    const bool busy =
-        std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.second.active; });
+    const bool busy = this->busy();
     {
       const std::lock_guard lock(mutex_);
-      if (!submitted_.empty()) return;
+      if (!driven_ && !submitted_.empty()) return;
       resting_ = true;
     }
     transport_->pause(Clock::now() + (busy ? kWatchPeriod : std::chrono::milliseconds(500)));
     {
       const std::lock_guard lock(mutex_);
       resting_ = false;
+    }
+    if (driven_ && busy && Clock::now() - last_call_ >= kWatchPeriod) {
+      last_call_ = Clock::now();
+      transport_->call(last_call_);
     }
     if (busy) return;  // then look_for_trouble
     if (const auto words = trouble_.of_idle()) throw RunFailed(*words);
@@ -402,7 +458,10 @@ class Communicator::Thread {
     prepared.output_bytes = prepared.run->output_bytes();
   }
 
-  bool on_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool on_own_thread() const {
+    const std::thread::id self = std::this_thread::get_id();
+    return self == thread_.get_id() || self == driver_.load();
+  }
 
   void run_on_thread(std::function<void()> job) {
     WEFT_CHECK(!on_own_thread());
@@ -447,7 +506,8 @@ class Communicator::Thread {
   std::unique_ptr<Transport> transport_;
   CommunicatorOptions options_;
   Trouble trouble_;
-  std::map<std::int64_t, Queue> queues_;             // the communication thread's own
+  std::atomic<std::thread::id> driver_;              // while it works for this rank
+  std::map<std::int64_t, Queue> queues_;             // the communication thread's own; driven, exclusively
   std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
   std::atomic<const Prepared*> in_library_ = nullptr;
   std::mutex mutex_;  // guards what follows
@@ -461,7 +521,9 @@ class Communicator::Thread {
   bool failing_ = false;  // somebody is telling it
   bool failed_ = false;
   std::string failure_;
-  std::thread thread_;  // last: it uses all of the above
+  bool driven_;                  // by the transport
+  Clock::time_point last_call_;  // for trouble to be looked for
+  std::thread thread_;           // last: it uses all of the above
 };
 
 Communicator::Communicator(std::unique_ptr<Transport> transport, CommunicatorOptions options)

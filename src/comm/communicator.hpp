@@ -38,8 +38,9 @@ struct PreparedCall {
   // all_to_all whose sizes are data: no program, no `sizes`. start() gets two segments on either side: the blocks, and
   // a table of ElementRange of what goes out of them (comes in: read or written, as the exchange says).
   std::optional<UnevenBlocks> uneven = {};
-  // Called on the communication thread when an execution has ended, with the times it began and ended there: it begins
-  // when all before it on its queue have ended. It may start other calls (and this one again). It must neither wait nor
+  // Called on the communication thread (or the one by which the transport drives the rank) when an execution has ended,
+  // with the times it began and ended there (paced: on the emulated network): it begins when all before it on its queue
+  // have ended. It may start other calls (and this one again). It must neither wait nor
   // prepare. Who waits for the execution may go on before this returns. What it throws fails the run.
   std::function<void(Transport::Clock::time_point began, Transport::Clock::time_point ended)> on_done = {};
 };

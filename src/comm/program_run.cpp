@@ -118,7 +118,17 @@ void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& s
 // Elements keep their order of addition: the same sum in every run.
 void ProgramRun::add_output_to_input(std::span<const Segment> output) {
   bind({&*settings_.accumulated, 1}, accumulated_);
-  land(output, {.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum});
+  const Landing sum{.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum};
+  if (transport_.has_workers()) {
+    adding_ = transport_.work(output, sum);
+  } else {
+    land(output, sum);
+  }
+}
+
+bool ProgramRun::has_added() {
+  if (adding_ && transport_.done(*adding_)) adding_.reset();
+  return !adding_;
 }
 
 void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> output) {
@@ -145,6 +155,7 @@ void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> 
 
 bool ProgramRun::advance() {
   bool moved = false;
+  if (!has_added()) return false;
   // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
   if (moved) last_move_ = Transport::Clock::now();
@@ -221,6 +232,10 @@ bool ProgramRun::poll() {
     in_flight_[i] = in_flight_.back();
     in_flight_.pop_back();
     if (step.code.kind == StepKind::send) bytes_in_flight_ -= step.code.bytes;
+    if (step.state == State::worked_on) {
+      end_local(id);
+      continue;
+    }
     if (step.slot < 0) {
       complete(id);
       continue;
@@ -233,6 +248,7 @@ bool ProgramRun::poll() {
 
 // A bit of it: messages that could set out or arrive must not wait for a long copy.
 bool ProgramRun::run_ready() {
+  if (transport_.has_workers()) return hand_out_ready();
   if (carried_out_ < 0) {
     if (ready_.empty()) return false;
     carried_out_ = ready_.back();
@@ -242,13 +258,29 @@ bool ProgramRun::run_ready() {
   }
   work_.advance(kWorkAtOnce);
   if (!work_.done()) return true;
-  const std::int32_t id = std::exchange(carried_out_, -1);
+  end_local(std::exchange(carried_out_, -1));
+  return true;
+}
+
+// All of it at once: the transport's workers look after messages themselves.
+bool ProgramRun::hand_out_ready() {
+  if (ready_.empty()) return false;
+  for (const std::int32_t id : ready_) {
+    Step& step = steps_[static_cast<std::size_t>(id)];
+    step.ticket = transport_.work(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
+    step.state = State::worked_on;
+    in_flight_.push_back(id);
+  }
+  ready_.clear();
+  return true;
+}
+
+void ProgramRun::end_local(std::int32_t id) {
   const Step& step = steps_[static_cast<std::size_t>(id)];
   if (step.slot >= 0) {
     incoming_[static_cast<std::size_t>(step.connection)].slot_is_used[static_cast<std::size_t>(step.slot)] = false;
   }
   complete(id);
-  return true;
 }
 
 void ProgramRun::complete(std::int32_t id) {
@@ -276,7 +308,7 @@ const ProgramRun::Step* ProgramRun::first_waiting() const {
   for (const std::int32_t id : in_flight_) {
     const Step& step = steps_[static_cast<std::size_t>(id)];
     if (is_receive(step.code.kind)) return &step;
-    sending = &step;
+    if (step.code.kind == StepKind::send) sending = &step;
   }
   return sending;
 }

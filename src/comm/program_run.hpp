@@ -49,7 +49,7 @@ class ProgramRun {
   std::int64_t waits_for_rank() const;
 
  private:
-  enum class State : std::uint8_t { waiting, in_flight, landed, done };
+  enum class State : std::uint8_t { waiting, in_flight, landed, worked_on, done };
   struct Step {
     LoweredStep code;
     std::vector<Segment> src, dst, staged;  // bound at start
@@ -71,6 +71,7 @@ class ProgramRun {
   void reserve(const std::vector<ByteRange>& ranges, std::vector<Segment>& segments) const;
   void bind(std::span<const ByteRange> ranges, std::vector<Segment>& segments) const;
   void add_output_to_input(std::span<const Segment> output);
+  bool has_added();
   void connect(std::int32_t step, bool outgoing);
   bool may_need_slot(const Step& step) const;
   bool post_sends();
@@ -78,6 +79,8 @@ class ProgramRun {
   bool post_receive(Connection& connection, Step& step);
   bool poll();
   bool run_ready();
+  bool hand_out_ready();
+  void end_local(std::int32_t step);
   void complete(std::int32_t step);
   void released(std::int32_t step);
   Landing landing_of(const Step& step) const;
@@ -91,6 +94,7 @@ class ProgramRun {
   std::int64_t input_bytes_ = 0, output_bytes_ = 0;
   SegmentMap input_, output_;
   std::vector<Segment> accumulated_;  // bound at start
+  std::optional<Ticket> adding_;      // the output to the input, by the transport's workers
   std::vector<std::int32_t> in_flight_;
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
   std::int32_t carried_out_ = -1;    // the one of them that is in work

@@ -1,7 +1,8 @@
 // What carries bytes between ranks. One object per rank; ranks are threads (comm/local) or processes (comm/mpi,
 // comm/tcp).
 //
-// All calls but `lost` and `wake` come from the rank's one communication thread (comm/communicator.hpp). Nothing
+// All calls but `lost`, `wake` and `call` come from the rank's one communication thread (comm/communicator.hpp), unless
+// the transport drives the rank itself. Nothing
 // blocks: messages are started, then asked for until they are done; asking is what makes progress. In the steady state
 // a transport allocates nothing: what a ticket needs is kept for the next one.
 #pragma once
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -78,6 +80,22 @@ class Transport {
   virtual void pause(Clock::time_point until) = 0;
   // Ends a pause from another thread.
   virtual void wake() = 0;
+
+  // A transport with a clock of its own (comm/local, paced) also runs the caller's work: it calls `round` on a thread
+  // of its choice whenever something has happened to this rank, and then the calls above come from that thread. False
+  // where the communication thread alone works. Null ends it: `round` is not running any more when that returns.
+  virtual bool drives(std::function<void()> /*round*/) { return false; }
+  // From any thread: `round` has something to do from then on.
+  virtual void call(Clock::time_point /*since*/) {}
+  // While `work` runs, `round` does not: around all that shares state with it.
+  virtual void exclusively(const std::function<void()>& work) { work(); }
+  // The time of what is being worked on: behind the clock where a transport catches up with its own.
+  virtual Clock::time_point now() const { return Clock::now(); }
+
+  // Whether work() may be asked for. Otherwise the caller copies and reduces its own memory itself.
+  virtual bool has_workers() const { return false; }
+  // Lands `src` as if it had arrived; done as messages are.
+  virtual Ticket work(std::span<const Segment> /*src*/, const Landing& /*landing*/) { return {}; }
 
   // Whether a Landing may have an operand. Otherwise the caller receives first and reduces then.
   virtual bool reduces_on_arrival() const { return false; }

@@ -149,7 +149,6 @@ class ProgramSimulation {
                     moving.connection, static_cast<std::int32_t>(moving.match)});
     }
     network_.clear_arrived();
-    network_.clear_sooner();
     // A latent flow that began to move left no trace but in the network.
     return true;
   }
@@ -199,7 +198,8 @@ class ProgramSimulation {
   // Copies or reduces locally.
   void work(std::int32_t rank, std::int32_t step) {
     RankState& here = ranks_[static_cast<std::size_t>(rank)];
-    const double rate = (reduces(code(rank, step).kind) ? options_.reduce : options_.copy).bytes_per_second;
+    const bool by_hand = reduces(code(rank, step).kind) && options_.reduce.bytes_per_second > 0;
+    const double rate = (by_hand ? options_.reduce : options_.copy).bytes_per_second;
     Nanos time;
     if (rate > 0) time = nanos_from_seconds(static_cast<double>(code(rank, step).bytes) / rate);
     here.worker_free = std::max(now_, here.worker_free) + time;

@@ -1,15 +1,12 @@
-// Ranks that are threads of one process. Transfers run at memory speed, or paced by the links of a cluster: then a
-// message is reported done when the emulated network (cluster/flow_network.hpp) would have delivered it.
-//
-// The receiver moves the bytes, straight from the sender's memory, and reduces them on the way. Paced, it does so when
-// the message sets out, so that copying hides behind the emulated transfer: a link up to about 1 GB/s leaves room for
-// that.
+// Ranks that are threads of one process. Transfers run at memory speed: the receiver moves the bytes, straight from the
+// sender's memory, and reduces them on the way. Or they are paced by the links of a cluster
+// (comm/local/paced_network.hpp), which works for links up to about 1 GB/s.
 #pragma once
 
 #include <memory>
 #include <optional>
 
-#include "cluster/flow_network.hpp"
+#include "cluster/cluster.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {

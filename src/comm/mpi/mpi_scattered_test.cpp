@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/mpi/test_session.hpp"
+#include "comm/test_large.hpp"
 #include "comm/test_scattered.hpp"
 #include "comm/test_uneven.hpp"
 
@@ -42,6 +43,15 @@ TEST(MpiScattered, ALargeMessage) {
     for (std::int64_t rank = 0; rank < communicator.size(); ++rank) call.members.push_back(rank);
     check_scattered(communicator, call, in_place ? 1 : 2);
   }
+}
+
+TEST(MpiPrograms, DISABLED_CarryBuffersLargerThanTwoGibibytes) {
+  if (test_session()->size() != 2) GTEST_SKIP() << "for two ranks";
+  for (const std::string& enough : test_session()->exchange(large_buffers::memory_suffices() ? "yes" : "no")) {
+    if (enough != "yes") GTEST_SKIP() << "less than 10 GiB of memory are free";  // all decide alike
+  }
+  Communicator communicator(make_mpi_transport(test_session(), {}), {});
+  large_buffers::expect_large_programs_work(communicator);
 }
 
 }  // namespace

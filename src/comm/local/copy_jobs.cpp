@@ -1,0 +1,71 @@
+#include "comm/local/copy_jobs.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+// Between two looks at whether it is still wanted: about 20 us.
+constexpr std::int64_t kCopyAtOnce = 128 << 10;
+
+// Of this thread: what others take of its core does not count as work.
+Nanos processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
+}
+
+}  // namespace
+
+void CopyJobs::offer(Job& job) {
+  const std::lock_guard lock(mutex_);
+  offered_.push_back(&job);
+}
+
+bool CopyJobs::help() {
+  std::unique_lock lock(mutex_);
+  if (offered_.empty()) return false;
+  Job* const job = offered_.front();
+  offered_.erase(offered_.begin());
+  job->taken = true;
+  ++taken_;
+  lock.unlock();
+  carry_out(*job);
+  lock.lock();
+  job->taken = false;
+  --taken_;
+  lock.unlock();
+  changed_.notify_all();
+  return true;
+}
+
+bool CopyJobs::is_done(const Job& job) {
+  const std::lock_guard lock(mutex_);
+  return !job.taken && job.work.done();
+}
+
+void CopyJobs::finish(Job& job) {
+  {
+    std::unique_lock lock(mutex_);
+    std::erase(offered_, &job);
+    changed_.wait(lock, [&] { return !job.taken; });
+  }
+  if (!job.work.done()) carry_out(job);
+}
+
+void CopyJobs::clear() {
+  cleared_ = true;
+  std::unique_lock lock(mutex_);
+  offered_.clear();
+  changed_.wait(lock, [&] { return taken_ == 0; });
+}
+
+void CopyJobs::carry_out(Job& job) {
+  const Nanos begin = processor_time();
+  while (!job.work.done() && !cleared_) job.work.advance(kCopyAtOnce);
+  job.took += processor_time() - begin;
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+// Copies and reductions that threads share: whoever has time takes one, whoever needs one sees to it that it is done.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "base/units.hpp"
+#include "comm/landing.hpp"
+
+namespace weft {
+
+class CopyJobs {
+ public:
+  struct Job {
+    LandingWork work;
+    Nanos took{};        // processor time
+    bool taken = false;  // by a thread that works on it; under the lock
+  };
+
+  // Jobs must stay where they are until they are finished or cleared.
+  void offer(Job& job);
+  // Carries out one of those offered. False where there is none.
+  bool help();
+  bool is_done(const Job& job);
+  // Returns when the job is done.
+  void finish(Job& job);
+  // Forgets all; no memory is touched any more when it returns.
+  void clear();
+
+ private:
+  void carry_out(Job& job);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Job*> offered_;
+  int taken_ = 0;
+  std::atomic<bool> cleared_{false};
+};
+
+}  // namespace weft

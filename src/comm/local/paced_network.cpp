@@ -1,0 +1,385 @@
+#include "comm/local/paced_network.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/idle.hpp"
+
+namespace weft {
+namespace {
+
+// Smaller copies are made by the network's own thread: waking another would take longer.
+constexpr std::int64_t kWorthOffering = 64 << 10;
+// No core copies faster: how long work must at least take, bytes a nanosecond.
+constexpr std::int64_t kFastestCopy = 64;
+constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 4};
+constexpr std::chrono::hours kLong{1};
+
+}  // namespace
+
+// One rank's end. Every call holds the baton.
+class PacedNetwork::RankTransport final : public Transport {
+ public:
+  RankTransport(PacedNetwork& world, std::int64_t rank) : world_(world), rank_(rank) {}
+  ~RankTransport() override { drives(nullptr); }
+
+  std::int64_t rank() const override { return rank_; }
+  std::int64_t size() const override { return std::ssize(world_.ranks_); }
+  bool reduces_on_arrival() const override { return true; }
+  bool has_workers() const override { return true; }
+
+  Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override {
+    const Baton baton = world_.enter();
+    const std::int64_t number = world_.new_post(rank_);
+    world_.post(number).src = src;
+    world_.post(number).bytes = total_bytes(src);
+    Connection& connection = world_.connections_[{rank_, peer, channel}];
+    connection.sent.push(number);
+    world_.match(rank_, peer, connection);
+    return {number};
+  }
+
+  Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override {
+    const Baton baton = world_.enter();
+    const std::int64_t number = world_.new_post(rank_);
+    world_.post(number).landing = landing;
+    world_.post(number).bytes = total_bytes(landing.dst);
+    Connection& connection = world_.connections_[{peer, rank_, channel}];
+    connection.expected.push(number);
+    world_.match(peer, rank_, connection);
+    return {number};
+  }
+
+  Ticket work(std::span<const Segment> src, const Landing& landing) override {
+    const Baton baton = world_.enter();
+    const std::int64_t number = world_.new_post(rank_);
+    world_.post(number).src = src;
+    world_.post(number).landing = landing;
+    world_.post(number).bytes = total_bytes(src);
+    world_.begin_work(number);
+    return {number};
+  }
+
+  bool done(Ticket ticket) override {
+    const Baton baton = world_.enter();
+    if (!world_.post(ticket.value).done) return false;
+    world_.unused_posts_.push_back(ticket.value);
+    --world_.state(rank_).posts;
+    return true;
+  }
+
+  void pause(Clock::time_point until) override {
+    if (world_.help()) return;
+    Signal& signal = world_.state(rank_).signal;
+    signal.wait(until, {});
+    signal.take();
+  }
+
+  void wake() override { world_.state(rank_).signal.raise(); }
+
+  bool drives(std::function<void()> round) override {
+    const Baton baton(world_.baton_);
+    const bool ends = round == nullptr;
+    world_.state(rank_).round = std::move(round);
+    // Others have the places of what is under way.
+    if (ends && std::exchange(world_.state(rank_).posts, 0) > 0)
+      world_.give_up(rank_, "it left in the middle of a collective");
+    return true;
+  }
+
+  void call(Clock::time_point since) override {
+    const std::int64_t time = std::chrono::nanoseconds(since - world_.origin_).count();
+    std::atomic<std::int64_t>& called = world_.state(rank_).called;
+    std::int64_t known = called.load();
+    while ((known == kNotCalled || time < known) && !called.compare_exchange_weak(known, time)) {
+    }
+    world_.signal_.raise();
+  }
+
+  void exclusively(const std::function<void()>& work) override { world_.exclusively(work); }
+  Clock::time_point now() const override { return world_.at(world_.clock_); }
+
+  std::optional<LostRank> lost() override {
+    if (!world_.failed_) return std::nullopt;
+    const std::lock_guard lock(world_.failure_mutex_);
+    return world_.failure_->rank == rank_ ? std::nullopt : world_.failure_;
+  }
+
+  void give_up(const std::string& why) override { world_.give_up(rank_, why); }
+
+ private:
+  PacedNetwork& world_;
+  std::int64_t rank_;
+};
+
+PacedNetwork::PacedNetwork(const Cluster& cluster, double slowdown, std::int64_t ranks) : network_(cluster, slowdown) {
+  for (std::int64_t rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<RankState>());
+  thread_ = std::thread([this] { main(); });
+}
+
+PacedNetwork::~PacedNetwork() {
+  {
+    const Baton baton(baton_);
+    stopping_ = true;
+  }
+  signal_.raise();
+  thread_.join();
+}
+
+std::unique_ptr<Transport> PacedNetwork::transport(std::int64_t rank) {
+  return std::make_unique<RankTransport>(*this, rank);
+}
+
+void PacedNetwork::main() {
+  become_communication_thread();
+  for (;;) {
+    Clock::time_point until = Clock::now() + kLong;
+    {
+      const Baton baton(baton_);
+      if (stopping_) return;
+      catch_up(now());
+      thread_sleeps_until_ = next_event().value_or(kNever);
+      if (thread_sleeps_until_ < kNever) until = at(thread_sleeps_until_);
+    }
+    signal_.wait(until, {});
+    signal_.take();
+  }
+}
+
+PacedNetwork::Baton PacedNetwork::enter() {
+  Baton baton(baton_);
+  if (!running_) {
+    const Nanos until = now();
+    catch_up(until);
+    clock_ = std::max(clock_, until);
+    network_.advance(clock_);
+    tell_thread();
+  }
+  return baton;
+}
+
+// Ranks are not run meanwhile, and the clock stands still.
+void PacedNetwork::exclusively(const std::function<void()>& work) {
+  const Baton baton(baton_);
+  work();
+}
+
+std::int64_t PacedNetwork::new_post(std::int64_t rank) {
+  if (unused_posts_.empty()) {
+    unused_posts_.push_back(std::ssize(posts_));
+    posts_.emplace_back();
+  }
+  const std::int64_t number = unused_posts_.back();
+  unused_posts_.pop_back();
+  post(number) = {.rank = rank, .src = {}, .landing = {}};
+  ++state(rank).posts;
+  return number;
+}
+
+// Messages that both ends have posted set out.
+void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection& connection) {
+  if (failed_) return;
+  while (!connection.sent.empty() && !connection.expected.empty()) {
+    const std::int64_t send = connection.sent.pop(), receive = connection.expected.pop();
+    const std::int64_t bytes = post(send).bytes;
+    if (bytes != post(receive).bytes) {
+      throw RunFailed(fmt::format("rank {} expects {} bytes of rank {}, which sends {}", receiver, post(receive).bytes,
+                                  sender, bytes));
+    }
+    if (connection.lane < 0) {
+      connection.lane = network_.open_lane(make_id<Rank>(static_cast<std::size_t>(sender)),
+                                           make_id<Rank>(static_cast<std::size_t>(receiver)));
+    }
+    const auto flow = static_cast<std::size_t>(network_.start(connection.lane, Bytes{bytes}, clock_));
+    while (moving_.size() <= flow) moving_.emplace_back();
+    Moving& moving = moving_[flow];
+    moving.send = send;
+    moving.receive = receive;
+    moving.job = {.work = LandingWork(post(send).src, post(receive).landing)};
+    if (bytes >= kWorthOffering) {
+      jobs_.offer(moving.job);
+      state(receiver).signal.raise();
+    }
+  }
+  tell_thread();
+}
+
+void PacedNetwork::begin_work(std::int64_t number) {
+  if (failed_) return;
+  if (unused_works_.empty()) {
+    unused_works_.push_back(std::ssize(works_));
+    works_.emplace_back();
+  }
+  const std::int64_t slot = unused_works_.back();
+  unused_works_.pop_back();
+  Work& work = works_[static_cast<std::size_t>(slot)];
+  const std::int64_t bytes = post(number).bytes;
+  work.post = number;
+  work.began = clock_;
+  work.least = clock_ + Nanos{bytes / kFastestCopy};
+  work.job = {.work = LandingWork(post(number).src, post(number).landing)};
+  if (bytes >= kWorthOffering) {
+    works_under_way_.push_back(slot);
+    jobs_.offer(work.job);
+    state(post(number).rank).signal.raise();
+  } else {
+    jobs_.finish(work.job);
+    plan_end_of(work);
+    unused_works_.push_back(slot);
+  }
+}
+
+// It took processor time, which passes on the emulated network too, from when it could begin.
+void PacedNetwork::plan_end_of(const Work& work) {
+  RankState& rank = state(post(work.post).rank);
+  rank.worked_until = std::max(work.began, rank.worked_until) + work.job.took;
+  work_ends_.push_back({std::max(clock_, rank.worked_until), work.post});
+  tell_thread();
+}
+
+void PacedNetwork::plan_ends_of_done_works() {
+  std::erase_if(works_under_way_, [&](std::int64_t slot) {
+    const Work& work = works_[static_cast<std::size_t>(slot)];
+    if (!jobs_.is_done(work.job)) return false;
+    plan_end_of(work);
+    unused_works_.push_back(slot);
+    return true;
+  });
+}
+
+// Work that might end before the event must be over for its end to be known.
+bool PacedNetwork::finish_works_before(Nanos event) {
+  bool any = false;
+  for (const std::int64_t slot : works_under_way_) {
+    Work& work = works_[static_cast<std::size_t>(slot)];
+    if (work.least >= event) continue;
+    jobs_.finish(work.job);
+    any = true;
+  }
+  return any;
+}
+
+// The communication thread of a rank has time.
+bool PacedNetwork::help() {
+  bool helped = false;
+  while (jobs_.help()) helped = true;
+  if (helped) signal_.raise();
+  return helped;
+}
+
+std::int64_t PacedNetwork::first_called() const {
+  std::int64_t first = -1, since = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::int64_t called = ranks_[rank]->called.load();
+    if (called == kNotCalled || called >= since) continue;
+    since = called;
+    first = static_cast<std::int64_t>(rank);
+  }
+  return first;
+}
+
+std::optional<Nanos> PacedNetwork::next_event() const {
+  std::optional<Nanos> next = network_.next_event();
+  for (const WorkEnd& end : work_ends_) {
+    if (!next || end.time < *next) next = end.time;
+  }
+  return next;
+}
+
+// Everything that was due by then, in the order of the network's time.
+void PacedNetwork::catch_up(Nanos until) {
+  if (running_) return;
+  running_ = true;
+  for (;;) {
+    const std::int64_t rank = first_called();
+    if (failed_) {  // nothing moves any more; ranks that look around find out
+      if (rank < 0) break;
+      state(rank).called = kNotCalled;
+      clock_ = std::max(clock_, now());
+      touch(rank);
+      run_touched();
+      continue;
+    }
+    plan_ends_of_done_works();
+    const std::optional<Nanos> next = next_event();
+    const Nanos call = rank < 0 ? kNever : Nanos{state(rank).called.load()};
+    const Nanos event = std::min(call, next && *next <= until ? *next : kNever);
+    if (event == kNever) break;
+    if (finish_works_before(event)) continue;
+    if (rank >= 0 && (!next || call < *next)) {
+      state(rank).called = kNotCalled;
+      clock_ = std::max(clock_, call);
+      network_.advance(clock_);
+      touch(rank);
+    } else {
+      clock_ = std::max(clock_, event);
+      end_work_until_clock();
+      end_messages();
+    }
+    run_touched();
+  }
+  running_ = false;
+}
+
+void PacedNetwork::end_work_until_clock() {
+  std::erase_if(work_ends_, [&](const WorkEnd& end) {
+    if (end.time > clock_) return false;
+    post(end.post).done = true;
+    touch(post(end.post).rank);
+    return true;
+  });
+}
+
+void PacedNetwork::end_messages() {
+  network_.advance(clock_);
+  for (const std::int32_t flow : network_.arrived()) {
+    Moving& moving = moving_[static_cast<std::size_t>(flow)];
+    jobs_.finish(moving.job);
+    network_.ended(flow, clock_);
+    for (const std::int64_t number : {moving.send, moving.receive}) {
+      post(number).done = true;
+      touch(post(number).rank);
+    }
+  }
+  network_.clear_arrived();
+}
+
+void PacedNetwork::touch(std::int64_t rank) {
+  if (!std::exchange(state(rank).touched, true)) touched_.push_back(rank);
+}
+
+void PacedNetwork::run_touched() {
+  for (std::size_t i = 0; i < touched_.size(); ++i) {
+    RankState& rank = state(touched_[i]);
+    rank.touched = false;
+    if (rank.round) {
+      rank.round();
+    } else {
+      rank.signal.raise();
+    }
+  }
+  touched_.clear();
+}
+
+// The network's thread sleeps until the next event that it knew.
+void PacedNetwork::tell_thread() {
+  if (running_) return;
+  const std::optional<Nanos> next = next_event();
+  if (next && *next < thread_sleeps_until_) signal_.raise();
+}
+
+// Nothing moves in this world any more: when it returns, nobody reads the rank's memory.
+void PacedNetwork::give_up(std::int64_t rank, const std::string& why) {
+  const Baton baton(baton_);
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = LostRank{rank, "it gave up: " + why};
+    failed_ = true;
+  }
+  jobs_.clear();
+  for (const auto& other : ranks_) other->signal.raise();
+}
+
+}  // namespace weft

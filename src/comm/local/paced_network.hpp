@@ -1,0 +1,137 @@
+// The emulated network of ranks that are threads: messages take as long as the links of a cluster need for them
+// (cluster/flow_network.hpp).
+//
+// The network has a clock of its own, which follows the real one from event to event: the end of a message, the end of
+// a rank's own work, a call of a rank. At each it runs the ranks concerned, on one thread, as the network cards of a
+// cluster forward messages without asking the processor: what a rank sends next sets out when what it waited for was
+// due, however late threads wake up. Nothing is reported done before the real clock has come that far, and nothing
+// before its bytes have really been moved: where the machine cannot keep up, the network's clock waits for it.
+//
+// One lock, the baton, guards everything but the bytes: large copies are made by the ranks' communication threads,
+// beside each other and beside the network.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "cluster/flow_network.hpp"
+#include "comm/local/copy_jobs.hpp"
+#include "comm/local/fifo.hpp"
+#include "comm/local/signal.hpp"
+#include "comm/transport.hpp"
+
+namespace weft {
+
+class PacedNetwork {
+ public:
+  using Clock = Transport::Clock;
+  using Baton = std::unique_lock<std::recursive_mutex>;
+
+  PacedNetwork(const Cluster& cluster, double slowdown, std::int64_t ranks);
+  ~PacedNetwork();
+  PacedNetwork(const PacedNetwork&) = delete;
+  PacedNetwork& operator=(const PacedNetwork&) = delete;
+
+  std::unique_ptr<Transport> transport(std::int64_t rank);
+
+ private:
+  class RankTransport;
+  // Of a message, one of its ends; or a rank's work on its own memory.
+  struct Post {
+    std::int64_t rank = 0;
+    std::span<const Segment> src;
+    Landing landing;
+    std::int64_t bytes = 0;
+    bool done = false;
+  };
+  // Posts by number, in their order at either end.
+  struct Connection {
+    Fifo<std::int64_t> sent, expected;
+    std::int32_t lane = -1;
+  };
+  struct Moving {
+    std::int64_t send = 0, receive = 0;
+    CopyJobs::Job job;
+  };
+  struct Work {
+    std::int64_t post = 0;
+    Nanos began{};
+    Nanos least{};  // it cannot end before
+    CopyJobs::Job job;
+  };
+  struct WorkEnd {
+    Nanos time{};
+    std::int64_t post = 0;
+  };
+  struct RankState {
+    Signal signal;
+    std::function<void()> round;
+    std::atomic<std::int64_t> called{kNotCalled};  // since when it wants its round
+    std::int64_t posts = 0;                        // that it has not been told are done
+    Nanos worked_until{};                          // its own work is done piece after piece
+    bool touched = false;
+  };
+  static constexpr std::int64_t kNotCalled = -1;
+
+  Nanos now() const { return {std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count()}; }
+  Clock::time_point at(Nanos time) const { return origin_ + std::chrono::nanoseconds(time.value); }
+  RankState& state(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  Post& post(std::int64_t number) { return posts_[static_cast<std::size_t>(number)]; }
+
+  // For calls from outside: the network's clock has come to now. While it works for a rank: as it is.
+  Baton enter();
+  void exclusively(const std::function<void()>& work);
+  std::int64_t new_post(std::int64_t rank);
+  void match(std::int64_t sender, std::int64_t receiver, Connection& connection);
+  void begin_work(std::int64_t post);
+  void plan_end_of(const Work& work);
+  void plan_ends_of_done_works();
+  bool finish_works_before(Nanos event);
+  bool help();
+  void catch_up(Nanos until);
+  std::int64_t first_called() const;
+  std::optional<Nanos> next_event() const;
+  void end_work_until_clock();
+  void end_messages();
+  void touch(std::int64_t rank);
+  void run_touched();
+  void tell_thread();
+  void main();
+  void give_up(std::int64_t rank, const std::string& why);
+
+  Clock::time_point origin_ = Clock::now();
+  std::recursive_mutex baton_;  // guards what follows, up to the jobs
+  FlowNetwork network_;
+  Nanos clock_{};
+  bool running_ = false;  // ranks: what they do meanwhile happens at the network's clock
+  std::vector<std::unique_ptr<RankState>> ranks_;
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, Connection> connections_;
+  std::deque<Post> posts_;  // by ticket
+  std::vector<std::int64_t> unused_posts_;
+  std::deque<Moving> moving_;  // by flow
+  std::deque<Work> works_;
+  std::vector<std::int64_t> unused_works_;
+  std::vector<std::int64_t> works_under_way_;  // that others may be carrying out
+  std::vector<WorkEnd> work_ends_;
+  std::vector<std::int64_t> touched_;
+  Nanos thread_sleeps_until_{};
+  bool stopping_ = false;
+
+  CopyJobs jobs_;
+  std::mutex failure_mutex_;
+  std::optional<LostRank> failure_;  // the first
+  std::atomic<bool> failed_{false};
+  Signal signal_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace weft
