@@ -36,6 +36,17 @@ TEST(CollectiveBench, TimesEveryAlgorithmOnEmulatedLinks) {
   }
 }
 
+// By the clock of the links: a latency of 50 us and half of 64 KiB at 1 GB/s, on a machine as busy as it likes.
+TEST(CollectiveBench, EmulatedLinksTakeTheirTimeToTheNanosecond) {
+  const CliResult run = weft_cli(
+      "collective bench --cluster local:2,nic=1GB/s --collective all_gather --size 64KiB --algorithm ring --in-place "
+      "--repeat 3 --json");
+  ASSERT_EQ(run.code, kOk) << run.err;
+  const auto row = nlohmann::json::parse(run.out)["rows"].at(0);
+  EXPECT_NEAR(row["time_s"].get<double>(), 50e-6 + 32768e-9, 2e-9) << row;
+  EXPECT_NEAR(row["prediction_error_pct"].get<double>(), 0, 0.01) << row;
+}
+
 TEST(CollectiveBench, BadFlagsAreNamed) {
   const auto expect = [](const std::string& flags, const std::string& words) {
     const CliResult run = weft_cli("collective bench " + flags);

@@ -138,7 +138,7 @@ void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> 
   WEFT_CHECK(input_.bytes() == input_bytes_ && output_.bytes() == output_bytes_);
   if (settings_.accumulated) add_output_to_input(output);
   left_ = std::ssize(steps_);
-  last_move_ = Transport::Clock::now();
+  last_move_ = transport_.now();
   for (Connection& connection : outgoing_) connection.next = 0;
   for (Connection& connection : incoming_) connection.next = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -158,7 +158,7 @@ bool ProgramRun::advance() {
   if (!has_added()) return false;
   // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
-  if (moved) last_move_ = Transport::Clock::now();
+  if (moved) last_move_ = transport_.now();
   return moved;
 }
 
@@ -179,7 +179,7 @@ bool ProgramRun::post_receives() {
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
   const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
-  if (step.ahead > 0 && Transport::Clock::now() - last_move_ < kPatience) return false;
+  if (step.ahead > 0 && transport_.now() - last_move_ < kPatience) return false;
   if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
     return true;

@@ -305,7 +305,9 @@ void PacedNetwork::catch_up(Nanos until) {
     plan_ends_of_done_works();
     const std::optional<Nanos> next = next_event();
     const Nanos call = rank < 0 ? kNever : Nanos{state(rank).called.load()};
-    const Nanos event = std::min(call, next && *next <= until ? *next : kNever);
+    // A call may have come since: then it is later than `until`, and so is all that happens before it.
+    const Nanos due = rank < 0 ? until : std::max(until, call);
+    const Nanos event = std::min(call, next && *next <= due ? *next : kNever);
     if (event == kNever) break;
     if (finish_works_before(event)) continue;
     if (rank >= 0 && (!next || call < *next)) {
