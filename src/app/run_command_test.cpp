@@ -38,11 +38,11 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kTiny + "--optimizer adamw", {"--optimizer", "adam, sgd"});
   expect_refused(kTiny + "--lr -1", {"--lr", "-1"});
   expect_refused(kTiny + "--global-batch 5", {"--global-batch 5", "divisible"});
-  expect_refused(kTiny + "--tp 2 --kv-heads 1", {"--tp 2", "key/value heads"});
+  expect_refused(kTiny + "--dropout 1", {"dropout", "from 0 to below 1"});
   expect_refused(kTiny + "--precision bf16", {"--precision bf16", "fp32"});
   expect_refused(kModel + "--cluster dgx-a100:1", {"--cluster dgx-a100:1", "local:N"});
   expect_refused(kModel, {"--cluster", "--processes"});
-  expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "latent attention"});
+  expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "correction of the router's scores"});
   expect_refused(kTiny + "--expert-exchange uneven", {"--expert-exchange", "give --experts"});
   expect_refused(kTiny + "--experts 4 --expert-exchange even", {"--expert-exchange", "padded, uneven"});
   expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
