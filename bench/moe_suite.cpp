@@ -1,7 +1,8 @@
 // The figures of mixtures of experts: Lancet's models on its clusters under serial, tutel, lancet and weft, beside what
 // the paper reports, and DeepSeek-V3 beside the released trace of DualPipe. Every plan is verified before it is timed.
 //
-//   moe_suite [p4de|p4de-tf32|p3dn|deepseek|deepseek-direct ...] [--nodes N] [--budget SECONDS] [--policy NAME]
+//   moe_suite [p4de|p4de-tf32|p3dn|deepseek|deepseek-local|deepseek-direct ...] [--nodes N] [--budget SECONDS]
+//   [--policy NAME]
 #include <fmt/format.h>
 #include <time.h>
 #ifdef __GLIBC__
@@ -149,8 +150,8 @@ Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, boo
 // micro-batches of one sequence of 4,096.
 //
 // As DeepSeek has it: tokens travel to experts in fp8, cross to a node once and lie on four nodes at most. `direct`: in
-// bf16, every copy by itself.
-Case deepseek_case(double budget, bool direct) {
+// bf16, every copy by itself. Layers are computed again with their all-to-alls (full) or without (local).
+Case deepseek_case(double budget, bool direct, Recompute recompute) {
   Case c;
   c.name = direct ? "deepseek-v3 h800:256, bf16, direct" : "deepseek-v3 h800:256, fp8, forwarded";
   PlanRequest& r = c.request;
@@ -165,7 +166,7 @@ Case deepseek_case(double budget, bool direct) {
   l.global_batch = l.dp * 120;
   l.seq = 4096;
   l.zero = 1;
-  l.recompute = Recompute::full;
+  l.recompute = recompute;
   l.dispatch_fp8 = l.ep_forwarding = !direct;
   r.search.budget_s = budget;
   return c;
@@ -237,7 +238,9 @@ int run_all(const std::vector<std::string>& arguments) {
   if (machines.empty()) machines = {"p4de-tf32", "p4de", "p3dn", "deepseek", "deepseek-direct"};
   for (const std::string& machine : machines) {
     if (machine.starts_with("deepseek")) {
-      run(deepseek_case(budget, machine == "deepseek-direct"), policies);
+      run(deepseek_case(budget, machine == "deepseek-direct",
+                        machine == "deepseek-local" ? Recompute::local : Recompute::full),
+          policies);
       continue;
     }
     for (const bool large : {false, true}) {
