@@ -1,7 +1,8 @@
 // The figures of mixtures of experts: Lancet's models on its clusters under serial, tutel, lancet and weft, beside what
 // the paper reports, and DeepSeek-V3 beside the released trace of DualPipe. Every plan is verified before it is timed.
 //
-//   moe_suite [p4de|p4de-tf32|p3dn|deepseek|deepseek-direct ...] [--nodes N] [--budget SECONDS] [--policy NAME]
+//   moe_suite [p4de|p4de-tf32|p3dn|deepseek|deepseek-local|deepseek-direct ...] [--nodes N] [--budget SECONDS]
+//   [--policy NAME]
 #include <fmt/format.h>
 #include <time.h>
 #ifdef __GLIBC__
@@ -149,8 +150,8 @@ Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, boo
 // micro-batches of one sequence of 4,096.
 //
 // As DeepSeek has it: tokens travel to experts in fp8, cross to a node once and lie on four nodes at most. `direct`: in
-// bf16, every copy by itself.
-Case deepseek_case(double budget, bool direct) {
+// bf16, every copy by itself. Layers are computed again with their all-to-alls (full) or without (local).
+Case deepseek_case(double budget, bool direct, Recompute recompute) {
   Case c;
   c.name = direct ? "deepseek-v3 h800:256, bf16, direct" : "deepseek-v3 h800:256, fp8, forwarded";
   PlanRequest& r = c.request;
@@ -165,7 +166,7 @@ Case deepseek_case(double budget, bool direct) {
   l.global_batch = l.dp * 120;
   l.seq = 4096;
   l.zero = 1;
-  l.recompute = Recompute::full;
+  l.recompute = recompute;
   l.dispatch_fp8 = l.ep_forwarding = !direct;
   r.search.budget_s = budget;
   return c;
@@ -186,10 +187,11 @@ void run(Case c, const std::vector<std::string>& policies) {
   const CostModel cost(graph, cluster, c.request.profile);
   const StepBound bound = step_bound(graph, cost);
   std::map<std::string, Outcome> outcomes;
-  // A step is at least the bound, and compute fills no more of it than there is: the rest is exposed, or a bubble.
-  const double least_exposed = std::max(0.0, 1e3 * bound.seconds - compute_ms(graph, cost));
-  fmt::print("{}: bound {:.1f} ms, of which {:.1f} ms are not compute under any order\n", c.name, 1e3 * bound.seconds,
-             least_exposed);
+  // A step is at least the bound. Compute takes no more of it than all of it slowed by transfers; the rest is exposed.
+  // In a pipeline it may be a bubble as well, so nothing is said there.
+  const double slowed = compute_ms(graph, cost) * (1 + cost.interference(make_id<ClassId>(0)).compute);
+  const double least_exposed = c.request.layout.pp > 1 ? 0.0 : std::max(0.0, 1e3 * bound.seconds - slowed);
+  fmt::print("{}: bound {:.1f} ms; no order exposes less than {:.1f} ms\n", c.name, 1e3 * bound.seconds, least_exposed);
   for (const std::string& policy : policies) {
     const Outcome& o = outcomes[policy] = evaluate(c, graph, cluster, policy);
     if (1e3 * bound.seconds > o.step_ms * (1 + 1e-6)) fail("{} {}: the step is below the bound", c.name, policy);
@@ -206,11 +208,10 @@ void run(Case c, const std::vector<std::string>& policies) {
         o.other_exposed_ms, o.memory_gib, o.wall_seconds, o.seconds, policy == "serial" ? "" : against("serial"),
         policy == "lancet" || policy == "weft" ? against("tutel") : "");
     if (const auto serial = outcomes.find("serial"); policy == "weft" && serial != outcomes.end()) {
-      const double removed = serial->second.exposed_ms - o.exposed_ms;
-      const double possible = serial->second.exposed_ms - std::max(0.0, least_exposed - o.other_exposed_ms);
-      fmt::print("          of serial's exposed all-to-all {:.1f} % removed; no order removes more than {:.1f} %\n",
-                 100 * removed / std::max(1e-9, serial->second.exposed_ms),
-                 100 * possible / std::max(1e-9, serial->second.exposed_ms));
+      const double before = serial->second.exposed_ms + serial->second.other_exposed_ms;
+      fmt::print("          of all that serial exposes {:.1f} % removed; no order removes more than {:.1f} %\n",
+                 100 * (1 - (o.exposed_ms + o.other_exposed_ms) / std::max(1e-9, before)),
+                 100 * (1 - least_exposed / std::max(1e-9, before)));
     }
     std::fflush(stdout);
   }
@@ -237,7 +238,9 @@ int run_all(const std::vector<std::string>& arguments) {
   if (machines.empty()) machines = {"p4de-tf32", "p4de", "p3dn", "deepseek", "deepseek-direct"};
   for (const std::string& machine : machines) {
     if (machine.starts_with("deepseek")) {
-      run(deepseek_case(budget, machine == "deepseek-direct"), policies);
+      run(deepseek_case(budget, machine == "deepseek-direct",
+                        machine == "deepseek-local" ? Recompute::local : Recompute::full),
+          policies);
       continue;
     }
     for (const bool large : {false, true}) {

@@ -119,7 +119,7 @@ TEST(MegatronArgs, LatentAttentionAndALayerPattern) {
       "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 "
       "--v-head-dim 128 --qk-layernorm --num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
       "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq ([0]*3+[1]*58) --moe-router-enable-expert-bias "
-      "--bf16");
+      "--moe-router-num-groups 8 --moe-router-group-topk 4 --bf16");
   Transformer expected = model_preset("deepseek-v3");
   expected.name = job.model->name;
   EXPECT_EQ(*job.model, expected);

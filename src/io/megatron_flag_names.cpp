@@ -15,7 +15,7 @@ constexpr std::string_view kUnmodelled =
     "--optimizer-cpu-offload --optimizer-offload-fraction --overlap-cpu-optimizer-d2h-h2d "
     "--fine-grained-activation-offloading --offload-modules --distribute-saved-activations --moe-layer-recompute "
     "--cpu-offloading --cpu-offloading-num-layers --squared-relu --moe-input-jitter-eps "
-    "--moe-pad-expert-input-to-capacity --optimizer --moe-router-group-topk --moe-router-num-groups "
+    "--moe-pad-expert-input-to-capacity --optimizer "
     "--encoder-num-layers --decoder-num-layers --standalone-embedding-stage --no-initialization "
     "--use-precision-aware-optimizer --main-grads-dtype --main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype "
     "--tp-comm-overlap --tp-comm-overlap-cfg --no-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "

@@ -120,15 +120,16 @@ void read_experts(MegatronReader& flags, Transformer& model) {
   const auto count = flags.integer("--num-experts");
   const auto top_k = flags.integer("--moe-router-topk"), ffn = flags.integer("--moe-ffn-hidden-size"),
              shared = flags.integer("--moe-shared-expert-intermediate-size", 0);
+  const auto groups = flags.integer("--moe-router-num-groups"), group_topk = flags.integer("--moe-router-group-topk");
   const auto capacity = flags.number("--moe-expert-capacity-factor"), aux_loss = flags.number("--moe-aux-loss-coeff");
   const auto dropped = flags.one_of("--moe-token-drop-policy", {"probs", "position"});
   const bool before_choice = flags.on("--moe-router-pre-softmax");
   const bool gate_bias = flags.on("--moe-router-enable-expert-bias"),
              shared_gate = flags.on("--moe-shared-expert-gate");
   if (!count) {
-    for (const char* name :
-         {"--moe-router-topk", "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size",
-          "--moe-expert-capacity-factor", "--moe-aux-loss-coeff", "--moe-token-drop-policy", "--moe-layer-freq"}) {
+    for (const char* name : {"--moe-router-topk", "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size",
+                             "--moe-expert-capacity-factor", "--moe-aux-loss-coeff", "--moe-token-drop-policy",
+                             "--moe-layer-freq", "--moe-router-num-groups", "--moe-router-group-topk"}) {
       if (flags.text(name)) flags.note(name, "has no effect without --num-experts");
     }
     return;
@@ -145,7 +146,10 @@ void read_experts(MegatronReader& flags, Transformer& model) {
       .gate_order = capacity && dropped.value_or("probs") == "probs" ? GateOrder::probs : GateOrder::position,
       // Softmax over the chosen ones makes their weights add up to one.
       .renormalise = !before_choice,
-      .aux_loss_coeff = aux_loss.value_or(0)};
+      .aux_loss_coeff = aux_loss.value_or(0),
+      // Megatron limits a token's groups where it is told how many.
+      .router_groups = group_topk ? groups.value_or(1) : 1,
+      .router_group_topk = groups ? group_topk.value_or(1) : 1};
   read_layer_frequency(flags, model, experts);
   model.experts = experts;
 }
