@@ -59,6 +59,7 @@ ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, Cal
     if (own.size() < gates) own.push_back(rows_to_ranks(choices, routed.capacity, plan.layout.ep));
   });
 
+  const ModelGroups groups = model_groups(plan.model, plan.layout);
   SharedSum sum(communicator);
   double computed = 0, exchanged = 0, count = 0;
   for (std::size_t gate = 0; gate < gates; ++gate) {
@@ -72,7 +73,7 @@ ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, Cal
     }
     for (std::int64_t r = 0; r < communicator.size(); ++r) {
       const std::vector<Rank> group =
-          group_members(plan.layout, true, GroupKind::ep, make_id<Rank>(static_cast<std::size_t>(r)));
+          group_members(plan.layout, groups, GroupKind::ep, make_id<Rank>(static_cast<std::size_t>(r)));
       std::vector<RowsByRank> of_group;
       for (const Rank member : group) of_group.push_back(sent[member.index()]);
       if (std::ranges::all_of(of_group.front(), [](double rows) { return rows == 0; })) continue;
