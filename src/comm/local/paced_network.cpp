@@ -377,7 +377,7 @@ void PacedNetwork::give_up(std::int64_t rank, const std::string& why) {
   const Baton baton(baton_);
   {
     const std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = LostRank{rank, "it gave up: " + why};
+    if (!failure_) failure_ = LostRank{rank, fmt::format("it gave up: {}", why)};
     failed_ = true;
   }
   jobs_.clear();
