@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <future>
 #include <mutex>
 
@@ -223,11 +224,13 @@ TEST(Communicator, ARankThatCannotGoOnTellsTheOthers) {
   constexpr std::int64_t kRanks = 3;
   std::vector<std::string> words(kRanks);
   std::string repeated;
+  std::barrier over(kRanks);  // one may be ready while others still wait for each other
   on_ranks({.ranks = kRanks}, {.timeout = std::chrono::hours(1)}, [&](Communicator& communicator) {
     const std::int64_t rank = communicator.rank();
     Communicator::Prepared& prepared = communicator.prepare(call_of({.ranks = kRanks, .in_place = true}, 100));
     std::vector<float> data(100);
     communicator.wait(communicator.start(prepared, nullptr, data.data()));
+    over.arrive_and_wait();
     if (rank == 1) {
       communicator.fail("the loss of step 7 is not a number");
       communicator.fail("and more");
