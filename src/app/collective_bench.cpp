@@ -50,6 +50,7 @@ Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::o
   if (link) {
     spec.levels.front().bandwidth = {link->goodput};
     spec.levels.front().latency = link->latency;
+    spec.levels.front().burst = link->burst;
   } else {
     spec.levels.front().latency = {2'000};  // a wake-up between two cores
   }
@@ -66,6 +67,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   time.copy = kReduceRate;
   if (options.cluster == nullptr) {
     time.asks = true;
+    time.after_pause = true;
     if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
     time.reduce = kReduceRate;
   }

@@ -30,6 +30,7 @@ struct BenchOptions {
 struct MeasuredLink {
   double goodput = 0;  // bytes a second of a plain TCP stream
   Nanos latency;       // half the way there and back of a small message
+  Bytes burst;         // that goes through at once after a pause
 };
 
 struct BenchRow {

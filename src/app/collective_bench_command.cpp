@@ -116,8 +116,9 @@ double ratio(Nanos a, Nanos b) {
 void print_table(std::ostream& out, const BenchResult& result, const std::string& world) {
   out << fmt::format("{} ranks: {}\n", result.ranks, world);
   if (result.measured) {
-    out << fmt::format("link, measured in this run: {} plain TCP, {} one way\n", rate(result.measured->goodput),
-                       format_time(result.measured->latency));
+    out << fmt::format("link, measured in this run: {} plain TCP, {} one way, {} at once after a pause\n",
+                       rate(result.measured->goodput), format_time(result.measured->latency),
+                       format_bytes(result.measured->burst));
   } else if (result.link_bandwidth > 0) {
     out << fmt::format("link: {}\n", rate(result.link_bandwidth));
   }
@@ -146,7 +147,10 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
   json["ranks"] = result.ranks;
   json["world"] = world;
   json["link_bytes_per_s"] = result.link_bandwidth > 0 ? nlohmann::ordered_json(result.link_bandwidth) : nullptr;
-  if (result.measured) json["latency_s"] = seconds(result.measured->latency);
+  if (result.measured) {
+    json["latency_s"] = seconds(result.measured->latency);
+    json["burst_bytes"] = result.measured->burst.value;
+  }
   json["rows"] = nlohmann::ordered_json::array();
   for (const BenchRow& row : result.rows) {
     nlohmann::ordered_json entry;

@@ -131,11 +131,13 @@ void RunSession::measure_links(Communicator& communicator) {
   const Stay here(communicator.whereabouts(), "the measurement of links");
   BenchRanks ranks(communicator, true, false);
   const MeasuredLink link = measure_link(communicator, ranks);
-  const std::string said = text_of_rank_0(communicator, fmt::format("{:.0f} {}", link.goodput, link.latency.value));
+  const std::string said = text_of_rank_0(
+      communicator, fmt::format("{:.0f} {} {}", link.goodput, link.latency.value, link.burst.value));
   const std::vector<std::string> numbers = split(said, ' ');
   auto& nic = options_.inputs.cluster.levels.front();
   nic.bandwidth = {static_cast<double>(parse_integer(numbers[0], "goodput"))};
   nic.latency = {parse_integer(numbers[1], "latency")};
+  nic.burst = {parse_integer(numbers[2], "burst")};
 }
 
 // The serial step with its layers in as many parts as the policies to run may cut them into.

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "app/burst_probe.hpp"
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/tcp/socket.hpp"
@@ -110,10 +111,14 @@ MeasuredLink measure_link(Communicator& communicator, BenchRanks& ranks) {
   ranks.barrier();
   if (rank == 0 && goodput <= 0)
     throw RunFailed(fmt::format("no TCP stream from rank 1 reached rank 0 at {}", address));
+  Bytes burst;
+  if (rank == 0) burst = ask_for_bursts(listener, goodput);
+  if (rank == 1) answer_in_bursts(address);
+  ranks.barrier();
   Nanos latency;
   if (rank <= 1) latency = measure_latency(communicator);
-  const auto agreed = ranks.slowest({Nanos{static_cast<std::int64_t>(goodput)}, latency});
-  return {static_cast<double>(agreed[0].value), agreed[1]};
+  const auto agreed = ranks.slowest({Nanos{static_cast<std::int64_t>(goodput)}, latency, Nanos{burst.value}});
+  return {static_cast<double>(agreed[0].value), agreed[1], Bytes{agreed[2].value}};
 }
 
 }  // namespace weft

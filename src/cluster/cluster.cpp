@@ -55,7 +55,11 @@ Cluster::LevelLinks Cluster::add_links(LevelId level) {
   if (links.first + count > kMaxLinks) {
     fail("level '{}': the cluster has more than {} links; share links or drop a level", rule.name, kMaxLinks);
   }
-  const Link link{.level = level, .bandwidth = rule.bandwidth, .latency = rule.latency, .duplex = rule.duplex};
+  const Link link{.level = level,
+                  .bandwidth = rule.bandwidth,
+                  .latency = rule.latency,
+                  .duplex = rule.duplex,
+                  .burst = rule.burst};
   links_.resize(links_.size() + static_cast<std::size_t>(count), link);
   return links;
 }

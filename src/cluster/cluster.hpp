@@ -26,6 +26,7 @@ struct Link {
   Bandwidth bandwidth;  // per direction if full duplex
   Nanos latency;
   Duplex duplex = Duplex::full;
+  Bytes burst{};  // see LevelSpec
   friend bool operator==(const Link&, const Link&) = default;
 };
 
@@ -42,6 +43,9 @@ struct LevelSpec {
   // Consecutive devices of a node that share one link (the last link of a node may serve fewer). More than a
   // node's devices only where the level joins leaf or cluster: a multiple of them, at most a leaf's.
   std::int64_t shared_by = 1;
+  // What a link saves up while it is idle and lets through at once afterwards, per direction: shaped links (token
+  // buckets) do that. Emulated links (comm/local) do not.
+  Bytes burst{};
   friend bool operator==(const LevelSpec&, const LevelSpec&) = default;
 };
 

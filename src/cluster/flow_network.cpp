@@ -15,13 +15,15 @@ Nanos time_to_move(double bytes, double rate) {
 
 }  // namespace
 
-FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss)
+FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss, bool with_bursts)
     : cluster_(cluster), slowdown_(slowdown), sharing_loss_(sharing_loss) {
   WEFT_CHECK(slowdown > 0);
   // Directed link 2 i leaves the device, 2 i + 1 enters it; of a half-duplex link only the first is used.
   for (const Link& link : cluster.links()) {
     const double rate = link.bandwidth.bytes_per_second * 1e-9 / slowdown;
     capacity_.insert(capacity_.end(), 2, rate);
+    const auto burst = static_cast<double>(link.burst.value);
+    if (with_bursts) saved_.insert(saved_.end(), 2, {burst, burst, Nanos{0}, 0});
   }
   room_.resize(capacity_.size());
   users_.resize(capacity_.size());
@@ -99,6 +101,7 @@ void FlowNetwork::advance(Nanos now) {
     }
     std::erase_if(moving_, [&](std::int32_t id) { return flow(id).event <= until; });
     for (const std::int32_t id : ending_) {
+      leave_links(flow(id), until);
       end(id, flow(id).event);
       begin_next(lane(flow(id)), until);
     }
@@ -128,12 +131,40 @@ void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
   while (!its_lane.flows.empty()) {
     const std::int32_t id = its_lane.flows.front();
     if (flow(id).state != State::queued) return;
+    take_saved(flow(id), time);
     if (flow(id).left > 0) {
       flow(id).state = State::moving;
       moving_.push_back(id);
       return;
     }
     end(id, time);
+  }
+}
+
+// What begins to move is ahead by as much as every link on its way has saved up while nobody used it.
+void FlowNetwork::take_saved(Flow& beginning, Nanos time) {
+  if (saved_.empty()) return;
+  const auto& links = lane(beginning).links;
+  double ahead = beginning.left;
+  for (const std::int32_t link : links) {
+    Saved& s = saved_[static_cast<std::size_t>(link)];
+    const double idle = s.flows == 0 ? static_cast<double>((time - s.since).value) : 0;
+    s.bytes = std::min(s.most, s.bytes + idle * capacity_[static_cast<std::size_t>(link)]);
+    s.since = time;
+    ahead = std::min(ahead, s.bytes);
+  }
+  beginning.left -= ahead;
+  for (const std::int32_t link : links) {
+    saved_[static_cast<std::size_t>(link)].bytes -= ahead;
+    if (beginning.left > 0) ++saved_[static_cast<std::size_t>(link)].flows;
+  }
+}
+
+void FlowNetwork::leave_links(const Flow& ending, Nanos time) {
+  if (saved_.empty()) return;
+  for (const std::int32_t link : lane(ending).links) {
+    --saved_[static_cast<std::size_t>(link)].flows;
+    saved_[static_cast<std::size_t>(link)].since = time;
   }
 }
 

@@ -113,6 +113,7 @@ void check_levels(const ClusterSpec& spec) {
     const std::string prefix = fmt::format("level '{}': ", level.name);
     check_bandwidth(level.bandwidth, prefix);
     check_latency(level.latency, prefix);
+    check_range<std::int64_t>(level.burst.value, 0, std::int64_t{1} << 30, prefix, "burst (bytes)");
     check_sharing(spec, level, prefix);
     check_via(spec, i, prefix);
     crossed.insert(level.via.begin(), level.via.end());

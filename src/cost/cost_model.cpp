@@ -47,6 +47,7 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     const LinkProfile& reached =
         profile_.link(device.name, cluster.level_name(link.link.level), cluster.spec().emulated);
     link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * reached.best()));
+    burst_seconds_.push_back(static_cast<double>(link.link.burst.value) * link_seconds_per_byte_.back());
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
   if (cluster.spec().emulated) {

@@ -59,6 +59,8 @@ class CostModel {
 
   // Resources: each link class has two directions, one where it is half duplex.
   std::size_t link_resources() const { return 2 * link_seconds_per_byte_.size(); }
+  // How long a direction of a link carries bytes that it let through at once after a pause (Link::burst).
+  double burst_seconds(ResourceId resource) const { return burst_seconds_[resource.index() / 2]; }
   // The level and direction: "nic out".
   std::string resource_name(ResourceId resource) const;
 
@@ -85,6 +87,7 @@ class CostModel {
   double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
 
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
+  std::vector<double> burst_seconds_;  // by link class
   std::vector<bool> half_duplex_;
   std::unique_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
 };

@@ -57,7 +57,7 @@ class ProgramSimulation {
       : program_(program),
         members_(members),
         options_(options),
-        network_(cluster, options.slowdown, options.sharing_loss) {
+        network_(cluster, options.slowdown, options.sharing_loss, options.after_pause) {
     WEFT_CHECK(program.size() == members.size());
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int32_t> known;
     ranks_.resize(program.size());

@@ -17,7 +17,8 @@ struct ProgramTimeOptions {
   // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
   Bandwidth reduce{};
   Bandwidth copy{};     // local copies and reductions of a rank, one after the other; 0: they take no time
-  Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
+  bool after_pause = false;  // links let through at once what they saved up before (LevelSpec::burst), and between
+  Nanos per_message{};       // from the end of a message to what it sets off, on top of the link's latency
 };
 
 // `members[i]` is the device of the program's rank i. All ranks start at 0; the time is that of the last step.

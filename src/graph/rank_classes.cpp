@@ -186,6 +186,7 @@ class Refinement {
     for (const Link& link : cluster_.links()) {
       Colour colour = mix(static_cast<Colour>(link.level.value), hash_of(link.bandwidth.bytes_per_second));
       colour = mix(colour, static_cast<Colour>(link.latency.value));
+      colour = mix(colour, static_cast<Colour>(link.burst.value));
       link_.push_back(mix(colour, static_cast<Colour>(link.duplex)));
     }
   }

@@ -89,7 +89,7 @@ Device read_device(const Place& parent) {
 LevelSpec read_level(const Place& place) {
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "joins", "via", "bandwidth", "latency", "duplex", "shared_by",
-                                             "oversubscription"});
+                                             "burst", "oversubscription"});
   LevelSpec level;
   level.name = object.string("name");
   if (object.has("joins")) {
@@ -101,6 +101,7 @@ LevelSpec read_level(const Place& place) {
   level.latency = read_latency(place, "latency");
   if (object.has("duplex")) level.duplex = static_cast<Duplex>(object.one_of("duplex", duplex_names()));
   level.shared_by = object.integer_or("shared_by", 1, 1, kMaxDevices);
+  if (object.has("burst")) level.burst = read_bytes(place, "burst");
   return level;
 }
 
@@ -173,6 +174,7 @@ json level_to_json(const LevelSpec& level) {
               {"shared_by", level.shared_by}};
   if (level.joins != Domain::none) result["joins"] = domain_names()[static_cast<std::size_t>(level.joins) - 1];
   if (!level.via.empty()) result["via"] = level.via;
+  if (level.burst.value > 0) result["burst"] = bytes_to_json(level.burst);
   return result;
 }
 

@@ -118,6 +118,7 @@ TEST(ClusterJson, WhatIsWrittenReadsBackTheSame) {
   specs.back().levels[0].latency = Nanos{0};
   specs.back().levels[1].latency = Nanos{100'000'000'000};
   specs.back().levels[1].bandwidth = Bandwidth{1e9 / 3};
+  specs.back().levels[1].burst = Bytes{65'432};
   NodeOverride everything{.node = 1, .level = "nvlink", .bandwidth = Bandwidth{1e3}, .latency = Nanos{1}, .device = {}};
   everything.device = parse_cluster("dgx-a100:1,memory=1MB").device;
   specs.back().overrides.push_back(everything);

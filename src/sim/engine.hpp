@@ -5,7 +5,8 @@
 // takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
 // waits out its latency, then moves bytes over shared resources: concurrent transfers slow down alike until no resource
 // is above its capacity (max-min fairness in units of each transfer's own full speed). While a transfer is under way on
-// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says.
+// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says. A resource may save
+// up capacity while it is idle (SimProblem::burst).
 //
 // What runs one after the other with nobody else looking in is simulated as one event (folding.hpp) for as long as
 // nothing comes near it; the times are the same as without.
@@ -56,6 +57,8 @@ struct SimProblem {
   std::vector<SimOperation> operations;
   std::vector<std::int32_t> edge_begin;  // operation i waits for edges[edge_begin[i] .. edge_begin[i+1])
   std::vector<Dependency> edges;
+  // By resource, or empty: the most idle time that it saves up; what then begins to move is ahead by so much.
+  std::vector<Nanos> burst = {};
 };
 
 struct SimTimes {

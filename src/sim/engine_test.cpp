@@ -181,6 +181,30 @@ TEST(Engine, ExtraWorkThatNeverGetsATurnIsAnErrorNotAnEndlessRun) {
   EXPECT_THROW(simulate(p.build()), Error);
 }
 
+// `compute`, then a message (6) that compute waits for, over links that save up `burst` and, with half the share, `other`.
+double period_with_burst(std::int64_t compute, std::int64_t burst, std::int64_t other) {
+  TestProblem p;
+  const auto rank = p.rank();
+  const auto work = p.compute(rank, compute);
+  const auto message = p.transfer(rank, {.moving = 6, .use = {{0, 1.0}, {1, 0.5}}, .blocking = true});
+  p.wait(message, work);
+  SimProblem problem = p.build();
+  problem.burst = {Nanos{burst}, Nanos{other}};
+  return simulate(problem).period_ns;
+}
+
+TEST(Engine, AfterAPauseATransferIsAheadByWhatItsLinksSavedUp) {
+  EXPECT_EQ(period_with_burst(10, 0, 0), 10 + 6);
+  EXPECT_EQ(period_with_burst(10, 4, 9), 10 + 2);
+  EXPECT_EQ(period_with_burst(10, 9, 9), 10);
+  EXPECT_EQ(period_with_burst(10, 4, 1), 10 + 4);  // the second link is ahead by 1, which is 2 at half its share
+}
+
+TEST(Engine, LinksSaveUpNoMoreThanTheyWereIdle) {
+  EXPECT_EQ(period_with_burst(1, 4, 9), 6);  // a link never carries more than its rate in the long run
+  EXPECT_EQ(period_with_burst(3, 4, 9), 6);
+}
+
 TEST(Engine, NothingToDoTakesNoTime) {
   EXPECT_EQ(simulate({}).period_ns, 0);
 }

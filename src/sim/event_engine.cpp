@@ -14,11 +14,12 @@ constexpr std::size_t kMostAhead = 1000;
 }  // namespace
 
 EventEngine::EventEngine(const SimProblem& problem, const SimOptions& options)
-    : p_(problem), options_(options), folding_(fold(problem, options.fold)), steady_(folding_) {
+    : p_(problem), options_(options), folding_(fold(problem, options.fold && problem.burst.empty())), steady_(folding_) {
   workers_.resize(p_.ranks.size());
   is_marked_.assign(p_.ranks.size(), false);
   const auto resources = static_cast<std::size_t>(p_.resources);
   load_.assign(resources, 0.0);
+  for (const Nanos burst : p_.burst) idle_.push_back({static_cast<double>(burst.value), 0});
   runs_on_.assign(resources, 0);
   closed_on_.assign(resources, -1);
   std::int32_t joints = 0;

@@ -84,6 +84,12 @@ class EventEngine {
     bool live = false;
   };
 
+  // What a resource has saved up, at a time since which it is idle or in use.
+  struct IdleTime {
+    double saved_ns = 0;
+    std::int64_t since = 0;
+  };
+
   const FoldedNode& node(Ready what) const { return folding_.nodes[static_cast<std::size_t>(what.node)]; }
   std::int32_t first_operation(Ready what) const { return node(what).first; }
   std::int32_t current_operation(Ready what) const;
@@ -122,6 +128,7 @@ class EventEngine {
   void start_transfer(Ready what);
   void start_moving(std::int32_t slot);
   void use_resources(std::int32_t slot);
+  double saved_for(const SimCost& cost);
   void end_transfer(std::int32_t slot);
   double interference(const Transfer& transfer) const;
   void follow_compute(std::int32_t rank);
@@ -150,6 +157,7 @@ class EventEngine {
   std::vector<Ready> starting_;           // transfers
   std::vector<std::int32_t> continuing_;  // ranks whose run is to start its next operation
   std::vector<double> load_;              // by resource
+  std::vector<IdleTime> idle_;            // by resource, where bursts are saved up
   std::vector<std::int32_t> runs_on_;     // by resource: runs under way that use it, open and closed
   std::vector<std::int32_t> closed_on_;   // by resource: the rank whose closed run uses it, or -1
   bool shares_changed_ = false;

@@ -133,11 +133,28 @@ void EventEngine::start_moving(std::int32_t slot) {
     if (rank >= 0) open_run(rank);  // may move transfers_
   }
   Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
-  transfer.remaining = static_cast<double>(transfer.cost->moving.value);
+  transfer.remaining = static_cast<double>(transfer.cost->moving.value) - saved_for(*transfer.cost);
   transfer.since = now_;
   use_resources(slot);
   transfer.speed = transfer.fair / interference(transfer);
   schedule_transfer(slot);
+}
+
+// By how much what begins to move is ahead: as much as every resource on its way has saved up while nobody used it.
+double EventEngine::saved_for(const SimCost& cost) {
+  if (idle_.empty() || cost.use.empty()) return 0;
+  auto saved = static_cast<double>(cost.moving.value);
+  for (const ResourceUse& use : cost.use) {
+    const auto r = static_cast<std::size_t>(use.resource);
+    if (load_[r] == 0) {
+      idle_[r].saved_ns = std::min(static_cast<double>(p_.burst[r].value),
+                                   idle_[r].saved_ns + static_cast<double>(now_ - idle_[r].since));
+      idle_[r].since = now_;
+    }
+    saved = std::min(saved, idle_[r].saved_ns / use.share);
+  }
+  for (const ResourceUse& use : cost.use) idle_[static_cast<std::size_t>(use.resource)].saved_ns -= saved * use.share;
+  return saved;
 }
 
 void EventEngine::use_resources(std::int32_t slot) {
@@ -157,7 +174,10 @@ void EventEngine::end_transfer(std::int32_t slot) {
     double& load = load_[static_cast<std::size_t>(use.resource)];
     if (load > 1 + 1e-9) shares_changed_ = true;
     load -= use.share;
-    if (load < 1e-9) load = 0;
+    if (load < 1e-9) {
+      load = 0;
+      if (!idle_.empty()) idle_[static_cast<std::size_t>(use.resource)].since = now_;
+    }
   }
   moving_.erase(std::find(moving_.begin(), moving_.end(), slot));
   transfer.live = false;

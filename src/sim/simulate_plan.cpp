@@ -93,6 +93,12 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
                                                             const CostModel& cost) {
   SimProblem problem;
   problem.resources = static_cast<std::int32_t>(cost.link_resources());
+  for (std::int32_t r = 0; r < problem.resources; ++r) {
+    problem.burst.push_back(nanos_from_seconds(cost.burst_seconds(ResourceId{r})));
+  }
+  if (std::all_of(problem.burst.begin(), problem.burst.end(), [](Nanos burst) { return burst == Nanos{0}; })) {
+    problem.burst.clear();
+  }
   for (std::size_t c = 0; c < plan.graph.classes.size(); ++c) {
     const CostModel::Interference interference = cost.interference(make_id<ClassId>(c));
     problem.ranks.push_back({interference.compute, interference.transfer, cost.wake(make_id<ClassId>(c))});

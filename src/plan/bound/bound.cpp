@@ -148,7 +148,8 @@ class Search {
       if (const auto job = job_of(user, window, v, lane)) jobs_.push_back(*job);
     }
     const Job bound = one_machine_bound(jobs_);
-    const double period = bound.head + bound.work + bound.tail;
+    const double burst = p_.burst_ns.empty() ? 0 : p_.burst_ns[resource];
+    const double period = bound.head + bound.work + bound.tail - burst;
     if (period <= best_.period_ns) return;
     best_ = {period, static_cast<std::int32_t>(resource), v, bound.head, bound.work, bound.tail};
   }
@@ -215,6 +216,10 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
   BoundProblem problem;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());
   problem.resources = workers + static_cast<std::int32_t>(cost.link_resources());
+  problem.burst_ns.assign(static_cast<std::size_t>(problem.resources), 0);
+  for (std::size_t r = 0; r < cost.link_resources(); ++r) {
+    problem.burst_ns[static_cast<std::size_t>(workers) + r] = cost.burst_seconds(make_id<ResourceId>(r)) * 1e9;
+  }
   std::map<std::int32_t, std::int32_t> node_of_transfer;
   std::vector<std::int32_t> node_of;
   for (const Operation& op : graph.operations) {
@@ -229,8 +234,12 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
     n.barrier = op.role == Role::grad_norm || op.role == Role::norm_reduce;
     if (op.communication) {
       const TransferCost least = least_on_each_link(graph, op, cost);
-      for (const LinkWork& w : least.work) n.uses.push_back({workers + w.resource.value, w.seconds * 1e9 * times});
-      n.part_ns = std::max(n.part_ns, least.bandwidth_seconds() * 1e9 / kMaxParts);
+      double alone = 0;  // the smallest part, after a pause
+      for (const LinkWork& w : least.work) {
+        n.uses.push_back({workers + w.resource.value, w.seconds * 1e9 * times});
+        alone = std::max(alone, (w.seconds / kMaxParts - cost.burst_seconds(w.resource)) * 1e9);
+      }
+      n.part_ns = std::max(n.part_ns, alone);
     } else {
       const double alone = least_compute(graph, op, cost);
       n.uses.push_back({op.rank_class.value, alone * times});

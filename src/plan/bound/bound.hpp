@@ -45,6 +45,9 @@ struct BoundProblem {
   std::int32_t resources = 0;
   std::vector<BoundNode> nodes;
   std::vector<BoundEdge> edges;
+  // By resource, or empty: what it may do at once because it was idle before, in any window but not on top of every
+  // period.
+  std::vector<double> burst_ns = {};
 };
 
 struct Bound {

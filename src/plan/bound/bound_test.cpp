@@ -54,6 +54,22 @@ TEST(Bound, OfTheSameUncutIsTheWholeChain) {
   EXPECT_EQ(alternating(10).bound().period_ns, 40);
 }
 
+TEST(Bound, OfALinkThatSavesUpIsLessByThat) {
+  // compute 10 -> message 6, whose first 4 go at once after the pause: 10 + 2, and so for both resources.
+  Graph g;
+  const auto compute = g.add(kCompute, 10, 10), message = g.add(kLink, 6, 2);
+  g.chain({compute, message});
+  g.next(message, compute);
+  g.problem.burst_ns = {0, 4};
+  EXPECT_EQ(g.bound().period_ns, 12);
+  // Without compute to pause for, the link carries its rate.
+  Graph busy;
+  const auto only = busy.add(kLink, 6, 2);
+  busy.next(only, only);
+  busy.problem.burst_ns = {0, 4};
+  EXPECT_EQ(busy.bound().period_ns, 6);
+}
+
 TEST(Bound, OfTheSameCutFinelyIsTheWorkOfEachResource) {
   EXPECT_NEAR(alternating(1e-9).bound().period_ns, 20, 1e-6);
 }
