@@ -43,6 +43,8 @@ CASES = [
     Case("pp 2, dp 2", 4, ["--pp", "2", "--zero", "1", "--policy", "priority"]),
 ]
 MEASURED = CASES[:3]
+# Whose ranks wait for the MPI library's own collectives, which must be measured first.
+NATIVE = Case("native", 2, ["--policy", "ddp", "--native", "always"])
 
 # What to wait for (the words somebody says, a step that was saved, a save under way), then how long.
 Moment = collections.namedtuple("Moment", "name steps word saved saving after")
@@ -155,7 +157,7 @@ def ended_by_mpirun(job, victim, survivors):
 
 def disturb(runs, case, blow, folder, chance):
     """Seconds until all survivors had named the victim, and until they had ended; None where it was not theirs to say."""
-    calibrate = "4" if blow.moment.name == "while it measures" else None
+    calibrate = "4" if blow.moment.name == "while it measures" else "0.1" if case == NATIVE else None
     command = runs.command(case, folder, blow.moment.steps, blow.under_mpi, calibrate)
     job = Job(command, "OMPI_COMM_WORLD_RANK" if blow.under_mpi else "WEFT_RANK")
     try:
@@ -262,6 +264,16 @@ def busy_machine(runs):
     print("  a busy machine: nobody was taken for lost with --silence 1", flush=True)
 
 
+def native_collectives(runs, chance):
+    """Under mpirun, ranks that wait inside the library below notice a loss as others do."""
+    for number in (signal.SIGKILL, signal.SIGSTOP):
+        folder = runs.folder("native")
+        blow = Blow(number, Moment("in training", ENDLESS, "", EVERY, False, chance.uniform(0, 0.05)), True)
+        times = disturb(runs, NATIVE, blow, folder, chance)
+        read_checkpoint(folder / f"step-{newest(folder):08}")
+        print(f"  native collectives, {number.name}: named after {times[0]:.2f} s, all ended after {times[1]:.2f} s", flush=True)
+
+
 def summary(name, times):
     if not times:
         return
@@ -284,6 +296,8 @@ def main():
         runs = Runs(options.weft, mpirun, Path(scratch))
         try:
             busy_machine(runs)
+            if mpirun:
+                native_collectives(runs, chance)
             for number in range(options.rounds):
                 blow = pick(chance, mpirun, stops=number % 4 == 1)
                 case = chance.choice(MEASURED if blow.moment.name == "while it measures" else CASES)

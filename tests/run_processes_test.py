@@ -71,6 +71,28 @@ def same_training(weft, start):
             print(f"{ranks} ranks, {' '.join(case)}: {off:.1g} apart")
 
 
+def native(weft, start, folder):
+    """Plans that use the MPI library's own collectives train the same, made before the run or read from a file."""
+    for ranks, case in ((2, CASES[0]), (2, CASES[2]), (4, ["--tp", "2", "--zero", "1", "--policy", "priority", "--check"])):
+        flags = MODEL + case + SHORT
+        before, _ = start(ranks)
+        expected = losses([*before, weft, "run", "--native", "never", *flags])[1]
+        out = folder / f"native {ranks} {case[-1]}"
+        done = run([*before, weft, "run", "--native", "always", *flags, "--out", str(out)])
+        if done.returncode != 0:
+            fail(f"--native always {case}: exit code {done.returncode}\n{done.stderr}")
+        (policy,) = json.loads(done.stdout)["policies"].values()
+        ways = {way for ways in policy["collectives"].values() for way in ways}
+        if ways != {"native"}:
+            fail(f"--native always {case}: collectives are {policy['collectives']}")
+        planned = losses([*before, weft, "run", str(out / "plan.json"), *SHORT])[1]
+        for found in (policy["losses"], planned):
+            off = max(abs(a / b - 1) for a, b in zip(found, expected, strict=True))
+            if not off <= TOLERANCE:
+                fail(f"native {case} on {ranks} ranks: {expected} by our programs, {found}: {off:.2g} apart")
+        print(f"{ranks} ranks, {' '.join(case)}, native: {off:.1g} apart")
+
+
 def said(weft, start, flags, code, *words):
     before, after = start(2)
     done = run([*before, weft, "run", *after, *MODEL, *SHORT, *flags])
@@ -99,6 +121,8 @@ def main():
     same_training(weft, start)
     with tempfile.TemporaryDirectory() as folder:
         mistakes(weft, start, Path(folder))
+        if part == "mpi":
+            native(weft, start, Path(folder))
     print("ok")
 
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/version.hpp"
+#include "graph/transfer_program.hpp"
 #include "io/layout_json.hpp"
 #include "model/counts.hpp"
 
@@ -73,6 +74,8 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   json["critical_path"] = critical;
   json["max"] = account_json(p.accounting.max, most_hidden);
   json["memory"] = memory_json(p.memory);
+  json["collectives"] = Json::object();
+  for (const auto& [collective, ways] : programs_in_words(p.plan.graph)) json["collectives"][collective] = ways;
   return json;
 }
 

@@ -48,6 +48,8 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
   expect_refused(kTiny + "--processes 3", {"for 2 ranks, not for 3 processes"});
   expect_refused(kModel + "--processes 2 --record x", {"--record", "threads"});
+  expect_refused(kTiny + "--native always", {"--native always", "under mpirun only"});
+  expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun only"});
 }
 
 TEST(RunCommand, RefusesDataThatNobodyCanTrainOn) {
@@ -71,6 +73,18 @@ TEST(RunCommand, RefusesPlansThatItCannotOrMustNotRun) {
   expect_refused(plan + " --zero 1", {"--zero", "the plan file says it already"});
   expect_refused(folder.file("absent.json"), {"absent.json", "cannot be read"});
   expect_refused(folder.write("garbage.json", "{]"), {"garbage.json"});
+
+  // Safe wherever there is a library; threads and sockets have none.
+  auto native = nlohmann::ordered_json::parse(read_text_file(plan));
+  for (auto& op : native["operations"]) {
+    if (!op.contains("communication")) continue;
+    op["communication"]["algorithm"] = "native";
+    op["communication"].erase("parts");
+  }
+  const std::string file = folder.write("native.json", native.dump());
+  EXPECT_EQ(weft_cli("verify " + file).code, kOk);
+  expect_refused(file, {"native.json: '", "the MPI library's own all_reduce: threads have none", "under mpirun"});
+  expect_refused(file + " --processes 2", {"native.json: '", "TCP sockets have none"});
 
   // Backward before forward: it reads activations that are not there.
   auto json = nlohmann::ordered_json::parse(read_text_file(plan));

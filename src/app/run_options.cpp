@@ -53,6 +53,21 @@ void read_plans(const Flags& flags, RunOptions& options) {
   options.inputs = {options.plans.front().model, options.plans.front().cluster, options.plans.front().layout, {}};
 }
 
+// Threads and sockets have no library that could carry it out.
+void check_native(const Flags& flags, const Launch& launch, RunOptions& options) {
+  options.native = static_cast<NativeWish>(flags.one_of("native", {"auto", "never", "always"}).value_or(0));
+  if (launch.kind == LaunchKind::mpi) return;
+  if (flags.given("native")) fail("--native {}: a choice under mpirun only", *flags.text("native"));
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    for (const Operation& op : options.plans[i].graph.operations) {
+      if (!op.communication || op.communication->algorithm != Algorithm::native) continue;
+      fail("{}: '{}' is native, the MPI library's own {}: {} have none; run it under mpirun", flags.texts()[i],
+           describe(op), name_of(op.communication->collective),
+           launch.kind == LaunchKind::tcp ? "TCP sockets" : "threads");
+    }
+  }
+}
+
 // Experts that drop nothing have a slot for every token; few of them are filled.
 void make_room_for_all(const Flags& flags, Inputs& inputs) {
   if (!inputs.model.experts || inputs.model.experts->capacity_factor != 0) return;
@@ -144,6 +159,9 @@ void declare_run_flags(Flags& flags) {
   flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
   flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
   declare_world_flags(flags);
+  flags.value("native", "auto|never|always",
+              "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
+              "than ours are predicted to be (default), or not, or wherever they can");
   flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
@@ -158,6 +176,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
     read_flags_of_plan(flags, launch, options);
   }
   check_world(launch, options);
+  check_native(flags, launch, options);
   require_trainable(options.inputs.model, options.inputs.layout);
   options.settings = read_settings(flags);
   options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));

@@ -29,6 +29,9 @@ struct CheckpointOptions {
   std::string identity;  // of this training, by which its checkpoints are known
 };
 
+// Whether plans may use the collectives of the library below (`native`): where they are predicted to be faster, ...
+enum class NativeWish : std::uint8_t { automatic, never, always };
+
 struct RunOptions {
   Inputs inputs;
   std::vector<Plan> plans;            // read from files; empty: made by `policies`
@@ -44,6 +47,7 @@ struct RunOptions {
   std::optional<std::string> record, out;
   std::optional<std::int64_t> processes;  // to be started by us
   std::optional<CheckpointOptions> checkpoint;
+  NativeWish native = NativeWish::automatic;
   bool json = false;
   bool links_given = false;  // --cluster says what the links are
 };

@@ -1,6 +1,7 @@
 #include "app/run_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -10,6 +11,7 @@
 #include "app/run_progress.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "graph/transfer_program.hpp"
 #include "timeline/compare.hpp"
 
 namespace weft {
@@ -55,6 +57,19 @@ std::string differences(const RunStudy& study) {
   return any ? fmt::format("\n{}", table.to_string()) : "";
 }
 
+// Who carries out the collectives: which of our algorithms, or the library below.
+std::string collectives_lines(const RunStudy& study) {
+  std::string text;
+  for (const PolicyRun& run : study.runs) {
+    std::vector<std::string> ways;
+    for (const auto& [collective, counts] : programs_in_words(run.measured.plan.graph)) {
+      for (const auto& [way, count] : counts) ways.push_back(fmt::format("{} x {} {}", count, collective, way));
+    }
+    if (!ways.empty()) text += fmt::format("Collectives of {}: {}\n", run.measured.policy, fmt::join(ways, ", "));
+  }
+  return text.empty() ? "" : fmt::format("\n{}", text);
+}
+
 // No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
 std::string below_bound(const RunStudy& study) {
   constexpr double kNoisePct = -1;
@@ -83,7 +98,7 @@ std::string run_text_report(const RunStudy& study) {
                    fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), loss_in_words(run.losses.front()),
                    loss_in_words(run.losses.back())});
   }
-  text += table.to_string() + differences(study);
+  text += table.to_string() + differences(study) + collectives_lines(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);

@@ -58,7 +58,7 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
 const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
   if (!options_.links_given && processes()) measure_links(communicator);
   if (!options_.profile) measure_machine(communicator);
-  std::call_once(planned_, [&] { plan(); });
+  std::call_once(planned_, [&] { plan(communicator); });
   return best_prediction();
 }
 
@@ -194,6 +194,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     profile.devices[name] = device;
     profile.machine = facts_of(options_, communicator.size());
     profile.expert_load = calibration.expert_load;
+    profile.library = calibration.library;
     options_.profile_name = "measured before the run";
     profile_ = profile;
   });
@@ -204,8 +205,20 @@ void RunSession::calibrate_only(Communicator& communicator) {
   measure_machine(communicator);
 }
 
-void RunSession::plan() {
+// A profile may have been measured where there was a library.
+void RunSession::apply_native_wish(bool has_library) {
+  LibraryProfile& library = profile_.library;
+  if (!has_library || options_.native == NativeWish::never) library = {};
+  library.always = options_.native == NativeWish::always;
+  if (library.always && library.measured.empty() && options_.plans.empty()) {
+    fail("--native always: profile {} has no times of the library's collectives; make one under mpirun",
+         options_.profile_name);
+  }
+}
+
+void RunSession::plan(const Communicator& communicator) {
   if (options_.profile) profile_ = *options_.profile;
+  apply_native_wish(communicator.has_library());
   study_.plan = options_.plans.empty() ? study_plan(options_.inputs, options_.policies, profile_)
                                        : study_given_plans(options_.inputs, options_.plans, profile_);
   study_.profile = options_.profile_name;

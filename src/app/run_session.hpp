@@ -45,7 +45,8 @@ class RunSession {
   void measure_links(Communicator& communicator);
   std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
   void measure_machine(Communicator& communicator);
-  void plan();
+  void plan(const Communicator& communicator);
+  void apply_native_wish(bool has_library);
   void train(Communicator& communicator, std::size_t policy);
   void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;
 

@@ -39,6 +39,7 @@ class TcpBesideMpi final : public Transport {
   void pause(Clock::time_point until) override { tcp_->pause(until); }
   void wake() override { tcp_->wake(); }
   bool reduces_on_arrival() const override { return tcp_->reduces_on_arrival(); }
+  bool has_library() const override { return true; }
   std::unique_ptr<NativeCollective> native(const NativeRequest& request) override { return mpi_->native(request); }
   std::optional<LostRank> lost() override { return tcp_->lost(); }
   void give_up(const std::string& why) override {

@@ -66,8 +66,13 @@ void run_threads(const WorldOptions& options, const WorldBody& body) {
 }
 
 // MPI reports no loss by itself, so the processes also watch each other over sockets.
-void run_mpi(const WorldOptions& options, const WorldBody& body) {
+void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody& body) {
   const auto session = std::make_shared<MpiSession>();
+  if (session->size() != launch.ranks) {
+    fail("this is rank {} of {}, but the MPI library sees {}: Weft was built with another MPI than the one that the "
+         "launcher is for (docs/launching.md)",
+         launch.rank, launch.ranks, session->size());
+  }
   Liveness liveness(session->rank(), session->size(), [&](const std::string& mine) { return session->exchange(mine); },
                     {});
   MpiOptions mpi;
@@ -111,6 +116,7 @@ Launch launch_from_environment() {
   for (const char* name : kLaunchVariables) {
     if (const char* value = std::getenv(name)) variables[name] = value;
   }
+  if (!mpi_is_built()) variables.erase("PMIX_RANK");  // then Slurm's tasks are joined by TCP
   return launch_from(variables);
 }
 
@@ -144,7 +150,7 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
     }
   };
   if (launch.kind == LaunchKind::mpi) {
-    run_mpi(settings, body_or_exit);
+    run_mpi(launch, settings, body_or_exit);
   } else {
     run_tcp(launch, settings.communicator, body_or_exit, end);
   }

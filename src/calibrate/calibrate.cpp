@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
 #include "calibrate/expert_load.hpp"
+#include "calibrate/library_times.hpp"
 #include "calibrate/passes.hpp"
 #include "exec/rank_exchange.hpp"
 
@@ -207,6 +208,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
     if (job.step.plan.model.experts) {
       result.expert_load = measure_expert_load(job.step.plan, communicator, passes);
     }
+    result.library = measure_library(passes.view(), communicator);
     if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
     if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
     advance(1 - kAloneShare);

@@ -37,6 +37,7 @@ struct Calibration {
   double compute_slowdown = 0;
   double transfer_slowdown = 0;  // the other way round
   std::optional<ExpertLoad> expert_load = {};
+  LibraryProfile library = {};  // where the transport has one
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers.

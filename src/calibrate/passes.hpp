@@ -39,6 +39,8 @@ class CalibrationPasses {
     }
   }
 
+  const RankView& view() const { return view_; }
+
   // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
   template <class OnExecution, class Over>
   void run(const OnExecution& on_execution, const Over& over) {

@@ -16,6 +16,8 @@
 #include "collective/lowered.hpp"
 #include "collective/verify/verify_program.hpp"
 #include "comm/call_check.hpp"
+#include "comm/idle.hpp"
+#include "comm/native_run.hpp"
 #include "comm/prepared_call.hpp"
 #include "comm/program_run.hpp"
 #include "comm/trouble.hpp"
@@ -39,19 +41,23 @@ struct Communicator::Prepared {
   PreparedCall call;
   std::unique_ptr<ProgramRun> run;
   std::unique_ptr<UnevenRun> exchange;
-  std::unique_ptr<NativeCollective> native;
+  std::unique_ptr<NativeRun> native;
   std::unique_ptr<CallCheck> check;
   CallNote note;
   std::vector<Segment> input, output;              // of the execution under way; room is reserved
   std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
   Prepared* next = nullptr;                        // behind it on its queue
+  std::int64_t* turns = nullptr;                   // that its members had on the queue
   Clock::time_point issued, began;
   std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
 
-  // A library's own call has ended when it returns.
   bool is_over() const {
     if (exchange != nullptr) return exchange->done();
-    return run == nullptr || run->done();
+    return native != nullptr ? native->done() : run->done();
+  }
+  bool advance() {
+    if (exchange != nullptr) return exchange->advance();
+    return native != nullptr ? native->advance() : run->advance();
   }
   std::string awaited() const { return exchange != nullptr ? exchange->waits_for() : run->waits_for(); }
 
@@ -161,8 +167,9 @@ class Communicator::Thread {
     Prepared *first = nullptr, *last = nullptr;  // the line of those that wait
     Prepared* active = nullptr;
     bool checking = false;
-    std::int64_t turns = 0;
+    std::map<std::vector<std::int64_t>, std::int64_t> turns;  // by members: those of several groups may share a queue
     Clock::time_point last_progress, last_look;
+    NativeStaging staging;
   };
 
   void main() {
@@ -286,11 +293,9 @@ class Communicator::Thread {
         moved = true;
       }
     } else {
-      moved = named(active, [&] {
-        if (active.exchange != nullptr) return active.exchange->advance();
-        return active.run != nullptr && active.run->advance();
-      });
+      moved = named(active, [&] { return active.advance(); });
       if (active.is_over()) {
+        if (active.native != nullptr) library_idle_.happened(Clock::now());
         finish(queue);
         moved = true;
       }
@@ -305,7 +310,7 @@ class Communicator::Thread {
 
   void begin(Queue& queue) {
     Prepared& active = *queue.active;
-    active.note.turn = ++queue.turns;
+    active.note.turn = ++*active.turns;
     queue.checking = options_.check;
     if (!queue.checking) return run(active);
     named(active, [&] { active.check->start(active.note); });
@@ -313,28 +318,14 @@ class Communicator::Thread {
 
   void run(Prepared& active) {
     if (active.native != nullptr) {
-      const InLibrary inside(*this, active);
-      const auto memory = [](const std::vector<Segment>& list) { return list.empty() ? nullptr : list[0].data; };
-      named(active, [&] { active.native->run(memory(active.input), memory(active.output)); });
+      std::optional<InLibrary> inside;
+      if (active.native->blocks()) inside.emplace(*this, active);
+      named(active, [&] { active.native->start(active.input, active.output); });
     } else if (active.exchange != nullptr) {
-      named(active, [&] { start_exchange(active); });
-    } else if (active.run != nullptr) {
+      named(active, [&] { active.exchange->start(active.input, active.output); });
+    } else {
       named(active, [&] { active.run->start(active.input, active.output); });
     }
-  }
-
-  static void start_exchange(Prepared& active) {
-    WEFT_CHECK(active.input.size() == 2 && active.output.size() == 2);
-    for (const std::vector<Segment>* side : {&active.input, &active.output}) {
-      WEFT_CHECK((*side)[0].bytes == active.exchange->buffer_bytes());
-      WEFT_CHECK((*side)[1].bytes == active.exchange->table_bytes());
-    }
-    const auto windows = [](const Segment& table) {
-      return std::span(reinterpret_cast<ElementRange*>(table.data),
-                       static_cast<std::size_t>(table.bytes) / sizeof(ElementRange));
-    };
-    active.exchange->start(active.input[0].data, windows(active.input[1]), active.output[0].data,
-                           windows(active.output[1]));
   }
 
   // A transport knows ranks and bytes, but not the operation they belong to.
@@ -383,22 +374,36 @@ class Communicator::Thread {
     take_submitted();  // what it started need not wait for the next round
   }
 
-  bool busy() {
+  template <class Condition>
+  bool any_active(const Condition& condition) {
     bool any = false;
     transport_->exclusively([&] {
-      any = std::any_of(queues_.begin(), queues_.end(), [](const auto& queue) { return queue.second.active; });
+      any = std::any_of(queues_.begin(), queues_.end(), [&](const auto& queue) {
+        return queue.second.active != nullptr && condition(*queue.second.active);
+      });
     });
     return any;
   }
 
+  // When to look again at the latest. A library that is asked gives no sign when it has something to say.
+  Clock::time_point next_look(bool busy) {
+    const Clock::time_point now = Clock::now();
+    if (!busy) return now + std::chrono::milliseconds(500);
+    if (!any_active([](const Prepared& call) { return call.native != nullptr; })) return now + kWatchPeriod;
+    const IdleStep step = library_idle_.next(now);
+    if (step == IdleStep::yield) std::this_thread::yield();
+    return step == IdleStep::sleep ? now + library_idle_.sleep() : now;
+  }
+
   void rest() {
-    const bool busy = this->busy();
+    const bool busy = any_active([](const Prepared&) { return true; });
+    const Clock::time_point until = next_look(busy);
     {
       const std::lock_guard lock(mutex_);
       if (!driven_ && !submitted_.empty()) return;
       resting_ = true;
     }
-    transport_->pause(Clock::now() + (busy ? kWatchPeriod : std::chrono::milliseconds(500)));
+    if (until > Clock::now()) transport_->pause(until);
     {
       const std::lock_guard lock(mutex_);
       resting_ = false;
@@ -416,6 +421,10 @@ class Communicator::Thread {
     if (now - std::max(queue.last_progress, queue.last_look) < kWatchPeriod) return;
     queue.last_look = now;
     const Prepared& active = *queue.active;
+    if (active.native != nullptr && !queue.checking) {
+      if (const auto words = trouble_.of_library(active.in_words())) throw RunFailed(*words);
+      return;
+    }
     const std::string awaited =
         queue.checking ? fmt::format("what rank {} calls", active.check->waits_for_rank()) : active.awaited();
     if (const auto words = trouble_.of_waiting(active.in_words(), awaited, now - queue.last_progress))
@@ -431,7 +440,8 @@ class Communicator::Thread {
     if (options_.check) {
       prepared.check = std::make_unique<CallCheck>(call.members, first_channel + kCheckChannel, *transport_);
     }
-    queues_.try_emplace(call.queue);
+    Queue& queue = queues_.try_emplace(call.queue).first->second;
+    prepared.turns = &queue.turns[call.members];
     prepared.input.reserve(static_cast<std::size_t>(call.segments));
     prepared.output.reserve(static_cast<std::size_t>(call.segments));
     if (call.uneven) {
@@ -440,10 +450,15 @@ class Communicator::Thread {
     }
     if (call.program == nullptr) {
       const InLibrary inside(*this, prepared);
-      prepared.native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes});
-      if (prepared.native == nullptr)
+      auto native = transport_->native({call.spec, call.type, call.op, call.members, call.sizes, call.queue});
+      if (native == nullptr)
         weft::fail("{}: this transport has no {} of its own for {}", call.label, name_of(call.spec.kind),
                    name_of(call.type));
+      NativeRun::Settings settings{call.type, call.op, call.blocking};
+      if (call.accumulate) settings.accumulated = own_part_of_input(call, member);
+      prepared.native = std::make_unique<NativeRun>(std::move(native), settings, queue.staging);
+      prepared.input_bytes = input_elements(call.spec, call.sizes, member) * size_of(call.type).value;
+      prepared.output_bytes = output_elements(call.spec, call.sizes, member) * size_of(call.type).value;
       return;
     }
     const ProgramVerdict proof = verify_program(*call.program);
@@ -510,6 +525,7 @@ class Communicator::Thread {
   std::map<std::int64_t, Queue> queues_;             // the communication thread's own; driven, exclusively
   std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
   std::atomic<const Prepared*> in_library_ = nullptr;
+  IdleStrategy library_idle_;  // between questions about its collectives
   std::mutex mutex_;  // guards what follows
   std::condition_variable ended_;
   std::vector<Prepared*> submitted_;
@@ -537,6 +553,10 @@ std::int64_t Communicator::rank() const {
 
 std::int64_t Communicator::size() const {
   return thread_->transport().size();
+}
+
+bool Communicator::has_library() const {
+  return thread_->transport().has_library();
 }
 
 Communicator::Prepared& Communicator::prepare(PreparedCall call) {

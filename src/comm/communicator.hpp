@@ -34,10 +34,13 @@ struct PreparedCall {
   std::string label;       // for messages: "dp gradients, bucket 3"
   // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
   bool accumulate = false;
-  std::int64_t segments = 1;  // at most so many in each buffer given to start(); native collectives know only one
+  std::int64_t segments = 1;  // at most so many in each buffer given to start()
   // all_to_all whose sizes are data: no program, no `sizes`. start() gets two segments on either side: the blocks, and
   // a table of ElementRange of what goes out of them (comes in: read or written, as the exchange says).
   std::optional<UnevenBlocks> uneven = {};
+  // Of a native collective: the communication thread is inside the library until it is over, and no other queue moves.
+  // What a library is known for, but calls of several queues may then wait for each other for ever.
+  bool blocking = false;
   // Called on the communication thread (or the one by which the transport drives the rank) when an execution has ended,
   // with the times it began and ended there (paced: on the emulated network): it begins when all before it on its queue
   // have ended. It may start other calls (and this one again). It must neither wait nor
@@ -72,6 +75,8 @@ class Communicator {
 
   std::int64_t rank() const;
   std::int64_t size() const;
+  // Whether native collectives may be prepared.
+  bool has_library() const;
 
   // Allocates everything that running it needs. The program must have been proven (collective/verify).
   Prepared& prepare(PreparedCall call);

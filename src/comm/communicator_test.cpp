@@ -195,6 +195,8 @@ class StuckTransport : public Transport {
     void run(const std::byte*, std::byte*) override {
       while (!release_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    void start(const std::byte*, std::byte*) override {}
+    bool done() override { return release_; }
     std::atomic<bool>& release_;
   };
 
@@ -217,13 +219,14 @@ class StuckTransport : public Transport {
   bool loses_;
 };
 
-std::string words_of_stuck(bool loses, bool wait_for_another_queue) {
+std::string words_of_stuck(bool loses, bool wait_for_another_queue, bool blocking) {
   std::atomic<bool> release = false;
   Communicator communicator(std::make_unique<StuckTransport>(release, loses), {.timeout = std::chrono::seconds(5)});
   PreparedCall call = call_of({.ranks = 2, .in_place = true}, 100);
   call.queue = 3;
   Communicator::Prepared& behind = communicator.prepare(call);
   call.program = nullptr;
+  call.blocking = blocking;
   call.queue = 1;
   Communicator::Prepared& native = communicator.prepare(call);
   std::vector<float> data(100), other(100);
@@ -242,15 +245,69 @@ TEST(Communicator, ALossInsideTheLibraryIsNoticedByWhoeverWaits) {
   const std::string expected =
       "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x f32, "
       "native)";
-  EXPECT_EQ(words_of_stuck(true, false), expected);
-  EXPECT_EQ(words_of_stuck(true, true), expected);
+  EXPECT_EQ(words_of_stuck(true, false, true), expected);
+  EXPECT_EQ(words_of_stuck(true, true, true), expected);
+  EXPECT_EQ(words_of_stuck(true, false, false), expected);
 }
 
 TEST(Communicator, ASilentRankIsNamedByWhoIsInsideTheLibrary) {
-  EXPECT_EQ(
-      words_of_stuck(false, false),
-      "all_reduce 'test' (call 1 of queue 1: 100 x f32, native): rank 0 waits inside the library; rank 1 has given "
-      "no sign of life for 7.0 s");
+  for (const bool blocking : {true, false}) {
+    EXPECT_EQ(
+        words_of_stuck(false, false, blocking),
+        "all_reduce 'test' (call 1 of queue 1: 100 x f32, native): rank 0 waits inside the library; rank 1 has given "
+        "no sign of life for 7.0 s");
+  }
+}
+
+// A library of one rank, which needs two questions for every answer.
+class LibraryOfOne : public StuckTransport {
+ public:
+  struct Copies final : NativeCollective {
+    explicit Copies(std::int64_t all) : bytes(static_cast<std::size_t>(all)) {}
+    void run(const std::byte* input, std::byte* output) override { std::memmove(output, input, bytes); }
+    void start(const std::byte* input, std::byte* output) override {
+      run(input, output);
+      questions = 0;
+    }
+    bool done() override { return ++questions == 2; }
+    std::size_t bytes;
+    int questions = 0;
+  };
+
+  LibraryOfOne() : StuckTransport(never_, false) {}
+  std::int64_t size() const override { return 1; }
+  bool has_library() const override { return true; }
+  std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
+    return std::make_unique<Copies>(request.sizes.front() * 4);
+  }
+
+ private:
+  std::atomic<bool> never_ = false;
+};
+
+TEST(Communicator, NativeCollectivesTakeBuffersInSeveralPlaces) {
+  Communicator communicator(std::make_unique<LibraryOfOne>(), {});
+  EXPECT_TRUE(communicator.has_library());
+  PreparedCall call;
+  call.spec = {.kind = Collective::all_reduce, .ranks = 1, .pieces = 1};
+  call.sizes = {5};
+  call.members = {0};
+  call.segments = 3;
+  Communicator::Prepared& prepared = communicator.prepare(call);
+  const auto place = [](float* at, std::int64_t elements) {
+    return Segment{reinterpret_cast<std::byte*>(at), elements * 4};
+  };
+  for (int execution = 0; execution < 3; ++execution) {
+    std::array<float, 2> a{1, 2}, c{-1, -1};
+    std::array<float, 3> b{3, 4, 5}, d{-1, -1, -1};
+    const std::vector<Segment> from{place(a.data(), 2), place(b.data(), 0), place(b.data(), 3)};
+    const std::vector<Segment> to{place(d.data(), 3), place(c.data(), 2)};
+    communicator.wait(communicator.start(prepared, from, to));
+    EXPECT_EQ(d, (std::array<float, 3>{1, 2, 3}));
+    EXPECT_EQ(c, (std::array<float, 2>{4, 5}));
+    communicator.wait(communicator.start(prepared, to, to));
+    EXPECT_EQ(d, (std::array<float, 3>{1, 2, 3}));
+  }
 }
 
 TEST(LocalTransport, AnIdleRankSleepsAgainOnceItWasWoken) {
@@ -280,6 +337,21 @@ TEST(LocalTransport, ARankThatLeavesInTheMiddleIsLost) {
   EXPECT_EQ(stays->lost()->rank, 1);
   EXPECT_EQ(stays->lost()->reason, "it gave up: it left in the middle of a collective");
   EXPECT_EQ(landed, std::vector<std::byte>(100, std::byte{7}));
+}
+
+// Rank 0 talks to rank 1, then to rank 2: it has had more calls on the queue than rank 2.
+TEST(Communicator, CheckingModeKnowsGroupsThatShareAQueue) {
+  on_ranks({.ranks = 3}, {.timeout = std::chrono::seconds(20), .check = true}, [&](Communicator& communicator) {
+    for (const std::int64_t other : {1, 2}) {
+      if (communicator.rank() != 0 && communicator.rank() != other) continue;
+      PreparedCall call = call_of({.ranks = 2, .in_place = true}, 10);
+      call.members = {0, other};
+      Communicator::Prepared& prepared = communicator.prepare(call);
+      std::vector<float> data(10, 1);
+      for (int i = 0; i < 3; ++i) communicator.wait(communicator.start(prepared, nullptr, data.data()));
+      EXPECT_EQ(data, std::vector<float>(10, 8));
+    }
+  });
 }
 
 TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {

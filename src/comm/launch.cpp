@@ -65,11 +65,13 @@ Launch our_own(const Variables& variables) {
 }
 
 Launch slurm(const Variables& variables) {
-  // SLURM_NTASKS is the job's where a step has fewer tasks.
+  // SLURM_NTASKS is the job's where a step has fewer tasks. PMIX_RANK: srun --mpi=pmix has prepared the MPI library.
   const bool of_step = find(variables, "SLURM_STEP_NUM_TASKS").has_value();
+  const LaunchKind kind = find(variables, "PMIX_RANK") ? LaunchKind::mpi : LaunchKind::tcp;
   Launch launch = place_of(
-      variables, {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID"}, LaunchKind::tcp);
+      variables, {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID"}, kind);
   if (launch.ranks == 1) return {};  // a single task, such as a batch script: by hand
+  if (kind == LaunchKind::mpi) return launch;
   std::string nodes;
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
     if (nodes.empty()) nodes = find(variables, name).value_or("");

@@ -30,7 +30,8 @@ using Variables = std::map<std::string, std::string>;
 
 // In this order: WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS (our own launcher, or by hand); Open MPI's
 // OMPI_COMM_WORLD_RANK and _SIZE; MPICH's PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID and SLURM_NTASKS of a job step,
-// with rank 0 on the first node of the step. Throws Error naming the variable that is missing or makes no sense.
+// through MPI where PMIX_RANK is there too, else with rank 0 on the first node of the step. Throws Error naming the
+// variable that is missing or makes no sense.
 Launch launch_from(const Variables& variables);
 
 // The first host of Slurm's notation: "gpu[03-05,09],login1" is gpu03.
@@ -49,6 +50,7 @@ inline constexpr const char* kLaunchVariables[] = {"WEFT_RANK",
                                                    "OMPI_COMM_WORLD_LOCAL_RANK",
                                                    "PMI_RANK",
                                                    "PMI_SIZE",
+                                                   "PMIX_RANK",
                                                    "SLURM_PROCID",
                                                    "SLURM_NTASKS",
                                                    "SLURM_STEP_NUM_TASKS",

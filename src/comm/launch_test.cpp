@@ -59,6 +59,19 @@ Variables slurm_step() {
           {"SLURM_JOB_ID", "100"}, {"SLURM_JOB_NODELIST", "login,gpu[03-05,09]"}};
 }
 
+TEST(Launch, UnderSlurmWithPmixIsTheMpiLibrarysAffair) {
+  Variables variables = slurm_step();
+  variables["PMIX_RANK"] = "5";
+  const Launch launch = launch_from(variables);
+  EXPECT_EQ(launch.kind, LaunchKind::mpi);
+  EXPECT_EQ(launch.rank, 5);
+  EXPECT_EQ(launch.ranks, 8);
+  EXPECT_EQ(launch.root, "");
+  variables["SLURM_PROCID"] = "0";
+  variables["SLURM_NTASKS"] = "1";
+  EXPECT_EQ(launch_from(variables), Launch{});
+}
+
 TEST(Launch, UnderSrunFindsRankZeroOnTheFirstNodeOfTheStep) {
   const Launch launch = launch_from(slurm_step());
   EXPECT_EQ(launch.kind, LaunchKind::tcp);

@@ -42,13 +42,9 @@ std::int64_t member_of(const PreparedCall& call, std::int64_t rank) {
   if (call.segments < 1) fail("{}: buffers of {} segments; 1 or more are allowed", call.label, call.segments);
   if (call.uneven)
     WEFT_CHECK(call.spec.kind == Collective::all_to_all && call.program == nullptr && call.segments == 2);
-  if (call.segments > 1 && call.program == nullptr && !call.uneven) {
-    fail("{}: the library's own {} knows only buffers in one place, not in {}", call.label, name_of(call.spec.kind),
-         call.segments);
-  }
   if (call.accumulate) {
     WEFT_CHECK(call.spec.kind == Collective::reduce_scatter && call.op == ReduceOp::sum);
-    WEFT_CHECK(call.program != nullptr && !call.program->in_place);
+    WEFT_CHECK(call.program == nullptr || !call.program->in_place);
   }
   const auto self = std::find(call.members.begin(), call.members.end(), rank);
   if (self == call.members.end()) fail("{}: rank {} is no member of it", call.label, rank);

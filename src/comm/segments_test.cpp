@@ -66,17 +66,17 @@ TEST(ScatteredBuffers, EveryTypeOverPacedLinks) {
   });
 }
 
-TEST(ScatteredBuffers, NativeCollectivesRefuseThem) {
+TEST(LocalTransport, HasNoLibraryOfItsOwn) {
   LocalWorld world({.ranks = 1});
   Communicator communicator(world.transport(0), {});
+  EXPECT_FALSE(communicator.has_library());
   PreparedCall call = call_of({.ranks = 1}, 100);
   call.program = nullptr;
-  call.segments = 2;
   try {
     communicator.prepare(call);
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "test: the library's own all_reduce knows only buffers in one place, not in 2");
+    EXPECT_STREQ(error.what(), "test: this transport has no all_reduce of its own for f32");
   }
 }
 

@@ -90,7 +90,7 @@ inline void check_scattered(Communicator& communicator, PreparedCall call, std::
   Communicator::Prepared& prepared = communicator.prepare(call);
   const std::vector<std::byte> values = input_bytes(call.spec, call.sizes, call.type, rank);
   const std::vector<std::byte> expected = expected_bytes(call.spec, call.sizes, call.type, call.op, rank);
-  const bool in_place = call.program->in_place;
+  const bool in_place = call.program != nullptr && call.program->in_place;
   const std::int64_t width = size_of(call.type).value;
   const auto elements = [&](std::size_t bytes) { return static_cast<std::int64_t>(bytes) / width; };
   for (const std::int64_t segments : {1, 9, 5}) {
@@ -107,7 +107,8 @@ inline void check_scattered(Communicator& communicator, PreparedCall call, std::
     std::vector<std::byte> got = output.load();
     got = {got.begin() + static_cast<std::ptrdiff_t>(begin),
            got.begin() + static_cast<std::ptrdiff_t>(begin + expected.size())};
-    ASSERT_EQ(got, expected) << name_of(call.spec.kind) << " " << call.program->name << " rank " << rank << " of "
+    ASSERT_EQ(got, expected) << name_of(call.spec.kind) << " "
+                             << (call.program != nullptr ? call.program->name : "native") << " rank " << rank << " of "
                              << call.spec.ranks << ", " << call.sizes.size() << " pieces, " << name_of(call.type)
                              << (in_place ? " in place" : "") << ", seed " << seed;
     ASSERT_TRUE(output.guards_are_whole() && input.guards_are_whole());

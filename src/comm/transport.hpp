@@ -45,11 +45,15 @@ struct LostRank {
   std::string reason;  // "its connection closed", "no answer for 10 s"
 };
 
-// The transport library's own collective, ready to be called again and again on the communication thread.
+// The transport library's own collective, ready to be called again and again on the communication thread. In place
+// where input == output.
 class NativeCollective {
  public:
   virtual ~NativeCollective() = default;
-  virtual void run(const std::byte* input, std::byte* output) = 0;  // blocks; in place where input == output
+  virtual void run(const std::byte* input, std::byte* output) = 0;  // blocks
+  // The call that the library carries out while it is asked whether it is done; the memory must stay until then.
+  virtual void start(const std::byte* input, std::byte* output) = 0;
+  virtual bool done() = 0;
 };
 
 struct NativeRequest {
@@ -58,6 +62,9 @@ struct NativeRequest {
   ReduceOp op = ReduceOp::sum;
   std::vector<std::int64_t> members;  // ranks of the transport, in the order of the collective
   std::vector<std::int64_t> sizes;    // elements by piece (collective/piece_sizes.hpp)
+  // All members start the collectives of a queue in the same order, one when the last has ended; those of different
+  // queues in any order.
+  std::int64_t queue = 0;
 };
 
 class Transport {
@@ -99,6 +106,8 @@ class Transport {
 
   // Whether a Landing may have an operand. Otherwise the caller receives first and reduces then.
   virtual bool reduces_on_arrival() const { return false; }
+  // Whether there is a library with collectives of its own.
+  virtual bool has_library() const { return false; }
   // Null where the library has no such call. All members must ask in the same order.
   virtual std::unique_ptr<NativeCollective> native(const NativeRequest&) { return nullptr; }
   // From any thread: a rank that is known to be gone.

@@ -45,6 +45,17 @@ void UnevenRun::place(std::span<const ElementRange> windows, std::size_t member,
   }
 }
 
+void UnevenRun::start(std::span<const Segment> input, std::span<const Segment> output) {
+  for (const std::span<const Segment> side : {input, output}) {
+    WEFT_CHECK(side.size() == 2 && side[0].bytes == buffer_bytes() && side[1].bytes == table_bytes());
+  }
+  const auto windows = [](const Segment& table) {
+    return std::span(reinterpret_cast<ElementRange*>(table.data),
+                     static_cast<std::size_t>(table.bytes) / sizeof(ElementRange));
+  };
+  start(input[0].data, windows(input[1]), output[0].data, windows(output[1]));
+}
+
 void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outgoing, std::byte* output,
                       std::span<ElementRange> incoming) {
   WEFT_CHECK(done() && outgoing.size() == outgoing_.size() && incoming.size() == outgoing_.size());

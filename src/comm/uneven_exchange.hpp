@@ -40,6 +40,8 @@ class UnevenRun {
   // on.
   void start(const std::byte* input, std::span<const ElementRange> outgoing, std::byte* output,
              std::span<ElementRange> incoming);
+  // The same, each side the blocks and then the table.
+  void start(std::span<const Segment> input, std::span<const Segment> output);
   bool advance();  // true if anything happened
   bool done() const { return left_ == 0; }
   std::string waits_for() const;

@@ -53,7 +53,8 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
   if (cluster.spec().emulated) {
     const DeviceProfile& own = profile_.device(device.name);
     programs_ = std::make_unique<ProgramCosts>(
-        graph, cluster, ProgramTimeOptions{.reduce = own.reduce, .per_message = own.message_overhead});
+        graph, cluster, ProgramTimeOptions{.reduce = own.reduce, .per_message = own.message_overhead},
+        profile_.library);
   }
 }
 
@@ -166,7 +167,7 @@ TransferCost CostModel::from_program(const Operation& operation, const ProgramCo
 }
 
 bool CostModel::choose_program(Operation& operation) const {
-  return programs_ && programs_->choose(operation);
+  return programs_ && programs_->choose(operation, /*programs_only=*/expert_sizes_.are_data(operation));
 }
 
 TransferCost CostModel::closed_form(const Operation& operation) const {

@@ -53,6 +53,25 @@ double LinkProfile::all_to_all_at(std::int64_t members, Bytes bytes) const {
   return all_to_all.empty() ? at(members, bytes) : at_members(all_to_all, members, bytes);
 }
 
+std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t members, Bytes bytes) const {
+  const auto found = measured.find({collective, members});
+  if (found == measured.end() || found->second.empty()) return std::nullopt;
+  const std::vector<Point>& points = found->second;
+  if (bytes <= points.front().bytes) return points.front().time;
+  if (points.size() == 1) {
+    const double times = static_cast<double>(bytes.value) / static_cast<double>(points.front().bytes.value);
+    return nanos_from_seconds(seconds(points.front().time) * times);
+  }
+  auto above =
+      std::find_if(points.begin() + 1, points.end(), [&](const Point& point) { return point.bytes >= bytes; });
+  if (above == points.end()) --above;
+  const Point &from = *(above - 1), &to = *above;
+  const double part = static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
+  const double slope = seconds(to.time) - seconds(from.time);
+  // What was measured for more may have been less; the line drawn on never falls.
+  return nanos_from_seconds(seconds(from.time) + (part > 1 ? std::max(0.0, slope) : slope) * part);
+}
+
 const DeviceProfile& Profile::device(std::string_view name) const {
   static const DeviceProfile unknown{};
   auto found = devices.find(name);

@@ -72,11 +72,33 @@ struct ExpertLoad {
   friend bool operator==(const ExpertLoad&, const ExpertLoad&) = default;
 };
 
+// How long the transport library's own collectives (`native`) took on the ranks of a run.
+struct LibraryProfile {
+  struct Group {
+    Collective collective = Collective::all_reduce;
+    std::int64_t members = 0;
+    friend auto operator<=>(const Group&, const Group&) = default;
+  };
+  struct Point {
+    Bytes bytes;  // the whole buffer
+    Nanos time;
+    friend bool operator==(const Point&, const Point&) = default;
+  };
+  std::map<Group, std::vector<Point>> measured;  // ascending in bytes
+  bool always = false;  // chosen wherever it was measured, whatever it takes: a wish, no part of a profile's file
+
+  // Straight lines through the points, the last one drawn on; below the first point its time. Nothing where no such
+  // group was measured.
+  std::optional<Nanos> time(Collective collective, std::int64_t members, Bytes bytes) const;
+  friend bool operator==(const LibraryProfile&, const LibraryProfile&) = default;
+};
+
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
   std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
   std::optional<ExpertLoad> expert_load{};                    // none: as chance would have it (CostModel)
+  LibraryProfile library{};                                   // empty: plans leave the library's collectives out
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
   // Emulated links are paced at their rate.

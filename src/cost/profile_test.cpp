@@ -53,5 +53,21 @@ TEST(Profile, A100NvlinkIsAsMeasured) {
   EXPECT_NEAR(profile.link("a100-80", "nvlink", false).at(8, Bytes{1 << 30}) * 300, 229.25, 0.5);
 }
 
+TEST(LibraryProfile, TimesFollowStraightLinesThroughWhatWasMeasured) {
+  LibraryProfile library;
+  EXPECT_EQ(library.time(Collective::all_reduce, 4, Bytes{100}), std::nullopt);
+  library.measured[{Collective::all_reduce, 4}] = {{Bytes{100}, Nanos{50}}, {Bytes{200}, Nanos{60}}, {Bytes{400}, Nanos{100}}};
+  const auto time = [&](std::int64_t bytes) { return library.time(Collective::all_reduce, 4, Bytes{bytes})->value; };
+  EXPECT_EQ(time(1), 50);
+  EXPECT_EQ(time(100), 50);
+  EXPECT_EQ(time(150), 55);
+  EXPECT_EQ(time(300), 80);
+  EXPECT_EQ(time(1400), 300);  // 100 ns for 200 bytes and 20 ns for every further 100
+  EXPECT_EQ(library.time(Collective::all_reduce, 2, Bytes{100}), std::nullopt);
+  EXPECT_EQ(library.time(Collective::all_gather, 4, Bytes{100}), std::nullopt);
+  library.measured[{Collective::all_gather, 2}] = {{Bytes{100}, Nanos{50}}};
+  EXPECT_EQ(library.time(Collective::all_gather, 2, Bytes{300}), Nanos{150});
+}
+
 }  // namespace
 }  // namespace weft

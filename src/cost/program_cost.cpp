@@ -53,10 +53,12 @@ constexpr double kMostSeconds = 1e6;
 
 }  // namespace
 
-ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options)
+ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options,
+                           LibraryProfile library)
     : graph_(graph),
       cluster_(cluster),
       options_(options),
+      library_(std::move(library)),
       slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
   for (const Link& link : cluster.links()) {
     slowest_bytes_per_second_ = std::min(slowest_bytes_per_second_, link.bandwidth.bytes_per_second);
@@ -90,9 +92,27 @@ ProgramCost ProgramCosts::simulated(const Key& key) const {
   return cost;
 }
 
+std::optional<Nanos> ProgramCosts::library_time(const Key& key) const {
+  return library_.time(key.collective, std::ssize(key.members), Bytes{key.elements * key.element_size});
+}
+
+// Which messages a library sends is its own affair: the least that any algorithm needs keeps the links busy.
+ProgramCost ProgramCosts::of_library(const Key& key, Nanos time) const {
+  ProgramCost cost;
+  cost.time = time;
+  const GroupView view = group_views(cluster_, key.members).front();
+  cost.traffic = minimum_traffic(cluster_, key.collective, Bytes{key.elements * key.element_size}, view);
+  cost.busy_seconds = busy_seconds(cost.traffic, cluster_, key.members);
+  return cost;
+}
+
 std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation) {
   std::optional<Key> key = question(operation);
   const Communication& c = *operation.communication;
+  if (key && c.algorithm == Algorithm::native) {
+    const std::optional<Nanos> time = library_time(*key);
+    return time ? std::optional(of_library(*key, *time)) : std::nullopt;
+  }
   if (!key || !program_of(c, std::ssize(key->members))) return std::nullopt;
   key->algorithm = c.algorithm;
   key->parts = c.parts;
@@ -103,9 +123,10 @@ std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation) {
   return costs_.emplace(*key, simulated(*key)).first->second;
 }
 
-bool ProgramCosts::choose(Operation& operation) {
+bool ProgramCosts::choose(Operation& operation, bool programs_only) {
   const std::optional<Key> key = question(operation);
   if (!key) return false;
+  const std::optional<Nanos> native = programs_only ? std::nullopt : library_time(*key);
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = choices_.try_emplace(*key);
   if (is_new) {
@@ -116,9 +137,16 @@ bool ProgramCosts::choose(Operation& operation) {
                                                    .members = key->members},
                                                   cluster_, options_);
     const ProgramRequest& best = fastest.request;
-    entry->second = {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner)};
+    entry->second = {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner),
+                     fastest.time};
   }
   Communication& c = *operation.communication;
+  if (native && (library_.always || *native < entry->second.time)) {
+    c.algorithm = Algorithm::native;
+    c.parts = 1;
+    c.inner = 0;
+    return true;
+  }
   c.algorithm = entry->second.algorithm;
   c.parts = entry->second.parts;
   c.inner = entry->second.inner;

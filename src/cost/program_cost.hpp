@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cost/profile.hpp"
 #include "cost/program_time.hpp"
 #include "graph/step_graph.hpp"
 
@@ -22,16 +23,19 @@ struct ProgramCost {
 
 class ProgramCosts {
  public:
-  // Graph and cluster must outlive it. `options`: what a rank adds to its messages.
-  ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options = {});
+  // Graph and cluster must outlive it. `options`: what a rank adds to its messages. `library`: how long the transport
+  // library's own collectives take, where it has any.
+  ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options = {},
+               LibraryProfile library = {});
 
   // Nothing where no program is simulated: messages between two ranks (one latency and the bytes, a closed form),
-  // groups of more than kListedMembers, `native`, and what would take years. May be called from several threads.
+  // groups of more than kListedMembers, `native` that was not measured, and what would take years. May be called from
+  // several threads.
   std::optional<ProgramCost> cost(const Operation& operation);
   // Gives the transfer the fastest algorithm, part count and inner groups. False, and nothing changed, where none is
-  // simulated (fastest_program() in cost/choose_program.hpp). `native` is no candidate: an emulated cluster's transport
-  // has no library of its own.
-  bool choose(Operation& operation);
+  // simulated (fastest_program() in cost/choose_program.hpp). `native` is a candidate where it was measured, unless
+  // `programs_only`.
+  bool choose(Operation& operation, bool programs_only);
 
  private:
   struct Key {
@@ -45,13 +49,17 @@ class ProgramCosts {
   struct Choice {
     Algorithm algorithm = Algorithm::ring;
     std::int32_t parts = 1, inner = 0;
+    Nanos time;
   };
   std::optional<Key> question(const Operation& operation) const;
+  std::optional<Nanos> library_time(const Key& key) const;
+  ProgramCost of_library(const Key& key, Nanos time) const;
   ProgramCost simulated(const Key& key) const;
 
   const StepGraph& graph_;
   const Cluster& cluster_;
   ProgramTimeOptions options_;
+  LibraryProfile library_;
   double slowest_bytes_per_second_ = 0;  // of any link
   std::mutex mutex_;
   std::map<Key, ProgramCost> costs_;

@@ -21,10 +21,10 @@ struct Case {
   Cluster cluster;
   StepGraph graph;
   CostModel cost;
-  explicit Case(ClusterSpec spec, std::int64_t tp = 1)
+  explicit Case(ClusterSpec spec, std::int64_t tp = 1, const Profile& profile = default_profile())
       : cluster(std::move(spec)),
         graph(build_step_graph(model_preset("megatron-1.7b"), cluster, layout(tp))),
-        cost(graph, cluster, default_profile()) {}
+        cost(graph, cluster, profile) {}
   explicit Case(const char* text) : Case(parse_cluster(text)) {}
 
   Layout layout(std::int64_t tp) const {
@@ -185,6 +185,36 @@ TEST(ChosenProgram, IsLeftToClosedFormsForLargeGroupsMessagesAndRealClusters) {
   Case small("local:4");
   op = small.transfer(Collective::all_reduce, std::int64_t{1} << 61);  // 580 years
   EXPECT_FALSE(small.cost.choose_program(op));
+}
+
+// Four ranks send 1.5 times the buffer each, at 125 MB/s. Of 4 MiB the library is measured to need half of that time,
+// of 16 MiB twice.
+TEST(ChosenProgram, IsTheLibrarysOwnWhereThatWasMeasuredToBeFaster) {
+  Profile profile = default_profile();
+  const Nanos ring_of_8 = nanos_from_seconds(1.5 * 8388608 / 125e6);
+  profile.library.measured[{Collective::all_reduce, 4}] = {{Bytes{4 << 20}, Nanos{ring_of_8.value / 4}},
+                                                           {Bytes{16 << 20}, Nanos{ring_of_8.value * 4}}};
+  const auto algorithm = [](const Case& c, Collective collective, std::int64_t bytes) {
+    return c.chosen(collective, bytes).communication->algorithm;
+  };
+  const Case c(parse_cluster("local:4,nic=1Gb/s"), 1, profile);
+  EXPECT_EQ(algorithm(c, Collective::all_reduce, 4 << 20), Algorithm::native);
+  EXPECT_NE(algorithm(c, Collective::all_reduce, 16 << 20), Algorithm::native);
+  EXPECT_NE(algorithm(c, Collective::all_gather, 4 << 20), Algorithm::native);  // nobody measured it
+  EXPECT_EQ(c.chosen(Collective::all_reduce, 4 << 20).communication->parts, 1);
+  // It takes what was measured, unless that is less than its bytes need.
+  Operation slow = c.transfer(Collective::all_reduce, 16 << 20);
+  slow.communication->algorithm = Algorithm::native;
+  EXPECT_NEAR(seconds(c.cost.alone(slow)), seconds(ring_of_8) * 4, 1e-8);
+  EXPECT_NEAR(seconds(c.cost.alone(c.chosen(Collective::all_reduce, 4 << 20))), 1.5 * 4194304 / 125e6, 1e-8);
+
+  profile.library.always = true;
+  const Case always(parse_cluster("local:4,nic=1Gb/s"), 1, profile);
+  EXPECT_EQ(algorithm(always, Collective::all_reduce, 16 << 20), Algorithm::native);
+  EXPECT_NE(algorithm(always, Collective::all_gather, 4 << 20), Algorithm::native);
+  // Groups of another size were not measured.
+  const Case groups_of_two(parse_cluster("local:4,nic=1Gb/s"), 2, profile);
+  EXPECT_NE(algorithm(groups_of_two, Collective::all_reduce, 4 << 20), Algorithm::native);
 }
 
 }  // namespace

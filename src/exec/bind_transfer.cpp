@@ -336,11 +336,16 @@ TransferCall TransferBinder::call(OpId id) const {
     result.call.label = describe(op);
     return result;
   }
-  std::optional<ProgramRequest> request = program_of(c, std::ssize(view_.members(c)));
-  if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
-  request->in_place = places.in_place;
-  result.call.program = std::make_shared<const Program>(make_program(*request));
-  result.call.spec = result.call.program->spec;
+  const std::int64_t ranks = std::ssize(view_.members(c));
+  if (c.algorithm == Algorithm::native && ranks > 1) {
+    result.call.spec = {.kind = c.collective, .ranks = ranks, .pieces = is_divided(c.collective) ? ranks : 1};
+  } else {
+    std::optional<ProgramRequest> request = program_of(c, ranks);
+    if (!request) fail("'{}' has no program: {}", describe(op), program_in_words(c));
+    request->in_place = places.in_place;
+    result.call.program = std::make_shared<const Program>(make_program(*request));
+    result.call.spec = result.call.program->spec;
+  }
   result.call.sizes =
       places.slices.empty()
           ? even_sizes(result.call.spec, elements_in(places.output.empty() ? places.input : places.output))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 
@@ -74,10 +75,12 @@ void RankRun::bind(const ComputeBinder& compute) {
 // One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
 void RankRun::prepare(const TransferBinder& transfers) {
   struct Known {
-    Communicator::Prepared* prepared;
-    std::size_t running;
+    Communicator::Prepared* prepared = nullptr;
+    std::size_t running = 0;
+    PreparedCall call = {};  // until it is prepared
   };
   std::map<std::pair<OpId, bool>, Known> known;
+  std::vector<Known*> in_order;
   for (RunOperation& op : operations_) {
     if (!view_.plan().graph.op(op.operation).is_transfer()) continue;
     op.places = transfers.bind(op.operation, op.micro_batch);
@@ -90,10 +93,21 @@ void RankRun::prepare(const TransferBinder& transfers) {
         transfer_ended(number, began, ended);
       };
       running_.push_back(nullptr);
-      found->second = {&communicator_.prepare(std::move(transfer.call)), number};
+      found->second = {nullptr, number, std::move(transfer.call)};
+      in_order.push_back(&found->second);
     }
-    op.prepared = found->second.prepared;
     op.running = found->second.running;
+  }
+  // To prepare a library's own collective all members meet, so all ranks prepare those in one order.
+  const auto is_native = [](const Known* k) { return k->call.program == nullptr && !k->call.uneven; };
+  const auto programs = std::stable_partition(in_order.begin(), in_order.end(), is_native);
+  std::stable_sort(in_order.begin(), programs, [](const Known* a, const Known* b) {
+    return std::tie(a->call.members, a->call.queue) < std::tie(b->call.members, b->call.queue);
+  });
+  for (Known* const k : in_order) k->prepared = &communicator_.prepare(std::move(k->call));
+  for (RunOperation& op : operations_) {
+    if (!view_.plan().graph.op(op.operation).is_transfer()) continue;
+    op.prepared = known.at({op.operation, op.places.accumulate}).prepared;
   }
 }
 

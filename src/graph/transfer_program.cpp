@@ -32,6 +32,17 @@ std::string program_in_words(const Communication& c) {
   return words;
 }
 
+std::map<std::string, std::map<std::string, std::int64_t>> programs_in_words(const StepGraph& graph) {
+  std::map<std::string, std::map<std::string, std::int64_t>> programs;
+  for (const Operation& op : graph.operations) {
+    if (!op.communication || op.communication->collective == Collective::send_recv) continue;
+    const Communication& c = *op.communication;
+    if (graph.classes[op.rank_class.index()].group(c.group).scoped(c.scope).view.size < 2) continue;
+    ++programs[std::string(name_of(c.collective))][program_in_words(c)];
+  }
+  return programs;
+}
+
 std::optional<ProgramRequest> program_of(const Communication& c, std::int64_t members) {
   if (members < 2 || c.algorithm == Algorithm::native || !program_fault(c, members).empty()) return std::nullopt;
   return ProgramRequest{.algorithm = c.algorithm,

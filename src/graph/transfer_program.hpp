@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -19,6 +20,9 @@ std::string program_fault(const Communication& communication, std::int64_t membe
 
 // "ring in 4 parts".
 std::string program_in_words(const Communication& communication);
+// By collective and these words, how many of a graph's transfers are carried out so. Messages between two ranks and
+// groups of one are left out.
+std::map<std::string, std::map<std::string, std::int64_t>> programs_in_words(const StepGraph& graph);
 
 // all_reduce works in place; all others go from an input to an output buffer, as a plan's values are: a shard and the
 // whole are two values.

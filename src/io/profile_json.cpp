@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "io/enum_names.hpp"
 #include "io/json_reader.hpp"
 #include "io/profile_operations_json.hpp"
 
@@ -169,6 +170,47 @@ MachineFacts read_machine(const JsonObject& object) {
   return machine;
 }
 
+ordered_json library_to_json(const LibraryProfile& library) {
+  ordered_json result = ordered_json::array();
+  for (const auto& [group, points] : library.measured) {
+    ordered_json bytes = ordered_json::array(), times = ordered_json::array();
+    for (const LibraryProfile::Point& point : points) {
+      bytes.push_back(point.bytes.value);
+      times.push_back(static_cast<double>(point.time.value) / 1e9);
+    }
+    result.push_back({{"collective", name_of(group.collective)},
+                      {"members", group.members},
+                      {"bytes", bytes},
+                      {"seconds", times}});
+  }
+  return result;
+}
+
+LibraryProfile read_library(const JsonObject& object, const std::string& key) {
+  constexpr double kMostSeconds = 1e5;
+  LibraryProfile library;
+  for (const JsonObject& entry : object.objects(key)) {
+    entry.allow_only(std::array<std::string, 4>{"collective", "members", "bytes", "seconds"});
+    const auto collective = static_cast<Collective>(entry.one_of("collective", names_up_to(Collective::barrier)));
+    const std::int64_t members = entry.integer("members", 2, kMostMembers);
+    const std::vector<std::int64_t> bytes = entry.integers("bytes", 1);
+    const std::vector<double> times = entry.numbers("seconds", 0, kMostSeconds);
+    if (bytes.size() != times.size() || bytes.empty()) {
+      fail("{}: 'bytes' has {} entries and 'seconds' {}; both need the same number, at least one", entry.where(),
+           bytes.size(), times.size());
+    }
+    std::vector<LibraryProfile::Point> points;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      if (i > 0 && bytes[i] <= bytes[i - 1]) entry.reject("bytes", "a list in ascending order");
+      points.push_back({Bytes{bytes[i]}, nanos_from_seconds(times[i])});
+    }
+    if (!library.measured.emplace(LibraryProfile::Group{collective, members}, std::move(points)).second) {
+      fail("{}: {} of {} members is listed twice, once is allowed", entry.where(), name_of(collective), members);
+    }
+  }
+  return library;
+}
+
 ExpertLoad read_expert_load(const JsonObject& object) {
   object.allow_only(std::array<std::string, 3>{"computed", "exchanged", "filled"});
   constexpr double kMostLoad = 1e6;
@@ -202,6 +244,7 @@ ordered_json profile_to_json(const Profile& profile) {
                              {"exchanged", profile.expert_load->exchanged},
                              {"filled", profile.expert_load->filled}};
   }
+  if (!profile.library.measured.empty()) result["library"] = library_to_json(profile.library);
   result["devices"] = devices;
   result["links"] = links_to_json(profile.links);
   return result;
@@ -211,9 +254,11 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(std::array<std::string, 6>{"weft_profile", "machine", "expert_load", "devices", "links", "origin"});
+  object.allow_only(std::array<std::string, 7>{"weft_profile", "machine", "expert_load", "library", "devices", "links",
+                                               "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
+  if (object.has("library")) base.library = read_library(object, "library");
   if (object.has("expert_load")) base.expert_load = read_expert_load(object.object("expert_load"));
   if (object.has("links")) {
     object.object("links");

@@ -179,5 +179,30 @@ TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
   }
 }
 
+TEST(ProfileJson, KeepsTheTimesOfALibrarysCollectives) {
+  Profile profile = default_profile();
+  profile.library.measured[{Collective::all_reduce, 2}] = {{Bytes{4096}, Nanos{70'000}}, {Bytes{65536}, Nanos{900'000}}};
+  profile.library.measured[{Collective::all_gather, 4}] = {{Bytes{4096}, Nanos{50'000}}};
+  const Profile again = read_profile(profile_to_json(profile).dump(), "profile.json", default_profile());
+  EXPECT_EQ(again.library, profile.library);
+  const auto refused = [](const std::string& entries) {
+    try {
+      read_profile(R"({"weft_profile": 1, "library": [)" + entries + "]}", "p.json", {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string good = R"({"collective": "all_reduce", "members": 2, "bytes": [1, 2], "seconds": [1, 2]})";
+  EXPECT_EQ(refused(good), "accepted");
+  EXPECT_NE(refused(good + "," + good).find("all_reduce of 2 members is listed twice"), std::string::npos);
+  EXPECT_NE(refused(R"({"collective": "all_reduce", "members": 2, "bytes": [1], "seconds": [1, 2]})").find("same number"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"collective": "all_reduce", "members": 2, "bytes": [2, 1], "seconds": [1, 2]})").find("ascending"),
+            std::string::npos);
+  EXPECT_NE(refused(R"({"collective": "sum", "members": 2, "bytes": [1], "seconds": [1]})").find("all_reduce"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

@@ -5,8 +5,11 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "comm/mpi/mpi_transport.hpp"
 
@@ -26,7 +29,12 @@ void mpi_check(int code, std::string_view call);
 // A communicator of its own that returns errors instead of ending the process. All processes must call.
 MPI_Comm duplicate(MPI_Comm communicator);
 
-std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm communicator,
-                                                      const NativeRequest& request);
+// The communicators of native collectives, by members and queue. Libraries have few to give (MPICH 2048), plans have
+// many collectives.
+struct MpiGroup;
+using MpiGroups = std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::weak_ptr<MpiGroup>>;
+
+std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm everyone,
+                                                      MpiGroups& groups, const NativeRequest& request);
 
 }  // namespace weft

@@ -10,6 +10,19 @@
 #include "comm/mpi/mpi_calls.hpp"
 
 namespace weft {
+
+struct MpiGroup {
+  MpiGroup(std::shared_ptr<MpiSession> of, MPI_Comm communicator) : session(std::move(of)), comm(communicator) {}
+  ~MpiGroup() {
+    if (!session->state().abandoned) MPI_Comm_free(&comm);
+  }
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+
+  std::shared_ptr<MpiSession> session;
+  MPI_Comm comm;
+};
+
 namespace {
 
 // Elements by rank, and where they begin; MPI counts in int.
@@ -97,9 +110,10 @@ Layout exchanged(const NativeRequest& request, std::int64_t rank, bool incoming)
 
 class MpiCollective final : public NativeCollective {
  public:
-  MpiCollective(std::shared_ptr<MpiSession> session, MPI_Comm communicator, const NativeRequest& request, int rank)
+  MpiCollective(std::shared_ptr<MpiSession> session, std::shared_ptr<MpiGroup> group, const NativeRequest& request,
+                int rank)
       : session_(std::move(session)),
-        comm_(communicator),
+        group_(std::move(group)),
         request_(request),
         rank_(rank),
         root_(static_cast<int>(request.spec.root)),
@@ -120,12 +134,37 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
+  // The library may still write to memory that is about to go.
   ~MpiCollective() override {
-    if (!session_->state().abandoned) MPI_Comm_free(&comm_);
+    if (under_way_) session_->abandon();
   }
 
   void run(const std::byte* input, std::byte* output) override {
+    polled_ = false;
+    call(input, output);
+    finish();
+  }
+
+  void start(const std::byte* input, std::byte* output) override {
+    WEFT_CHECK(!under_way_);
+    polled_ = under_way_ = true;
+    call(input, output);
+  }
+
+  bool done() override {
+    if (!under_way_) return true;
+    int over = 0;
+    check(MPI_Test(&request_in_flight_, &over, MPI_STATUS_IGNORE), "MPI_Test");
+    if (over == 0) return false;
+    under_way_ = false;
+    finish();
+    return true;
+  }
+
+ private:
+  void call(const std::byte* input, std::byte* output) {
     const bool in_place = input == output;
+    result_ = {};
     switch (request_.spec.kind) {
       case Collective::broadcast:
         return broadcast(input, output);
@@ -146,24 +185,41 @@ class MpiCollective final : public NativeCollective {
       case Collective::send_recv:
         return send_or_receive(input, output);
       case Collective::barrier:
-        return check(MPI_Barrier(comm_), "MPI_Barrier");
+        return issue("MPI_Barrier", MPI_Barrier, MPI_Ibarrier);
     }
   }
 
- private:
+  // What is left to do with a result that the library has left in `data`.
+  struct Result {
+    std::byte* data = nullptr;
+    std::int64_t elements = 0;
+    std::byte* moves_to = nullptr;  // null: it stays
+  };
+  void finish() {
+    if (result_.data == nullptr) return;
+    if (request_.op == ReduceOp::average) divide(result_.data, result_.elements, request_.type, ranks_);
+    if (result_.moves_to != nullptr) copy(result_.moves_to, result_.data, bytes_of(result_.elements));
+  }
+
   void check(int code, std::string_view call) {
     if (code == MPI_SUCCESS) return;
     session_->abandon();
     mpi_check(code, call);
   }
 
+  // Both forms of a call take the same arguments, then the communicator; the one that returns at once also a request.
+  template <class Blocking, class Starting, class... Arguments>
+  void issue(std::string_view name, Blocking blocking, Starting starting, Arguments... arguments) {
+    if (polled_) {
+      check(starting(arguments..., group_->comm, &request_in_flight_), name);
+    } else {
+      check(blocking(arguments..., group_->comm), name);
+    }
+  }
+
   bool is_root() const { return rank_ == root_; }
   int own_count() const { return slices_.counts[static_cast<std::size_t>(rank_)]; }
   std::int64_t bytes_of(std::int64_t elements) const { return elements * element_bytes_; }
-
-  void average(std::byte* data, std::int64_t elements) const {
-    if (request_.op == ReduceOp::average) divide(data, elements, request_.type, ranks_);
-  }
 
   std::byte* stage(std::int64_t bytes) {
     if (std::ssize(staging_) < bytes) staging_.resize(static_cast<std::size_t>(bytes));
@@ -182,66 +238,64 @@ class MpiCollective final : public NativeCollective {
 
   void broadcast(const std::byte* input, std::byte* output) {
     if (is_root()) copy(output, input, bytes_of(slices_.total()));
-    check(MPI_Bcast(output, slices_.total(), type_, root_, comm_), "MPI_Bcast");
+    issue("MPI_Bcast", MPI_Bcast, MPI_Ibcast, output, slices_.total(), type_, root_);
   }
 
   // Not by MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
   void reduce(const std::byte* input, std::byte* output, bool in_place) {
     if (in_place && is_root()) input = move_aside(input, bytes_of(slices_.total()));
-    check(MPI_Reduce(input, output, slices_.total(), type_, op_, root_, comm_), "MPI_Reduce");
-    if (is_root()) average(output, slices_.total());
+    if (is_root()) result_ = {output, slices_.total()};
+    issue("MPI_Reduce", MPI_Reduce, MPI_Ireduce, input, output, slices_.total(), type_, op_, root_);
   }
 
   void all_reduce(const std::byte* input, std::byte* output, bool in_place) {
     const void* from = in_place ? MPI_IN_PLACE : input;
-    check(MPI_Allreduce(from, output, slices_.total(), type_, op_, comm_), "MPI_Allreduce");
-    average(output, slices_.total());
+    result_ = {output, slices_.total()};
+    issue("MPI_Allreduce", MPI_Allreduce, MPI_Iallreduce, from, output, slices_.total(), type_, op_);
   }
 
   void gather(const std::byte* input, std::byte* output, bool in_place) {
     const void* from = in_place && is_root() ? MPI_IN_PLACE : input;
     if (slices_.even) {
-      check(MPI_Gather(from, own_count(), type_, output, own_count(), type_, root_, comm_), "MPI_Gather");
+      issue("MPI_Gather", MPI_Gather, MPI_Igather, from, own_count(), type_, output, own_count(), type_, root_);
     } else {
-      check(MPI_Gatherv(from, own_count(), type_, output, slices_.counts.data(), slices_.begins.data(), type_, root_,
-                        comm_),
-            "MPI_Gatherv");
+      issue("MPI_Gatherv", MPI_Gatherv, MPI_Igatherv, from, own_count(), type_, output, slices_.counts.data(),
+            slices_.begins.data(), type_, root_);
     }
   }
 
   void scatter(const std::byte* input, std::byte* output, bool in_place) {
     void* to = in_place && is_root() ? MPI_IN_PLACE : output;
     if (slices_.even) {
-      check(MPI_Scatter(input, own_count(), type_, to, own_count(), type_, root_, comm_), "MPI_Scatter");
+      issue("MPI_Scatter", MPI_Scatter, MPI_Iscatter, input, own_count(), type_, to, own_count(), type_, root_);
     } else {
-      check(MPI_Scatterv(input, slices_.counts.data(), slices_.begins.data(), type_, to, own_count(), type_, root_,
-                         comm_),
-            "MPI_Scatterv");
+      issue("MPI_Scatterv", MPI_Scatterv, MPI_Iscatterv, input, slices_.counts.data(), slices_.begins.data(), type_, to,
+            own_count(), type_, root_);
     }
   }
 
   void all_gather(const std::byte* input, std::byte* output, bool in_place) {
     const void* from = in_place ? MPI_IN_PLACE : input;
     if (slices_.even) {
-      check(MPI_Allgather(from, own_count(), type_, output, own_count(), type_, comm_), "MPI_Allgather");
+      issue("MPI_Allgather", MPI_Allgather, MPI_Iallgather, from, own_count(), type_, output, own_count(), type_);
     } else {
-      check(
-          MPI_Allgatherv(from, own_count(), type_, output, slices_.counts.data(), slices_.begins.data(), type_, comm_),
-          "MPI_Allgatherv");
+      issue("MPI_Allgatherv", MPI_Allgatherv, MPI_Iallgatherv, from, own_count(), type_, output, slices_.counts.data(),
+            slices_.begins.data(), type_);
     }
   }
 
   // In place, our result belongs where our part was; MPI would put it at the beginning of the buffer.
   void reduce_scatter(const std::byte* input, std::byte* output, bool in_place) {
-    const std::int64_t bytes = bytes_of(own_count());
-    std::byte* to = in_place ? stage(bytes) : output;
+    std::byte* to = in_place ? stage(bytes_of(own_count())) : output;
+    result_ = {to, own_count()};
+    if (in_place) result_.moves_to = output + bytes_of(slices_.begins[static_cast<std::size_t>(rank_)]);
     if (slices_.even) {
-      check(MPI_Reduce_scatter_block(input, to, own_count(), type_, op_, comm_), "MPI_Reduce_scatter_block");
+      issue("MPI_Reduce_scatter_block", MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, input, to, own_count(),
+            type_, op_);
     } else {
-      check(MPI_Reduce_scatter(input, to, slices_.counts.data(), type_, op_, comm_), "MPI_Reduce_scatter");
+      issue("MPI_Reduce_scatter", MPI_Reduce_scatter, MPI_Ireduce_scatter, input, to, slices_.counts.data(), type_,
+            op_);
     }
-    average(to, own_count());
-    if (in_place) copy(output + bytes_of(slices_.begins[static_cast<std::size_t>(rank_)]), to, bytes);
   }
 
   // In place, MPI wants as much sent to a rank as received from it; ours may differ, so the input moves aside.
@@ -249,24 +303,26 @@ class MpiCollective final : public NativeCollective {
     if (in_place) input = move_aside(input, bytes_of(outgoing_.total()));
     if (outgoing_.even) {
       const int count = outgoing_.counts.front();
-      check(MPI_Alltoall(input, count, type_, output, count, type_, comm_), "MPI_Alltoall");
+      issue("MPI_Alltoall", MPI_Alltoall, MPI_Ialltoall, input, count, type_, output, count, type_);
     } else {
-      check(MPI_Alltoallv(input, outgoing_.counts.data(), outgoing_.begins.data(), type_, output,
-                          incoming_.counts.data(), incoming_.begins.data(), type_, comm_),
-            "MPI_Alltoallv");
+      issue("MPI_Alltoallv", MPI_Alltoallv, MPI_Ialltoallv, input, outgoing_.counts.data(), outgoing_.begins.data(),
+            type_, output, incoming_.counts.data(), incoming_.begins.data(), type_);
     }
   }
 
   void send_or_receive(const std::byte* input, std::byte* output) {
     if (is_root()) {
-      check(MPI_Send(input, slices_.total(), type_, 1 - root_, 0, comm_), "MPI_Send");
+      issue("MPI_Send", MPI_Send, MPI_Isend, input, slices_.total(), type_, 1 - root_, 0);
     } else {
-      check(MPI_Recv(output, slices_.total(), type_, root_, 0, comm_, MPI_STATUS_IGNORE), "MPI_Recv");
+      const auto receive = [](void* to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm) {
+        return MPI_Recv(to, count, type, from, tag, comm, MPI_STATUS_IGNORE);
+      };
+      issue("MPI_Recv", receive, MPI_Irecv, output, slices_.total(), type_, root_, 0);
     }
   }
 
   std::shared_ptr<MpiSession> session_;
-  MPI_Comm comm_;
+  std::shared_ptr<MpiGroup> group_;
   NativeRequest request_;
   int rank_;
   int root_;
@@ -278,6 +334,10 @@ class MpiCollective final : public NativeCollective {
   Layout outgoing_{{0}};  // all_to_all
   Layout incoming_{{0}};
   std::vector<std::byte> staging_;
+  bool polled_ = false;
+  bool under_way_ = false;
+  MPI_Request request_in_flight_ = MPI_REQUEST_NULL;
+  Result result_;
 };
 
 // Decided by what all members know, so that all decide alike.
@@ -309,8 +369,8 @@ MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members)
 
 }  // namespace
 
-std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm communicator,
-                                                      const NativeRequest& request) {
+std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm everyone,
+                                                      MpiGroups& groups, const NativeRequest& request) {
   validate(request.spec, "native");
   WEFT_CHECK(std::ssize(request.members) == request.spec.ranks);
   WEFT_CHECK(std::ssize(request.sizes) == piece_count(request.spec));
@@ -318,8 +378,13 @@ std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession
   const auto self = std::ranges::find(request.members, session->rank());
   WEFT_CHECK(self != request.members.end());
   const int rank = static_cast<int>(self - request.members.begin());
-  return std::make_unique<MpiCollective>(std::move(session), communicator_of(communicator, request.members), request,
-                                         rank);
+  std::weak_ptr<MpiGroup>& known = groups[{request.members, request.queue}];
+  std::shared_ptr<MpiGroup> group = known.lock();
+  if (group == nullptr) {
+    group = std::make_shared<MpiGroup>(session, communicator_of(everyone, request.members));
+    known = group;
+  }
+  return std::make_unique<MpiCollective>(std::move(session), std::move(group), request, rank);
 }
 
 }  // namespace weft

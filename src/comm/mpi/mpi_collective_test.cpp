@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "collective/piece_sizes.hpp"
 #include "comm/mpi/test_session.hpp"
@@ -114,12 +115,22 @@ void check(Transport& transport, const NativeRequest& request) {
   ASSERT_NE(collective, nullptr);
   Buffer<Element> buffer(request, rank);
   const auto bytes = [](std::vector<Element>& elements) { return reinterpret_cast<std::byte*>(elements.data()); };
+  const auto run_polled = [&](std::byte* input, std::byte* output) {
+    collective->start(input, output);
+    while (!collective->done()) std::this_thread::yield();
+  };
+  collective->run(bytes(buffer.input), bytes(buffer.output));
+  buffer.expect_output();
   for (int repetition = 0; repetition < 2; ++repetition) {
-    collective->run(bytes(buffer.input), bytes(buffer.output));
+    std::ranges::fill(buffer.output, Element{0});
+    run_polled(bytes(buffer.input), bytes(buffer.output));
     buffer.expect_output();
   }
+  Buffer<Element> other(request, rank);
   collective->run(bytes(buffer.in_place), bytes(buffer.in_place));
   buffer.expect_in_place();
+  run_polled(bytes(other.in_place), bytes(other.in_place));
+  other.expect_in_place();
 }
 
 // Pieces of 3, 0, 5, 1, 3, ... elements: what one rank gets differs from what another gets.

@@ -153,8 +153,10 @@ class MpiTransport final : public Transport {
 
   void wake() override { sleep_.wake(); }
 
+  bool has_library() const override { return true; }
+
   std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
-    return make_mpi_collective(session_, messages_comm_, request);
+    return make_mpi_collective(session_, messages_comm_, groups_, request);
   }
 
   void give_up(const std::string& why) override {
@@ -268,6 +270,7 @@ class MpiTransport final : public Transport {
   std::shared_ptr<MpiSession> session_;
   MpiOptions options_;
   MPI_Comm messages_comm_ = MPI_COMM_NULL;
+  MpiGroups groups_;
   std::vector<Message> messages_;  // by ticket
   std::vector<std::int64_t> free_tickets_;
   std::vector<MPI_Request> requests_;  // all under way, and beside each its ticket
