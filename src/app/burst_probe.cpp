@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -47,7 +48,8 @@ bool receive_all(const tcp::Socket& socket, std::byte* data, std::int64_t size) 
 }
 
 bool send_number(const tcp::Socket& socket, std::int64_t number) {
-  return send_all(socket, reinterpret_cast<const std::byte*>(&number), sizeof number);
+  const auto bytes = std::bit_cast<std::array<std::byte, sizeof number>>(number);
+  return send_all(socket, bytes.data(), std::ssize(bytes));
 }
 
 // Seconds until an answer of that size is there, the median of some, each after a pause.
@@ -92,8 +94,9 @@ void answer_in_bursts(const std::string& address) {
   if (!tcp::connect_to(tcp::parse_address(address, "rank 0"), Clock::now() + kConnect, socket).ok()) return;
   tcp::suit_bursts(socket);
   const std::vector<std::byte> answer(kMost);
-  std::int64_t size = 0;
-  while (receive_all(socket, reinterpret_cast<std::byte*>(&size), sizeof size)) {
+  std::array<std::byte, sizeof(std::int64_t)> asked{};
+  while (receive_all(socket, asked.data(), std::ssize(asked))) {
+    const auto size = std::bit_cast<std::int64_t>(asked);
     if (size <= 0 || size > kMost || !send_all(socket, answer.data(), size)) return;
   }
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -377,11 +378,12 @@ class Communicator::Thread {
   template <class Condition>
   bool any_active(const Condition& condition) {
     bool any = false;
-    transport_->exclusively([&] {
+    const auto look = [&] {
       any = std::any_of(queues_.begin(), queues_.end(), [&](const auto& queue) {
         return queue.second.active != nullptr && condition(*queue.second.active);
       });
-    });
+    };
+    transport_->exclusively(std::ref(look));  // by value it would not fit into a std::function without memory
     return any;
   }
 
