@@ -67,23 +67,27 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   time.copy = kReduceRate;
   if (options.cluster == nullptr) {
     time.asks = true;
-    time.after_pause = true;
     if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
     time.reduce = kReduceRate;
   }
-  if (options.algorithms.empty()) {
-    auto ranked = rank_programs(question, cluster, time);
-    if (ranked.empty()) fail("--collective {}: no algorithm for {} ranks", name_of(kind), ranks);
-    ranked.resize(1);
-    return ranked;
-  }
   std::vector<ProgramChoice> choices;
+  if (options.algorithms.empty()) {
+    choices = rank_programs(question, cluster, time);
+    if (choices.empty()) fail("--collective {}: no algorithm for {} ranks", name_of(kind), ranks);
+    choices.resize(1);
+  }
   for (const Algorithm algorithm : options.algorithms) {
     if (options.parts == 0) {
       if (const auto choice = best_parts(algorithm, question, cluster, time)) choices.push_back(*choice);
     } else if (const auto choice = with_parts(algorithm, options.parts, question, cluster, time)) {
       choices.push_back(*choice);
     }
+  }
+  if (options.cluster != nullptr) return choices;
+  // Chosen for links that are in use, as a step's are; timed on links that were idle.
+  time.after_pause = true;
+  for (ProgramChoice& choice : choices) {
+    choice = *with_parts(choice.request.algorithm, choice.request.parts, question, cluster, time);
   }
   return choices;
 }
@@ -120,9 +124,16 @@ std::optional<Candidate> native_candidate(Communicator& communicator, const Benc
   candidate.row = {kind, size, "native", 1, {}, std::nullopt, std::nullopt, 0};
   candidate.spec = {kind, communicator.size(), 0, is_divided(kind) ? communicator.size() : 1};
   try {
-    candidate.prepared =
-        &communicator.prepare({nullptr, candidate.spec, even_sizes(candidate.spec, rounded_elements(options, size)),
-                               options.type, options.op, all_ranks(communicator.size()), 0, "native"});
+    PreparedCall call{nullptr,
+                      candidate.spec,
+                      even_sizes(candidate.spec, rounded_elements(options, size)),
+                      options.type,
+                      options.op,
+                      all_ranks(communicator.size()),
+                      0,
+                      "native"};
+    call.blocking = true;  // as the library's users call it
+    candidate.prepared = &communicator.prepare(std::move(call));
   } catch (const Error&) {
     return std::nullopt;  // this transport has none
   }
