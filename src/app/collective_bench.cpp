@@ -57,18 +57,19 @@ Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::o
   return Cluster(spec);
 }
 
+// `over_tcp`: between processes, not threads.
 std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, Bytes size, const Cluster& cluster,
-                                  std::int64_t ranks) {
+                                  std::int64_t ranks, bool over_tcp) {
   ProgramQuestion question{kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, {}};
   for (std::int64_t rank = 0; rank < ranks; ++rank)
     question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
   ProgramTimeOptions time;
   time.slowdown = options.slowdown;
   time.copy = kReduceRate;
-  if (options.cluster == nullptr) {
+  if (options.cluster == nullptr) time.reduce = kReduceRate;
+  if (over_tcp) {
     time.asks = true;
     if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
-    time.reduce = kReduceRate;
   }
   std::vector<ProgramChoice> choices;
   if (options.algorithms.empty()) {
@@ -83,7 +84,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
       choices.push_back(*choice);
     }
   }
-  if (options.cluster != nullptr) return choices;
+  if (!over_tcp) return choices;
   // Chosen for links that are in use, as a step's are; timed on links that were idle.
   time.after_pause = true;
   for (ProgramChoice& choice : choices) {
@@ -190,7 +191,8 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   if (options.native) {
     if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
   }
-  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size())) {
+  const bool over_tcp = result.measured.has_value();
+  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), over_tcp)) {
     candidates.push_back(candidate_of(communicator, options, size, choice));
   }
   Buffers buffers;
@@ -286,7 +288,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
   const Cluster cluster = cluster_of(options, communicator.size(), link);
   const Bytes size = options.sizes.front();
-  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size());
+  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link.has_value());
   if (choices.empty()) fail("--algorithm: none of these has an all_reduce");
   Candidate candidate = candidate_of(communicator, options, size, choices.front());
   Buffers buffers;
