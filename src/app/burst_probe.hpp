@@ -1,5 +1,5 @@
-// What a shaped link saves up while it is idle (LevelSpec::burst), seen from outside: an answer of S bytes after a pause
-// takes a small answer's time and that of S minus the burst.
+// What a shaped link saves up while it is idle (LevelSpec::burst), seen from outside: an answer of S bytes after a
+// pause takes a small answer's time and that of S minus the burst.
 #pragma once
 
 #include <string>

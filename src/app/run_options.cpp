@@ -159,9 +159,10 @@ void declare_run_flags(Flags& flags) {
   flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
   flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
   declare_world_flags(flags);
-  flags.value("native", "auto|never|always",
-              "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
-              "than ours are predicted to be (default), or not, or wherever they can");
+  flags.value(
+      "native", "auto|never|always",
+      "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
+      "than ours are predicted to be (default), or not, or wherever they can");
   flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");

@@ -87,7 +87,7 @@ class CostModel {
   double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
 
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
-  std::vector<double> burst_seconds_;  // by link class
+  std::vector<double> burst_seconds_;          // by link class
   std::vector<bool> half_duplex_;
   std::unique_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
 };

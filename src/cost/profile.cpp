@@ -62,11 +62,11 @@ std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t me
     const double times = static_cast<double>(bytes.value) / static_cast<double>(points.front().bytes.value);
     return nanos_from_seconds(seconds(points.front().time) * times);
   }
-  auto above =
-      std::find_if(points.begin() + 1, points.end(), [&](const Point& point) { return point.bytes >= bytes; });
+  auto above = std::find_if(points.begin() + 1, points.end(), [&](const Point& point) { return point.bytes >= bytes; });
   if (above == points.end()) --above;
   const Point &from = *(above - 1), &to = *above;
-  const double part = static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
+  const double part =
+      static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
   const double slope = seconds(to.time) - seconds(from.time);
   // What was measured for more may have been less; the line drawn on never falls.
   return nanos_from_seconds(seconds(from.time) + (part > 1 ? std::max(0.0, slope) : slope) * part);

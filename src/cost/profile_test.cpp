@@ -56,7 +56,8 @@ TEST(Profile, A100NvlinkIsAsMeasured) {
 TEST(LibraryProfile, TimesFollowStraightLinesThroughWhatWasMeasured) {
   LibraryProfile library;
   EXPECT_EQ(library.time(Collective::all_reduce, 4, Bytes{100}), std::nullopt);
-  library.measured[{Collective::all_reduce, 4}] = {{Bytes{100}, Nanos{50}}, {Bytes{200}, Nanos{60}}, {Bytes{400}, Nanos{100}}};
+  library.measured[{Collective::all_reduce, 4}] = {
+      {Bytes{100}, Nanos{50}}, {Bytes{200}, Nanos{60}}, {Bytes{400}, Nanos{100}}};
   const auto time = [&](std::int64_t bytes) { return library.time(Collective::all_reduce, 4, Bytes{bytes})->value; };
   EXPECT_EQ(time(1), 50);
   EXPECT_EQ(time(100), 50);

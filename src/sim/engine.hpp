@@ -5,8 +5,8 @@
 // takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
 // waits out its latency, then moves bytes over shared resources: concurrent transfers slow down alike until no resource
 // is above its capacity (max-min fairness in units of each transfer's own full speed). While a transfer is under way on
-// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says. A resource may save
-// up capacity while it is idle (SimProblem::burst).
+// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says. A resource may
+// save up capacity while it is idle (SimProblem::burst).
 //
 // What runs one after the other with nobody else looking in is simulated as one event (folding.hpp) for as long as
 // nothing comes near it; the times are the same as without.

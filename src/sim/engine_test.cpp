@@ -181,7 +181,8 @@ TEST(Engine, ExtraWorkThatNeverGetsATurnIsAnErrorNotAnEndlessRun) {
   EXPECT_THROW(simulate(p.build()), Error);
 }
 
-// `compute`, then a message (6) that compute waits for, over links that save up `burst` and, with half the share, `other`.
+// `compute`, then a message (6) that compute waits for, over links that save up `burst` and, with half the share,
+// `other`.
 double period_with_burst(std::int64_t compute, std::int64_t burst, std::int64_t other) {
   TestProblem p;
   const auto rank = p.rank();

@@ -14,7 +14,10 @@ constexpr std::size_t kMostAhead = 1000;
 }  // namespace
 
 EventEngine::EventEngine(const SimProblem& problem, const SimOptions& options)
-    : p_(problem), options_(options), folding_(fold(problem, options.fold && problem.burst.empty())), steady_(folding_) {
+    : p_(problem),
+      options_(options),
+      folding_(fold(problem, options.fold && problem.burst.empty())),
+      steady_(folding_) {
   workers_.resize(p_.ranks.size());
   is_marked_.assign(p_.ranks.size(), false);
   const auto resources = static_cast<std::size_t>(p_.resources);
