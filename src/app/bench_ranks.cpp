@@ -1,6 +1,7 @@
 #include "app/bench_ranks.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "collective/algorithms.hpp"
 
@@ -9,7 +10,9 @@ namespace {
 
 constexpr std::int64_t kQueue = 1023;  // away from what is measured
 constexpr std::size_t kTextSize = 64;
-constexpr int kHandoffs = 21;
+constexpr int kSmallGathers = 31;
+// Links with a token bucket fill it again meanwhile, so that every run finds the same link.
+constexpr std::chrono::milliseconds kSettle{5};
 
 PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type, ReduceOp op) {
   const auto program = std::make_shared<const Program>(make_program(request));
@@ -59,6 +62,11 @@ void BenchRanks::barrier() {
   communicator_.wait(communicator_.start(*barrier_, nullptr, nullptr));
 }
 
+void BenchRanks::begin_together() {
+  if (processes_) std::this_thread::sleep_for(kSettle);
+  barrier();
+}
+
 std::vector<Nanos> BenchRanks::slowest(const std::vector<Nanos>& times) {
   std::vector<std::int64_t> values;
   for (const Nanos time : times) values.push_back(time.value);
@@ -84,21 +92,22 @@ std::vector<Nanos> BenchRanks::of_all(const RoundTimes& times) {
   return one_clock_ ? result : slowest(result);
 }
 
-Nanos BenchRanks::handoff() {
-  // An all_reduce of a rank with itself, in place, has no instructions.
-  PreparedCall call = call_of({.ranks = 1, .in_place = true}, 0, DataType::i64, ReduceOp::sum);
-  call.members = {communicator_.rank()};
-  auto& empty = communicator_.prepare(call);
+Nanos BenchRanks::small_gather(Algorithm algorithm, Bytes of_rank) {
+  const std::int64_t elements = of_rank.value / size_of(DataType::i64).value * communicator_.size();
+  auto& call = communicator_.prepare(
+      call_of({.algorithm = algorithm, .kind = Collective::all_gather, .ranks = communicator_.size(), .in_place = true},
+              elements, DataType::i64, ReduceOp::sum));
+  std::vector<std::int64_t> buffer(static_cast<std::size_t>(elements));
   RoundTimes rounds;
-  for (int i = 0; i < kHandoffs; ++i) {
-    barrier();
+  for (int i = 0; i < kSmallGathers; ++i) {
+    begin_together();
     const auto begin = std::chrono::steady_clock::now();
-    communicator_.wait(communicator_.start(empty, nullptr, nullptr));
+    communicator_.wait(communicator_.start(call, nullptr, buffer.data()));
     rounds.add(begin, std::chrono::steady_clock::now());
   }
   std::vector<Nanos> times = of_all(rounds);
-  std::nth_element(times.begin(), times.begin() + kHandoffs / 2, times.end());
-  return times[kHandoffs / 2];
+  std::nth_element(times.begin(), times.begin() + kSmallGathers / 2, times.end());
+  return times[kSmallGathers / 2];
 }
 
 std::string BenchRanks::from_rank_0(const std::string& text) {

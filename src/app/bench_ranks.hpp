@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "collective/algorithms.hpp"
 #include "comm/communicator.hpp"
 
 namespace weft {
@@ -62,8 +63,10 @@ class BenchRanks {
   // By position, the longest of all ranks.
   std::vector<Nanos> slowest(const std::vector<Nanos>& times);
   std::vector<Nanos> of_all(const RoundTimes& times);
-  // What it takes to hand a call to the communication thread and to learn that it is done: the median, of all ranks.
-  Nanos handoff();
+  // Before every measurement: after a rest, in which links recover.
+  void begin_together();
+  // What an all_gather of a few bytes from every rank takes: the median, of all ranks.
+  Nanos small_gather(Algorithm algorithm, Bytes of_rank);
   // What rank 0 says, up to 60 characters.
   std::string from_rank_0(const std::string& text);
 

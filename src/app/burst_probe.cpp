@@ -20,8 +20,8 @@ using tcp::Clock;
 
 constexpr std::chrono::seconds kConnect{5}, kStandstill{2};
 constexpr std::int64_t kLeast = 256 << 10, kMost = 4 << 20;  // bytes of an answer
-constexpr double kPauseBytes = 512 << 10;                     // what the link could carry in a pause
-constexpr double kLeastPause = 0.02, kMostPause = 0.5;        // seconds
+constexpr double kPauseBytes = 512 << 10;                    // what the link could carry in a pause
+constexpr double kLeastPause = 0.02, kMostPause = 0.5;       // seconds
 constexpr std::size_t kAnswers = 3;
 // Seconds: what is less than this is no burst, but chance.
 constexpr double kNoise = 0.3e-3;
@@ -92,7 +92,6 @@ Bytes ask_for_bursts(const tcp::Socket& listener, double rate) {
 void answer_in_bursts(const std::string& address) {
   tcp::Socket socket;
   if (!tcp::connect_to(tcp::parse_address(address, "rank 0"), Clock::now() + kConnect, socket).ok()) return;
-  tcp::suit_bursts(socket);
   const std::vector<std::byte> answer(kMost);
   std::array<std::byte, sizeof(std::int64_t)> asked{};
   while (receive_all(socket, asked.data(), std::ssize(asked))) {

@@ -16,11 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Links with a token bucket fill it again meanwhile, so that every run finds the same link.
-constexpr std::chrono::milliseconds kSettle{5};
-// Real TCP, measured at 200 Mbit: three streams into one host reach 0.90 (256 KiB) to 0.98 (4 MiB) of its link together.
-constexpr double kTcpSharingLoss = 0.02;
+// Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
+constexpr double kTcpSharingLoss = 0.01;
 constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
+constexpr Nanos kLeastLatency{1'000};
+constexpr Bytes kFewBytes{8}, kWorthTiming{8 << 10};
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
 
@@ -57,9 +57,9 @@ Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::o
   return Cluster(spec);
 }
 
-// `over_tcp`: between processes, not threads.
+// `over_tcp`: between processes, not threads, and by which links.
 std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, Bytes size, const Cluster& cluster,
-                                  std::int64_t ranks, bool over_tcp) {
+                                  std::int64_t ranks, const std::optional<MeasuredLink>& over_tcp) {
   ProgramQuestion question{kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, {}};
   for (std::int64_t rank = 0; rank < ranks; ++rank)
     question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
@@ -67,10 +67,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   time.slowdown = options.slowdown;
   time.copy = kReduceRate;
   if (options.cluster == nullptr) time.reduce = kReduceRate;
-  if (over_tcp) {
-    time.asks = true;
-    if (size >= kCongests) time.sharing_loss = kTcpSharingLoss;
-  }
+  if (over_tcp && size >= kCongests) time.sharing_loss = kTcpSharingLoss;
   std::vector<ProgramChoice> choices;
   if (options.algorithms.empty()) {
     choices = rank_programs(question, cluster, time);
@@ -86,7 +83,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   }
   if (!over_tcp) return choices;
   // Chosen for links that are in use, as a step's are; timed on links that were idle.
-  time.after_pause = true;
+  time.tcp = TcpTraffic{.burst_rate = over_tcp->burst_rate};
   for (ProgramChoice& choice : choices) {
     choice = *with_parts(choice.request.algorithm, choice.request.parts, question, cluster, time);
   }
@@ -177,8 +174,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
 }
 
 void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candidate, Buffers& buffers) {
-  if (ranks.processes()) std::this_thread::sleep_for(kSettle);
-  ranks.barrier();
+  ranks.begin_together();
   const Clock::time_point begin = Clock::now();
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
   candidate.times.add(begin, Clock::now());
@@ -191,8 +187,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   if (options.native) {
     if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
   }
-  const bool over_tcp = result.measured.has_value();
-  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), over_tcp)) {
+  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), result.measured)) {
     candidates.push_back(candidate_of(communicator, options, size, choice));
   }
   Buffers buffers;
@@ -221,6 +216,24 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
 }
 
+// A message to all at once, and one from rank to rank: what the second takes longer is the latency of links when all
+// ranks are at work, which two alone would not show. What the first takes beside that is the call's. What it takes
+// longer with more bytes, still within what links let through at once, is the hosts' own work.
+Nanos measure_handoff(BenchRanks& ranks, std::int64_t size, std::optional<MeasuredLink>& link) {
+  const Nanos direct = ranks.small_gather(Algorithm::direct, kFewBytes);
+  if (!link) return direct;
+  if (size > 2) {
+    const Nanos around = ranks.small_gather(Algorithm::ring, kFewBytes) - direct;
+    link->latency = std::max(kLeastLatency, Nanos{around.value / (size - 2)});
+  }
+  const Bytes half{link->burst.value / 2 / (size - 1)};
+  if (half >= kWorthTiming) {
+    const Nanos longer = std::max(Nanos{1}, ranks.small_gather(Algorithm::direct, half) - direct);
+    link->burst_rate = {static_cast<double>(half.value * (size - 1)) / seconds(longer)};
+  }
+  return std::max(Nanos{0}, direct - link->latency);
+}
+
 }  // namespace
 
 double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time) {
@@ -236,7 +249,7 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   result.ranks = communicator.size();
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
-  result.handoff = ranks.handoff();
+  result.handoff = measure_handoff(ranks, communicator.size(), result.measured);
   if (options.cluster != nullptr) {
     result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
   }
@@ -288,7 +301,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
   const Cluster cluster = cluster_of(options, communicator.size(), link);
   const Bytes size = options.sizes.front();
-  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link.has_value());
+  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link);
   if (choices.empty()) fail("--algorithm: none of these has an all_reduce");
   Candidate candidate = candidate_of(communicator, options, size, choices.front());
   Buffers buffers;

@@ -28,9 +28,10 @@ struct BenchOptions {
 
 // The links as this run found them.
 struct MeasuredLink {
-  double goodput = 0;  // bytes a second of a plain TCP stream
-  Nanos latency;       // half the way there and back of a small message
-  Bytes burst;         // that goes through at once after a pause
+  double goodput = 0;      // bytes a second of a plain TCP stream
+  Nanos latency;           // of a small message; of more than two ranks, while all are at work
+  Bytes burst;             // that goes through at once after a pause,
+  Bandwidth burst_rate{};  // or at this rate
 };
 
 struct BenchRow {
@@ -48,7 +49,7 @@ struct BenchResult {
   std::int64_t ranks = 1;
   double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
   std::optional<MeasuredLink> measured;
-  Nanos handoff;  // of a call to the communication thread and back; part of what is predicted, but of emulated links
+  Nanos handoff;  // what a call takes beside its messages; part of what is predicted, but of emulated links
   std::vector<BenchRow> rows;
 };
 

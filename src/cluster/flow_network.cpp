@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "cluster/directed_links.hpp"
 
 namespace weft {
 namespace {
@@ -15,35 +16,22 @@ Nanos time_to_move(double bytes, double rate) {
 
 }  // namespace
 
-FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss, bool with_bursts)
+FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing_loss)
     : cluster_(cluster), slowdown_(slowdown), sharing_loss_(sharing_loss) {
   WEFT_CHECK(slowdown > 0);
-  // Directed link 2 i leaves the device, 2 i + 1 enters it; of a half-duplex link only the first is used.
   for (const Link& link : cluster.links()) {
     const double rate = link.bandwidth.bytes_per_second * 1e-9 / slowdown;
     capacity_.insert(capacity_.end(), 2, rate);
-    const auto burst = static_cast<double>(link.burst.value);
-    if (with_bursts) saved_.insert(saved_.end(), 2, {burst, burst, Nanos{0}, 0});
   }
   room_.resize(capacity_.size());
   users_.resize(capacity_.size());
 }
 
 std::int32_t FlowNetwork::open_lane(Rank src, Rank dst) {
+  const Way way = directed_links(cluster_, src, dst);
   Lane lane;
-  const LevelId fabric = cluster_.common_fabric(src, dst);
-  Nanos latency;
-  for (const LinkId link : cluster_.path(fabric, src)) {
-    lane.links.push_back(2 * link.value);
-    latency += cluster_.links()[link.index()].latency;
-  }
-  lane.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(latency.value) * slowdown_))};
-  for (const LinkId link : cluster_.path(fabric, dst)) {
-    const bool half = cluster_.links()[link.index()].duplex == Duplex::half;
-    const std::int32_t entering = 2 * link.value + (half ? 0 : 1);
-    // Two devices behind one half-duplex link cross it once.
-    if (std::find(lane.links.begin(), lane.links.end(), entering) == lane.links.end()) lane.links.push_back(entering);
-  }
+  lane.links = way.links;
+  lane.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(way.latency.value) * slowdown_))};
   lane.best_rate = std::numeric_limits<double>::infinity();
   for (const std::int32_t link : lane.links) {
     lane.best_rate = std::min(lane.best_rate, capacity_[static_cast<std::size_t>(link)]);
@@ -101,7 +89,6 @@ void FlowNetwork::advance(Nanos now) {
     }
     std::erase_if(moving_, [&](std::int32_t id) { return flow(id).event <= until; });
     for (const std::int32_t id : ending_) {
-      leave_links(flow(id), until);
       end(id, flow(id).event);
       begin_next(lane(flow(id)), until);
     }
@@ -131,40 +118,12 @@ void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
   while (!its_lane.flows.empty()) {
     const std::int32_t id = its_lane.flows.front();
     if (flow(id).state != State::queued) return;
-    take_saved(flow(id), time);
     if (flow(id).left > 0) {
       flow(id).state = State::moving;
       moving_.push_back(id);
       return;
     }
     end(id, time);
-  }
-}
-
-// What begins to move is ahead by as much as every link on its way has saved up while nobody used it.
-void FlowNetwork::take_saved(Flow& beginning, Nanos time) {
-  if (saved_.empty()) return;
-  const auto& links = lane(beginning).links;
-  double ahead = beginning.left;
-  for (const std::int32_t link : links) {
-    Saved& s = saved_[static_cast<std::size_t>(link)];
-    const double idle = s.flows == 0 ? static_cast<double>((time - s.since).value) : 0;
-    s.bytes = std::min(s.most, s.bytes + idle * capacity_[static_cast<std::size_t>(link)]);
-    s.since = time;
-    ahead = std::min(ahead, s.bytes);
-  }
-  beginning.left -= ahead;
-  for (const std::int32_t link : links) {
-    saved_[static_cast<std::size_t>(link)].bytes -= ahead;
-    if (beginning.left > 0) ++saved_[static_cast<std::size_t>(link)].flows;
-  }
-}
-
-void FlowNetwork::leave_links(const Flow& ending, Nanos time) {
-  if (saved_.empty()) return;
-  for (const std::int32_t link : lane(ending).links) {
-    --saved_[static_cast<std::size_t>(link)].flows;
-    saved_[static_cast<std::size_t>(link)].since = time;
   }
 }
 

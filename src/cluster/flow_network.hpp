@@ -15,10 +15,8 @@ namespace weft {
 class FlowNetwork {
  public:
   // All links slower by `slowdown`, all latencies longer. A link that k flows share carries 1 - (k-1) sharing_loss of
-  // what it carries for one, and never less than half: TCP streams that meet at a link drop each other's packets.
-  // `with_bursts`: links let through at once what they saved up while they were idle (LevelSpec::burst), all of it at
-  // first.
-  explicit FlowNetwork(const Cluster& cluster, double slowdown = 1, double sharing_loss = 0, bool with_bursts = false);
+  // what it carries for one, and never less than half: TCP streams that meet at a link get in each other's way.
+  explicit FlowNetwork(const Cluster& cluster, double slowdown = 1, double sharing_loss = 0);
 
   // A way from one device to another on which messages keep their order.
   std::int32_t open_lane(Rank src, Rank dst);
@@ -65,8 +63,6 @@ class FlowNetwork {
   const Lane& lane(const Flow& flow) const { return lanes_[static_cast<std::size_t>(flow.lane)]; }
   void end(std::int32_t flow, Nanos time);
   void begin_next(Lane& lane, Nanos time);
-  void take_saved(Flow& flow, Nanos time);
-  void leave_links(const Flow& flow, Nanos time);
   void set_rates();
   bool meets_full_link(const Flow& flow, double level) const;
 
@@ -74,13 +70,6 @@ class FlowNetwork {
   double slowdown_, sharing_loss_;
   std::vector<Lane> lanes_;
   std::vector<double> capacity_;  // by directed link, bytes per nanosecond
-  // By directed link, where bursts are saved up: bytes, and since when it is idle or in use.
-  struct Saved {
-    double most = 0, bytes = 0;
-    Nanos since;
-    std::int32_t flows = 0;
-  };
-  std::vector<Saved> saved_;
   std::vector<Flow> flows_;
   std::vector<std::int32_t> latent_;  // a heap, the next to begin on top
   std::vector<std::int32_t> moving_;  // in the order in which they began

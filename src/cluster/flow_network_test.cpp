@@ -108,44 +108,5 @@ TEST(FlowNetwork, TimeMayJumpOverSeveralEvents) {
   EXPECT_FALSE(network.next_event());
 }
 
-// A token bucket of 100 kB that 0.1 bytes fill every nanosecond.
-Cluster shaped() {
-  ClusterSpec spec = parse_cluster("local:4,nic=100MB/s");
-  spec.levels.front().burst = {100'000};
-  return Cluster(spec);
-}
-
-TEST(FlowNetwork, AfterAPauseABurstGoesAtOnceAndItsTokensComeBackAtTheLinksRate) {
-  const Cluster cluster = shaped();
-  FlowNetwork network(cluster, 1, 0, true);
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  const Nanos first = end_of(network, network.start(lane, Bytes{1'000'000}, Nanos{0}));
-  EXPECT_EQ(first, kLatency + Nanos{9'000'000});
-  // Idle for as long as it takes to set out: 50 us.
-  const Nanos second = end_of(network, network.start(lane, Bytes{1'000'000}, first));
-  EXPECT_EQ(second - first, kLatency + Nanos{10'000'000 - 50'000});
-  // 0.5 ms, then far longer than it takes to fill the bucket.
-  const Nanos third = end_of(network, network.start(lane, Bytes{1'000'000}, second + Nanos{450'000}));
-  EXPECT_EQ(third - second, Nanos{450'000} + kLatency + Nanos{9'500'000});
-  const Nanos later = third + Nanos{1'000'000'000};
-  EXPECT_EQ(end_of(network, network.start(lane, Bytes{60'000}, later)) - later, kLatency);
-}
-
-TEST(FlowNetwork, ABurstWaitsForEveryLinkOnItsWayAndNobodyTakesItTwice) {
-  const Cluster cluster = shaped();
-  FlowNetwork network(cluster, 1, 0, true);
-  const Nanos first = end_of(network, network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0}));
-  // The bucket of rank 2 is full, that of rank 1 has filled for 50 us only.
-  const Nanos second = end_of(network, network.start(network.open_lane(Rank{2}, Rank{1}), Bytes{1'000'000}, first));
-  EXPECT_EQ(second - first, kLatency + Nanos{10'000'000 - 50'000});
-}
-
-TEST(FlowNetwork, WithoutBurstsShapedLinksAreLikeOthers) {
-  const Cluster cluster = shaped();
-  FlowNetwork network(cluster);
-  EXPECT_EQ(end_of(network, network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0})),
-            kLatency + Nanos{10'000'000});
-}
-
 }  // namespace
 }  // namespace weft

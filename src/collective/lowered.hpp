@@ -5,6 +5,7 @@
 // send. comm/ executes this, cost/ predicts its time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -34,6 +35,13 @@ struct LoweredStep {
   std::vector<std::int32_t> waits;  // steps of this rank whose data it needs or overwrites, ascending
   std::vector<std::int32_t> turn;   // further steps that the program names: it could run before them but shall not
 };
+
+// How many messages of a connection may have arrived before their places are free. Two are enough for the proof; small
+// ones get more, because the sender learns of a free slot no sooner than the way back lets it.
+constexpr std::int64_t slots_for(std::int64_t largest_message) {
+  constexpr std::int64_t kFewest = 2, kMost = 16, kBytes = 512 << 10;
+  return std::clamp(kBytes / std::max<std::int64_t>(largest_message, 1), kFewest, kMost);
+}
 
 struct LoweredRank {
   std::int64_t input_bytes = 0, output_bytes = 0, scratch_bytes = 0;  // in place, all is output

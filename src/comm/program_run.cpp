@@ -11,7 +11,6 @@
 namespace weft {
 namespace {
 
-constexpr std::int32_t kSlots = 2;
 // A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
 // senders that need not wait for turns.
 constexpr std::chrono::milliseconds kPatience{20};
@@ -66,8 +65,9 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
       if (may_need_slot(step)) largest = std::max(largest, step.code.bytes);
     }
     if (largest < 0) continue;
-    for (std::int32_t slot = 0; slot < kSlots; ++slot) connection.slots.push_back(uninitialised(largest));
-    connection.slot_is_used.assign(kSlots, false);
+    connection.slots.resize(static_cast<std::size_t>(slots_for(largest)));
+    for (auto& slot : connection.slots) slot = uninitialised(largest);
+    connection.slot_is_used.assign(connection.slots.size(), false);
   }
   in_flight_.reserve(steps_.size());
   ready_.reserve(steps_.size());

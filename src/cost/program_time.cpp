@@ -8,19 +8,19 @@
 
 #include "base/error.hpp"
 #include "cluster/flow_network.hpp"
+#include "cluster/packet_network.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::int64_t kSlots = 2;  // of a connection, as in comm/program_run.cpp
-
-// A connection from one rank to another: messages are posted in order at both ends and set out when both have been.
+// A connection from one rank to another: messages are posted in order at both ends and set out when both have been, and
+// the sender knows it.
 struct Connection {
   std::int32_t sender = 0, receiver = 0;
   std::vector<std::int32_t> sends, receives;  // steps
-  std::size_t next_send = 0, next_receive = 0, next_match = 0;
-  std::int64_t slots_used = 0;
-  std::int32_t lane = -1;
+  std::size_t next_send = 0, next_receive = 0, next_asked = 0, next_match = 0;
+  std::int64_t slots = slots_for(0), slots_used = 0;
+  std::int32_t lane = -1, way_back = -1;
 };
 
 struct Step {
@@ -39,25 +39,79 @@ struct RankState {
   Nanos worker_free;                      // local copies and reductions follow each other
 };
 
-enum class EventKind : std::uint8_t { local_end, message_end };
+enum class EventKind : std::uint8_t { local_end, sent, message_end, asked };
 struct Event {
   Nanos time;
   std::int64_t sequence = 0;  // ties in the order of creation
   EventKind kind = EventKind::local_end;
-  std::int32_t rank = 0, step = 0;  // of local_end; of message_end the connection and its match
+  std::int32_t rank = 0, step = 0;  // of local_end and sent; else the connection and its match
   friend bool operator<(const Event& a, const Event& b) {
     return std::tie(a.time, a.sequence) > std::tie(b.time, b.sequence);  // earliest on top
   }
 };
 
+// What is under way, by the network's number.
+struct Moving {
+  std::int32_t connection = 0;
+  std::size_t match = 0;
+  bool asks = false;  // for the message, on the way back
+};
+
+class Flows {
+ public:
+  Flows(const Cluster& cluster, const ProgramTimeOptions& options)
+      : network_(cluster, options.slowdown, options.sharing_loss) {}
+  static bool asks_for(std::int64_t) { return false; }
+  static constexpr bool kTakesOver = false;
+  std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
+  std::int32_t ask(std::int32_t, Nanos) { return -1; }
+  std::optional<Nanos> next_event() const { return network_.next_event(); }
+  template <class OnArrival, class OnTakenOver>
+  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver&) {
+    network_.advance(now);
+    for (const std::int32_t flow : network_.arrived()) on_arrival(flow, *network_.ended(flow, now));
+    network_.clear_arrived();
+  }
+
+ private:
+  FlowNetwork network_;
+};
+
+class Packets {
+ public:
+  Packets(const Cluster& cluster, const ProgramTimeOptions& options)
+      : tcp_(*options.tcp),
+        network_(cluster, {.slowdown = options.slowdown,
+                           .window = tcp_.window,
+                           .packet = tcp_.packet,
+                           .spare = tcp_.spare,
+                           .burst_rate = tcp_.burst_rate}) {}
+  bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
+  static constexpr bool kTakesOver = true;  // for the sender a message has ended before it arrives
+  std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
+  std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
+  std::optional<Nanos> next_event() const { return network_.next_event(); }
+  template <class OnArrival, class OnTakenOver>
+  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver& on_taken_over) {
+    network_.advance(now);
+    for (const auto& [message, time] : network_.arrived()) on_arrival(message, time);
+    for (const auto& [message, time] : network_.taken_over()) on_taken_over(message, time);
+    network_.clear_arrived();
+  }
+
+ private:
+  TcpTraffic tcp_;
+  PacketNetwork network_;
+};
+
+template <class Network>
 class ProgramSimulation {
  public:
   ProgramSimulation(const std::vector<LoweredRank>& program, const Cluster& cluster, std::span<const Rank> members,
                     const ProgramTimeOptions& options)
-      : program_(program),
-        members_(members),
-        options_(options),
-        network_(cluster, options.slowdown, options.sharing_loss, options.after_pause) {
+      : program_(program), members_(members), options_(options), network_(cluster, options) {
     WEFT_CHECK(program.size() == members.size());
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int32_t> known;
     ranks_.resize(program.size());
@@ -73,22 +127,19 @@ class ProgramSimulation {
         if (ranks_[rank].steps[i].free()) released(static_cast<std::int32_t>(rank), static_cast<std::int32_t>(i));
       }
     }
-    for (std::size_t i = 0; i < connections_.size(); ++i) post(static_cast<std::int32_t>(i));
+    for (std::size_t i = 0; i < connections_.size(); ++i) touched_.push_back(static_cast<std::int32_t>(i));
+    post_touched();
     while (left_ > 0) {
       if (step()) continue;
       WEFT_CHECK(!impatient_);  // proven programs end
       impatient_ = true;
-      for (std::size_t i = 0; i < connections_.size(); ++i) post(static_cast<std::int32_t>(i));
+      for (std::size_t i = 0; i < connections_.size(); ++i) touched_.push_back(static_cast<std::int32_t>(i));
+      post_touched();
     }
     return now_;
   }
 
  private:
-  struct Moving {
-    std::int32_t connection = 0;
-    std::size_t match = 0;
-  };
-
   const LoweredStep& code(std::int32_t rank, std::int32_t step) const {
     return program_[static_cast<std::size_t>(rank)].steps[static_cast<std::size_t>(step)];
   }
@@ -118,11 +169,14 @@ class ProgramSimulation {
       connections_.emplace_back();
       connections_.back().sender = static_cast<std::int32_t>(sends ? self : step.peer);
       connections_.back().receiver = static_cast<std::int32_t>(sends ? step.peer : self);
-      connections_.back().lane = network_.open_lane(members_[static_cast<std::size_t>(connections_.back().sender)],
-                                                    members_[static_cast<std::size_t>(connections_.back().receiver)]);
+      const Rank sender = members_[static_cast<std::size_t>(connections_.back().sender)];
+      const Rank receiver = members_[static_cast<std::size_t>(connections_.back().receiver)];
+      connections_.back().lane = network_.open_lane(sender, receiver);
+      connections_.back().way_back = network_.open_lane(receiver, sender);
     }
     Connection& connection = connections_[static_cast<std::size_t>(entry->second)];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
+    connection.slots = std::min(connection.slots, slots_for(step.bytes));
     here.steps[i].connection = entry->second;
   }
 
@@ -134,21 +188,30 @@ class ProgramSimulation {
       const Event event = events_.top();
       events_.pop();
       now_ = event.time;
-      if (event.kind == EventKind::local_end) {
-        complete(event.rank, event.step);
-      } else {
+      if (event.kind == EventKind::message_end) {
         message_ended(event.rank, static_cast<std::size_t>(event.step));
+      } else if (event.kind == EventKind::asked) {
+        ++connections_[static_cast<std::size_t>(event.rank)].next_asked;
+        post(event.rank);
+      } else {
+        complete(event.rank, event.step);
       }
       return true;
     }
     now_ = *network;
-    network_.advance(now_);
-    for (const std::int32_t flow : network_.arrived()) {
-      const Moving moving = moving_[static_cast<std::size_t>(flow)];
-      events_.push({*network_.ended(flow, now_) + options_.per_message, sequence_++, EventKind::message_end,
-                    moving.connection, static_cast<std::int32_t>(moving.match)});
-    }
-    network_.clear_arrived();
+    network_.advance(
+        now_,
+        [&](std::int32_t id, Nanos time) {
+          const Moving& moved = moving_[static_cast<std::size_t>(id)];
+          events_.push({moved.asks ? time : time + options_.per_message, sequence_++,
+                        moved.asks ? EventKind::asked : EventKind::message_end, moved.connection,
+                        static_cast<std::int32_t>(moved.match)});
+        },
+        [&](std::int32_t id, Nanos time) {
+          const Moving& moved = moving_[static_cast<std::size_t>(id)];
+          const Connection& connection = connections_[static_cast<std::size_t>(moved.connection)];
+          events_.push({time, sequence_++, EventKind::sent, connection.sender, connection.sends[moved.match]});
+        });
     // A latent flow that began to move left no trace but in the network.
     return true;
   }
@@ -164,29 +227,39 @@ class ProgramSimulation {
       Step& receive = state(connection.receiver, connection.receives[connection.next_receive]);
       if (!receive.free()) {
         if (receive.ahead > 0 && !impatient_) break;
-        if (connection.slots_used == kSlots) break;
+        if (connection.slots_used == connection.slots) break;
         ++connection.slots_used;
         receive.in_slot = true;
       }
-      ++connection.next_receive;
+      ask(id, connection.next_receive++);
     }
-    while (connection.next_match < std::min(connection.next_send, connection.next_receive)) {
+    while (connection.next_match < std::min(connection.next_send, connection.next_asked)) {
       const std::int32_t send = connection.sends[connection.next_match];
-      // A message that was not asked for at once is asked for now.
-      const bool asked =
-          options_.asks && !code(connection.receiver, connection.receives[connection.next_match]).turn.empty();
-      const Nanos asking = asked ? network_.latency(connection.lane) : Nanos{0};
-      const std::int32_t flow =
-          network_.start(connection.lane, Bytes{code(connection.sender, send).bytes}, now_, Nanos{0} - asking);
-      if (moving_.size() <= static_cast<std::size_t>(flow)) moving_.resize(static_cast<std::size_t>(flow) + 1);
-      moving_[static_cast<std::size_t>(flow)] = {id, connection.next_match++};
+      const std::int64_t bytes = code(connection.sender, send).bytes;
+      note({id, connection.next_match++}, network_.start(connection.lane, Bytes{bytes}, now_));
+    }
+  }
+
+  void note(const Moving& moving, std::int32_t number) {
+    if (moving_.size() <= static_cast<std::size_t>(number)) moving_.resize(static_cast<std::size_t>(number) + 1);
+    moving_[static_cast<std::size_t>(number)] = moving;
+  }
+
+  void ask(std::int32_t id, std::size_t match) {
+    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    // In order: a small message behind one that is asked for waits with it.
+    if (network_.asks_for(code(connection.receiver, connection.receives[match]).bytes) ||
+        connection.next_asked < match) {
+      note({id, match, true}, network_.ask(connection.way_back, now_));
+    } else {
+      ++connection.next_asked;
     }
   }
 
   void message_ended(std::int32_t id, std::size_t match) {
     Connection& connection = connections_[static_cast<std::size_t>(id)];
     const std::int32_t send = connection.sends[match], receive = connection.receives[match];
-    complete(connection.sender, send);
+    if (!Network::kTakesOver) complete(connection.sender, send);
     Step& landed = state(connection.receiver, receive);
     const bool by_hand = options_.reduce.bytes_per_second > 0 &&
                          code(connection.receiver, receive).kind == StepKind::receive_reduce_copy;
@@ -228,20 +301,26 @@ class ProgramSimulation {
       --state(rank, follower).ahead;
       if (state(rank, follower).free()) released(rank, follower);
     }
-    while (!touched_.empty()) {
-      const std::int32_t id = touched_.back();
-      touched_.pop_back();
-      post(id);
-    }
+    post_touched();
+  }
+
+  // As comm/program_run.hpp does: connections in the order of their first sends.
+  void post_touched() {
+    const auto first_send = [&](std::int32_t id) { return connections_[static_cast<std::size_t>(id)].sends.front(); };
+    std::sort(touched_.begin(), touched_.end(), [&](std::int32_t a, std::int32_t b) {
+      return std::pair(first_send(a), a) < std::pair(first_send(b), b);
+    });
+    for (const std::int32_t id : touched_) post(id);  // which touches nothing
+    touched_.clear();
   }
 
   const std::vector<LoweredRank>& program_;
   std::span<const Rank> members_;
   ProgramTimeOptions options_;
-  FlowNetwork network_;
+  Network network_;
   std::vector<RankState> ranks_;
   std::vector<Connection> connections_;
-  std::vector<Moving> moving_;         // by flow
+  std::vector<Moving> moving_;
   std::vector<std::int32_t> touched_;  // connections that may post more
   std::priority_queue<Event> events_;
   std::int64_t sequence_ = 0;
@@ -254,7 +333,8 @@ class ProgramSimulation {
 
 Nanos program_time(const std::vector<LoweredRank>& program, const Cluster& cluster, std::span<const Rank> members,
                    const ProgramTimeOptions& options) {
-  return ProgramSimulation(program, cluster, members, options).run();
+  if (options.tcp) return ProgramSimulation<Packets>(program, cluster, members, options).run();
+  return ProgramSimulation<Flows>(program, cluster, members, options).run();
 }
 
 }  // namespace weft

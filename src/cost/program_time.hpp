@@ -2,6 +2,7 @@
 // cluster/flow_network.hpp lets them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,15 +11,24 @@
 
 namespace weft {
 
+// How comm/tcp carries messages (cluster/packet_network.hpp).
+struct TcpTraffic {
+  Bytes window{38 << 10};   // of a connection, less what waits to be read (comm/tcp/receive_window.cpp)
+  Bytes packet{8 << 10};    // as they leave a host, whose card cuts them
+  Bytes unasked{32 << 10};  // larger messages set out when the receiver has asked for them (comm/tcp/link.cpp)
+  Bandwidth burst_rate{};   // of what links saved up; 0: at once
+  Bytes spare{128 << 10};   // what the system takes beyond the window: for the program, it has been sent
+};
+
 struct ProgramTimeOptions {
   double slowdown = 1;      // of all links
-  bool asks = false;        // asking for a message whose turn has come travels too
   double sharing_loss = 0;  // of a link per further flow on it (cluster/flow_network.hpp)
   // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
   Bandwidth reduce{};
   Bandwidth copy{};     // local copies and reductions of a rank, one after the other; 0: they take no time
-  bool after_pause = false;  // links let through at once what they saved up before (LevelSpec::burst), and between
-  Nanos per_message{};       // from the end of a message to what it sets off, on top of the link's latency
+  Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
+  // In packets, over links that have been idle, in place of flows; takes longer to predict.
+  std::optional<TcpTraffic> tcp = std::nullopt;
 };
 
 // `members[i]` is the device of the program's rank i. All ranks start at 0; the time is that of the last step.

@@ -15,7 +15,8 @@ void add_everything_everywhere(ProgramBuilder& builder) {
   };
   for (std::int64_t piece = 0; piece < builder.spec().pieces; ++piece) {
     for (std::int64_t source = 0; source < ranks; ++source) {
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      for (std::int64_t distance = 0; distance < ranks; ++distance) {  // not all to the same rank first
+        const std::int64_t rank = wrapped(source + distance, ranks);
         const Spot sum = sum_at(rank, piece);
         const Spot from = input_of(source, piece);
         if (source == 0) {

@@ -21,8 +21,8 @@ namespace {
 enum FrameKind : std::uint32_t { kData = 0x77656601, kReady = 0x77656602 };
 
 constexpr std::int64_t kSlice = 256 << 10;  // a small message waits behind one of them at most
-constexpr std::int64_t kEarlyBytes = 16 << 10;
-constexpr std::size_t kEarlySlots = 16;
+constexpr std::int64_t kEarlyBytes = 32 << 10;
+constexpr std::size_t kEarlySlots = 8;
 constexpr std::size_t kStaging = 4096;  // small: what is read with a header is copied
 constexpr std::size_t kEntries = 64;    // of a scatter or gather list
 constexpr int kSlicesPerPass = 4;
@@ -67,10 +67,18 @@ void TransferLine::pop() {
   if (first == nullptr) last = nullptr;
 }
 
-Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch)
+Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch, LinkKind kind, bool only_peer)
     : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), staging_(kStaging) {
   ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInSystem, sizeof kUnsentInSystem);
-  suit_bursts(socket_);
+  if (kind == LinkKind::small_messages) return;
+  pace(socket_);
+  if (only_peer) return;
+  open_windows_freely(socket_);
+  window_.emplace(socket_);
+}
+
+LinkKind link_kind(std::int64_t bytes) {
+  return bytes <= kEarlyBytes ? LinkKind::small_messages : LinkKind::large_messages;
 }
 
 Link::~Link() = default;
@@ -374,6 +382,7 @@ std::size_t Link::describe_input(std::span<iovec> entries) {
 
 void Link::read() {
   std::int64_t budget = kReadPerPass;
+  const bool could = readable_;
   while (open() && readable_ && budget > 0) {
     std::array<iovec, kEntries> entries;
     const std::size_t used = describe_input(entries);
@@ -397,7 +406,9 @@ void Link::read() {
       readable_ = false;
     }
   }
-  wake_for(std::clamp<std::int64_t>(in_.left, 1, kWorthWaking));
+  if (could && window_) window_->received(kReadPerPass - budget, Clock::now());
+  const std::int64_t worth_waking = window_ ? std::min(kWorthWaking, window_->worth_reading()) : kWorthWaking;
+  wake_for(std::clamp<std::int64_t>(in_.left, 1, worth_waking));
 }
 
 void Link::wake_for(std::int64_t bytes) {

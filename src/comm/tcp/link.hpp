@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 
 #include "comm/segment_cursor.hpp"
 #include "comm/tcp/landing_cursor.hpp"
+#include "comm/tcp/receive_window.hpp"
 #include "comm/tcp/socket.hpp"
 
 namespace weft::tcp {
@@ -44,10 +46,13 @@ struct TransferLine {
   void pop();
 };
 
+enum class LinkKind : std::uint8_t { small_messages, large_messages };
+LinkKind link_kind(std::int64_t bytes);
+
 class Link {
  public:
-  // The scratch is shared by the links of a rank.
-  Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch);
+  // The scratch is shared by the links of a rank; `only_peer`: it has no other.
+  Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch, LinkKind kind, bool only_peer);
   ~Link();
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
@@ -124,6 +129,7 @@ class Link {
   const std::int64_t rank_;
   const std::int64_t peer_;
   Socket socket_;
+  std::optional<ReceiveWindow> window_;
   Scratch& scratch_;
   std::string closed_;
   bool mismatch_ = false;

@@ -46,7 +46,9 @@ Outcome resolve(const Address& address, sockaddr_in& out) {
 }
 
 Socket stream_socket() {
-  return Socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  suit_bursts(socket);
+  return socket;
 }
 
 void set_no_delay(const Socket& socket) {
@@ -158,6 +160,16 @@ void suit_bursts(const Socket& socket) {
     const auto length = static_cast<socklen_t>(name.size());
     if (::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, name.data(), length) == 0) return;
   }
+}
+
+void pace(const Socket& socket) {
+  const std::uint64_t highest = 1'000'000'000'000;  // any rate makes Linux pace by itself
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &highest, sizeof highest);
+}
+
+void open_windows_freely(const Socket& socket) {
+  constexpr std::string_view kReno = "reno";
+  ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), static_cast<socklen_t>(kReno.size()));
 }
 
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {

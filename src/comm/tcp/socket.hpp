@@ -60,10 +60,19 @@ Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& s
 // How the system paces what a connection sends: "cubic", "bbr"; empty where it does not say.
 std::string congestion_control(const Socket& socket);
 // Links carry bursts with pauses between. BBR takes its rate from what was delivered last, which after a pause or
-// beside another stream is too little, and holds every burst below the link's rate (0.7 to 0.95 of it at 200 Mbit).
-// Where it is the system's default, the socket gets cubic, or reno, which everybody may choose. Any other choice is
-// left alone.
+// beside another stream is too little, and holds every burst below the link's rate (0.7 to 0.95 of it at 200 Mbit). It
+// also makes the system pace the connection, which stays so when another takes its place: so it must be chosen before
+// connecting. Every socket that is opened here gets cubic, or reno, which everybody may choose, where BBR is the
+// system's default. Any other choice is left alone.
 void suit_bursts(const Socket& socket);
+
+// Spreads what is sent over the round trip, by the congestion control's estimate: long streams that meet
+// then leave each other's packets, and acknowledgements, a way through.
+void pace(const Socket& socket);
+// Where the receiver holds the window small, the sender's own may be as large: cubic stops opening it as soon as the
+// round trip grows (HyStart), which a queue of a few packets on a slow link does, and paces by what it stopped at. Reno
+// does not.
+void open_windows_freely(const Socket& socket);
 
 // Whether the system reports events (poll's POLLIN, POLLOUT) before the deadline; errors count as events.
 bool wait_for(const Socket& socket, short events, Clock::time_point deadline);

@@ -33,6 +33,9 @@ constexpr std::chrono::milliseconds kTimeForVerdict{1000};
 constexpr std::chrono::milliseconds kTimeToAsk{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
+// To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
+// of several ranks share a network best when none runs ahead (docs/tcp.md).
+constexpr std::size_t kLinks = 2;
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
 
 class TcpTransport final : public Transport {
@@ -41,7 +44,7 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override;
 
   std::int64_t rank() const override { return rank_; }
-  std::int64_t size() const override { return static_cast<std::int64_t>(links_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(links_.size() / kLinks); }
 
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override;
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override;
@@ -55,12 +58,14 @@ class TcpTransport final : public Transport {
   void declare_lost(const LostRank& silent) override { liveness_->give_up(silent); }
 
  private:
-  Link& link_to(std::int64_t peer);
+  Link& link_to(std::int64_t peer, std::int64_t bytes);
   std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes);
-  void watch(Link& link, std::int64_t peer);
+  void connect(const tcp::MeshOptions& options, const Exchange& exchange, tcp::LinkKind kind);
+  void watch(const Link& link, std::size_t number);
   void progress(int timeout_milliseconds);
   void serve_links();
   void notice_closed_links();
+  std::string why_closed(std::size_t peer) const;
   std::optional<LostRank> why_hopeless(const Transfer& transfer) const;
   void throw_if_hopeless(const Transfer& transfer);
 
@@ -68,8 +73,8 @@ class TcpTransport final : public Transport {
   tcp::Socket wake_;  // an eventfd; outlives liveness, whose thread wakes us
   tcp::Socket epoll_;
   std::unique_ptr<tcp::Scratch> scratch_ = std::make_unique<tcp::Scratch>();
-  std::vector<std::unique_ptr<Link>> links_;  // by rank; none to ourselves
-  std::vector<std::optional<Clock::time_point>> closed_since_;
+  std::vector<std::unique_ptr<Link>> links_;  // by rank, then for small and for large messages; none to ourselves
+  std::vector<std::optional<Clock::time_point>> closed_since_;  // by rank
   std::unique_ptr<Liveness> liveness_;
 
   std::deque<Transfer> transfers_;  // by ticket
@@ -86,23 +91,19 @@ TcpTransport::TcpTransport(const TcpOptions& options)
     : rank_(options.rank),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      links_(static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
-      closed_since_(links_.size()) {
+      links_(kLinks * static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
+      closed_since_(links_.size() / kLinks) {
   tcp::Rendezvous rendezvous(
       {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
   const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
-  std::vector<tcp::Socket> sockets =
-      tcp::connect_mesh({options.rank, options.size, tcp::all_others(options.rank, options.size),
-                         rendezvous.own_address(), options.timeout},
-                        exchange);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.u64 = kWakeEvent;
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake_.fd(), &event);
-  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
-    if (!sockets[peer]) continue;
-    links_[peer] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]), *scratch_);
-    watch(*links_[peer], static_cast<std::int64_t>(peer));
+  for (const tcp::LinkKind kind : {tcp::LinkKind::small_messages, tcp::LinkKind::large_messages}) {
+    connect({options.rank, options.size, tcp::all_others(options.rank, options.size), rendezvous.own_address(),
+             options.timeout},
+            exchange, kind);
   }
   LivenessOptions liveness;
   liveness.period = options.beat;
@@ -112,6 +113,17 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   liveness_ = std::make_unique<Liveness>(options.rank, options.size, exchange, std::move(liveness));
 }
 
+void TcpTransport::connect(const tcp::MeshOptions& options, const Exchange& exchange, tcp::LinkKind kind) {
+  std::vector<tcp::Socket> sockets = tcp::connect_mesh(options, exchange);
+  for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    if (!sockets[peer]) continue;
+    const std::size_t at = kLinks * peer + static_cast<std::size_t>(kind);
+    links_[at] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]), *scratch_,
+                                        kind, options.size == 2);
+    watch(*links_[at], at);
+  }
+}
+
 TcpTransport::~TcpTransport() {
   const Clock::time_point deadline = Clock::now() + kFinishTime;
   for (const std::unique_ptr<Link>& link : links_) {
@@ -119,16 +131,17 @@ TcpTransport::~TcpTransport() {
   }
 }
 
-void TcpTransport::watch(Link& link, std::int64_t peer) {
+void TcpTransport::watch(const Link& link, std::size_t number) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.u64 = static_cast<std::uint64_t>(peer);
+  event.data.u64 = number;
   WEFT_CHECK(::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, link.fd(), &event) == 0);
 }
 
-Link& TcpTransport::link_to(std::int64_t peer) {
+// Both ends know the size, so they agree.
+Link& TcpTransport::link_to(std::int64_t peer, std::int64_t bytes) {
   WEFT_CHECK(peer >= 0 && peer < size() && peer != rank_);
-  return *links_[static_cast<std::size_t>(peer)];
+  return *links_[kLinks * static_cast<std::size_t>(peer) + static_cast<std::size_t>(tcp::link_kind(bytes))];
 }
 
 std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes) {
@@ -151,14 +164,14 @@ std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::
 Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) {
   const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(src));
   transfer->src = SegmentCursor(src);
-  link_to(peer).send(*transfer);
+  link_to(peer, transfer->total).send(*transfer);
   return ticket;
 }
 
 Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
   const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(landing.dst));
   transfer->dst = tcp::LandingCursor(landing);
-  link_to(peer).receive(*transfer);
+  link_to(peer, transfer->total).receive(*transfer);
   return ticket;
 }
 
@@ -224,10 +237,10 @@ void TcpTransport::wake() {
 }
 
 void TcpTransport::notice_closed_links() {
-  for (std::size_t peer = 0; peer < links_.size(); ++peer) {
-    if (!links_[peer] || links_[peer]->open() || closed_since_[peer]) continue;
-    closed_since_[peer] = Clock::now();
-    if (links_[peer]->broken_by_mismatch()) liveness_->give_up({rank_, "it gave up: " + links_[peer]->closed()});
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!links_[i] || links_[i]->open() || closed_since_[i / kLinks]) continue;
+    closed_since_[i / kLinks] = Clock::now();
+    if (links_[i]->broken_by_mismatch()) liveness_->give_up({rank_, "it gave up: " + links_[i]->closed()});
   }
 }
 
@@ -242,6 +255,11 @@ std::optional<LostRank> TcpTransport::lost() {
   return gone_;
 }
 
+std::string TcpTransport::why_closed(std::size_t peer) const {
+  const Link& small = *links_[kLinks * peer];
+  return small.open() ? links_[kLinks * peer + 1]->closed() : small.closed();
+}
+
 // Whose fault it is that a transfer will never be finished.
 std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) const {
   const auto peer = static_cast<std::size_t>(transfer.peer);
@@ -249,12 +267,12 @@ std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) con
   const std::optional<LostRank> loss = liveness_->lost();
   if (loss && (closed || loss->rank == transfer.peer)) return loss;
   if (closed && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
-  if (closed && Clock::now() >= *closed + kTimeForVerdict) return LostRank{transfer.peer, links_[peer]->closed()};
+  if (closed && Clock::now() >= *closed + kTimeForVerdict) return LostRank{transfer.peer, why_closed(peer)};
   return std::nullopt;
 }
 
 void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
-  const Link& link = link_to(transfer.peer);
+  const Link& link = link_to(transfer.peer, transfer.total);
   if (link.broken_by_mismatch()) throw RunFailed(link.closed());
   const std::optional<LostRank> loss = why_hopeless(transfer);
   if (!loss) return;

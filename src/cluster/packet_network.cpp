@@ -1,0 +1,140 @@
+#include "cluster/packet_network.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "cluster/directed_links.hpp"
+
+namespace weft {
+namespace {
+
+constexpr double kGoldenRatio = 0.6180339887498949;
+constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
+
+Nanos rounded(double nanos) {
+  return {std::llround(nanos)};
+}
+
+}  // namespace
+
+PacketNetwork::PacketNetwork(const Cluster& cluster, const Options& options) : cluster_(cluster), options_(options) {
+  WEFT_CHECK(options.slowdown > 0 && options.packet.value > 0 && options.window >= options.packet);
+  for (const weft::Link& link : cluster.links()) {
+    const double rate = link.bandwidth.bytes_per_second * 1e-9 / options.slowdown;
+    links_.insert(links_.end(), 2, {rate, rounded(static_cast<double>(link.burst.value) / rate), {}, {}});
+  }
+}
+
+std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
+  const Way there = directed_links(cluster_, src, dst), back = directed_links(cluster_, dst, src);
+  const double even = std::fmod(static_cast<double>(lanes_.size() + 1) * kGoldenRatio, 1.0);  // spread over 0 to 1
+  Lane lane;
+  lane.way = there.links;
+  lane.back = back.links;
+  lane.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
+  lane.window = std::llround(static_cast<double>(options_.window.value) * (1 - options_.unlike * even));
+  lanes_.push_back(std::move(lane));
+  return static_cast<std::int32_t>(lanes_.size() - 1);
+}
+
+std::int32_t PacketNetwork::new_message(std::int32_t lane, std::int64_t bytes) {
+  Lane& its_lane = lanes_[static_cast<std::size_t>(lane)];
+  its_lane.started += bytes;
+  messages_.push_back({lane, bytes, bytes, its_lane.started});
+  return static_cast<std::int32_t>(messages_.size() - 1);
+}
+
+std::int32_t PacketNetwork::start(std::int32_t lane, Bytes bytes, Nanos now) {
+  advance(now);
+  const std::int32_t id = new_message(lane, bytes.value);
+  lanes_[static_cast<std::size_t>(lane)].unsent.push_back(id);
+  lanes_[static_cast<std::size_t>(lane)].own.push_back(id);
+  send_what_fits(lane, now);
+  return id;
+}
+
+std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
+  advance(now);
+  const std::int32_t id = new_message(lane, 0);
+  packets_.push({now, sequence_++, Kind::word, 0, lane, id, kSmallest});
+  return id;
+}
+
+void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
+  Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
+  while (!lane.unsent.empty() && lane.at_source < options_.at_source) {
+    Message& message = messages_[static_cast<std::size_t>(lane.unsent.front())];
+    const std::int64_t bytes = std::min(message.unsent, options_.packet.value);
+    if (lane.under_way > 0 && lane.under_way + bytes > lane.window) break;
+    lane.under_way += bytes;
+    ++lane.at_source;
+    lane.sent += bytes;
+    message.unsent -= bytes;
+    packets_.push({now, sequence_++, Kind::data, 0, lane_id, lane.unsent.front(), bytes});
+    if (message.unsent == 0) lane.unsent.pop_front();
+  }
+  take_over(lane, now);
+}
+
+void PacketNetwork::take_over(Lane& lane, Nanos now) {
+  while (!lane.own.empty()) {
+    const std::int32_t id = lane.own.front();
+    if (messages_[static_cast<std::size_t>(id)].end - lane.sent > options_.spare.value) return;
+    taken_over_.push_back({id, now});
+    lane.own.pop_front();
+  }
+}
+
+// A link that is due later than its savings last keeps the packet until they do.
+Nanos PacketNetwork::passes(Link& link, Nanos arrives, std::int64_t bytes) const {
+  link.due = std::max(link.due, arrives) + rounded(static_cast<double>(bytes) / link.rate);
+  const double rate = options_.burst_rate.bytes_per_second;
+  const Nanos processing = rate > 0 ? nanos_from_seconds(static_cast<double>(bytes) / rate) : Nanos{0};
+  link.last = std::max({arrives, link.last, link.due - link.saved - processing}) + processing;
+  return link.last;
+}
+
+void PacketNetwork::move(Packet packet) {
+  Lane& lane = lanes_[static_cast<std::size_t>(packet.lane)];
+  if (packet.kind == Kind::data && packet.hop == 1) {
+    --lane.at_source;
+    send_what_fits(packet.lane, packet.time);
+  }
+  const auto& way = packet.kind == Kind::acknowledgement ? lane.back : lane.way;
+  if (packet.hop < std::ssize(way)) {
+    Link& link = links_[static_cast<std::size_t>(way[static_cast<std::size_t>(packet.hop)])];
+    const bool data = packet.kind == Kind::data;
+    packet.time = passes(link, packet.time, data ? std::max(packet.bytes, kSmallest) : kSmallest);
+    packet.sequence = sequence_++;
+    ++packet.hop;
+    packets_.push(packet);
+    return;
+  }
+  if (packet.kind == Kind::acknowledgement) {
+    lane.under_way -= packet.bytes;
+    lane.window = std::min(options_.window.value, lane.window + packet.bytes / 2);
+    return send_what_fits(packet.lane, packet.time);
+  }
+  Message& message = messages_[static_cast<std::size_t>(packet.message)];
+  if (packet.kind == Kind::data) {
+    message.missing -= packet.bytes;
+    packets_.push({packet.time, sequence_++, Kind::acknowledgement, 0, packet.lane, packet.message, packet.bytes});
+  }
+  if (message.missing == 0) arrived_.push_back({packet.message, packet.time + lane.latency});
+}
+
+std::optional<Nanos> PacketNetwork::next_event() const {
+  if (packets_.empty()) return std::nullopt;
+  return packets_.top().time;
+}
+
+void PacketNetwork::advance(Nanos now) {
+  while (!packets_.empty() && packets_.top().time <= now) {
+    const Packet packet = packets_.top();
+    packets_.pop();
+    move(packet);
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,107 @@
+// Messages over the links of a cluster as TCP carries them: cut into packets that stand in line before every link on
+// their way, at most a window of them under way on a lane; what arrives is acknowledged, and the acknowledgement stands
+// in line on the way back. cluster/flow_network.hpp says in few numbers what comes of that where streams are long and
+// alike; here also that who crosses one crowded link gets more of it than who crosses two, that what a link has saved
+// up is taken first come, first served, and that a word to the other side waits behind data.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+
+namespace weft {
+
+class PacketNetwork {
+ public:
+  struct Options {
+    double slowdown = 1;  // of all links and latencies
+    Bytes window{38 << 10};
+    Bytes packet{8 << 10};
+    Bytes spare{128 << 10};
+    Bandwidth burst_rate{};  // at which a link lets through what it saved up: what hosts can process; 0: at once
+    // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
+    // half a byte for each.
+    double unlike = 0.3;
+    std::int64_t at_source = 4;  // packets of a lane that stand in line before their first link; the others of the
+                                 // window come after them, so that lanes take turns there
+  };
+  // All links have saved up what they can (LevelSpec::burst).
+  PacketNetwork(const Cluster& cluster, const Options& options);
+
+  // A way from one device to another on which messages keep their order.
+  std::int32_t open_lane(Rank src, Rank dst);
+  // A message sets out at `now`, which never goes back.
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now);
+  // A word that overtakes what its lane has not sent yet.
+  std::int32_t start_word(std::int32_t lane, Nanos now);
+  // Of messages and words that arrived since the last call of clear_arrived: which, and when.
+  struct Arrival {
+    std::int32_t message = 0;
+    Nanos time;
+  };
+  const std::vector<Arrival>& arrived() const { return arrived_; }
+  // Of messages likewise that the sender's system has taken over: no more of them than `spare` is to be sent.
+  const std::vector<Arrival>& taken_over() const { return taken_over_; }
+  void clear_arrived() {
+    arrived_.clear();
+    taken_over_.clear();
+  }
+  std::optional<Nanos> next_event() const;
+  void advance(Nanos now);
+
+ private:
+  struct Link {
+    double rate = 0;  // bytes per nanosecond
+    Nanos saved;      // what it saves up, as time
+    Nanos due, last;  // when all before would be through without savings; when the last was
+  };
+  struct Lane {
+    std::vector<std::int32_t> way, back;  // links
+    Nanos latency;
+    std::int64_t window = 0;
+    std::int64_t under_way = 0;          // bytes not acknowledged
+    std::int64_t at_source = 0;          // packets
+    std::int64_t started = 0, sent = 0;  // bytes, of all messages
+    std::deque<std::int32_t> unsent;     // messages
+    std::deque<std::int32_t> own;        // messages that the system has not taken over
+  };
+  struct Message {
+    std::int32_t lane = 0;
+    std::int64_t unsent = 0, missing = 0;  // bytes
+    std::int64_t end = 0;                  // of all that its lane has started
+  };
+  enum class Kind : std::uint8_t { data, word, acknowledgement };
+  struct Packet {
+    Nanos time;
+    std::int64_t sequence = 0;  // ties in the order of creation
+    Kind kind = Kind::data;
+    std::int32_t hop = 0;
+    std::int32_t lane = 0, message = 0;
+    std::int64_t bytes = 0;
+    friend bool operator<(const Packet& a, const Packet& b) {
+      return std::tie(a.time, a.sequence) > std::tie(b.time, b.sequence);  // earliest on top
+    }
+  };
+
+  std::int32_t new_message(std::int32_t lane, std::int64_t bytes);
+  void send_what_fits(std::int32_t lane, Nanos now);
+  void take_over(Lane& lane, Nanos now);
+  void move(Packet packet);
+  Nanos passes(Link& link, Nanos arrives, std::int64_t bytes) const;
+
+  const Cluster& cluster_;
+  Options options_;
+  std::vector<Link> links_;  // directed
+  std::vector<Lane> lanes_;
+  std::vector<Message> messages_;
+  std::vector<Arrival> arrived_, taken_over_;
+  std::priority_queue<Packet> packets_;
+  std::int64_t sequence_ = 0;
+};
+
+}  // namespace weft
