@@ -43,6 +43,10 @@ std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
   return size.value / size_of(options.type).value;
 }
 
+bool has_links(const Communicator& communicator, bool processes) {
+  return processes && communicator.size() > 1 && !communicator.through_memory();
+}
+
 // The cluster by which programs are chosen: the emulated one, or what the links were measured to be.
 Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::optional<MeasuredLink>& link) {
   if (options.cluster != nullptr) return *options.cluster;
@@ -248,7 +252,7 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   BenchResult result;
   result.ranks = communicator.size();
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
-  if (processes && communicator.size() > 1) result.measured = measure_link(communicator, ranks);
+  if (has_links(communicator, processes)) result.measured = measure_link(communicator, ranks);
   result.handoff = measure_handoff(ranks, communicator.size(), result.measured);
   if (options.cluster != nullptr) {
     result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
@@ -298,7 +302,7 @@ Nanos since(Clock::time_point begin) {
 OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   std::optional<MeasuredLink> link;
-  if (processes && communicator.size() > 1) link = measure_link(communicator, ranks);
+  if (has_links(communicator, processes)) link = measure_link(communicator, ranks);
   const Cluster cluster = cluster_of(options, communicator.size(), link);
   const Bytes size = options.sizes.front();
   const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link);

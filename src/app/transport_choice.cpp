@@ -131,10 +131,12 @@ double probe(Transport& transport, std::int64_t sender) {
 
 ChosenTransport choose_transport(const std::shared_ptr<MpiSession>& session, const MpiOptions& mpi_options,
                                  TransportWish wish) {
-  auto mpi = make_mpi_transport(session, mpi_options);
   const std::vector<std::string> hosts = session->exchange(host_word());
   const auto other =
       std::find_if(hosts.begin(), hosts.end(), [&](const std::string& host) { return host != hosts.front(); });
+  MpiOptions by_place = mpi_options;
+  by_place.one_machine = other == hosts.end();
+  auto mpi = make_mpi_transport(session, by_place);
   std::string address = common_address(session->exchange(interfaces_text()));
   if (other == hosts.end()) address = "127.0.0.1";
   if (wish == TransportWish::tcp && address.empty())

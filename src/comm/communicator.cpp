@@ -557,6 +557,10 @@ std::int64_t Communicator::size() const {
   return thread_->transport().size();
 }
 
+bool Communicator::through_memory() const {
+  return thread_->transport().through_memory();
+}
+
 bool Communicator::has_library() const {
   return thread_->transport().has_library();
 }

@@ -77,6 +77,8 @@ class Communicator {
   std::int64_t size() const;
   // Whether native collectives may be prepared.
   bool has_library() const;
+  // Whether messages are copies in the memory of one machine (Transport::through_memory).
+  bool through_memory() const;
 
   // Allocates everything that running it needs. The program must have been proven (collective/verify).
   Prepared& prepare(PreparedCall call);

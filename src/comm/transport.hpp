@@ -106,6 +106,8 @@ class Transport {
 
   // Whether a Landing may have an operand. Otherwise the caller receives first and reduces then.
   virtual bool reduces_on_arrival() const { return false; }
+  // Whether messages between processes are copies in the memory of one machine: then there are no links to share.
+  virtual bool through_memory() const { return false; }
   // Whether there is a library with collectives of its own.
   virtual bool has_library() const { return false; }
   // Null where the library has no such call. All members must ask in the same order.

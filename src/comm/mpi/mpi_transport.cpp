@@ -68,6 +68,7 @@ class MpiTransport final : public Transport {
  public:
   MpiTransport(std::shared_ptr<MpiSession> session, const MpiOptions& options)
       : session_(std::move(session)), options_(options), idle_(options.idle) {
+    if (options_.one_machine) options_.streamed = 0;
     validate(options_);
     messages_comm_ = duplicate(MPI_COMM_WORLD);
     check_highest_tag();
@@ -154,6 +155,7 @@ class MpiTransport final : public Transport {
   void wake() override { sleep_.wake(); }
 
   bool has_library() const override { return true; }
+  bool through_memory() const override { return options_.one_machine; }
 
   std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
     return make_mpi_collective(session_, messages_comm_, groups_, request);

@@ -51,6 +51,8 @@ struct MpiOptions {
   // Such pieces are copied by the library, so only the beginning of a message goes this way.
   std::int64_t short_piece = 60 << 10;
   std::int64_t streamed = 4 << 20;  // bytes of a message that go in short pieces
+  // All ranks are on one machine: nothing stands in line, and the library copies whole messages once, pieces twice.
+  bool one_machine = false;
   // The rest: at most 64 pieces, no shorter than the first and no longer than the second.
   std::int64_t shortest_long_piece = 1 << 20;
   std::int64_t longest_piece = std::int64_t{1} << 30;  // the library counts up to 2^31 - 1

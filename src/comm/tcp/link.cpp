@@ -34,10 +34,22 @@ constexpr int kUnsentInSystem = 256 << 10;
 // wake-up is what receiving costs.
 constexpr std::int64_t kWorthWaking = 256 << 10;
 
+// Of a data frame: bytes of the slice, which are few, and the message's number.
+std::uint64_t joined(std::int64_t slice, std::uint32_t number) {
+  return static_cast<std::uint64_t>(slice) | std::uint64_t{number} << 32;
+}
+std::int64_t slice_of(std::uint64_t joined) {
+  return static_cast<std::int64_t>(joined & 0xffffffff);
+}
+std::uint32_t number_of(std::uint64_t joined) {
+  return static_cast<std::uint32_t>(joined >> 32);
+}
+
 }  // namespace
 
 struct Link::EarlyMessage {
   std::byte* data = nullptr;
+  std::uint32_t number = 0;
   std::int64_t total = 0;
   std::int64_t arrived = 0;
   EarlyMessage* next = nullptr;
@@ -48,6 +60,7 @@ struct Link::Channel {
   TransferLine out;
   std::uint64_t sent = 0;       // messages that have left
   std::uint64_t announced = 0;  // receives the peer has posted
+  std::int64_t announced_number = -1;  // of the last of them
   bool in_line = false;
   Channel* next_turn = nullptr;
 
@@ -142,7 +155,7 @@ void Link::choose_frame() {
     if (line.announced <= line.sent) ++early_out_;
     const std::int64_t slice = std::min(kSlice, transfer.total - transfer.moved);
     frame_ = {&transfer, &line, {}, 0, slice};
-    frame_.header = {kData, line.number, static_cast<std::uint64_t>(slice), static_cast<std::uint64_t>(transfer.total)};
+    frame_.header = {kData, line.number, joined(slice, transfer.number), static_cast<std::uint64_t>(transfer.total)};
     return;
   }
 }
@@ -211,26 +224,27 @@ void Link::write() {
   }
 }
 
-void Link::announce(std::int64_t number) {
+void Link::announce(const Transfer& receive) {
   // Consecutive announcements of a channel become one, unless a part of it has already gone.
   if (control_.size() >= control_sent_ + sizeof(Header)) {
     Header last;
     std::byte* place = control_.data() + control_.size() - sizeof last;
     std::memcpy(&last, place, sizeof last);
-    if (last.channel == static_cast<std::uint32_t>(number)) {
+    if (last.channel == static_cast<std::uint32_t>(receive.channel)) {
       ++last.slice;
+      last.total = receive.number;
       std::memcpy(place, &last, sizeof last);
       return;
     }
   }
-  const Header header{kReady, static_cast<std::uint32_t>(number), 1, 0};
+  const Header header{kReady, static_cast<std::uint32_t>(receive.channel), 1, receive.number};
   const auto* bytes = reinterpret_cast<const std::byte*>(&header);
   control_.insert(control_.end(), bytes, bytes + sizeof header);
 }
 
 void Link::receive(Transfer& transfer) {
   Channel& line = channel(transfer.channel);
-  announce(transfer.channel);
+  announce(transfer);
   if (line.first_early != nullptr) {
     take_early(line, transfer);
   } else {
@@ -244,6 +258,21 @@ bool Link::fits(const Transfer& transfer, std::int64_t total) {
   close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, total, rank_, transfer.total,
                     transfer.channel));
   return false;
+}
+
+void Link::look_for_counterpart(const Transfer& elsewhere) {
+  const auto found = channels_.find(elsewhere.channel);
+  if (!open() || found == channels_.end()) return;
+  const Channel& line = *found->second;
+  if (elsewhere.receives && line.first_early != nullptr && line.first_early->number == elsewhere.number) {
+    mismatch_ = true;
+    close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, line.first_early->total, rank_,
+                      elsewhere.total, elsewhere.channel));
+  } else if (!elsewhere.receives && line.announced_number == static_cast<std::int64_t>(elsewhere.number)) {
+    mismatch_ = true;
+    close(fmt::format("rank {} sends {} bytes where rank {} expects {} {} (channel {})", rank_, elsewhere.total, peer_,
+                      elsewhere.total > kEarlyBytes ? "at most" : "more than", kEarlyBytes, elsewhere.channel));
+  }
 }
 
 void Link::take_early(Channel& line, Transfer& transfer) {
@@ -283,7 +312,8 @@ Link::EarlyMessage* Link::keep_early(Channel& line, std::int64_t total) {
   return &early;
 }
 
-void Link::handle_ready(Channel& line, std::uint64_t count) {
+void Link::handle_ready(Channel& line, std::uint64_t count, std::uint64_t last_number) {
+  line.announced_number = static_cast<std::int64_t>(last_number);
   for (std::uint64_t i = 0; i < count; ++i) {
     const bool began = line.announced < line.sent || (line.announced == line.sent && frame_.channel == &line);
     if (began) --early_out_;
@@ -294,11 +324,12 @@ void Link::handle_ready(Channel& line, std::uint64_t count) {
 
 void Link::begin_data(Channel& line, const Header& header) {
   const auto total = static_cast<std::int64_t>(header.total);
-  in_ = {&line, line.in.first, nullptr, static_cast<std::int64_t>(header.slice)};
+  in_ = {&line, line.in.first, nullptr, slice_of(header.slice)};
   if (in_.transfer != nullptr) {
     if (!fits(*in_.transfer, total)) return;
   } else {
     in_.early = keep_early(line, total);
+    if (in_.early != nullptr) in_.early->number = number_of(header.slice);
   }
   const std::int64_t room = in_.transfer != nullptr ? total - in_.transfer->moved : total;
   if ((in_.transfer == nullptr && in_.early == nullptr) || in_.left < 0 || in_.left > room) {
@@ -310,7 +341,7 @@ void Link::begin_data(Channel& line, const Header& header) {
 
 void Link::begin_frame(const Header& header) {
   if (header.kind == kReady) {
-    handle_ready(channel(header.channel), header.slice);
+    handle_ready(channel(header.channel), header.slice, header.total);
   } else if (header.kind == kData) {
     begin_data(channel(header.channel), header);
   } else {

@@ -30,6 +30,8 @@ namespace weft::tcp {
 struct Transfer {
   std::int64_t peer = -1;
   std::int64_t channel = 0;
+  bool receives = false;
+  std::uint32_t number = 0;  // of those on the channel in this direction, whatever their size
   SegmentCursor src;  // of a send
   LandingCursor dst;  // of a receive
   std::int64_t total = 0;
@@ -74,6 +76,9 @@ class Link {
   const std::string& closed() const { return closed_; }
   // Whether the reason is a message that does not fit its receive, and not the peer's end.
   bool broken_by_mismatch() const { return mismatch_; }
+  // What the peer's side of this link says about a transfer that waits on the other one: that it is here, because the
+  // sizes of the two sides differ. Closes the link then.
+  void look_for_counterpart(const Transfer& elsewhere);
   // Sees to it that what was sent reaches the peer, then closes.
   void finish(Clock::time_point deadline);
   int fd() const { return socket_.fd(); }
@@ -84,8 +89,8 @@ class Link {
   struct Header {
     std::uint32_t kind = 0;
     std::uint32_t channel = 0;
-    std::uint64_t slice = 0;  // bytes that follow; of a ready frame: how many receives it announces
-    std::uint64_t total = 0;  // of the message
+    std::uint64_t slice = 0;  // bytes that follow, and the message's number; of a ready frame: how many receives it announces
+    std::uint64_t total = 0;  // of the message; of a ready frame: the number of the last receive
   };
   struct OutgoingFrame {
     Transfer* transfer = nullptr;
@@ -105,7 +110,7 @@ class Link {
   bool may_send(const Channel& channel) const;
   void take_turn(Channel& channel);
   void choose_frame();
-  void announce(std::int64_t channel);
+  void announce(const Transfer& receive);
   bool has_output() const { return frame_.transfer != nullptr || !control_.empty() || first_turn_ != nullptr; }
   std::size_t describe_output(std::span<iovec> entries);
   void account_output(std::int64_t bytes);
@@ -113,7 +118,7 @@ class Link {
 
   void consume_staged();
   void begin_frame(const Header& header);
-  void handle_ready(Channel& channel, std::uint64_t count);
+  void handle_ready(Channel& channel, std::uint64_t count, std::uint64_t last_number);
   void begin_data(Channel& channel, const Header& header);
   void land(const std::byte* bytes, std::int64_t count);
   void landed(std::int64_t count);

@@ -11,6 +11,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -59,7 +60,7 @@ class TcpTransport final : public Transport {
 
  private:
   Link& link_to(std::int64_t peer, std::int64_t bytes);
-  std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes);
+  std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes, bool receives);
   void connect(const tcp::MeshOptions& options, const Exchange& exchange, tcp::LinkKind kind);
   void watch(const Link& link, std::size_t number);
   void progress(int timeout_milliseconds);
@@ -77,6 +78,7 @@ class TcpTransport final : public Transport {
   std::vector<std::optional<Clock::time_point>> closed_since_;  // by rank
   std::unique_ptr<Liveness> liveness_;
 
+  std::vector<std::unordered_map<std::int64_t, std::uint32_t>> numbers_;  // by rank: the next of a channel and direction
   std::deque<Transfer> transfers_;  // by ticket
   std::vector<std::int64_t> free_;  // tickets
   std::uint64_t pass_ = 0;
@@ -92,7 +94,8 @@ TcpTransport::TcpTransport(const TcpOptions& options)
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       links_(kLinks * static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
-      closed_since_(links_.size() / kLinks) {
+      closed_since_(links_.size() / kLinks),
+      numbers_(links_.size() / kLinks) {
   tcp::Rendezvous rendezvous(
       {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
   const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
@@ -144,7 +147,8 @@ Link& TcpTransport::link_to(std::int64_t peer, std::int64_t bytes) {
   return *links_[kLinks * static_cast<std::size_t>(peer) + static_cast<std::size_t>(tcp::link_kind(bytes))];
 }
 
-std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes) {
+std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes,
+                                                           bool receives) {
   WEFT_CHECK(channel >= 0 && channel < (1 << 20));
   if (free_.empty()) {
     free_.push_back(static_cast<std::int64_t>(transfers_.size()));
@@ -156,20 +160,22 @@ std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::
   transfer = {};
   transfer.peer = peer;
   transfer.channel = channel;
+  transfer.receives = receives;
+  transfer.number = numbers_[static_cast<std::size_t>(peer)][2 * channel + (receives ? 1 : 0)]++;
   transfer.total = bytes;
   transfer.asked = pass_;
   return {ticket, &transfer};
 }
 
 Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) {
-  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(src));
+  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(src), false);
   transfer->src = SegmentCursor(src);
   link_to(peer, transfer->total).send(*transfer);
   return ticket;
 }
 
 Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
-  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(landing.dst));
+  const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(landing.dst), true);
   transfer->dst = tcp::LandingCursor(landing);
   link_to(peer, transfer->total).receive(*transfer);
   return ticket;
@@ -272,8 +278,14 @@ std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) con
 }
 
 void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
-  const Link& link = link_to(transfer.peer, transfer.total);
-  if (link.broken_by_mismatch()) throw RunFailed(link.closed());
+  const std::size_t first = kLinks * static_cast<std::size_t>(transfer.peer);
+  const auto kind = static_cast<std::size_t>(tcp::link_kind(transfer.total));
+  if (transfer.moved == 0) links_[first + 1 - kind]->look_for_counterpart(transfer);
+  for (const std::size_t at : {first, first + 1}) {
+    if (!links_[at]->broken_by_mismatch()) continue;
+    notice_closed_links();
+    throw RunFailed(links_[at]->closed());
+  }
   const std::optional<LostRank> loss = why_hopeless(transfer);
   if (!loss) return;
   {

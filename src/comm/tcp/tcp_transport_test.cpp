@@ -212,7 +212,7 @@ TEST(TcpTransport, MemoryIsLeftAloneOnceARankHasGivenUp) {
 TEST(TcpTransport, AMessageOfAnotherSizeThanItsReceiveIsNamedOnBothSides) {
   // Side by side, since each has to wait a while.
   std::vector<std::pair<std::int64_t, std::future<std::vector<std::string>>>> runs;
-  for (const std::int64_t bytes : {100, 1'000'000}) {
+  for (const std::int64_t bytes : {100, 32 << 10, 1'000'000}) {  // the second is small, what is expected is not
     runs.emplace_back(bytes, std::async(std::launch::async, run_ranks, 2, [bytes](Transport& transport) {
                         Bytestring data(static_cast<std::size_t>(bytes + transport.rank()));
                         Bytestring more(8);
@@ -232,6 +232,20 @@ TEST(TcpTransport, AMessageOfAnotherSizeThanItsReceiveIsNamedOnBothSides) {
     EXPECT_EQ(errors[1], words);
     EXPECT_EQ(errors[0], "rank 1 is lost: it gave up: " + words);
   }
+}
+
+// The other way round nothing arrives: the sender sees that it was asked for on the link for small ones.
+TEST(TcpTransport, ALargeMessageWhereASmallOneIsExpectedIsNamed) {
+  const std::vector<std::string> errors = run_ranks(2, [](Transport& transport) {
+    Bytestring data(transport.rank() == 0 ? 100'000 : 1'000);
+    const auto segments = whole(data);
+    const Ticket ticket =
+        transport.rank() == 0 ? transport.send(1, 6, segments) : transport.receive(0, 6, into(segments));
+    finish(transport, {ticket});
+  });
+  const std::string words = "rank 0 sends 100000 bytes where rank 1 expects at most 32768 (channel 6)";
+  EXPECT_EQ(errors[0], words);
+  EXPECT_EQ(errors[1], "rank 0 is lost: it gave up: " + words);
 }
 
 }  // namespace
