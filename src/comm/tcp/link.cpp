@@ -266,8 +266,8 @@ void Link::look_for_counterpart(const Transfer& elsewhere) {
   const Channel& line = *found->second;
   if (elsewhere.receives && line.first_early != nullptr && line.first_early->number == elsewhere.number) {
     mismatch_ = true;
-    close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, line.first_early->total, rank_,
-                      elsewhere.total, elsewhere.channel));
+    close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, line.first_early->total,
+                      rank_, elsewhere.total, elsewhere.channel));
   } else if (!elsewhere.receives && line.announced_number == static_cast<std::int64_t>(elsewhere.number)) {
     mismatch_ = true;
     close(fmt::format("rank {} sends {} bytes where rank {} expects {} {} (channel {})", rank_, elsewhere.total, peer_,

@@ -89,7 +89,8 @@ class Link {
   struct Header {
     std::uint32_t kind = 0;
     std::uint32_t channel = 0;
-    std::uint64_t slice = 0;  // bytes that follow, and the message's number; of a ready frame: how many receives it announces
+    // Bytes that follow, and the message's number; of a ready frame: how many receives it announces.
+    std::uint64_t slice = 0;
     std::uint64_t total = 0;  // of the message; of a ready frame: the number of the last receive
   };
   struct OutgoingFrame {

@@ -78,7 +78,8 @@ class TcpTransport final : public Transport {
   std::vector<std::optional<Clock::time_point>> closed_since_;  // by rank
   std::unique_ptr<Liveness> liveness_;
 
-  std::vector<std::unordered_map<std::int64_t, std::uint32_t>> numbers_;  // by rank: the next of a channel and direction
+  // By rank: the number of the next message of a channel and direction.
+  std::vector<std::unordered_map<std::int64_t, std::uint32_t>> numbers_;
   std::deque<Transfer> transfers_;  // by ticket
   std::vector<std::int64_t> free_;  // tickets
   std::uint64_t pass_ = 0;
