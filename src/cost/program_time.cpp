@@ -61,8 +61,8 @@ class Flows {
  public:
   Flows(const Cluster& cluster, const ProgramTimeOptions& options)
       : network_(cluster, options.slowdown, options.sharing_loss) {}
+  static constexpr bool kAsks = false, kTakesOver = false;
   static bool asks_for(std::int64_t) { return false; }
-  static constexpr bool kTakesOver = false;
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
   std::int32_t ask(std::int32_t, Nanos) { return -1; }
@@ -87,8 +87,9 @@ class Packets {
                            .packet = tcp_.packet,
                            .spare = tcp_.spare,
                            .burst_rate = tcp_.burst_rate}) {}
-  bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
+  static constexpr bool kAsks = true;       // a large message sets out when it has been asked for
   static constexpr bool kTakesOver = true;  // for the sender a message has ended before it arrives
+  bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
   std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
@@ -127,14 +128,12 @@ class ProgramSimulation {
         if (ranks_[rank].steps[i].free()) released(static_cast<std::int32_t>(rank), static_cast<std::int32_t>(i));
       }
     }
-    for (std::size_t i = 0; i < connections_.size(); ++i) touched_.push_back(static_cast<std::int32_t>(i));
-    post_touched();
+    post_all();
     while (left_ > 0) {
       if (step()) continue;
       WEFT_CHECK(!impatient_);  // proven programs end
       impatient_ = true;
-      for (std::size_t i = 0; i < connections_.size(); ++i) touched_.push_back(static_cast<std::int32_t>(i));
-      post_touched();
+      post_all();
     }
     return now_;
   }
@@ -172,7 +171,7 @@ class ProgramSimulation {
       const Rank sender = members_[static_cast<std::size_t>(connections_.back().sender)];
       const Rank receiver = members_[static_cast<std::size_t>(connections_.back().receiver)];
       connections_.back().lane = network_.open_lane(sender, receiver);
-      connections_.back().way_back = network_.open_lane(receiver, sender);
+      if (Network::kAsks) connections_.back().way_back = network_.open_lane(receiver, sender);
     }
     Connection& connection = connections_[static_cast<std::size_t>(entry->second)];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
@@ -301,6 +300,11 @@ class ProgramSimulation {
       --state(rank, follower).ahead;
       if (state(rank, follower).free()) released(rank, follower);
     }
+    post_touched();
+  }
+
+  void post_all() {
+    for (std::size_t i = 0; i < connections_.size(); ++i) touched_.push_back(static_cast<std::int32_t>(i));
     post_touched();
   }
 
