@@ -58,7 +58,6 @@ class BenchRanks {
   // `one_clock`: what ranks time begins when the last of them begins it, as a collective does; otherwise each rank
   // measures by itself, and the slowest counts.
   BenchRanks(Communicator& communicator, bool processes, bool one_clock);
-  bool processes() const { return processes_; }
   void barrier();
   // By position, the longest of all ranks.
   std::vector<Nanos> slowest(const std::vector<Nanos>& times);

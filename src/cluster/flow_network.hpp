@@ -20,7 +20,6 @@ class FlowNetwork {
 
   // A way from one device to another on which messages keep their order.
   std::int32_t open_lane(Rank src, Rank dst);
-  Nanos latency(std::int32_t lane) const { return lanes_[static_cast<std::size_t>(lane)].latency; }
   // A message sets out at `now`, which never goes back. `spent` of its latency has passed already; less than nothing
   // lengthens it.
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos spent = {0});
