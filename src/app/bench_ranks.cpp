@@ -31,16 +31,17 @@ std::vector<std::int64_t> all_ranks(std::int64_t count) {
 void NetworkTimes::add(Clock::time_point began, Clock::time_point ended) {
   {
     const std::lock_guard lock(mutex_);
-    times_.add(began, ended);
+    executions_.push_back({began, ended});
   }
   added_.notify_all();
 }
 
-void NetworkTimes::take(RoundTimes& into) {
+NetworkTimes::Execution NetworkTimes::take() {
   std::unique_lock lock(mutex_);
-  added_.wait(lock, [&] { return times_.begins().size() > taken_; });
-  into.add(times_.begins()[taken_], times_.ends()[taken_]);
-  ++taken_;
+  added_.wait(lock, [&] { return !executions_.empty(); });
+  const Execution first = executions_.front();
+  executions_.pop_front();
+  return first;
 }
 
 BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_clock)
@@ -56,7 +57,31 @@ BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_cloc
                                                 .kind = Collective::broadcast,
                                                 .ranks = communicator.size(),
                                                 .in_place = true},
-                                               kTextSize / 8, DataType::i64, ReduceOp::sum))) {}
+                                               kTextSize / 8, DataType::i64, ReduceOp::sum))),
+      gate_(one_clock ? &communicator.prepare(gate_call()) : nullptr) {}
+
+// Every rank tells every other that it is there: by the links' clock, all know at the same moment, a latency after the
+// last has come.
+PreparedCall BenchRanks::gate_call() {
+  PreparedCall call = call_of(
+      {.algorithm = Algorithm::direct, .kind = Collective::barrier, .ranks = communicator_.size(), .in_place = true}, 0,
+      DataType::i64, ReduceOp::sum);
+  call.on_done = [this](auto, auto) {
+    try {
+      started_.set_value(behind_gate_());
+    } catch (...) {
+      started_.set_exception(std::current_exception());
+    }
+  };
+  return call;
+}
+
+void BenchRanks::run_at_once(Communicator::Prepared& call, const void* input, void* output) {
+  started_ = {};
+  behind_gate_ = [&] { return communicator_.start(call, input, output); };
+  communicator_.wait(communicator_.start(*gate_, nullptr, nullptr));
+  communicator_.wait(started_.get_future().get());
+}
 
 void BenchRanks::barrier() {
   communicator_.wait(communicator_.start(*barrier_, nullptr, nullptr));

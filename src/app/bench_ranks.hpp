@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -20,12 +23,8 @@ class RoundTimes {
  public:
   using Clock = std::chrono::steady_clock;
   void add(Clock::time_point begin, Clock::time_point end) {
-    add(Nanos{std::chrono::nanoseconds(begin.time_since_epoch()).count()},
-        Nanos{std::chrono::nanoseconds(end.time_since_epoch()).count()});
-  }
-  void add(Nanos begin, Nanos end) {
-    begins_.push_back(begin);
-    ends_.push_back(end);
+    begins_.push_back({std::chrono::nanoseconds(begin.time_since_epoch()).count()});
+    ends_.push_back({std::chrono::nanoseconds(end.time_since_epoch()).count()});
   }
   void clear() {
     begins_.clear();
@@ -42,15 +41,17 @@ class RoundTimes {
 class NetworkTimes {
  public:
   using Clock = std::chrono::steady_clock;
+  struct Execution {
+    Clock::time_point began, ended;
+  };
   void add(Clock::time_point began, Clock::time_point ended);
-  // Those of the next execution; waits until it is over.
-  void take(RoundTimes& into);
+  // Of the next execution; waits until it is over.
+  Execution take();
 
  private:
   std::mutex mutex_;
   std::condition_variable added_;
-  RoundTimes times_;
-  std::size_t taken_ = 0;
+  std::deque<Execution> executions_;
 };
 
 class BenchRanks {
@@ -64,16 +65,24 @@ class BenchRanks {
   std::vector<Nanos> of_all(const RoundTimes& times);
   // Before every measurement: after a rest, in which links recover.
   void begin_together();
+  // With emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
+  void run_at_once(Communicator::Prepared& call, const void* input, void* output);
   // What an all_gather of a few bytes from every rank takes: the median, of all ranks.
   Nanos small_gather(Algorithm algorithm, Bytes of_rank);
   // What rank 0 says, up to 60 characters.
   std::string from_rank_0(const std::string& text);
 
  private:
+  PreparedCall gate_call();
+
   Communicator& communicator_;
   bool processes_, one_clock_;
   Communicator::Prepared* barrier_;
   Communicator::Prepared* broadcast_;
+  Communicator::Prepared* gate_;
+  // What the gate's end sets off, and what came of it.
+  std::function<Communicator::Handle()> behind_gate_;
+  std::promise<Communicator::Handle> started_;
 };
 
 }  // namespace weft

@@ -69,7 +69,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
     question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
   ProgramTimeOptions time;
   time.slowdown = options.slowdown;
-  time.copy = kReduceRate;
+  time.own_work = true;
   if (options.cluster == nullptr) time.reduce = kReduceRate;
   if (over_tcp && size >= kCongests) time.sharing_loss = kTcpSharingLoss;
   std::vector<ProgramChoice> choices;
@@ -170,7 +170,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
     std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
   }
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
-  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
+  if (candidate.network != nullptr) candidate.network->take();
   if (std::memcmp(buffers.output.data() + output_begin, expected.data(), expected.size()) != 0) {
     throw RunFailed(fmt::format("rank {}: {} {} of {} bytes gives a wrong result", rank, candidate.row.name,
                                 name_of(candidate.row.kind), size.value));
@@ -178,11 +178,18 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
 }
 
 void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candidate, Buffers& buffers) {
+  if (candidate.network != nullptr) {
+    ranks.run_at_once(*candidate.prepared, buffers.input.data(), buffers.output.data());
+    const Clock::time_point told = Clock::now();
+    const auto [began, ended] = candidate.network->take();
+    candidate.network_times.add(began, ended);
+    candidate.times.add(began, told);
+    return;
+  }
   ranks.begin_together();
   const Clock::time_point begin = Clock::now();
   communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
   candidate.times.add(begin, Clock::now());
-  if (candidate.network != nullptr) candidate.network->take(candidate.network_times);
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
@@ -333,6 +340,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
     sum = sum + work.run(products);
     communicator.wait(handle);
     both.push_back(since(together));
+    if (candidate.network != nullptr) candidate.network->take();
   }
   return {size, median(ranks.slowest(compute)), median(ranks.of_all(candidate.times)), median(ranks.slowest(both))};
 }

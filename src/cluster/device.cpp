@@ -87,6 +87,12 @@ std::string_view name_of(DType type) {
   return "";
 }
 
+Nanos memory_time(const Device& device, MemoryWork work, Bytes bytes, double slowdown) {
+  const double accesses = work == MemoryWork::copy ? 2 : 3;
+  return nanos_from_seconds(accesses * static_cast<double>(bytes.value) * slowdown /
+                            device.memory_bandwidth.bytes_per_second);
+}
+
 std::vector<std::string> device_names() {
   std::vector<std::string> names;
   for (const Row& row : kDevices) names.emplace_back(row.name);

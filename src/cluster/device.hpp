@@ -28,6 +28,10 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
+// In the device's own memory: a copy reads and writes every byte, a reduction reads two to write one.
+enum class MemoryWork { copy, reduce };
+Nanos memory_time(const Device& device, MemoryWork work, Bytes bytes, double slowdown = 1);
+
 std::vector<std::string> device_names();
 // Throws Error with the nearest name.
 Device device_profile(std::string_view name);

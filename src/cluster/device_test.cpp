@@ -55,6 +55,14 @@ TEST(Device, AnUnknownNameGetsTheNearestSuggested) {
   }
 }
 
+TEST(Device, MemoryIsReadAndWritten) {
+  Device device;
+  device.memory_bandwidth = {1e9};
+  EXPECT_EQ(memory_time(device, MemoryWork::copy, Bytes{1000}), Nanos{2000});
+  EXPECT_EQ(memory_time(device, MemoryWork::reduce, Bytes{1000}), Nanos{3000});
+  EXPECT_EQ(memory_time(device, MemoryWork::copy, Bytes{1000}, 10), Nanos{20'000});
+}
+
 TEST(DType, SizesInBytes) {
   EXPECT_EQ(bytes_of(DType::fp32), 4);
   EXPECT_EQ(bytes_of(DType::bf16), 2);

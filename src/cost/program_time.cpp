@@ -112,7 +112,7 @@ class ProgramSimulation {
  public:
   ProgramSimulation(const std::vector<LoweredRank>& program, const Cluster& cluster, std::span<const Rank> members,
                     const ProgramTimeOptions& options)
-      : program_(program), members_(members), options_(options), network_(cluster, options) {
+      : program_(program), cluster_(cluster), members_(members), options_(options), network_(cluster, options) {
     WEFT_CHECK(program.size() == members.size());
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int32_t> known;
     ranks_.resize(program.size());
@@ -130,7 +130,10 @@ class ProgramSimulation {
     }
     post_all();
     while (left_ > 0) {
-      if (step()) continue;
+      if (step()) {
+        if (!more_happens_now()) post_touched();
+        continue;
+      }
       WEFT_CHECK(!impatient_);  // proven programs end
       impatient_ = true;
       post_all();
@@ -191,7 +194,7 @@ class ProgramSimulation {
         message_ended(event.rank, static_cast<std::size_t>(event.step));
       } else if (event.kind == EventKind::asked) {
         ++connections_[static_cast<std::size_t>(event.rank)].next_asked;
-        post(event.rank);
+        touched_.push_back(event.rank);
       } else {
         complete(event.rank, event.step);
       }
@@ -213,6 +216,14 @@ class ProgramSimulation {
         });
     // A latent flow that began to move left no trace but in the network.
     return true;
+  }
+
+  // What ends at the same time is seen together: a receive that one end frees need not land in a slot because of
+  // another.
+  bool more_happens_now() const {
+    if (!events_.empty() && events_.top().time <= now_) return true;
+    const std::optional<Nanos> network = network_.next_event();
+    return network && *network <= now_;
   }
 
   // Posts what may be posted at both ends, then lets matched messages set out.
@@ -270,12 +281,17 @@ class ProgramSimulation {
   // Copies or reduces locally.
   void work(std::int32_t rank, std::int32_t step) {
     RankState& here = ranks_[static_cast<std::size_t>(rank)];
-    const bool by_hand = reduces(code(rank, step).kind) && options_.reduce.bytes_per_second > 0;
-    const double rate = (by_hand ? options_.reduce : options_.copy).bytes_per_second;
-    Nanos time;
-    if (rate > 0) time = nanos_from_seconds(static_cast<double>(code(rank, step).bytes) / rate);
-    here.worker_free = std::max(now_, here.worker_free) + time;
+    here.worker_free = std::max(now_, here.worker_free) + time_of_work(rank, code(rank, step));
     events_.push({here.worker_free, sequence_++, EventKind::local_end, rank, step});
+  }
+
+  Nanos time_of_work(std::int32_t rank, const LoweredStep& step) const {
+    const MemoryWork kind = reduces(step.kind) ? MemoryWork::reduce : MemoryWork::copy;
+    const double by_hand = options_.reduce.bytes_per_second;
+    if (kind == MemoryWork::reduce && by_hand > 0) return nanos_from_seconds(static_cast<double>(step.bytes) / by_hand);
+    if (!options_.own_work) return {};
+    const Device& device = cluster_.device(members_[static_cast<std::size_t>(rank)]);
+    return memory_time(device, kind, Bytes{step.bytes}, options_.slowdown);
   }
 
   // Nothing holds the step back any more.
@@ -297,10 +313,14 @@ class ProgramSimulation {
       if (state(rank, dependent).free()) released(rank, dependent);
     }
     for (const std::int32_t follower : ended.followers) {
-      --state(rank, follower).ahead;
-      if (state(rank, follower).free()) released(rank, follower);
+      Step& next = state(rank, follower);
+      --next.ahead;
+      if (next.free()) {
+        released(rank, follower);
+      } else if (next.ahead == 0 && next.connection >= 0) {
+        touched_.push_back(next.connection);  // its turn: it may land in a slot
+      }
     }
-    post_touched();
   }
 
   void post_all() {
@@ -319,6 +339,7 @@ class ProgramSimulation {
   }
 
   const std::vector<LoweredRank>& program_;
+  const Cluster& cluster_;
   std::span<const Rank> members_;
   ProgramTimeOptions options_;
   Network network_;

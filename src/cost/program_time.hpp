@@ -25,7 +25,9 @@ struct ProgramTimeOptions {
   double sharing_loss = 0;  // of a link per further flow on it (cluster/flow_network.hpp)
   // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
   Bandwidth reduce{};
-  Bandwidth copy{};     // local copies and reductions of a rank, one after the other; 0: they take no time
+  // Whether copies and reductions in a rank's own memory take what its device needs for them, one after the other.
+  // Otherwise they take no time.
+  bool own_work = false;
   Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
   // In packets, over links that have been idle, in place of flows; takes longer to predict.
   std::optional<TcpTraffic> tcp = std::nullopt;

@@ -61,8 +61,9 @@ TEST(ProgramTime, SlowdownStretchesEverything) {
 }
 
 TEST(ProgramTime, LocalCopiesTakeTimeWhereTheyAreCounted) {
-  // One rank: a copy of 4000 bytes at 1 byte a nanosecond.
-  EXPECT_NEAR(time_of({.ranks = 1}, 4000, nullptr, {.copy = {1e9}}), 4000, 1);
+  // One rank: 4000 bytes are read and written, at the 10 bytes a nanosecond of the device; those of a slowed machine.
+  EXPECT_NEAR(time_of({.ranks = 1}, 4000, nullptr, {.own_work = true}), 800, 1);
+  EXPECT_NEAR(time_of({.ranks = 1}, 4000, nullptr, {.slowdown = 3, .own_work = true}), 2400, 1);
 }
 
 TEST(ProgramTime, FastLinksInsideANodeCarryTheInnerPart) {

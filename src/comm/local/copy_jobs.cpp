@@ -1,7 +1,5 @@
 #include "comm/local/copy_jobs.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 
 namespace weft {
@@ -9,13 +7,6 @@ namespace {
 
 // Between two looks at whether it is still wanted: about 20 us.
 constexpr std::int64_t kCopyAtOnce = 128 << 10;
-
-// Of this thread: what others take of its core does not count as work.
-Nanos processor_time() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return {std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec};
-}
 
 }  // namespace
 
@@ -41,11 +32,6 @@ bool CopyJobs::help() {
   return true;
 }
 
-bool CopyJobs::is_done(const Job& job) {
-  const std::lock_guard lock(mutex_);
-  return !job.taken && job.work.done();
-}
-
 void CopyJobs::finish(Job& job) {
   {
     std::unique_lock lock(mutex_);
@@ -63,9 +49,7 @@ void CopyJobs::clear() {
 }
 
 void CopyJobs::carry_out(Job& job) {
-  const Nanos begin = processor_time();
   while (!job.work.done() && !cleared_) job.work.advance(kCopyAtOnce);
-  job.took += processor_time() - begin;
 }
 
 }  // namespace weft

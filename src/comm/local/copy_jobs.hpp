@@ -15,7 +15,6 @@ class CopyJobs {
  public:
   struct Job {
     LandingWork work;
-    Nanos took{};        // processor time
     bool taken = false;  // by a thread that works on it; under the lock
   };
 
@@ -23,7 +22,6 @@ class CopyJobs {
   void offer(Job& job);
   // Carries out one of those offered. False where there is none.
   bool help();
-  bool is_done(const Job& job);
   // Returns when the job is done.
   void finish(Job& job);
   // Forgets all; no memory is touched any more when it returns.

@@ -12,8 +12,6 @@ namespace {
 
 // Smaller copies are made by the network's own thread: waking another would take longer.
 constexpr std::int64_t kWorthOffering = 64 << 10;
-// No core copies faster: how long work must at least take, bytes a nanosecond.
-constexpr std::int64_t kFastestCopy = 64;
 constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 4};
 constexpr std::chrono::hours kLong{1};
 
@@ -114,8 +112,12 @@ class PacedNetwork::RankTransport final : public Transport {
   std::int64_t rank_;
 };
 
-PacedNetwork::PacedNetwork(const Cluster& cluster, double slowdown, std::int64_t ranks) : network_(cluster, slowdown) {
-  for (std::int64_t rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<RankState>());
+PacedNetwork::PacedNetwork(const Cluster& cluster, double slowdown, std::int64_t ranks)
+    : slowdown_(slowdown), network_(cluster, slowdown) {
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    devices_.push_back(cluster.device(make_id<Rank>(static_cast<std::size_t>(rank))));
+    ranks_.push_back(std::make_unique<RankState>());
+  }
   thread_ = std::thread([this] { main(); });
 }
 
@@ -215,50 +217,24 @@ void PacedNetwork::begin_work(std::int64_t number) {
   const std::int64_t slot = unused_works_.back();
   unused_works_.pop_back();
   Work& work = works_[static_cast<std::size_t>(slot)];
-  const std::int64_t bytes = post(number).bytes;
+  const Post& posted = post(number);
+  RankState& rank = state(posted.rank);
+  rank.worked_until = std::max(clock_, rank.worked_until) + time_of_work(posted);
   work.post = number;
-  work.began = clock_;
-  work.least = clock_ + Nanos{bytes / kFastestCopy};
-  work.job = {.work = LandingWork(post(number).src, post(number).landing)};
-  if (bytes >= kWorthOffering) {
-    works_under_way_.push_back(slot);
+  work.end = rank.worked_until;
+  work.job = {.work = LandingWork(posted.src, posted.landing)};
+  works_under_way_.push_back(slot);
+  if (posted.bytes >= kWorthOffering) {
     jobs_.offer(work.job);
-    state(post(number).rank).signal.raise();
-  } else {
-    jobs_.finish(work.job);
-    plan_end_of(work);
-    unused_works_.push_back(slot);
+    rank.signal.raise();
   }
-}
-
-// It took processor time, which passes on the emulated network too, from when it could begin.
-void PacedNetwork::plan_end_of(const Work& work) {
-  RankState& rank = state(post(work.post).rank);
-  rank.worked_until = std::max(work.began, rank.worked_until) + work.job.took;
-  work_ends_.push_back({std::max(clock_, rank.worked_until), work.post});
   tell_thread();
 }
 
-void PacedNetwork::plan_ends_of_done_works() {
-  std::erase_if(works_under_way_, [&](std::int64_t slot) {
-    const Work& work = works_[static_cast<std::size_t>(slot)];
-    if (!jobs_.is_done(work.job)) return false;
-    plan_end_of(work);
-    unused_works_.push_back(slot);
-    return true;
-  });
-}
-
-// Work that might end before the event must be over for its end to be known.
-bool PacedNetwork::finish_works_before(Nanos event) {
-  bool any = false;
-  for (const std::int64_t slot : works_under_way_) {
-    Work& work = works_[static_cast<std::size_t>(slot)];
-    if (work.least >= event) continue;
-    jobs_.finish(work.job);
-    any = true;
-  }
-  return any;
+Nanos PacedNetwork::time_of_work(const Post& post) const {
+  const Device& device = devices_[static_cast<std::size_t>(post.rank)];
+  const MemoryWork kind = post.landing.operand.empty() ? MemoryWork::copy : MemoryWork::reduce;
+  return memory_time(device, kind, Bytes{post.bytes}, slowdown_);
 }
 
 // The communication thread of a rank has time.
@@ -282,8 +258,9 @@ std::int64_t PacedNetwork::first_called() const {
 
 std::optional<Nanos> PacedNetwork::next_event() const {
   std::optional<Nanos> next = network_.next_event();
-  for (const WorkEnd& end : work_ends_) {
-    if (!next || end.time < *next) next = end.time;
+  for (const std::int64_t slot : works_under_way_) {
+    const Nanos end = works_[static_cast<std::size_t>(slot)].end;
+    if (!next || end < *next) next = end;
   }
   return next;
 }
@@ -302,14 +279,12 @@ void PacedNetwork::catch_up(Nanos until) {
       run_touched();
       continue;
     }
-    plan_ends_of_done_works();
     const std::optional<Nanos> next = next_event();
     const Nanos call = rank < 0 ? kNever : Nanos{state(rank).called.load()};
     // A call may have come since: then it is later than `until`, and so is all that happens before it.
     const Nanos due = rank < 0 ? until : std::max(until, call);
     const Nanos event = std::min(call, next && *next <= due ? *next : kNever);
     if (event == kNever) break;
-    if (finish_works_before(event)) continue;
     if (rank >= 0 && (!next || call < *next)) {
       state(rank).called = kNotCalled;
       clock_ = std::max(clock_, call);
@@ -317,7 +292,7 @@ void PacedNetwork::catch_up(Nanos until) {
       touch(rank);
     } else {
       clock_ = std::max(clock_, event);
-      end_work_until_clock();
+      end_works();
       end_messages();
     }
     run_touched();
@@ -325,11 +300,14 @@ void PacedNetwork::catch_up(Nanos until) {
   running_ = false;
 }
 
-void PacedNetwork::end_work_until_clock() {
-  std::erase_if(work_ends_, [&](const WorkEnd& end) {
-    if (end.time > clock_) return false;
-    post(end.post).done = true;
-    touch(post(end.post).rank);
+void PacedNetwork::end_works() {
+  std::erase_if(works_under_way_, [&](std::int64_t slot) {
+    Work& work = works_[static_cast<std::size_t>(slot)];
+    if (work.end > clock_) return false;
+    jobs_.finish(work.job);
+    post(work.post).done = true;
+    touch(post(work.post).rank);
+    unused_works_.push_back(slot);
     return true;
   });
 }

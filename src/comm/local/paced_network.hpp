@@ -64,13 +64,8 @@ class PacedNetwork {
   };
   struct Work {
     std::int64_t post = 0;
-    Nanos began{};
-    Nanos least{};  // it cannot end before
+    Nanos end{};
     CopyJobs::Job job;
-  };
-  struct WorkEnd {
-    Nanos time{};
-    std::int64_t post = 0;
   };
   struct RankState {
     Signal signal;
@@ -93,14 +88,12 @@ class PacedNetwork {
   std::int64_t new_post(std::int64_t rank);
   void match(std::int64_t sender, std::int64_t receiver, Connection& connection);
   void begin_work(std::int64_t post);
-  void plan_end_of(const Work& work);
-  void plan_ends_of_done_works();
-  bool finish_works_before(Nanos event);
+  Nanos time_of_work(const Post& post) const;
   bool help();
   void catch_up(Nanos until);
   std::int64_t first_called() const;
   std::optional<Nanos> next_event() const;
-  void end_work_until_clock();
+  void end_works();
   void end_messages();
   void touch(std::int64_t rank);
   void run_touched();
@@ -109,7 +102,9 @@ class PacedNetwork {
   void give_up(std::int64_t rank, const std::string& why);
 
   Clock::time_point origin_ = Clock::now();
-  std::recursive_mutex baton_;  // guards what follows, up to the jobs
+  std::recursive_mutex baton_;   // guards what follows, up to the jobs
+  std::vector<Device> devices_;  // by rank
+  double slowdown_ = 1;
   FlowNetwork network_;
   Nanos clock_{};
   bool running_ = false;  // ranks: what they do meanwhile happens at the network's clock
@@ -120,8 +115,7 @@ class PacedNetwork {
   std::deque<Moving> moving_;  // by flow
   std::deque<Work> works_;
   std::vector<std::int64_t> unused_works_;
-  std::vector<std::int64_t> works_under_way_;  // that others may be carrying out
-  std::vector<WorkEnd> work_ends_;
+  std::vector<std::int64_t> works_under_way_;
   std::vector<std::int64_t> touched_;
   Nanos thread_sleeps_until_{};
   bool stopping_ = false;
