@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "io/megatron_args.hpp"
+#include "io/megatron/megatron_args.hpp"
 #include "model/counts.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

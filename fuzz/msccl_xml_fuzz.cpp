@@ -17,7 +17,7 @@
 #include "collective/fuse.hpp"
 #include "collective/rewrite.hpp"
 #include "collective/verify/symbolic_run.hpp"
-#include "io/msccl_xml.hpp"
+#include "io/msccl/msccl_xml.hpp"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "cost/cost_model.hpp"
 #include "io/cluster_json.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 #include "io/plan_json.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "sim/simulate_plan.hpp"

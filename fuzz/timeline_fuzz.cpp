@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "io/chrome_trace.hpp"
 #include "io/timeline_json.hpp"
+#include "io/trace/chrome_trace.hpp"
 #include "timeline/compare.hpp"
 #include "timeline/critical_path.hpp"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/device_trace_reader.hpp"
-#include "timeline/trace_breakdown.hpp"
+#include "io/trace/device_trace_reader.hpp"
+#include "timeline/trace/trace_breakdown.hpp"
 
 namespace {
 

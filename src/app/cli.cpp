@@ -3,12 +3,12 @@
 #include <exception>
 #include <new>
 
-#include "app/analyze_command.hpp"
-#include "app/calibrate_command.hpp"
-#include "app/collective_command.hpp"
+#include "app/analyze/analyze_command.hpp"
+#include "app/collective/collective_command.hpp"
 #include "app/flags.hpp"
-#include "app/plan_command.hpp"
-#include "app/run_command.hpp"
+#include "app/plan/plan_command.hpp"
+#include "app/run/calibrate_command.hpp"
+#include "app/run/run_command.hpp"
 #include "app/verify_command.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"

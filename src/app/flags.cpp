@@ -12,7 +12,7 @@
 #include "app/files.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 

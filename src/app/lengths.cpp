@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
-#include "app/plan_files.hpp"
-#include "app/plan_json_report.hpp"
-#include "app/plan_study.hpp"
-#include "app/run_session.hpp"
+#include "app/plan/plan_files.hpp"
+#include "app/plan/plan_json_report.hpp"
+#include "app/plan/plan_study.hpp"
+#include "app/run/run_session.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
-#include "app/world_flags.hpp"
+#include "app/world/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"

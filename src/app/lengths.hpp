@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "app/flags.hpp"
-#include "app/run_options.hpp"
-#include "app/world.hpp"
+#include "app/run/run_options.hpp"
+#include "app/world/world.hpp"
 
 namespace weft {
 

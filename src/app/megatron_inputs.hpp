@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/flags.hpp"
-#include "io/megatron_args.hpp"
+#include "io/megatron/megatron_args.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {

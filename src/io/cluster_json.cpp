@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/validate.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 namespace {

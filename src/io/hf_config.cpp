@@ -10,7 +10,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 namespace {

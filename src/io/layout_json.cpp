@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/enum_names.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/enum_names.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 namespace {

@@ -10,8 +10,8 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "graph/transfer_program.hpp"
-#include "io/enum_names.hpp"
-#include "io/json_rows.hpp"
+#include "io/json/enum_names.hpp"
+#include "io/json/json_rows.hpp"
 #include "io/plan_json_limits.hpp"
 
 namespace weft {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 #include "plan/plan.hpp"
 
 namespace weft {

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "io/enum_names.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/enum_names.hpp"
+#include "io/json/json_reader.hpp"
 #include "io/profile_operations_json.hpp"
 
 namespace weft {
@@ -23,7 +23,7 @@ constexpr std::int64_t kMostMembers = 1'000'000'000;
 
 struct Share {
   const char* key;
-  double DeviceProfile::* field;
+  double DeviceProfile::*field;
 };
 constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
                              Share{"batched_efficiency", &DeviceProfile::batched_efficiency},
@@ -32,7 +32,7 @@ constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_e
 
 struct Time {
   const char* key;
-  Nanos DeviceProfile::* field;
+  Nanos DeviceProfile::*field;
 };
 constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
                             Time{"launch_us", &DeviceProfile::launch},
@@ -45,7 +45,7 @@ constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
 
 struct Slowdown {
   const char* key;
-  std::optional<double> DeviceProfile::* field;
+  std::optional<double> DeviceProfile::*field;
 };
 constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
                                 Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown}};
@@ -178,10 +178,8 @@ ordered_json library_to_json(const LibraryProfile& library) {
       bytes.push_back(point.bytes.value);
       times.push_back(static_cast<double>(point.time.value) / 1e9);
     }
-    result.push_back({{"collective", name_of(group.collective)},
-                      {"members", group.members},
-                      {"bytes", bytes},
-                      {"seconds", times}});
+    result.push_back(
+        {{"collective", name_of(group.collective)}, {"members", group.members}, {"bytes", bytes}, {"seconds", times}});
   }
   return result;
 }
@@ -254,8 +252,8 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(std::array<std::string, 7>{"weft_profile", "machine", "expert_load", "library", "devices", "links",
-                                               "origin"});
+  object.allow_only(
+      std::array<std::string, 7>{"weft_profile", "machine", "expert_load", "library", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
   if (object.has("library")) base.library = read_library(object, "library");

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "io/enum_names.hpp"
+#include "io/json/enum_names.hpp"
 #include "io/plan_json_limits.hpp"
 
 namespace weft {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "graph/operation.hpp"
-#include "io/json_reader.hpp"
+#include "io/json/json_reader.hpp"
 
 namespace weft {
 

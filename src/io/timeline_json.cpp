@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/enum_names.hpp"
-#include "io/json_reader.hpp"
-#include "io/json_rows.hpp"
+#include "io/json/enum_names.hpp"
+#include "io/json/json_reader.hpp"
+#include "io/json/json_rows.hpp"
 
 namespace weft {
 namespace {

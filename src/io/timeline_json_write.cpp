@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/chrome_trace_events.hpp"
 #include "io/timeline_json.hpp"
+#include "io/trace/chrome_trace_events.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {

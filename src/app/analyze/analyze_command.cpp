@@ -1,0 +1,167 @@
+#include "app/analyze/analyze_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "app/analyze/analyze_breakdown.hpp"
+#include "app/analyze/analyze_compare.hpp"
+#include "app/analyze/analyze_study.hpp"
+#include "app/analyze/analyze_why.hpp"
+#include "app/cli.hpp"
+#include "app/files.hpp"
+#include "app/flags.hpp"
+#include "app/terminal.hpp"
+#include "app/version.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What is reported: the breakdown first, then why communication is exposed, then the comparison where one is asked for.
+// Each has files of its own.
+struct AnalyzeReport {
+  AnalyzeStudy study;
+  WhyReport why;
+  std::optional<TraceComparison> comparison;
+};
+
+std::vector<std::string> comma_separated(const std::string& text) {
+  std::vector<std::string> files;
+  for (std::string& file : split(text, ',')) {
+    if (!file.empty()) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+std::vector<DeviceTrace> traces_of_against(const std::string& against, std::ostream& err) {
+  const std::vector<std::string> files = comma_separated(against);
+  if (files.empty()) fail("--against '{}': name the traces to compare with, separated by commas", against);
+  return read_analyzed_traces(files, terminal_of(err));
+}
+
+// Two files of the same ranks are not two ranks of one run: the first is what was before. It is taken out of `traces`.
+std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces) {
+  if (files.size() != 2 || files[0] == files[1]) return {};
+  using Identity = std::pair<std::int32_t, std::string>;  // rank, label
+  std::map<std::string, std::set<Identity>> of_file;
+  for (const DeviceTrace& trace : traces) of_file[trace.file].insert({trace.rank.value, trace.label});
+  if (of_file[files[0]].empty() || of_file[files[0]] != of_file[files[1]]) return {};
+  const auto after = std::stable_partition(traces.begin(), traces.end(),
+                                           [&](const DeviceTrace& trace) { return trace.file == files[0]; });
+  std::vector<DeviceTrace> before(std::make_move_iterator(traces.begin()), std::make_move_iterator(after));
+  traces.erase(traces.begin(), after);
+  return before;
+}
+
+TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& after, std::ostream& err) {
+  const AnalyzeStudy before = study_traces(std::move(traces));
+  for (const std::string& warning : before.warnings) err << "weft: " << warning << "\n";
+  return compare_reports(explain_traces(before), after);
+}
+
+std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& report) {
+  std::vector<std::string> written;
+  const auto csv = [&](const std::string& file) {
+    write_text_file(file, [&](std::ostream& stream) { write_kernels_csv(report.study, stream); });
+    written.push_back(file);
+  };
+  const auto trace = [&](const std::string& file) {
+    write_text_file(file, [&](std::ostream& stream) { write_why_trace(report.why, stream); });
+    written.push_back(file);
+  };
+  if (const auto file = flags.text("csv")) csv(*file);
+  if (const auto file = flags.text("trace")) trace(*file);
+  if (const auto folder = flags.text("out")) {
+    make_folder(*folder);
+    csv((std::filesystem::path(*folder) / "kernels.csv").string());
+    trace((std::filesystem::path(*folder) / "trace.json").string());
+  }
+  return written;
+}
+
+void print_json(const AnalyzeReport& report, std::ostream& out) {
+  ordered_json json;
+  json["version"] = kVersion;
+  add_breakdown_json(report.study, json);
+  add_why_json(report.why, json);
+  if (report.comparison) add_comparison_json(*report.comparison, json);
+  json["warnings"] = report.study.warnings;
+  // Names in foreign traces may be no UTF-8.
+  out << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+}
+
+void print_text(const AnalyzeReport& report, const std::vector<std::string>& written, std::ostream& out) {
+  print_breakdown(report.study, out);
+  out << "\n";
+  print_why(report.why, out);
+  if (report.comparison) {
+    out << "\n";
+    print_comparison(*report.comparison, out);
+  }
+  for (const std::string& file : written) out << fmt::format("\nwritten: {}\n", file);
+}
+
+}  // namespace
+
+int run_analyze_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags(
+      "analyze",
+      "Where a trace's time went: overlap, idle, compute, communication; which communication was exposed and why; "
+      "late ranks; the critical path. Takes PyTorch (Kineto) traces, one file per rank, and weft's own; .json or "
+      ".json.gz.",
+      "weft analyze rank0.json.gz rank1.json.gz");
+  flags.positionals("files", "the traces, one file per rank; two files of the same rank are compared: before, after");
+  flags.value("csv", "FILE", "write a row per rank and kernel there");
+  flags.value("trace", "FILE",
+              "write a Chrome trace there, exposed stretches and the critical path on tracks of their own");
+  flags.value("out", "DIR", "write kernels.csv and trace.json there");
+  flags.value("against", "FILES", "compare with these traces, separated by commas: what was before, or predicted");
+  flags.value("step", "N", "the critical path of ProfilerStep#N only (default: of all that counts)");
+  flags.value("link", "RATE",
+              "what a rank's links carry per direction, e.g. 400Gb/s (default: NVLink of known devices)");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of tables");
+  flags.parse(arguments);
+  if (flags.texts().empty()) fail("weft analyze: name a trace, e.g. weft analyze trace.json.gz");
+
+  WhyOptions options;
+  if (const auto text = flags.text("link")) options.link = parse_bandwidth(*text, "--link");
+  options.step =
+      flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+
+  AnalyzeReport report;
+  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), terminal_of(err)), before;
+  if (const auto against = flags.text("against")) {
+    before = traces_of_against(*against, err);
+  } else {
+    before = take_before(flags.texts(), traces);
+  }
+  report.study = study_traces(std::move(traces));
+  report.why = explain_traces(report.study, options);
+  if (!before.empty()) {
+    report.comparison = compare_with(std::move(before), report.why, err);
+  } else {
+    report.comparison = compare_labels(report.why);
+  }
+  const std::vector<std::string> written = write_files(flags, report);
+  for (const std::string& warning : report.study.warnings) err << "weft: " << warning << "\n";
+  if (flags.on("json")) {
+    print_json(report, out);
+  } else {
+    print_text(report, written, out);
+  }
+  return kOk;
+}
+
+}  // namespace weft

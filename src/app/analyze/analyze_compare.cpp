@@ -1,0 +1,142 @@
+#include "app/analyze/analyze_compare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/table.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostRows = 20;
+
+TraceTotals totals_of(const WhyReport& report) {
+  std::vector<TotalsInput> inputs;
+  for (const LabelledStudy& labelled : report.labels) {
+    for (const RankStudy& rank : labelled.study.ranks) inputs.push_back(rank.totals_input());
+  }
+  return total_operations(inputs);
+}
+
+std::string time_text(double s) {
+  return s == 0 ? "0" : format_time(nanos_from_seconds(s));
+}
+std::string difference_text(double s) {
+  if (s == 0) return "0";
+  return fmt::format("{}{}", s < 0 ? "-" : "+", format_time(nanos_from_seconds(std::abs(s))));
+}
+std::string percent_text(double before, double after) {
+  return before > 0 ? fmt::format("{:+.1f} %", 100 * (after / before - 1)) : "-";
+}
+double micros(double s) {
+  return s * 1e6;
+}
+
+ordered_json side_json(const TraceTotals& totals) {
+  return {{"ranks", totals.ranks},
+          {"steps", totals.steps},
+          {"span_us", micros(totals.span_s)},
+          {"computation_us", micros(totals.computation_s)},
+          {"communication_us", micros(totals.communication_s)},
+          {"exposed_us", micros(totals.exposed_s)}};
+}
+ordered_json total_json(const OperationTotal& total) {
+  return {{"count", total.count}, {"time_us", micros(total.time_s)}, {"exposed_us", micros(total.exposed_s)}};
+}
+
+void print_list(const TraceComparison& comparison, ChangeKind kind, std::string_view title, std::ostream& out) {
+  std::vector<const OperationChange*> rows;
+  for (const OperationChange& change : comparison.changes) {
+    if (change.change == kind) rows.push_back(&change);
+  }
+  if (rows.empty()) return;
+  out << fmt::format("\n{}: {}\n", title, rows.size());
+  for (std::size_t i = 0; i < rows.size() && i < kMostRows; ++i) {
+    const OperationTotal& total = kind == ChangeKind::appeared ? rows[i]->after : rows[i]->before;
+    std::string name = short_kernel_name(rows[i]->name);
+    if (name.size() > 64) name = name.substr(0, 61) + "...";
+    out << fmt::format("  {:>10}  {:>8.6g} x  {}\n", time_text(total.time_s), total.count, name);
+  }
+  if (rows.size() > kMostRows) out << fmt::format("  {} more with --json\n", rows.size() - kMostRows);
+}
+
+}  // namespace
+
+TraceComparison compare_reports(const WhyReport& before, const WhyReport& after) {
+  TraceComparison comparison{"before", "after", totals_of(before), totals_of(after), {}};
+  comparison.changes = compare_totals(comparison.before, comparison.after);
+  return comparison;
+}
+
+std::optional<TraceComparison> compare_labels(const WhyReport& report) {
+  const auto find = [&](std::string_view label) {
+    return std::find_if(report.labels.begin(), report.labels.end(),
+                        [&](const LabelledStudy& labelled) { return labelled.label == label; });
+  };
+  const auto predicted = find("predicted"), measured = find("measured");
+  if (predicted == report.labels.end() || measured == report.labels.end()) return {};
+  TraceComparison comparison{
+      "predicted", "measured", total_operations(predicted->study), total_operations(measured->study), {}};
+  comparison.changes = compare_totals(comparison.before, comparison.after);
+  return comparison;
+}
+
+void print_comparison(const TraceComparison& comparison, std::ostream& out) {
+  const TraceTotals &before = comparison.before, &after = comparison.after;
+  out << fmt::format("Comparison: means over ranks, per step ({} rank{} before, {} after)\n\n", before.ranks,
+                     before.ranks == 1 ? "" : "s", after.ranks);
+  TextTable sums({"", comparison.before_name, comparison.after_name, "difference", ""});
+  const auto add = [&](const char* name, double a, double b) {
+    sums.add_row({name, time_text(a), time_text(b), difference_text(b - a), percent_text(a, b)});
+  };
+  add("first start to last end", before.span_s, after.span_s);
+  add("computation", before.computation_s, after.computation_s);
+  add("communication", before.communication_s, after.communication_s);
+  add("exposed communication", before.exposed_s, after.exposed_s);
+  out << sums.to_string();
+
+  out << "\nWhat changed most\n";
+  TextTable table({"operation", "calls", "", "time", "", "difference", "exposed"});
+  std::size_t rows = 0, left = 0;
+  for (const OperationChange& change : comparison.changes) {
+    if (change.change != ChangeKind::changed) continue;
+    if (rows++ >= kMostRows) {
+      ++left;
+      continue;
+    }
+    std::string name = short_kernel_name(change.name);
+    if (name.size() > 40) name = name.substr(0, 37) + "...";
+    table.add_row(
+        {name, fmt::format("{:.6g}", change.before.count), fmt::format("{:.6g}", change.after.count),
+         time_text(change.before.time_s), time_text(change.after.time_s), difference_text(change.difference_s()),
+         change.kind == KernelKind::communication ? difference_text(change.after.exposed_s - change.before.exposed_s)
+                                                  : "-"});
+  }
+  out << (rows == 0 ? "nothing\n" : table.to_string());
+  if (left > 0) out << fmt::format("{} more with --json\n", left);
+  print_list(comparison, ChangeKind::appeared, "Appeared", out);
+  print_list(comparison, ChangeKind::vanished, "Vanished", out);
+}
+
+void add_comparison_json(const TraceComparison& comparison, ordered_json& json) {
+  ordered_json& out = json["comparison"];
+  out[comparison.before_name] = side_json(comparison.before);
+  out[comparison.after_name] = side_json(comparison.after);
+  out["operations"] = ordered_json::array();
+  for (const OperationChange& change : comparison.changes) {
+    out["operations"].push_back({{"kind", name_of(change.kind)},
+                                 {"name", change.name},
+                                 {"change", name_of(change.change)},
+                                 {comparison.before_name, total_json(change.before)},
+                                 {comparison.after_name, total_json(change.after)},
+                                 {"difference_us", micros(change.difference_s())}});
+  }
+}
+
+}  // namespace weft

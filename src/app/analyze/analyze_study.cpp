@@ -1,0 +1,117 @@
+#include "app/analyze/analyze_study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "io/trace/device_trace_reader.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+
+// Progress is counted in mebibytes of the files as they lie on disk.
+class ReadProgress {
+ public:
+  ReadProgress(std::ostream* terminal, const std::vector<std::string>& files)
+      : bar_(terminal, "reading MiB", static_cast<std::size_t>(total_mebibytes(files))) {}
+
+  void begin_file() { reported_ = 0; }
+  void report(std::int64_t read) {
+    const std::int64_t done = read / kMebibyte;
+    if (done > reported_) bar_.advance(static_cast<std::size_t>(done - reported_));
+    reported_ = std::max(reported_, done);
+  }
+
+ private:
+  static std::int64_t total_mebibytes(const std::vector<std::string>& files) {
+    std::int64_t sum = 0;
+    for (const std::string& file : files) {
+      std::error_code unknown;
+      const auto size = std::filesystem::file_size(file, unknown);
+      if (!unknown) sum += static_cast<std::int64_t>(size) / kMebibyte;
+    }
+    return sum;
+  }
+
+  ProgressBar bar_;
+  std::int64_t reported_ = 0;
+};
+
+void name_ranks(std::vector<DeviceTrace>& traces) {
+  std::set<std::int32_t> taken;
+  for (const DeviceTrace& trace : traces) {
+    if (trace.rank.valid()) taken.insert(trace.rank.value);
+  }
+  std::int32_t next = 0;
+  for (DeviceTrace& trace : traces) {
+    if (trace.rank.valid()) continue;
+    while (taken.contains(next)) ++next;
+    taken.insert(next);
+    trace.rank = Rank{next};
+    trace.warnings.push_back(fmt::format("neither the trace nor its name says its rank; it is taken as rank {}", next));
+  }
+}
+
+void require_one_trace_per_rank(const std::vector<DeviceTrace>& traces) {
+  for (std::size_t i = 1; i < traces.size(); ++i) {
+    const DeviceTrace &a = traces[i - 1], &b = traces[i];
+    if (a.rank != b.rank || a.label != b.label) continue;
+    fail("{} and {}: both are of rank {}; give one trace per rank, or compare them with --against", a.file, b.file,
+         a.rank.value);
+  }
+}
+
+void require_kernels(const std::vector<DeviceTrace>& traces) {
+  std::int64_t events = 0;
+  for (const DeviceTrace& trace : traces) {
+    if (!trace.device.empty()) return;
+    events += trace.events;
+  }
+  fail("{}: no GPU kernels among {} events; record with ProfilerActivity.CUDA to see the device", traces.front().file,
+       events);
+}
+
+}  // namespace
+
+std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, std::ostream* terminal) {
+  ReadProgress progress(terminal, files);
+  std::vector<DeviceTrace> traces;
+  for (const std::string& file : files) {
+    progress.begin_file();
+    const auto report = [&](std::int64_t read, std::int64_t) { progress.report(read); };
+    for (DeviceTrace& trace : read_device_traces(file, report)) traces.push_back(std::move(trace));
+  }
+  if (traces.empty()) fail("{}: it holds no rank", files.front());
+  name_ranks(traces);
+  return traces;
+}
+
+AnalyzeStudy study_traces(std::vector<DeviceTrace> traces) {
+  std::stable_sort(traces.begin(), traces.end(), [](const DeviceTrace& a, const DeviceTrace& b) {
+    return a.label != b.label ? a.label < b.label : a.rank < b.rank;
+  });
+  require_one_trace_per_rank(traces);
+  require_kernels(traces);
+  AnalyzeStudy study;
+  study.traces = std::move(traces);
+  study.without_last_step = leaves_out_last_step(study.traces);
+  for (const DeviceTrace& trace : study.traces) {
+    study.ranks.push_back(break_down(trace, study.without_last_step));
+    for (const std::string& warning : trace.warnings)
+      study.warnings.push_back(fmt::format("{}: {}", trace.file, warning));
+    if (!trace.device.empty() && study.ranks.back().activities == 0) {
+      study.warnings.push_back(
+          fmt::format("{}: every kernel was launched in the last profiler step, which does not count", trace.file));
+    }
+  }
+  study.types = sum_kernel_types(study.ranks);
+  return study;
+}
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+// What `weft analyze` knows before anything is printed: the traces, by rank, and their breakdowns. Sections of the
+// report (analyze_*.cpp) read this and nothing else.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "timeline/trace/device_trace.hpp"
+#include "timeline/trace/trace_breakdown.hpp"
+
+namespace weft {
+
+struct AnalyzeStudy {
+  std::vector<DeviceTrace> traces;    // by rank; no two of one rank and label
+  std::vector<RankBreakdown> ranks;   // of each trace
+  std::vector<KernelTypeTime> types;  // of all ranks together
+  bool without_last_step = false;     // as RankBreakdown has it
+  std::vector<std::string> warnings;  // "FILE: what is odd or missing"
+};
+
+// Reads all files, showing progress on `terminal` where that is not null. A rank that no trace names is given the
+// lowest free number, with a warning.
+std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, std::ostream* terminal);
+
+// Throws Error where two traces are of one rank, and where there is not one kernel in all of them.
+AnalyzeStudy study_traces(std::vector<DeviceTrace> traces);
+
+}  // namespace weft

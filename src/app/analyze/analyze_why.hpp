@@ -1,0 +1,49 @@
+// The second section of `weft analyze`: which communication is exposed and why, what could hide it and how much that
+// would gain, who keeps others waiting, how fast it moves, and the critical path.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "app/analyze/analyze_study.hpp"
+#include "timeline/trace/trace_study.hpp"
+
+namespace weft {
+
+// The ranks of one label ("predicted", "measured"; "" for most traces) together: only these meet in collectives.
+struct LabelledStudy {
+  std::string label;
+  std::vector<std::size_t> traces;  // indices into AnalyzeStudy::traces
+  TraceStudy study;
+};
+
+struct WhyOptions {
+  std::optional<Bandwidth> link;     // of --link
+  std::optional<std::int64_t> step;  // of --step: whose critical path is asked for
+};
+
+struct WhyReport {
+  std::vector<LabelledStudy> labels;  // as labels come in the traces
+  WhyOptions options;
+};
+
+// The study must outlive the report. Throws Error where no trace has the step.
+WhyReport explain_traces(const AnalyzeStudy& study, const WhyOptions& options = {});
+
+void print_why(const WhyReport& report, std::ostream& out);
+// Adds to the entries of "ranks", which must be there, and "communication", "matching", "critical_path".
+void add_why_json(const WhyReport& report, nlohmann::ordered_json& json);
+// A Chrome trace: of a file with several labels, of what was measured.
+void write_why_trace(const WhyReport& report, std::ostream& out);
+
+// What the links of a device carry per direction, where a group of so many ranks can be within its node: --link, else
+// what the trace says of its devices.
+std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& trace, std::int64_t group_ranks);
+
+// A kernel's name without return type, template and function arguments: "at::native::vectorized_elementwise_kernel".
+std::string short_kernel_name(const std::string& name);
+
+}  // namespace weft

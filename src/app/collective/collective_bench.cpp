@@ -1,0 +1,348 @@
+#include "app/collective/collective_bench.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "app/collective/bench_ranks.hpp"
+#include "app/collective/stream_probe.hpp"
+#include "base/error.hpp"
+#include "cluster/presets.hpp"
+#include "comm/naive_collective.hpp"
+
+namespace weft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
+constexpr double kTcpSharingLoss = 0.01;
+constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
+constexpr Nanos kLeastLatency{1'000};
+constexpr Bytes kFewBytes{8}, kWorthTiming{8 << 10};
+// Of one core: what a reduction reads and writes, per byte of the result.
+constexpr Bandwidth kReduceRate{5e9};
+
+Nanos median(std::vector<Nanos> times) {
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+struct Candidate {
+  BenchRow row;
+  Communicator::Prepared* prepared = nullptr;
+  bool in_place = false;
+  CollectiveSpec spec;
+  RoundTimes times;                       // as the callers see them
+  std::shared_ptr<NetworkTimes> network;  // where links are emulated
+  RoundTimes network_times;
+};
+
+std::int64_t rounded_elements(const BenchOptions& options, Bytes size) {
+  return size.value / size_of(options.type).value;
+}
+
+bool has_links(const Communicator& communicator, bool processes) {
+  return processes && communicator.size() > 1 && !communicator.through_memory();
+}
+
+// The cluster by which programs are chosen: the emulated one, or what the links were measured to be.
+Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::optional<MeasuredLink>& link) {
+  if (options.cluster != nullptr) return *options.cluster;
+  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=10GB/s", ranks));
+  if (link) {
+    spec.levels.front().bandwidth = {link->goodput};
+    spec.levels.front().latency = link->latency;
+    spec.levels.front().burst = link->burst;
+  } else {
+    spec.levels.front().latency = {2'000};  // a wake-up between two cores
+  }
+  return Cluster(spec);
+}
+
+// `over_tcp`: between processes, not threads, and by which links.
+std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, Bytes size, const Cluster& cluster,
+                                  std::int64_t ranks, const std::optional<MeasuredLink>& over_tcp) {
+  ProgramQuestion question{kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, {}};
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+  ProgramTimeOptions time;
+  time.slowdown = options.slowdown;
+  time.own_work = true;
+  if (options.cluster == nullptr) time.reduce = kReduceRate;
+  if (over_tcp && size >= kCongests) time.sharing_loss = kTcpSharingLoss;
+  std::vector<ProgramChoice> choices;
+  if (options.algorithms.empty()) {
+    choices = rank_programs(question, cluster, time);
+    if (choices.empty()) fail("--collective {}: no algorithm for {} ranks", name_of(kind), ranks);
+    choices.resize(1);
+  }
+  for (const Algorithm algorithm : options.algorithms) {
+    if (options.parts == 0) {
+      if (const auto choice = best_parts(algorithm, question, cluster, time)) choices.push_back(*choice);
+    } else if (const auto choice = with_parts(algorithm, options.parts, question, cluster, time)) {
+      choices.push_back(*choice);
+    }
+  }
+  if (!over_tcp) return choices;
+  // Chosen for links that are in use, as a step's are; timed on links that were idle.
+  time.tcp = TcpTraffic{.burst_rate = over_tcp->burst_rate};
+  for (ProgramChoice& choice : choices) {
+    choice = *with_parts(choice.request.algorithm, choice.request.parts, question, cluster, time);
+  }
+  return choices;
+}
+
+Candidate candidate_of(Communicator& communicator, const BenchOptions& options, Bytes size,
+                       const ProgramChoice& choice) {
+  const auto program = std::make_shared<const Program>(make_program(choice.request));
+  Candidate candidate;
+  candidate.row = {choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
+                   choice.request.parts, {},   std::nullopt,
+                   choice.time,          0};
+  candidate.in_place = program->in_place;
+  candidate.spec = program->spec;
+  PreparedCall call{program,
+                    program->spec,
+                    even_sizes(program->spec, rounded_elements(options, size)),
+                    options.type,
+                    options.op,
+                    all_ranks(communicator.size()),
+                    0,
+                    ""};
+  if (options.cluster != nullptr) {
+    candidate.network = std::make_shared<NetworkTimes>();
+    call.on_done = [times = candidate.network](auto began, auto ended) { times->add(began, ended); };
+  }
+  candidate.prepared = &communicator.prepare(std::move(call));
+  return candidate;
+}
+
+// The library's own call on the same data, cut into as few pieces as it has.
+std::optional<Candidate> native_candidate(Communicator& communicator, const BenchOptions& options, Bytes size,
+                                          Collective kind) {
+  Candidate candidate;
+  candidate.row = {kind, size, "native", 1, {}, std::nullopt, std::nullopt, 0};
+  candidate.spec = {kind, communicator.size(), 0, is_divided(kind) ? communicator.size() : 1};
+  try {
+    PreparedCall call{nullptr,
+                      candidate.spec,
+                      even_sizes(candidate.spec, rounded_elements(options, size)),
+                      options.type,
+                      options.op,
+                      all_ranks(communicator.size()),
+                      0,
+                      "native"};
+    call.blocking = true;  // as the library's users call it
+    candidate.prepared = &communicator.prepare(std::move(call));
+  } catch (const Error&) {
+    return std::nullopt;  // this transport has none
+  }
+  return candidate;
+}
+
+// The buffers of a rank, large enough for every candidate.
+struct Buffers {
+  std::vector<std::byte> input, output;
+};
+
+// Pieces are numbered alike whatever their size, so the expectation of a coarser cut is the same bytes only if values
+// depend on the place in the buffer alone: checked with the cut of the candidate itself.
+void check(Communicator& communicator, const BenchOptions& options, Candidate& candidate, Bytes size,
+           Buffers& buffers) {
+  const std::int64_t rank = communicator.rank();
+  const PieceSizes sizes = even_sizes(candidate.spec, rounded_elements(options, size));
+  const std::vector<std::byte> input = input_bytes(candidate.spec, sizes, options.type, rank);
+  const std::vector<std::byte> expected = expected_bytes(candidate.spec, sizes, options.type, options.op, rank);
+  std::size_t input_begin = 0, output_begin = 0;
+  buffers.output.assign(std::max({buffers.output.size(), expected.size(), input.size()}), std::byte{0xee});
+  buffers.input.resize(std::max(buffers.input.size(), input.size()));
+  std::copy(input.begin(), input.end(), buffers.input.begin());
+  if (candidate.in_place) {
+    const auto element = static_cast<std::size_t>(size_of(options.type).value);
+    for (std::int64_t slot = 0; slot < in_place_slot_of_input(candidate.spec, rank, 0); ++slot) {
+      input_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+    }
+    for (std::int64_t slot = 0; slot < in_place_slot_of_output(candidate.spec, rank, 0); ++slot) {
+      output_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+    }
+    std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
+  }
+  communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  if (candidate.network != nullptr) candidate.network->take();
+  if (std::memcmp(buffers.output.data() + output_begin, expected.data(), expected.size()) != 0) {
+    throw RunFailed(fmt::format("rank {}: {} {} of {} bytes gives a wrong result", rank, candidate.row.name,
+                                name_of(candidate.row.kind), size.value));
+  }
+}
+
+void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candidate, Buffers& buffers) {
+  if (candidate.network != nullptr) {
+    ranks.run_at_once(*candidate.prepared, buffers.input.data(), buffers.output.data());
+    const Clock::time_point told = Clock::now();
+    const auto [began, ended] = candidate.network->take();
+    candidate.network_times.add(began, ended);
+    candidate.times.add(began, told);
+    return;
+  }
+  ranks.begin_together();
+  const Clock::time_point begin = Clock::now();
+  communicator.wait(communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data()));
+  candidate.times.add(begin, Clock::now());
+}
+
+void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
+                Collective kind, Bytes size, BenchResult& result) {
+  std::vector<Candidate> candidates;
+  if (options.native) {
+    if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
+  }
+  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), result.measured)) {
+    candidates.push_back(candidate_of(communicator, options, size, choice));
+  }
+  Buffers buffers;
+  for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
+  // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
+  // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
+  for (int round = -1; round < options.repeat; ++round) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      Candidate& candidate = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
+      time_once(communicator, ranks, candidate, buffers);
+      if (round >= 0) continue;
+      candidate.times.clear();
+      candidate.network_times.clear();
+    }
+  }
+  for (Candidate& candidate : candidates) {
+    candidate.row.time = median(ranks.of_all(candidate.times));
+    if (candidate.network != nullptr) {
+      const Nanos told = candidate.row.time;
+      candidate.row.time = median(ranks.of_all(candidate.network_times));
+      candidate.row.late = told - candidate.row.time;
+    }
+    if (candidate.row.predicted && !candidate.row.late) *candidate.row.predicted += result.handoff;
+    candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
+    result.rows.push_back(candidate.row);
+  }
+}
+
+// A message to all at once, and one from rank to rank: what the second takes longer is the latency of links when all
+// ranks are at work, which two alone would not show. What the first takes beside that is the call's. What it takes
+// longer with more bytes, still within what links let through at once, is the hosts' own work.
+Nanos measure_handoff(BenchRanks& ranks, std::int64_t size, std::optional<MeasuredLink>& link) {
+  const Nanos direct = ranks.small_gather(Algorithm::direct, kFewBytes);
+  if (!link) return direct;
+  if (size > 2) {
+    const Nanos around = ranks.small_gather(Algorithm::ring, kFewBytes) - direct;
+    link->latency = std::max(kLeastLatency, Nanos{around.value / (size - 2)});
+  }
+  const Bytes half{link->burst.value / 2 / (size - 1)};
+  if (half >= kWorthTiming) {
+    const Nanos longer = std::max(Nanos{1}, ranks.small_gather(Algorithm::direct, half) - direct);
+    link->burst_rate = {static_cast<double>(half.value * (size - 1)) / seconds(longer)};
+  }
+  return std::max(Nanos{0}, direct - link->latency);
+}
+
+}  // namespace
+
+double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time) {
+  const auto n = static_cast<double>(ranks);
+  double factor = 1;
+  if (kind == Collective::all_reduce) factor = 2 * (n - 1) / n;
+  if (is_divided(kind)) factor = (n - 1) / n;
+  return static_cast<double>(size.value) * factor / seconds(std::max(time, Nanos{1}));
+}
+
+BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes) {
+  BenchResult result;
+  result.ranks = communicator.size();
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
+  if (has_links(communicator, processes)) result.measured = measure_link(communicator, ranks);
+  result.handoff = measure_handoff(ranks, communicator.size(), result.measured);
+  if (options.cluster != nullptr) {
+    result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
+  }
+  if (result.measured) result.link_bandwidth = result.measured->goodput;
+  const Cluster cluster = cluster_of(options, communicator.size(), result.measured);
+  for (const Collective kind : options.kinds) {
+    for (const Bytes size : options.sizes) bench_size(communicator, ranks, options, cluster, kind, size, result);
+  }
+  return result;
+}
+
+namespace {
+
+// A product of square matrices that stays in a core's cache; the sum keeps it from being left out.
+float multiply(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    float* const row = &c[i * n];
+    std::fill(row, row + n, 0.0F);
+    for (std::size_t k = 0; k < n; ++k) {
+      const float scale = a[i * n + k];
+      for (std::size_t j = 0; j < n; ++j) row[j] += scale * b[k * n + j];
+    }
+  }
+  return std::accumulate(c.begin(), c.end(), 0.0F);
+}
+
+class MatrixWork {
+ public:
+  float run(std::int64_t products) {
+    float sum = 0;
+    for (std::int64_t i = 0; i < products; ++i) sum += multiply(a_, b_, c_, kSide);
+    return sum;
+  }
+
+ private:
+  static constexpr std::size_t kSide = 128;
+  std::vector<float> a_ = std::vector<float>(kSide * kSide, 0.5F), b_ = a_, c_ = a_;
+};
+
+Nanos since(Clock::time_point begin) {
+  return {std::chrono::nanoseconds(Clock::now() - begin).count()};
+}
+
+}  // namespace
+
+OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
+  BenchRanks ranks(communicator, processes, options.cluster != nullptr);
+  std::optional<MeasuredLink> link;
+  if (has_links(communicator, processes)) link = measure_link(communicator, ranks);
+  const Cluster cluster = cluster_of(options, communicator.size(), link);
+  const Bytes size = options.sizes.front();
+  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link);
+  if (choices.empty()) fail("--algorithm: none of these has an all_reduce");
+  Candidate candidate = candidate_of(communicator, options, size, choices.front());
+  Buffers buffers;
+  check(communicator, options, candidate, size, buffers);
+  time_once(communicator, ranks, candidate, buffers);
+  // As much compute as there is communication and a fifth more, so that all of it could hide.
+  MatrixWork work;
+  volatile float sum = work.run(20);
+  const Clock::time_point begin = Clock::now();
+  sum = sum + work.run(200);
+  const Nanos slowest = ranks.of_all(candidate.times).front();
+  const Nanos product = ranks.slowest({since(begin)}).front();
+  const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
+  std::vector<Nanos> compute, both;
+  candidate.times.clear();
+  for (int round = 0; round < options.repeat; ++round) {
+    time_once(communicator, ranks, candidate, buffers);
+    ranks.barrier();
+    const Clock::time_point alone = Clock::now();
+    sum = sum + work.run(products);
+    compute.push_back(since(alone));
+    ranks.barrier();
+    const Clock::time_point together = Clock::now();
+    const auto handle = communicator.start(*candidate.prepared, buffers.input.data(), buffers.output.data());
+    sum = sum + work.run(products);
+    communicator.wait(handle);
+    both.push_back(since(together));
+    if (candidate.network != nullptr) candidate.network->take();
+  }
+  return {size, median(ranks.slowest(compute)), median(ranks.of_all(candidate.times)), median(ranks.slowest(both))};
+}
+
+}  // namespace weft

@@ -1,0 +1,254 @@
+// `weft collective bench`
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/collective/collective_bench.hpp"
+#include "app/collective/collective_command.hpp"
+#include "app/files.hpp"
+#include "app/flags.hpp"
+#include "app/version.hpp"
+#include "app/world/own_processes.hpp"
+#include "app/world/world.hpp"
+#include "app/world/world_flags.hpp"
+#include "base/error.hpp"
+#include "base/table.hpp"
+#include "base/text.hpp"
+#include "cluster/presets.hpp"
+#include "io/json/enum_names.hpp"
+
+namespace weft {
+namespace {
+
+constexpr const char* kRanks = "Ranks";
+
+void declare(Flags& flags) {
+  flags.value("ranks", "N", "ranks as threads of this process (default: those of --cluster, or 2)", kRanks);
+  flags.value("processes", "N", "ranks as processes on this machine, joined by TCP", kRanks);
+  flags.value("cluster", "SPEC",
+              "links that pace the threads, e.g. local:4,nic=200Mb/s; without it they run at memory speed", kRanks);
+  flags.value("slowdown", "F", "all links of --cluster slower by this factor (default: 1)", kRanks);
+  flags.value("collective", "A,B", "what to time (default: all_reduce)");
+  flags.value("size", "A,B", "sizes of the whole buffer (default: 64KiB,1MiB,16MiB)");
+  flags.value("algorithm", "A,B", "algorithms, or all (default: the one that the cost model chooses)");
+  flags.value("parts", "P", "messages are cut into so many (default: the cost model chooses)");
+  flags.value("dtype", "TYPE", "f32 (default), f16, bf16, i32, i64");
+  flags.value("op", "OP", "sum (default), average, max, min");
+  flags.toggle("in-place", "input and output are one buffer");
+  flags.value("repeat", "N", "timed rounds; the median counts (default: 7)");
+  flags.toggle("overlap", "instead: how much of an all_reduce of the first size hides behind matrix products");
+  flags.toggle("no-native", "leave the MPI library's own calls out");
+  declare_world_flags(flags);
+  flags.value("out", "DIR", "also write bench.json there");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of the table");
+}
+
+template <class Enum>
+std::vector<Enum> list_of(const Flags& flags, const std::string& name, const std::vector<std::string>& allowed) {
+  std::vector<Enum> values;
+  for (const std::string& item : split(*flags.text(name), ',')) {
+    const auto found = std::find(allowed.begin(), allowed.end(), item);
+    if (found == allowed.end()) fail("--{} '{}': there is no such{}", name, item, suggestion(item, allowed));
+    values.push_back(static_cast<Enum>(found - allowed.begin()));
+  }
+  return values;
+}
+
+BenchOptions read_options(const Flags& flags) {
+  BenchOptions options;
+  if (flags.given("collective")) {
+    options.kinds = list_of<Collective>(flags, "collective", names_up_to(Collective::barrier));
+  }
+  if (const auto sizes = flags.text("size")) {
+    options.sizes.clear();
+    for (const std::string& size : split(*sizes, ',')) options.sizes.push_back(parse_bytes(size, "--size"));
+  }
+  if (flags.text("algorithm") == "all") {
+    for (int i = 0; i < static_cast<int>(Algorithm::native); ++i)
+      options.algorithms.push_back(static_cast<Algorithm>(i));
+  } else if (flags.given("algorithm")) {
+    options.algorithms = list_of<Algorithm>(flags, "algorithm", names_up_to(Algorithm::hierarchical));
+  }
+  options.parts = flags.integer("parts", 1, 1024).value_or(0);
+  if (options.parts > 0 && options.algorithms.empty()) fail("--parts: name the --algorithm too");
+  options.type = static_cast<DataType>(flags.one_of("dtype", names_up_to(DataType::i64)).value_or(0));
+  options.op = static_cast<ReduceOp>(flags.one_of("op", names_up_to(ReduceOp::min)).value_or(0));
+  options.in_place = flags.on("in-place");
+  options.repeat = static_cast<int>(flags.integer("repeat", 1, 10'000).value_or(7));
+  options.native = !flags.on("no-native");
+  options.slowdown = flags.number("slowdown", 1e-3, 1e6).value_or(1);
+  for (const Bytes size : options.sizes) {
+    const std::int64_t width = size_of(options.type).value;
+    if (size.value % width != 0)
+      fail("--size {}: not a whole number of {} ({} bytes each)", size.value, name_of(options.type), width);
+  }
+  return options;
+}
+
+std::string described(const Launch& launch, const std::string& way, const std::optional<Cluster>& cluster,
+                      const BenchOptions& options) {
+  if (launch.kind == LaunchKind::mpi) return "processes under MPI, " + way;
+  if (launch.kind == LaunchKind::tcp) return "processes, " + way;
+  if (!cluster) return "threads at memory speed";
+  const std::string slowed = options.slowdown == 1 ? "" : fmt::format(", slowed {} times", options.slowdown);
+  return fmt::format("threads, links emulated: {}{}", cluster->spec().name, slowed);
+}
+
+std::string rate(double bytes_per_second) {
+  return fmt::format("{:.1f} MB/s", bytes_per_second * 1e-6);
+}
+
+const BenchRow* native_beside(const BenchResult& result, const BenchRow& row) {
+  for (const BenchRow& other : result.rows) {
+    if (other.name == "native" && other.kind == row.kind && other.size == row.size) return &other;
+  }
+  return nullptr;
+}
+
+double ratio(Nanos a, Nanos b) {
+  return static_cast<double>(a.value) / static_cast<double>(std::max<std::int64_t>(1, b.value));
+}
+
+void print_table(std::ostream& out, const BenchResult& result, const std::string& world) {
+  out << fmt::format("{} ranks: {}\n", result.ranks, world);
+  if (result.measured) {
+    out << fmt::format("link, measured in this run: {} plain TCP, {} one way, {} at once after a pause\n",
+                       rate(result.measured->goodput), format_time(result.measured->latency),
+                       format_bytes(result.measured->burst));
+  } else if (result.link_bandwidth > 0) {
+    out << fmt::format("link: {}\n", rate(result.link_bandwidth));
+  }
+  out << "\n";
+  TextTable table({"collective", "size", "algorithm", "parts", "time", "bus bandwidth", "of link", "x native",
+                   "predicted", "error", "late"});
+  for (const BenchRow& row : result.rows) {
+    const BenchRow* native = native_beside(result, row);
+    table.add_row({std::string(name_of(row.kind)), format_bytes(row.size), row.name,
+                   row.name == "native" ? "" : fmt::format("{}", row.parts), format_time(row.time),
+                   rate(row.bus_bandwidth),
+                   result.link_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "",
+                   native != nullptr && native != &row ? fmt::format("{:.2f}", ratio(native->time, row.time)) : "",
+                   row.predicted && result.link_bandwidth > 0 ? format_time(*row.predicted) : "",
+                   row.predicted && result.link_bandwidth > 0
+                       ? fmt::format("{:+.1f} %", 100 * (ratio(*row.predicted, row.time) - 1))
+                       : "",
+                   row.late ? format_time(*row.late) : ""});
+  }
+  out << table.to_string();
+}
+
+nlohmann::ordered_json json_of(const BenchResult& result, const std::string& world) {
+  nlohmann::ordered_json json;
+  json["version"] = kVersion;
+  json["ranks"] = result.ranks;
+  json["world"] = world;
+  json["link_bytes_per_s"] = result.link_bandwidth > 0 ? nlohmann::ordered_json(result.link_bandwidth) : nullptr;
+  if (result.measured) {
+    json["latency_s"] = seconds(result.measured->latency);
+    json["burst_bytes"] = result.measured->burst.value;
+  }
+  json["rows"] = nlohmann::ordered_json::array();
+  for (const BenchRow& row : result.rows) {
+    nlohmann::ordered_json entry;
+    entry["collective"] = name_of(row.kind);
+    entry["size_bytes"] = row.size.value;
+    entry["algorithm"] = row.name;
+    if (row.name != "native") entry["parts"] = row.parts;
+    entry["time_s"] = seconds(row.time);
+    entry["bus_bandwidth"] = row.bus_bandwidth;
+    if (result.link_bandwidth > 0) entry["of_link"] = row.bus_bandwidth / result.link_bandwidth;
+    if (row.late) entry["late_s"] = seconds(*row.late);
+    const BenchRow* native = native_beside(result, row);
+    if (native != nullptr && native != &row) entry["times_native"] = ratio(native->time, row.time);
+    if (row.predicted && result.link_bandwidth > 0) {
+      entry["predicted_s"] = seconds(*row.predicted);
+      entry["prediction_error_pct"] = 100 * (ratio(*row.predicted, row.time) - 1);
+    }
+    json["rows"].push_back(entry);
+  }
+  return json;
+}
+
+nlohmann::ordered_json json_of(const OverlapResult& result, std::int64_t ranks, const std::string& world) {
+  nlohmann::ordered_json json;
+  json["version"] = kVersion;
+  json["ranks"] = ranks;
+  json["world"] = world;
+  json["size_bytes"] = result.size.value;
+  json["compute_s"] = seconds(result.compute);
+  json["communication_s"] = seconds(result.communication);
+  json["both_s"] = seconds(result.both);
+  json["hidden"] = result.hidden();
+  return json;
+}
+
+void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json& json,
+            const std::function<void()>& print) {
+  if (const auto folder = flags.text("out")) {
+    make_folder(*folder);
+    write_text_file((std::filesystem::path(*folder) / "bench.json").string(),
+                    [&](std::ostream& file) { file << json.dump(2) << "\n"; });
+  }
+  if (flags.on("json")) {
+    out << json.dump(2) << "\n";
+  } else {
+    print();
+  }
+}
+
+}  // namespace
+
+int run_collective_bench_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags(
+      "collective bench",
+      "Checks what collectives compute, then times them; beside the MPI library's own calls under mpirun.",
+      "weft collective bench --cluster local:4,nic=200Mb/s --collective all_reduce,all_gather --size 1MiB,16MiB");
+  declare(flags);
+  flags.parse(arguments);
+  BenchOptions options = read_options(flags);
+  const Launch launch = launch_from_environment();
+  const bool processes = launch.kind != LaunchKind::local;
+  if (const auto count = flags.integer("processes", 1, 512); count && !processes)
+    return run_own_processes(*count, {"collective", "bench"}, arguments, err);
+
+  std::optional<Cluster> cluster;
+  if (const auto text = flags.text("cluster")) {
+    if (processes) fail("--cluster: paces threads; processes measure their links");
+    cluster.emplace(parse_cluster(*text));
+    options.cluster = &*cluster;
+  } else if (options.slowdown != 1) {
+    fail("--slowdown: slows the links of --cluster, which is not given");
+  }
+  WorldOptions world = read_world_options(flags, launch);
+  const std::int64_t ranks = flags.integer("ranks", 1, 512).value_or(cluster ? cluster->device_count() : 2);
+  if (processes && flags.given("ranks")) fail("--ranks: the launcher has started {} processes already", launch.ranks);
+  if (cluster && ranks != cluster->device_count())
+    fail("--ranks {}: --cluster {} has {} devices", ranks, *flags.text("cluster"), cluster->device_count());
+  world.ranks = ranks;
+  world.cluster = options.cluster;
+  world.slowdown = options.slowdown;
+
+  run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
+    const std::string description = described(launch, way, cluster, options);
+    if (flags.on("overlap")) {
+      const OverlapResult result = run_overlap(communicator, options, processes);
+      if (communicator.rank() != 0) return;
+      report(flags, out, json_of(result, communicator.size(), description), [&] {
+        out << fmt::format("{} ranks: {}\nall_reduce of {}: compute {}, communication {}, both {}: {:.1f} % hidden\n",
+                           communicator.size(), description, format_bytes(result.size), format_time(result.compute),
+                           format_time(result.communication), format_time(result.both), 100 * result.hidden());
+      });
+      return;
+    }
+    const BenchResult result = run_bench(communicator, options, processes);
+    if (communicator.rank() != 0) return;
+    report(flags, out, json_of(result, description), [&] { print_table(out, result, description); });
+  });
+  return kOk;
+}
+
+}  // namespace weft

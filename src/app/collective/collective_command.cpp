@@ -1,0 +1,54 @@
+#include "app/collective/collective_command.hpp"
+
+#include "app/cli.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
+};
+
+constexpr Subcommand kSubcommands[] = {
+    {"list", "algorithms of every collective: messages and bytes; --out writes them as MSCCL XML",
+     run_collective_list_command},
+    {"verify", "MSCCL XML -> does the program compute its collective?, with the reason when not",
+     run_collective_verify_command},
+    {"bench", "checked, then timed: as threads with emulated links, as processes, or under mpirun",
+     run_collective_bench_command},
+};
+
+void print_usage(std::ostream& out) {
+  out << "Collectives as programs: send, receive, reduce and copy instructions of every rank.\n\n"
+      << "  weft collective SUBCOMMAND [flags]        weft collective SUBCOMMAND --help for its flags\n\n";
+  for (const Subcommand& command : kSubcommands) {
+    out << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ') << command.summary << "\n";
+  }
+  out << "\nExample:\n  weft collective list --ranks 8 --collective all_reduce\n";
+}
+
+}  // namespace
+
+int run_collective_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  if (arguments.empty()) {
+    print_usage(err);
+    return kBadInput;
+  }
+  const std::string& name = arguments.front();
+  if (name == "--help" || name == "-h") {
+    print_usage(out);
+    return kOk;
+  }
+  std::vector<std::string> names;
+  for (const Subcommand& command : kSubcommands) {
+    if (name == command.name) return command.run({arguments.begin() + 1, arguments.end()}, out, err);
+    names.emplace_back(command.name);
+  }
+  fail("'{}': weft collective has no such subcommand{}", name, suggestion(name, names));
+}
+
+}  // namespace weft

@@ -1,0 +1,82 @@
+// `weft collective verify`
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/collective/collective_command.hpp"
+#include "app/collective/program_numbers.hpp"
+#include "app/files.hpp"
+#include "app/flags.hpp"
+#include "base/error.hpp"
+#include "io/msccl/msccl_xml.hpp"
+
+namespace weft {
+namespace {
+
+struct Verdict {
+  std::string file;
+  Program program;
+  std::optional<std::string> violation;
+};
+
+std::string in_words(const Verdict& verdict) {
+  if (verdict.violation) return fmt::format("{}: not safe\n{}\n", verdict.file, *verdict.violation);
+  const CollectiveSpec& spec = verdict.program.spec;
+  const ProgramSize size = size_of(verdict.program);
+  return fmt::format(
+      "{}: safe: {} of {} piece{} {}on {} ranks, {} blocks, {} instructions: every piece where it belongs, every "
+      "contribution once, nobody waits for ever\n",
+      verdict.file, name_of(spec.kind), spec.pieces, spec.pieces == 1 ? "" : "s",
+      verdict.program.in_place ? "in place " : "", spec.ranks, size.blocks, size.instructions);
+}
+
+nlohmann::ordered_json in_json(const Verdict& verdict) {
+  const CollectiveSpec& spec = verdict.program.spec;
+  const ProgramSize size = size_of(verdict.program);
+  nlohmann::ordered_json json;
+  json["file"] = verdict.file;
+  json["safe"] = !verdict.violation.has_value();
+  if (verdict.violation) json["message"] = *verdict.violation;
+  json["name"] = verdict.program.name;
+  json["collective"] = name_of(spec.kind);
+  json["in_place"] = verdict.program.in_place;
+  json["ranks"] = spec.ranks;
+  json["pieces"] = spec.pieces;
+  json["blocks"] = size.blocks;
+  json["instructions"] = size.instructions;
+  return json;
+}
+
+}  // namespace
+
+int run_collective_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
+  Flags flags("collective verify",
+              "Proves that programs in MSCCL XML compute their collective, or says what is wrong (exit code 1).",
+              "weft collective verify allreduce_ring.xml");
+  flags.positionals("files", "MSCCL XML files");
+  flags.toggle("json", "one JSON object instead of words");
+  flags.parse(arguments);
+  if (flags.texts().empty())
+    fail("weft collective verify: name a file, e.g. weft collective verify allreduce_ring.xml");
+
+  // All are read before anything is printed: a bad file is an error, not half an answer.
+  std::vector<Verdict> verdicts;
+  for (const std::string& file : flags.texts()) {
+    Program program = read_msccl_xml(read_text_file(file), file);
+    auto violation = first_violation(program);
+    verdicts.push_back({file, std::move(program), std::move(violation)});
+  }
+  bool all_safe = true;
+  nlohmann::ordered_json json;
+  for (const Verdict& verdict : verdicts) {
+    all_safe = all_safe && !verdict.violation;
+    if (!flags.on("json")) out << in_words(verdict);
+    json["files"].push_back(in_json(verdict));
+  }
+  json["safe"] = all_safe;
+  if (flags.on("json")) out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  return all_safe ? kOk : kAnswerIsNo;
+}
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+#include "app/plan/plan_command.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/flags.hpp"
+#include "app/inputs.hpp"
+#include "app/lengths.hpp"
+#include "app/megatron_inputs.hpp"
+#include "app/plan/explain_report.hpp"
+#include "app/plan/plan_files.hpp"
+#include "app/plan/plan_json_report.hpp"
+#include "app/plan/plan_study.hpp"
+#include "app/plan/plan_text_report.hpp"
+#include "app/plan/policy_list.hpp"
+#include "app/plan/sweep_command.hpp"
+#include "app/terminal.hpp"
+#include "base/error.hpp"
+#include "plan/policy/policy.hpp"
+
+namespace weft {
+namespace {
+
+struct ExplainedPolicy {
+  const PolicyStudy* study;
+  PlanExplanation explanation;
+};
+
+// The policies that were asked for by name, or else the best.
+std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanStudy& study, const Profile& profile) {
+  std::vector<ExplainedPolicy> explained;
+  if (!flags.on("explain")) return explained;
+  for (std::size_t i = 0; i < study.policies.size(); ++i) {
+    if (!flags.given("policy") && i != study.best) continue;
+    explained.push_back({&study.policies[i], explain_plan(study.policies[i], profile)});
+    add_remedies(explained.back().explanation, study, study.policies[i], profile);
+  }
+  return explained;
+}
+
+Inputs read_searched_inputs(const Flags& flags) {
+  Inputs inputs = read_inputs(flags);
+  inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
+  return inputs;
+}
+
+}  // namespace
+
+int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags(
+      "plan", "Plans one training step: step time, what is exposed and why, memory, the bound.",
+      "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
+  declare_input_flags(flags);
+  flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
+  flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
+  flags.toggle("explain", "why communication is exposed and what would help, of the best policy or those named");
+  flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of the report");
+  declare_lengths_flag(flags);
+  declare_sweep_flags(flags);
+  flags.parse(arguments);
+
+  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
+  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  std::vector<std::string> policies = read_policies(flags);
+  const std::vector<std::int64_t> lengths = read_lengths(flags);
+  if (!lengths.empty()) {
+    for (const char* other : {"sweep", "explain"}) {
+      if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
+    }
+    return run_plan_of_lengths(flags, read_searched_inputs(flags), lengths, policies, out, err);
+  }
+  if (flags.given("sweep") && flags.on("explain")) {
+    fail("--explain: is not for --sweep; explain one combination of it by its own flags");
+  }
+  // A search for every row of a sweep is for those who ask for it.
+  if (flags.given("sweep") && !flags.given("policy"))
+    std::erase_if(policies, [](const auto& p) { return searches(p); });
+  if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
+  require_no_sweep_flags(flags);
+  const Profile profile = read_profile(flags);
+  PlanStudy study = study_plan(read_searched_inputs(flags), policies, profile, terminal_of(err));
+  const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
+  std::vector<std::string> written;
+  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
+  if (flags.on("json")) {
+    nlohmann::ordered_json json = plan_json_report(study);
+    for (const ExplainedPolicy& e : explained) {
+      json["policies"][e.study->policy]["explanation"] = explanation_json(*e.study, e.explanation);
+    }
+    add_ignored_flags(json, ignored);
+    out << json.dump(2) << "\n";
+  } else {
+    out << plan_text_report(study);
+    for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(*e.study, e.explanation);
+    out << written_line(written);
+  }
+  return kOk;
+}
+
+}  // namespace weft

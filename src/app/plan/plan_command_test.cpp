@@ -1,0 +1,165 @@
+// What `weft plan` prints and writes.
+#include "app/plan/plan_command.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/files.hpp"
+#include "app/test_cli.hpp"
+#include "io/timeline_json.hpp"
+#include "timeline/accounting.hpp"
+
+namespace weft {
+namespace {
+
+nlohmann::json plan_json(const std::string& flags) {
+  const CliResult result = weft_cli("plan --json " + flags);
+  EXPECT_EQ(result.code, kOk) << result.err;
+  EXPECT_TRUE(result.err.empty()) << result.err;
+  return nlohmann::json::parse(result.out);
+}
+
+TEST(PlanJson, HasTheKeysThatOtherToolsRead) {
+  const nlohmann::json json =
+      plan_json("--model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --dp 2 --global-batch 16 --seq 4096 --zero 1");
+  EXPECT_EQ(json.at("model").at("parameters"), 68976648192);
+  EXPECT_EQ(json.at("cluster").at("devices"), 64);
+  EXPECT_EQ(json.at("layout").at("tp"), 8);
+  EXPECT_TRUE(json.at("policies").contains(json.at("best").get<std::string>()));
+  const nlohmann::json& policy = json.at("policies").at("serial");
+  for (const char* key :
+       {"step_s", "compute_s", "slowdown_s", "comm_s", "exposed_comm_s", "hidden_pct", "bubble_s", "idle_s", "bound_s",
+        "gap_to_bound_pct", "tokens_per_s", "tflops_per_gpu", "mfu", "hfu", "memory_peak_bytes"}) {
+    EXPECT_TRUE(policy.at(key).is_number()) << key;
+  }
+  for (const char* key : {"dp_grad", "param_gather", "tp", "pp", "cp", "ep"}) {
+    EXPECT_TRUE(policy.at("exposed_by_kind").at(key).is_number()) << key;
+  }
+  EXPECT_TRUE(policy.at("fits").is_boolean());
+  EXPECT_TRUE(policy.at("max").is_object());
+}
+
+TEST(PlanJson, TheAccountingAddsUpAndTheBoundIsBelow) {
+  for (const char* flags :
+       {"--model gpt2 --cluster dgx-a100:1 --dp 8 --global-batch 16",
+        "--model llama2-7b --cluster dgx-a100:2 --tp 4 --pp 2 --global-batch 16 --clip-grad 1",
+        "--model gpt2-s-moe --cluster p4de:2 --ep 16 --seq 512 --global-batch 32",
+        "--layers 4 --hidden 512 --heads 8 --vocab 1024 --seq 128 --cluster local:2,nic=200Mb/s --zero 3"}) {
+    const nlohmann::json json = plan_json(flags);
+    const nlohmann::json& p = json.at("policies").at("serial");
+    const double sum = p.at("compute_s").get<double>() + p.at("slowdown_s").get<double>() +
+                       p.at("exposed_comm_s").get<double>() + p.at("bubble_s").get<double>() +
+                       p.at("idle_s").get<double>();
+    EXPECT_NEAR(sum / p.at("step_s").get<double>(), 1.0, 1e-9) << flags;
+    // The chain that decides the step covers all of it.
+    const nlohmann::json& path = p.at("critical_path");
+    double chain = path.at("compute_s").get<double>() + path.at("waiting_s").get<double>();
+    for (const auto& [kind, seconds] : path.at("transfer_s").items()) chain += seconds.get<double>();
+    EXPECT_NEAR(chain / p.at("step_s").get<double>(), 1.0, 1e-9) << flags;
+    EXPECT_LT(path.at("waiting_s").get<double>(), 1e-3 * p.at("step_s").get<double>()) << flags;
+    EXPECT_LE(json.at("bound_s").get<double>(), p.at("step_s").get<double>() * (1 + 1e-9)) << flags;
+    EXPECT_NEAR(p.at("gap_to_bound_pct").get<double>(),
+                100 * (p.at("step_s").get<double>() / json.at("bound_s").get<double>() - 1), 1e-9);
+  }
+}
+
+TEST(PlanJson, ComparesThePoliciesNamedUnderTheNamesTyped) {
+  const std::string flags = "--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 ";
+  const nlohmann::json all = plan_json(flags).at("policies");
+  for (const char* name : {"serial", "ddp", "megatron-dist", "megatron-grad", "megatron-param"}) {
+    EXPECT_TRUE(all.contains(name)) << name;
+  }
+  const nlohmann::json two = plan_json(flags + "--policy megatron,ddp").at("policies");
+  EXPECT_EQ(two.size(), 2u);
+  EXPECT_EQ(two.at("megatron"), all.at("megatron-param"));
+  EXPECT_EQ(two.at("ddp"), all.at("ddp"));
+  EXPECT_LT(two.at("megatron").at("step_s").get<double>(), all.at("serial").at("step_s").get<double>());
+}
+
+TEST(PlanJson, BucketSizesReachThePolicies) {
+  const std::string flags = "--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 --policy megatron-dist,";
+  // One bucket that holds all starts when backward has ended, as without overlap. A small one starts at once.
+  const auto step = [&](const std::string& more, const std::string& policy) {
+    return plan_json(flags + more).at("policies").at(policy).at("step_s").get<double>();
+  };
+  EXPECT_EQ(step("megatron-grad --bucket-size 1000000000", "megatron-grad"), step("ddp", "megatron-dist"));
+  EXPECT_LT(step("megatron-grad --bucket-size 10000000", "megatron-grad"), step("ddp", "megatron-dist"));
+  EXPECT_EQ(step("ddp --bucket-mib 10000", "ddp"), step("ddp", "megatron-dist"));
+  EXPECT_LT(step("ddp --bucket-mib 25", "ddp"), step("ddp", "megatron-dist"));
+}
+
+TEST(PlanText, TellsTheSpeedUpOverTheFirstPolicyNamed) {
+  const std::string plan = "plan --model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16 --policy ";
+  const CliResult one = weft_cli(plan + "megatron-param");
+  EXPECT_PRED2(contains, one.out, "speed-up");
+  EXPECT_PRED2(contains, one.out, "1.000 x");
+  const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:2 --zero 1 --global-batch 16");
+  const auto step = [&](const char* policy) { return json.at("policies").at(policy).at("step_s").get<double>(); };
+  const CliResult two = weft_cli(plan + "megatron-param,serial");
+  EXPECT_PRED2(contains, two.out, fmt::format("{:.3f} x", step("megatron-param") / step("serial")));
+}
+
+TEST(PlanJson, OneDeviceHasNothingToHide) {
+  const nlohmann::json json = plan_json("--model gpt2 --cluster dgx-a100:1,gpus=1");
+  EXPECT_TRUE(json.at("policies").at("serial").at("hidden_pct").is_null());
+}
+
+TEST(PlanText, AModelThatDoesNotFitIsAnAnswerWithWhatWouldHelp) {
+  // 7 billion parameters at 18 bytes each are 113 GiB on every rank; sharding them over eight ranks helps.
+  const CliResult result = weft_cli("plan --model llama2-7b --cluster dgx-a100:1 --seq 2048");
+  EXPECT_EQ(result.code, kOk);
+  EXPECT_PRED2(contains, result.out, "Does not fit: stage 0 needs");
+  EXPECT_PRED2(contains, result.out, "optimizer state");
+  EXPECT_PRED2(contains, result.out, "It would fit with --zero");
+  const nlohmann::json json = plan_json("--model llama2-7b --cluster dgx-a100:1 --seq 2048");
+  EXPECT_FALSE(json.at("policies").at("serial").at("fits").get<bool>());
+}
+
+TEST(PlanFiles, AreWrittenOnlyWithOut) {
+  const ScratchFolder folder("plan");
+  const std::string small = "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8";
+  ASSERT_EQ(weft_cli(small).code, kOk);
+  const CliResult result = weft_cli(small + " --out " + folder.file("a/b"));
+  ASSERT_EQ(result.code, kOk) << result.err;
+  EXPECT_PRED2(contains, result.out, "plan.json");
+  const nlohmann::json trace = nlohmann::json::parse(read_text_file(folder.file("a/b/trace.json")));
+  EXPECT_GT(trace.at("traceEvents").size(), 100U);
+  EXPECT_EQ(weft_cli("verify " + folder.file("a/b/plan.json")).code, kOk);
+  // The timeline that the figures come from.
+  const std::string name = folder.file("a/b/timeline.json");
+  const Timeline timeline = read_timeline_json(read_text_file(name), name).timeline;
+  EXPECT_FALSE(timeline.measured);
+  const nlohmann::json report = plan_json("--model gpt2 --cluster dgx-a100:1 --tp 2 --pp 2 --global-batch 8");
+  const nlohmann::json best = report.at("policies").at(report.at("best").get<std::string>());
+  const RankAccount mean = account(timeline).mean;
+  EXPECT_NEAR(mean.step_s, best.at("step_s").get<double>(), 1e-9);
+  EXPECT_NEAR(mean.exposed_s, best.at("exposed_comm_s").get<double>(), 1e-9);
+  EXPECT_NEAR(mean.bubble_s, best.at("bubble_s").get<double>(), 1e-9);
+}
+
+TEST(PlanFiles, AFolderThatCannotBeMadeIsBadInputAndNothingIsLost) {
+  const ScratchFolder folder("plan_out");
+  const std::string file = folder.write("occupied", "text");
+  const CliResult result = weft_cli("plan --model gpt2 --cluster dgx-a100:1 --out " + file + "/below");
+  EXPECT_EQ(result.code, kBadInput);
+  EXPECT_PRED2(contains, result.err, "occupied");
+  EXPECT_EQ(read_text_file(file), "text");
+}
+
+TEST(PlanScale, TheSizeOfThePlanDoesNotGrowWithTheCluster) {
+  const ScratchFolder folder("scale");
+  const auto size = [&](int nodes) {
+    const std::string out = folder.file("n" + std::to_string(nodes));
+    EXPECT_EQ(weft_cli("plan --policy serial --model gpt2 --tp 4 --pp 2 --seq 512 --cluster dgx-a100:" +
+                       std::to_string(nodes) + " --global-batch " + std::to_string(4 * nodes) + " --out " + out)
+                  .code,
+              kOk);
+    return std::filesystem::file_size(out + "/plan.json");
+  };
+  EXPECT_NEAR(static_cast<double>(size(64)) / static_cast<double>(size(2)), 1.0, 0.01);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,73 @@
+#include "app/plan/plan_files.hpp"
+
+#include "app/files.hpp"
+#include "io/plan_json.hpp"
+#include "io/timeline_json.hpp"
+#include "io/trace/chrome_trace.hpp"
+#include "sim/memory_curve.hpp"
+#include "timeline/folded_spans.hpp"
+
+namespace weft {
+namespace {
+
+// One whole steady period; the counters and arrows of a longer one add nothing.
+void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
+  TraceOptions options;
+  const Timeline& timeline = policy.timeline;
+  options.first_iteration = timeline.steady_first;
+  options.last_iteration = options.first_iteration + timeline.periods - 1;
+  options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
+                      {"policy", policy.policy},
+                      {"timeline", "predicted"},
+                      {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+  write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
+}
+
+// About 6 MB; a plan of more operations than that has its trace alone.
+constexpr std::int64_t kMostTimelineSpans = 100'000;
+
+// The steady period, and an iteration before and after it: what it waits for, and what follows its last gap. False, and
+// nothing written, where that is much.
+bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
+  const Timeline& timeline = policy.timeline;
+  if (std::ssize(timeline.operations) * (timeline.periods + 2) > kMostTimelineSpans) return false;
+  TimelineFile file;
+  file.timeline = expanded(timeline, timeline.steady_first - 1, timeline.steady_first + timeline.periods);
+  file.timeline.memory.clear();  // the trace shows it
+  file.about = {{"model", study.inputs.model.name},
+                {"cluster", study.inputs.cluster.name},
+                {"policy", policy.policy},
+                {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+  write_text_file(path, [&](std::ostream& out) { write_timeline_json(out, file); });
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
+  make_folder(folder);
+  std::vector<std::string> written;
+  for (std::size_t i = 0; i < study.policies.size(); ++i) {
+    PolicyStudy& policy = study.policies[i];
+    policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
+    const std::string suffix = i == study.best ? "" : "-" + policy.policy;
+    const std::filesystem::path plan = folder / ("plan" + suffix + ".json");
+    const std::filesystem::path trace = folder / ("trace" + suffix + ".json");
+    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, policy.plan); });
+    write_trace(study, policy, trace);
+    written.push_back(plan.string());
+    written.push_back(trace.string());
+    const std::filesystem::path timeline = folder / ("timeline" + suffix + ".json");
+    if (write_timeline(study, policy, timeline)) written.push_back(timeline.string());
+  }
+  return written;
+}
+
+std::string written_line(const std::vector<std::string>& files) {
+  if (files.empty()) return "";
+  std::string text = "\nWritten:";
+  for (const std::string& name : files) text += " " + name;
+  return text + "\n";
+}
+
+}  // namespace weft

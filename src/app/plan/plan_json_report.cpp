@@ -1,0 +1,111 @@
+#include "app/plan/plan_json_report.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/version.hpp"
+#include "graph/transfer_program.hpp"
+#include "io/layout_json.hpp"
+#include "model/counts.hpp"
+
+namespace weft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json account_json(const RankAccount& a, double hidden) {
+  Json json;
+  json["compute_s"] = a.compute_s;
+  json["slowdown_s"] = a.slowdown_s;
+  json["comm_s"] = a.comm_s;
+  json["exposed_comm_s"] = a.exposed_s;
+  Json kinds;
+  for (const TrafficKind kind : {TrafficKind::dp_grad, TrafficKind::param_gather, TrafficKind::tp, TrafficKind::pp,
+                                 TrafficKind::cp, TrafficKind::ep, TrafficKind::other}) {
+    kinds[std::string(name_of(kind))] = a.exposed_by[static_cast<std::size_t>(kind)];
+  }
+  json["exposed_by_kind"] = kinds;
+  json["hidden_pct"] = std::isnan(hidden) ? Json(nullptr) : Json(hidden);
+  json["bubble_s"] = a.bubble_s;
+  json["idle_s"] = a.idle_s;
+  return json;
+}
+
+Json memory_json(const std::vector<StageMemory>& memory) {
+  Json stages = Json::array();
+  for (const StageMemory& stage : memory) {
+    Json terms;
+    for (const MemoryTerm& term : stage.terms) terms[term.name] = term.bytes.value;
+    stages.push_back({{"stage", stage.name},
+                      {"bytes", stage.needed.value},
+                      {"device_bytes", stage.available.value},
+                      {"terms", terms},
+                      {"peak",
+                       {{"live_bytes", stage.peak.live.value},
+                        {"block", stage.peak.block},
+                        {"micro_batch", stage.peak.micro_batch},
+                        {"in_flight", stage.peak.in_flight}}}});
+  }
+  return stages;
+}
+
+}  // namespace
+
+Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
+  Json json;
+  json["step_s"] = p.step_s;
+  json.update(account_json(p.accounting.mean, hidden_pct(p.accounting.mean)));
+  json["bound_s"] = study.bound_s;
+  json["gap_to_bound_pct"] = p.gap_to_bound_pct;
+  json["tokens_per_s"] = p.tokens_per_s;
+  json["tflops_per_gpu"] = p.tflops_per_gpu;
+  json["mfu"] = p.mfu;
+  json["hfu"] = p.hfu;
+  json["memory_peak_bytes"] = p.memory_peak.value;
+  json["fits"] = p.fits;
+  if (!p.fits) json["would_fit"] = p.would_fit;
+  double most_hidden = std::nan("");  // of one rank; fmax skips ranks without communication
+  for (const RankAccount& rank : p.accounting.ranks) most_hidden = std::fmax(most_hidden, hidden_pct(rank));
+  Json critical{{"compute_s", p.critical.compute_s}, {"waiting_s", p.critical.waiting_s}};
+  for (int kind = 0; kind < kTrafficKinds; ++kind) {
+    critical["transfer_s"][std::string(name_of(static_cast<TrafficKind>(kind)))] =
+        p.critical.transfer_s[static_cast<std::size_t>(kind)];
+  }
+  json["critical_path"] = critical;
+  json["max"] = account_json(p.accounting.max, most_hidden);
+  json["memory"] = memory_json(p.memory);
+  json["collectives"] = Json::object();
+  for (const auto& [collective, ways] : programs_in_words(p.plan.graph)) json["collectives"][collective] = ways;
+  return json;
+}
+
+nlohmann::ordered_json study_json(const PlanStudy& study) {
+  Json json;
+  json["version"] = kVersion;
+  json["model"] = {{"name", study.inputs.model.name},
+                   {"parameters", study.parameters},
+                   {"active_parameters", active_parameters(study.inputs.model)}};
+  json["cluster"] = {{"name", study.inputs.cluster.name},
+                     {"devices", study.devices},
+                     {"device", study.inputs.cluster.device.name},
+                     {"emulated", study.inputs.cluster.emulated}};
+  json["layout"] = layout_to_json(study.inputs.layout);
+  json["bound_s"] = study.bound_s;
+  json["bound_explanation"] = study.bound_explanation;
+  return json;
+}
+
+nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
+  Json json = study_json(study);
+  for (const PolicyStudy& p : study.policies) json["policies"][p.policy] = policy_json(study, p);
+  json["best"] = study.policies[study.best].policy;
+  return json;
+}
+
+void add_ignored_flags(nlohmann::ordered_json& json, const std::vector<IgnoredFlag>& ignored) {
+  for (const IgnoredFlag& flag : ignored) {
+    json["ignored_flags"].push_back({{"flag", flag.flag}, {"value", flag.value}, {"reason", flag.reason}});
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,247 @@
+#include "app/plan/plan_study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "base/progress.hpp"
+#include "base/text.hpp"
+#include "cost/cost_model.hpp"
+#include "model/counts.hpp"
+#include "plan/bound/bound.hpp"
+#include "plan/policy/overlap.hpp"
+#include "sim/simulate_plan.hpp"
+#include "timeline/critical_path.hpp"
+
+namespace weft {
+namespace {
+
+// Peak FLOP/s of all devices together at the layout's precision.
+double peak_flops(const StepGraph& graph, DType precision) {
+  double sum = 0;
+  for (const RankClass& c : graph.classes) {
+    const double tflops = precision == DType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
+    sum += 1e12 * tflops * static_cast<double>(c.ranks);
+  }
+  return sum;
+}
+
+void add_memory(PolicyStudy& study) {
+  const std::vector<MemoryUse> use = memory_use(study.plan);
+  for (std::size_t c = 0; c < study.plan.classes.size(); ++c) {
+    const RankClass& rank_class = study.plan.graph.classes[c];
+    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory, use[c].terms,
+                      use[c].peak};
+    study.memory_peak = std::max(study.memory_peak, stage.needed);
+    study.fits = study.fits && stage.needed <= stage.available;
+    study.memory.push_back(std::move(stage));
+  }
+}
+
+std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string& policy, const Profile& profile) {
+  struct Change {
+    std::string flags;
+    Layout layout;
+  };
+  std::vector<Change> changes;
+  const Layout& now = inputs.layout;
+  const auto add = [&](const std::string& flags, auto change) {
+    Layout layout = now;
+    change(layout);
+    const bool known = layout == now ||
+                       std::any_of(changes.begin(), changes.end(), [&](const Change& c) { return c.layout == layout; });
+    if (!known) changes.push_back({flags, layout});
+  };
+  const bool can_split_tokens = now.tp > 1 && (now.seq / now.cp) % now.tp == 0;
+  for (const int zero : {1, 2, 3}) {
+    if (zero > now.zero && now.shards() > 1) add(fmt::format("--zero {}", zero), [&](Layout& l) { l.zero = zero; });
+  }
+  if (can_split_tokens) add("--sequence-parallel", [](Layout& l) { l.sequence_parallel = true; });
+  if (now.recompute == Recompute::none)
+    add("--recompute selective", [](Layout& l) { l.recompute = Recompute::selective; });
+  if (can_split_tokens) {
+    add("--sequence-parallel --recompute selective", [](Layout& l) {
+      l.sequence_parallel = true;
+      l.recompute = std::max(l.recompute, Recompute::selective);
+    });
+  }
+  add("--recompute full", [](Layout& l) { l.recompute = Recompute::full; });
+  if (now.shards() > 1) {
+    add("--recompute full --zero 1", [](Layout& l) {
+      l.recompute = Recompute::full;
+      l.zero = std::max(l.zero, 1);
+    });
+    add("--recompute full --zero 3", [](Layout& l) {
+      l.recompute = Recompute::full;
+      l.zero = 3;
+    });
+  }
+  for (std::int64_t smaller = now.micro_batch / 2; smaller >= 1; smaller /= 2) {
+    if (now.micro_batch % smaller == 0) {
+      add(fmt::format("--micro-batch {}", smaller), [&](Layout& l) { l.micro_batch = smaller; });
+    }
+  }
+  const Cluster cluster(inputs.cluster);
+  std::vector<std::string> fitting;
+  for (const Change& change : changes) {
+    Inputs other = inputs;
+    other.layout = change.layout;
+    const StepGraph graph = build_step_graph(other.model, cluster, other.layout);
+    const Plan plan = make_plan(request_of(other, profile), graph, policy);
+    Bytes peak;
+    bool fits = true;
+    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+      peak = std::max(peak, plan.classes[c].memory);
+      fits = fits && plan.classes[c].memory <= graph.classes[c].device.memory;
+    }
+    if (fits) fitting.push_back(fmt::format("{} ({})", change.flags, format_bytes(peak)));
+    if (fitting.size() == 3) break;
+  }
+  return fitting;
+}
+
+PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, UnfoldedPlan made, const Cluster& cluster,
+                           const Profile& profile) {
+  PolicyStudy study;
+  study.policy = made.plan.policy;
+  study.plan = std::move(made.plan);
+  study.timeline = simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, cluster, profile));
+  SpanIndex index(study.timeline);
+  study.accounting = account(study.timeline, index);
+  study.critical = critical_share(study.timeline, index);
+  study.step_s = study.timeline.period_ns * 1e-9;
+  const Throughput throughput = throughput_of(inputs.model, inputs.layout, graph, study.step_s);
+  study.tokens_per_s = throughput.tokens_per_s;
+  study.tflops_per_gpu = throughput.tflops_per_gpu;
+  study.mfu = throughput.mfu;
+  study.hfu = throughput.hfu;
+  add_memory(study);
+  return study;
+}
+
+PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
+                         const Cluster& cluster, const Profile& profile, std::ostream* progress) {
+  PlanRequest request = request_of(inputs, profile, std::thread::hardware_concurrency());
+  std::optional<ProgressBar> bar;
+  constexpr std::size_t kPieces = 100;
+  std::size_t drawn = 0;
+  if (searches(policy)) {
+    bar.emplace(progress, policy, kPieces);
+    request.search.progress = [&](double share) {
+      const auto now = std::max(drawn, static_cast<std::size_t>(share * kPieces));
+      bar->advance(now - drawn);
+      drawn = now;
+    };
+  }
+  UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
+  if (const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false})) {
+    fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
+  }
+  PolicyStudy study = study_unfolded(inputs, graph, std::move(made), cluster, profile);
+  study.policy = policy;  // as typed
+  if (!study.fits) study.would_fit = what_would_fit(inputs, policy, profile);
+  return study;
+}
+
+using StudyOne = std::function<PolicyStudy(std::size_t, const StepGraph&, const Cluster&)>;
+
+PlanStudy study_all(const Inputs& inputs, std::size_t count, const Profile& profile, const StudyOne& study_one) {
+  PlanStudy study;
+  study.inputs = inputs;
+  const Cluster cluster(inputs.cluster);
+  study.devices = cluster.device_count();
+  study.parameters = total_parameters(inputs.model);
+  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  // The bound and the policies do not need each other.
+  study.policies.resize(count);
+  parallel_for(count + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
+    if (i < count) {
+      study.policies[i] = study_one(i, graph, cluster);
+      return;
+    }
+    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
+    study.bound_s = bound.seconds;
+    study.bound_explanation = bound.explanation;
+  });
+  for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
+  const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
+    return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
+  };
+  study.best = static_cast<std::size_t>(std::min_element(study.policies.begin(), study.policies.end(), better) -
+                                        study.policies.begin());
+  return study;
+}
+
+}  // namespace
+
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs) {
+  PlanSearch search;
+  search.step_seconds = [cluster = std::make_shared<const Cluster>(inputs.cluster), profile](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, *cluster, profile);
+    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
+  };
+  search.budget_s = inputs.budget_s;
+  search.seed = inputs.search_seed;
+  search.jobs = jobs;
+  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
+}
+
+CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
+  CriticalShare share;
+  const auto begin = static_cast<double>(timeline.steady_begin.value);
+  const double length = timeline.period_ns * timeline.periods;
+  double covered = 0;
+  const auto cover = [&](const TimelineOperation& op, Nanos first, Nanos last) {
+    const double from = std::max(begin, static_cast<double>(first.value));
+    const double to = std::min(begin + length, static_cast<double>(last.value));
+    if (from >= to) return;
+    double& term =
+        op.activity == Activity::compute ? share.compute_s : share.transfer_s[static_cast<std::size_t>(op.traffic)];
+    term += (to - from) * 1e-9 / timeline.periods;
+    covered += to - from;
+  };
+  for (const CriticalStep& step : critical_path(timeline, index)) {
+    const bool outside =
+        static_cast<double>(step.end.value) <= begin || static_cast<double>(step.begin.value) >= begin + length;
+    Nanos now = step.begin;
+    for (std::int32_t i = step.operation; !outside && i < step.operation + step.count; ++i) {
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(i)];
+      const Nanos end = step.count == 1 ? step.end : std::min(step.end, now + op.alone);
+      cover(op, now, end);
+      now = end;
+    }
+  }
+  share.waiting_s = (length - covered) * 1e-9 / timeline.periods;
+  return share;
+}
+
+Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
+  const Flops useful = model_flops(model, l.seq, l.global_batch);
+  const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
+  const double peak = peak_flops(graph, l.precision);
+  return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
+          .tflops_per_gpu = useful.value / step_s / static_cast<double>(l.devices()) * 1e-12,
+          .mfu = useful.value / step_s / peak,
+          .hfu = executed.value / step_s / peak};
+}
+
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+                     std::ostream* progress) {
+  return study_all(inputs, policies.size(), profile,
+                   [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+                     return study_policy(inputs, graph, policies[i], cluster, profile, progress);
+                   });
+}
+
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
+  return study_all(inputs, plans.size(), profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+    return study_unfolded(inputs, graph, {plans[i], Unfolded(plans[i])}, cluster, profile);
+  });
+}
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+#include "app/plan/plan_text_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "base/table.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+std::string time(double s) {
+  return s == 0 ? "0" : format_time(nanos_from_seconds(s));
+}
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string policy_table(const PlanStudy& study) {
+  TextTable table({"policy", "step", "speed-up", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU",
+                   "HFU", "TFLOP/s/GPU", "over bound"});
+  for (const PolicyStudy& p : study.policies) {
+    const RankAccount& a = p.accounting.mean;
+    const double hidden = hidden_pct(a);
+    const double speed_up = study.policies.front().step_s / p.step_s;  // over the first policy named
+    table.add_row({p.policy + (p.fits ? "" : " (does not fit)"), time(p.step_s), fmt::format("{:.3f} x", speed_up),
+                   time(a.compute_s), time(a.slowdown_s), time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
+                   std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden), percent(p.mfu), percent(p.hfu),
+                   fmt::format("{:.1f}", p.tflops_per_gpu), fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
+  }
+  return table.to_string();
+}
+
+// Which traffic the exposed time waits for.
+std::string exposed_table(const PlanStudy& study) {
+  static constexpr std::pair<TrafficKind, const char*> kColumns[] = {{TrafficKind::dp_grad, "DP gradient"},
+                                                                     {TrafficKind::param_gather, "param gather"},
+                                                                     {TrafficKind::tp, "TP"},
+                                                                     {TrafficKind::pp, "PP"},
+                                                                     {TrafficKind::cp, "CP"},
+                                                                     {TrafficKind::ep, "EP"},
+                                                                     {TrafficKind::other, "other"}};
+  std::vector<std::string> header{"exposed by kind"};
+  for (const auto& [kind, name] : kColumns) header.emplace_back(name);
+  TextTable table(header);
+  for (const PolicyStudy& p : study.policies) {
+    std::vector<std::string> row{p.policy};
+    for (const auto& [kind, name] : kColumns) {
+      row.push_back(time(p.accounting.mean.exposed_by[static_cast<std::size_t>(kind)]));
+    }
+    table.add_row(row);
+  }
+  return table.to_string();
+}
+
+std::string critical_line(const PolicyStudy& study) {
+  std::string text =
+      fmt::format("Critical path of {}: compute {}", study.policy, percent(study.critical.compute_s / study.step_s));
+  for (int kind = 0; kind < kTrafficKinds; ++kind) {
+    const double seconds = study.critical.transfer_s[static_cast<std::size_t>(kind)];
+    if (seconds > 0.0005 * study.step_s) {
+      text += fmt::format(", {} {}", name_of(static_cast<TrafficKind>(kind)), percent(seconds / study.step_s));
+    }
+  }
+  return text + "\n";
+}
+
+std::string moment(const MemoryPeak& peak) {
+  if (peak.micro_batch < 0) return peak.block;
+  return fmt::format("{}, micro-batch {} ({} in flight)", peak.block, peak.micro_batch, peak.in_flight);
+}
+
+std::string memory_table(const PolicyStudy& study) {
+  TextTable table({"memory of a device", "needs", "of", "weights", "gradients", "optimizer", "activations", "scratch",
+                   "fullest in"});
+  // Neighbouring stages with the same needs share a row.
+  for (std::size_t i = 0; i < study.memory.size();) {
+    std::size_t end = i + 1;
+    while (end < study.memory.size() && study.memory[end].needed == study.memory[i].needed) ++end;
+    const StageMemory& stage = study.memory[i];
+    const auto term = [&](std::string_view name) {
+      for (const MemoryTerm& t : stage.terms) {
+        if (t.name == name) return format_bytes(t.bytes);
+      }
+      return std::string("0");
+    };
+    table.add_row({end - i > 1 ? fmt::format("{} .. {}", stage.name, study.memory[end - 1].name) : stage.name,
+                   format_bytes(stage.needed), format_bytes(stage.available), term("weights"), term("gradients"),
+                   term("optimizer state"), term("activations"), term("scratch"), moment(stage.peak)});
+    i = end;
+  }
+  return table.to_string();
+}
+
+std::string fit_advice(const PolicyStudy& study) {
+  const StageMemory* worst = &study.memory.front();
+  for (const StageMemory& stage : study.memory) {
+    if (stage.needed - stage.available > worst->needed - worst->available) worst = &stage;
+  }
+  std::string text =
+      fmt::format("Does not fit: {} needs {} of {}; largest: {} {}, {} {}.\n", worst->name, format_bytes(worst->needed),
+                  format_bytes(worst->available), worst->terms[0].name, format_bytes(worst->terms[0].bytes),
+                  worst->terms[1].name, format_bytes(worst->terms[1].bytes));
+  if (study.would_fit.empty()) {
+    return text +
+           "Neither ZeRO, sequence parallelism, recomputation nor smaller micro-batches make it fit: use more tp, pp "
+           "or devices.\n";
+  }
+  return text + fmt::format("It would fit with {}.\n", fmt::join(study.would_fit, ", or "));
+}
+
+}  // namespace
+
+std::string study_heading(const PlanStudy& study, bool links) {
+  const Layout& l = study.inputs.layout;
+  std::string text =
+      fmt::format("{}: {} parameters, on {}: {} x {}{}\n", study.inputs.model.name, format_count(study.parameters),
+                  study.inputs.cluster.name, study.devices, study.inputs.cluster.device.name,
+                  links && study.inputs.cluster.emulated ? " (emulated links)" : "");
+  text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
+  if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
+  if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
+  text +=
+      fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}  {}{}  recompute {}  {}\n", l.micro_batches(),
+                  l.micro_batch, l.seq, l.zero, name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
+                  name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
+  return text;
+}
+
+std::string plan_text_report(const PlanStudy& study) {
+  const PolicyStudy& best = study.policies[study.best];
+  std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
+  text += fmt::format("Bound: {} (no schedule of this layout is faster)\n  {}\n", time(study.bound_s),
+                      study.bound_explanation);
+  text += critical_line(best);
+  text += fmt::format("Throughput of {}: {} tokens/s\n\n", best.policy,
+                      format_count(static_cast<std::int64_t>(best.tokens_per_s)));
+  text += memory_table(best);
+  if (!best.fits) text += fit_advice(best);
+  return text;
+}
+
+}  // namespace weft

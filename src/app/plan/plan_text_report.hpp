@@ -1,0 +1,14 @@
+// A plan study for a person at a terminal.
+#pragma once
+
+#include <string>
+
+#include "app/plan/plan_study.hpp"
+
+namespace weft {
+
+// Its first two lines: model, cluster, layout. `links`: and whether those are emulated.
+std::string study_heading(const PlanStudy& study, bool links = true);
+std::string plan_text_report(const PlanStudy& study);
+
+}  // namespace weft

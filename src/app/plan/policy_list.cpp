@@ -1,0 +1,31 @@
+#include "app/plan/policy_list.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "plan/policy/policy.hpp"
+
+namespace weft {
+
+std::vector<std::string> read_policies(const Flags& flags) {
+  const auto text = flags.text("policy");
+  std::vector<std::string> policies;
+  if (!text) {
+    policies = policy_names();
+    // Those of experts' all-to-alls do what `ddp` does where there are none.
+    const bool exchanges = flags.declares("ep") && flags.integer("ep", 1, INT32_MAX).value_or(1) > 1;
+    if (!exchanges) std::erase_if(policies, [](const auto& name) { return name == "tutel" || name == "lancet"; });
+    return policies;
+  }
+  for (const std::string& name : split(*text, ',')) {
+    require_policy(name);
+    if (std::find(policies.begin(), policies.end(), name) != policies.end()) {
+      fail("--policy '{}': is named twice", name);
+    }
+    policies.push_back(name);
+  }
+  return policies;
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+#include "app/run/run_command.hpp"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/lengths.hpp"
+#include "app/megatron_inputs.hpp"
+#include "app/plan/plan_files.hpp"
+#include "app/run/checkpoint_options.hpp"
+#include "app/run/run_files.hpp"
+#include "app/run/run_report.hpp"
+#include "app/run/run_session.hpp"
+#include "app/run/stop_signal.hpp"
+#include "app/world/own_processes.hpp"
+#include "app/world/world_flags.hpp"
+#include "base/error.hpp"
+#include "kernels/kernels.hpp"
+
+namespace weft {
+namespace {
+
+int say_finished(const RunOptions& options, std::int64_t step, std::ostream& out, std::ostream& err) {
+  const std::string folder = options.checkpoint->folder.string();
+  err << fmt::format("weft: nothing left to do: step {} of {} is saved in {}\n", step, options.settings.steps, folder);
+  if (options.json) {
+    const nlohmann::ordered_json json = {{"finished", true},
+                                         {"checkpoints", {{"folder", folder}, {"last_step", step}}}};
+    out << json.dump(2) << "\n";
+  }
+  return kOk;
+}
+
+}  // namespace
+
+int run_run_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags("run", "Trains for real, as the plan says: predicted and measured step side by side.",
+              "weft run --layers 4 --hidden 256 --heads 8 --seq 128 --micro-batch 8 --cluster local:2,nic=200Mb/s "
+              "--policy serial,ddp,priority --steps 20 --out out/run");
+  declare_run_flags(flags);
+  declare_checkpoint_flags(flags);
+  declare_lengths_flag(flags);
+  flags.parse(arguments);
+  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
+  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  const std::vector<std::int64_t> lengths = read_lengths(flags);
+  const Launch launch = launch_from_environment();
+  RunOptions options = read_run_options(flags, launch);
+  read_checkpoint_options(flags, options);
+  if (options.checkpoint) hold_stop_signals();
+  if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
+  if (options.processes) {
+    return run_own_processes(*options.processes, {"run"}, arguments, err,
+                             options.checkpoint ? AfterSignal::ranks_end_themselves : AfterSignal::ranks_end_soon);
+  }
+
+  if (!lengths.empty()) return run_training_of_lengths(flags, lengths, options, launch, out, err);
+  const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
+  RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
+  session.on_ranks(read_world_options(flags, launch), err,
+                   [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
+  if (!reports) return kOk;
+  if (session.finished()) return say_finished(options, session.first_step(), out, err);
+  std::vector<std::string> written;
+  if (options.out) written = write_run_files(session.study(), *options.out);
+  if (options.json) {
+    out << run_json_report(session.study()).dump(2) << "\n";
+  } else {
+    out << run_text_report(session.study()) << written_line(written);
+  }
+  return kOk;
+}
+
+}  // namespace weft

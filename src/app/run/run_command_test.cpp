@@ -1,0 +1,217 @@
+// What `weft run` refuses, shows and leaves behind. Cases that train need kernels; loading them takes a second, so they
+// are few.
+#include "app/run/run_command.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/files.hpp"
+#include "app/test_cli.hpp"
+#include "base/machine.hpp"
+#include "io/timeline_json.hpp"
+#include "kernels/kernels.hpp"
+#include "timeline/accounting.hpp"
+
+namespace weft {
+namespace {
+
+const std::string kModel = "--layers 2 --hidden 32 --heads 4 --seq 16 --micro-batch 2 --vocab 256 ";
+const std::string kTiny = kModel + "--cluster local:2,nic=200Mb/s ";
+const std::string kShort = "--threads 1 --calibrate-seconds 0.05 ";
+
+void expect_refused(const std::string& flags, const std::vector<std::string>& words) {
+  const CliResult result = weft_cli("run " + flags);
+  EXPECT_EQ(result.code, kBadInput) << flags << "\n" << result.err;
+  EXPECT_TRUE(result.out.empty()) << result.out;
+  EXPECT_TRUE(result.err.starts_with("weft: ")) << result.err;
+  EXPECT_EQ(result.err.find("weft: ", 1), std::string::npos) << "said twice: " << result.err;
+  for (const std::string& word : words) EXPECT_TRUE(contains(result.err, word)) << word << " in " << result.err;
+}
+
+TEST(RunCommand, RefusesBadFlagsByName) {
+  expect_refused(kTiny + "--steps 0", {"--steps 0", "1.."});
+  expect_refused(kTiny + "--steps 5 --warm-up 5", {"--warm-up 5", "of 5 steps none would count"});
+  expect_refused(kTiny + "--policy dpp", {"--policy 'dpp'", "did you mean 'ddp'"});
+  expect_refused(kTiny + "--momentum 0.9", {"--momentum", "--optimizer sgd"});
+  expect_refused(kTiny + "--optimizer adamw", {"--optimizer", "adam, sgd"});
+  expect_refused(kTiny + "--lr -1", {"--lr", "-1"});
+  expect_refused(kTiny + "--global-batch 5", {"--global-batch 5", "divisible"});
+  expect_refused(kTiny + "--dropout 1", {"dropout", "from 0 to below 1"});
+  expect_refused(kTiny + "--precision bf16", {"--precision bf16", "fp32"});
+  expect_refused(kModel + "--cluster dgx-a100:1", {"--cluster dgx-a100:1", "local:N"});
+  expect_refused(kModel, {"--cluster", "--processes"});
+  expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "correction of the router's scores"});
+  expect_refused(kTiny + "--expert-exchange uneven", {"--expert-exchange", "give --experts"});
+  expect_refused(kTiny + "--experts 4 --expert-exchange even", {"--expert-exchange", "padded, uneven"});
+  expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
+  expect_refused(kTiny + "--processes 3", {"for 2 ranks, not for 3 processes"});
+  expect_refused(kModel + "--processes 2 --record x", {"--record", "threads"});
+  expect_refused(kTiny + "--native always", {"--native always", "under mpirun only"});
+  expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun only"});
+}
+
+TEST(RunCommand, RefusesDataThatNobodyCanTrainOn) {
+  const ScratchFolder folder("run_data");
+  expect_refused(kTiny + "--data " + folder.file("absent.txt"), {"absent.txt", "cannot be read"});
+  expect_refused(kTiny + "--data " + folder.write("empty.txt", ""), {"empty.txt", "is empty"});
+  expect_refused(kTiny + "--data " + folder.path(), {"is a folder"});
+  // A sequence of 16 tokens has 16 targets: 17 bytes.
+  expect_refused(kTiny + "--data " + folder.write("short.txt", "sixteen bytes..."),
+                 {"short.txt", "16 bytes are too few", "--seq 16 needs 17"});
+  expect_refused("--layers 1 --hidden 32 --heads 4 --seq 4 --vocab 100 --cluster local:2 --data " +
+                     folder.write("letters.txt", "aaaa aaaz"),
+                 {"letters.txt", "byte 122 at offset 8", "vocabulary of 100"});
+}
+
+TEST(RunCommand, RefusesPlansThatItCannotOrMustNotRun) {
+  const ScratchFolder folder("run_plans");
+  ASSERT_EQ(weft_cli("plan " + kTiny + "--policy ddp --out " + folder.path()).code, kOk);
+  const std::string plan = folder.file("plan.json");
+  expect_refused(plan + " --processes 3", {"for 2 ranks, not for 3 processes"});
+  expect_refused(plan + " --zero 1", {"--zero", "the plan file says it already"});
+  expect_refused(folder.file("absent.json"), {"absent.json", "cannot be read"});
+  expect_refused(folder.write("garbage.json", "{]"), {"garbage.json"});
+
+  // Safe wherever there is a library; threads and sockets have none.
+  auto native = nlohmann::ordered_json::parse(read_text_file(plan));
+  for (auto& op : native["operations"]) {
+    if (!op.contains("communication")) continue;
+    op["communication"]["algorithm"] = "native";
+    op["communication"].erase("parts");
+  }
+  const std::string file = folder.write("native.json", native.dump());
+  EXPECT_EQ(weft_cli("verify " + file).code, kOk);
+  expect_refused(file, {"native.json: '", "the MPI library's own all_reduce: threads have none", "under mpirun"});
+  expect_refused(file + " --processes 2", {"native.json: '", "TCP sockets have none"});
+
+  // Backward before forward: it reads activations that are not there.
+  auto json = nlohmann::ordered_json::parse(read_text_file(plan));
+  auto& order = json["classes"][0]["order"];
+  ASSERT_GE(order.size(), 3);
+  std::swap(order[0], order[1]);
+  expect_refused(folder.write("unsafe.json", json.dump()), {"unsafe.json: is not safe to run: "});
+
+  ASSERT_EQ(weft_cli("plan " + kTiny + "--precision bf16 --policy serial --out " + folder.path()).code, kOk);
+  expect_refused(plan, {"--precision bf16"});
+  ASSERT_EQ(weft_cli("plan " + kModel + "--cluster dgx-a100:1 --policy serial --out " + folder.path()).code, kOk);
+  expect_refused(plan, {"--cluster dgx-a100:1"});
+}
+
+TEST(RunCommand, RefusesProfilesOfOtherMachines) {
+  const ScratchFolder folder("run_profiles");
+  const MachineFacts here = this_machine();
+  const auto profile = [&](const std::string& cpu, std::int64_t cores, std::int64_t ranks, std::int64_t threads) {
+    const nlohmann::json machine = {
+        {"cpu", cpu}, {"cores", cores}, {"ranks", ranks}, {"threads_per_rank", threads}, {"transport", "local"}};
+    return folder.write("profile.json", nlohmann::json({{"weft_profile", 1}, {"machine", machine}}).dump());
+  };
+  const auto refused = [&](const std::string& file, const std::string& word) {
+    expect_refused(kTiny + "--threads 1 --profile " + file, {"--profile", "was measured elsewhere", word});
+  };
+  refused(profile("Zuse Z3", here.cores, 2, 1), "Zuse Z3");
+  refused(profile(here.cpu, here.cores + 3, 2, 1), std::to_string(here.cores + 3));
+  refused(profile(here.cpu, here.cores, 7, 1), "7 ranks");
+  refused(profile(here.cpu, here.cores, 2, 5), "5 threads");
+  expect_refused(kTiny + "--profile " + folder.write("garbage.json", "garbage"), {"garbage.json"});
+  expect_refused(kTiny + "--profile " + folder.write("other.json", "{\"weft_plan\": 1}"), {"other.json"});
+  expect_refused(kTiny + "--profile " + folder.file("absent.json"), {"absent.json", "cannot be read"});
+}
+
+TEST(RunCommand, SaysThatKernelsAreMissing) {
+  if (kernels_available()) GTEST_SKIP() << "there are kernels: " << kernels_in_words();
+  expect_refused(kTiny, {"weft run needs kernels", kernels_in_words()});
+  const CliResult result = weft_cli("calibrate " + kTiny);
+  EXPECT_EQ(result.code, kBadInput);
+  EXPECT_TRUE(contains(result.err, "weft calibrate needs kernels")) << result.err;
+}
+
+// With such rates the first update leaves weights that no forward survives, or gradients that overflow.
+TEST(RunCommand, StopsWhereLossOrGradientsAreNotFinite) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const auto stops = [](const std::string& flags, const std::vector<std::string>& words) {
+    const CliResult result = weft_cli("run " + kShort + "--steps 6 " + flags);
+    EXPECT_EQ(result.code, kRunFailed) << flags << "\n" << result.err;
+    EXPECT_TRUE(result.out.empty()) << result.out;
+    const std::size_t last = result.err.rfind("weft: rank ");
+    ASSERT_NE(last, std::string::npos) << result.err;
+    const std::string line = result.err.substr(last);
+    for (const std::string& word : words) EXPECT_TRUE(contains(line, word)) << word << " in " << line;
+  };
+  stops(kTiny + "--optimizer sgd --lr 1e30 --policy serial", {"step 2", "is not finite", "layer 0"});
+  stops(kModel + "--cluster local:3 --optimizer sgd --lr 1e30 --policy priority --zero 3", {"step 2", "not finite"});
+  stops(kTiny + "--optimizer sgd --lr 1e9 --policy ddp", {"step 3", "the gradient of", "is not finite"});
+}
+
+void expect_files(const ScratchFolder& folder, const std::string& policy) {
+  const std::string name = folder.file("out/timeline" + policy + ".json");
+  const TimelineFile file = read_timeline_json(read_text_file(name), name);
+  EXPECT_TRUE(file.timeline.measured);
+  EXPECT_EQ(file.timeline.ranks.size(), 2);
+  EXPECT_EQ(file.timeline.periods, 3);  // of six that count
+  EXPECT_EQ(file.about.at("links"), "emulated: local:2,nic=200Mb/s");
+  for (const RankAccount& a : account(file.timeline).ranks) {
+    EXPECT_NEAR(a.compute_s + a.slowdown_s + a.exposed_s + a.bubble_s + a.idle_s, a.step_s, 1e-9 * a.step_s + 1e-12);
+  }
+  const auto trace = nlohmann::json::parse(read_text_file(folder.file("out/trace" + policy + ".json")));
+  EXPECT_EQ(trace.at("otherData").at("links"), "emulated: local:2,nic=200Mb/s");
+  std::map<std::string, int> sides;
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("name") != "process_name") continue;
+    const std::string process = event.at("args").at("name");
+    ++sides[process.substr(0, process.find(' '))];
+  }
+  // A prediction has one process for the class of both ranks.
+  EXPECT_EQ(sides, (std::map<std::string, int>{{"measured", 2}, {"predicted", 1}}));
+}
+
+// From the machine to a profile, from that to a plan and a run that agree.
+TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ScratchFolder folder("run_files");
+  const CliResult calibrated = weft_cli("calibrate " + kTiny + kShort + "--out " + folder.path());
+  ASSERT_EQ(calibrated.code, kOk) << calibrated.err;
+  EXPECT_TRUE(contains(calibrated.out, "gemm")) << calibrated.out;
+  const std::string profile = " --profile " + folder.file("profile.json");
+  const CliResult planned =
+      weft_cli("plan " + kTiny + "--policy serial,ddp --json --out " + folder.file("planned") + profile);
+  ASSERT_EQ(planned.code, kOk) << planned.err;
+
+  std::string plans;
+  for (const auto& file : std::filesystem::directory_iterator(folder.file("planned"))) {
+    if (file.path().filename().string().starts_with("plan")) plans += file.path().string() + " ";
+  }
+  const CliResult run =
+      weft_cli("run " + plans + "--threads 1 --steps 8 --warm-up 1 --json --out " + folder.file("out") + profile);
+  ASSERT_EQ(run.code, kOk) << run.err;
+  EXPECT_TRUE(contains(run.err, "step 8/8  loss ")) << run.err;
+  EXPECT_TRUE(contains(run.err, "% hidden")) << run.err;
+  EXPECT_FALSE(contains(run.err, "measuring this machine")) << run.err;
+  const auto json = nlohmann::json::parse(run.out), plan = nlohmann::json::parse(planned.out);
+  EXPECT_EQ(json.at("world").at("ranks"), 2);
+  EXPECT_EQ(json.at("world").at("kind"), "threads");
+  const std::string best = json.at("best");
+  for (const std::string policy : {"serial", "ddp"}) {
+    const auto& p = json.at("policies").at(policy);
+    EXPECT_EQ(p.at("predicted_step_s"), plan.at("policies").at(policy).at("step_s"));
+    EXPECT_EQ(p.at("losses").size(), 8);
+    EXPECT_EQ(p.at("losses").back(), p.at("loss"));
+    EXPECT_EQ(p.at("steps_s").size(), 6);  // a step ends where the next begins
+    // Both send the same gradients once, 99,200 fp32 parameters: twice half of them over 25 MB/s. No step is shorter.
+    EXPECT_GT(p.at("step_s").get<double>(), 0.0158);
+    expect_files(folder, policy == best ? "" : "-" + policy);
+  }
+  EXPECT_EQ(json.at("policies").at("serial").at("losses"), json.at("policies").at("ddp").at("losses"));
+
+  // What it wrote it can run again, and then says in words what came of it.
+  const CliResult again = weft_cli("run " + folder.file("out/plan.json") + " --threads 1 --steps 3" + profile);
+  ASSERT_EQ(again.code, kOk) << again.err;
+  for (const char* words : {"2 ranks as threads", "links emulated: local:2,nic=200Mb/s", "Bound: ", "last loss"}) {
+    EXPECT_TRUE(contains(again.out, words)) << words << " in\n" << again.out;
+  }
+  for (const std::string& line : split(again.out, '\n')) EXPECT_LE(line.size(), 160) << line;
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,77 @@
+#include "app/run/run_files.hpp"
+
+#include <algorithm>
+
+#include "app/files.hpp"
+#include "io/plan_json.hpp"
+#include "io/timeline_json.hpp"
+#include "io/trace/chrome_trace.hpp"
+#include "timeline/folded_spans.hpp"
+
+namespace weft {
+namespace {
+
+TracePart trace_part(const Timeline& timeline, const Accounting& accounting, const char* label) {
+  const std::int32_t steps = std::min(timeline.periods, kStepsInFiles);
+  return {&timeline, &accounting, label, timeline.steady_first, timeline.steady_first + steps - 1};
+}
+
+void write_trace(const RunStudy& study, const PolicyRun& run, std::ostream& out) {
+  TraceOptions options;
+  options.metadata = {{"title", study.plan.inputs.model.name + " on " + study.plan.inputs.cluster.name},
+                      {"policy", run.measured.policy},
+                      {"timeline", "predicted and measured"},
+                      {"links", study.links},
+                      {"durations of the prediction", study.profile}};
+  write_chrome_traces(out,
+                      {trace_part(run.predicted, run.predicted_accounting, "predicted"),
+                       trace_part(run.measured.timeline, run.measured.accounting, "measured")},
+                      options);
+}
+
+void write_timeline(const RunStudy& study, const PolicyRun& run, std::ostream& out) {
+  TimelineFile file;
+  file.timeline = first_steady_steps(run.measured.timeline, kStepsInFiles);
+  file.about = {{"model", study.plan.inputs.model.name},
+                {"cluster", study.plan.inputs.cluster.name},
+                {"policy", run.measured.policy},
+                {"links", study.links}};
+  write_timeline_json(out, file);
+}
+
+}  // namespace
+
+Timeline first_steady_steps(const Timeline& measured, std::int32_t most) {
+  const std::int32_t steps = std::min(measured.periods, most);
+  const std::int32_t end = measured.steady_first + steps;
+  Timeline result = expanded(measured, measured.steady_first - 1, end);
+  if (steps == measured.periods) return result;
+  // A step ends where the next one's first compute begins, on the first rank.
+  Nanos next{std::numeric_limits<std::int64_t>::max()};
+  for (const Span& span : result.spans) {
+    const TimelineOperation& op = result.operations[static_cast<std::size_t>(span.operation)];
+    if (span.iteration == end && op.rank == 0 && op.queue == 0) next = std::min(next, span.start);
+  }
+  result.periods = steps;
+  result.period_ns = static_cast<double>((next - result.steady_begin).value) / steps;
+  return result;
+}
+
+std::vector<std::string> write_run_files(const RunStudy& study, const std::filesystem::path& folder) {
+  make_folder(folder);
+  std::vector<std::string> written;
+  const auto write = [&](const std::string& name, const std::function<void(std::ostream&)>& content) {
+    write_text_file(folder / name, content);
+    written.push_back((folder / name).string());
+  };
+  for (std::size_t i = 0; i < study.runs.size(); ++i) {
+    const PolicyRun& run = study.runs[i];
+    const std::string suffix = (i == study.best ? "" : "-" + run.measured.policy) + ".json";
+    write("plan" + suffix, [&](std::ostream& file) { write_plan_json(file, run.measured.plan); });
+    write("timeline" + suffix, [&](std::ostream& file) { write_timeline(study, run, file); });
+    write("trace" + suffix, [&](std::ostream& file) { write_trace(study, run, file); });
+  }
+  return written;
+}
+
+}  // namespace weft

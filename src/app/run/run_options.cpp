@@ -1,0 +1,208 @@
+#include "app/run/run_options.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "app/files.hpp"
+#include "app/plan/policy_list.hpp"
+#include "app/world/world_flags.hpp"
+#include "base/error.hpp"
+#include "exec/train_rank.hpp"
+#include "io/plan_json.hpp"
+#include "io/profile_json.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+namespace {
+
+constexpr const char* kTraining = "Training";
+constexpr std::int64_t kMost = 1'000'000'000;
+
+TrainSettings read_settings(const Flags& flags) {
+  TrainSettings settings;
+  settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
+  settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
+  settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
+  const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
+  const double decay = flags.number("weight-decay", 0, 1e9).value_or(0);
+  settings.adam.learning_rate = settings.sgd.learning_rate = rate;
+  settings.adam.weight_decay = settings.sgd.weight_decay = decay;
+  settings.sgd.momentum = flags.number("momentum", 0, 1).value_or(0);
+  if (flags.given("momentum") && settings.optimizer != Optimizer::sgd) fail("--momentum: is of --optimizer sgd");
+  return settings;
+}
+
+// A plan file says model, cluster and layout itself.
+void read_plans(const Flags& flags, RunOptions& options) {
+  for (const char* flag : {"model", "layers", "hidden", "heads", "cluster", "tp", "pp", "dp", "zero", "micro-batch",
+                           "global-batch", "seq", "policy", "clip-grad", "expert-exchange"}) {
+    if (flags.given(flag)) fail("--{}: the plan file says it already", flag);
+  }
+  for (const std::string& file : flags.texts()) {
+    Plan plan = read_plan_json(read_text_file(file), file);
+    if (const auto violation = verify_plan(plan)) fail("{}: is not safe to run: {}", file, violation->message);
+    if (!options.plans.empty()) {
+      const Plan& first = options.plans.front();
+      if (first.model != plan.model || first.layout != plan.layout || first.cluster.name != plan.cluster.name) {
+        fail("{}: is for another model, cluster or layout than {}", file, flags.texts().front());
+      }
+    }
+    options.policies.push_back(plan.policy);
+    options.plans.push_back(std::move(plan));
+  }
+  options.inputs = {options.plans.front().model, options.plans.front().cluster, options.plans.front().layout, {}};
+}
+
+// Threads and sockets have no library that could carry it out.
+void check_native(const Flags& flags, const Launch& launch, RunOptions& options) {
+  options.native = static_cast<NativeWish>(flags.one_of("native", {"auto", "never", "always"}).value_or(0));
+  if (launch.kind == LaunchKind::mpi) return;
+  if (flags.given("native")) fail("--native {}: a choice under mpirun only", *flags.text("native"));
+  for (std::size_t i = 0; i < options.plans.size(); ++i) {
+    for (const Operation& op : options.plans[i].graph.operations) {
+      if (!op.communication || op.communication->algorithm != Algorithm::native) continue;
+      fail("{}: '{}' is native, the MPI library's own {}: {} have none; run it under mpirun", flags.texts()[i],
+           describe(op), name_of(op.communication->collective),
+           launch.kind == LaunchKind::tcp ? "TCP sockets" : "threads");
+    }
+  }
+}
+
+// Experts that drop nothing have a slot for every token; few of them are filled.
+void make_room_for_all(const Flags& flags, Inputs& inputs) {
+  if (!inputs.model.experts || inputs.model.experts->capacity_factor != 0) return;
+  Experts& experts = *inputs.model.experts;
+  experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+  if (flags.given("expert-exchange") || inputs.layout.experts_gather_tokens()) return;
+  inputs.layout.expert_exchange = ExpertExchange::uneven;
+}
+
+void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
+  if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
+  options.links_given = flags.given("cluster");
+  if (!options.links_given) {
+    if (launch.kind == LaunchKind::local) {
+      fail("--cluster: is missing; give local:2,nic=200Mb/s (ranks and links), or --processes 2");
+    }
+    flags.set("cluster", fmt::format("local:{}", launch.ranks));
+  }
+  options.inputs = read_inputs(flags);
+  make_room_for_all(flags, options.inputs);
+  // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
+  if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
+  options.only_best = !flags.given("policy");
+  options.policies = read_policies(flags);
+}
+
+Launch launch_of(const Flags& flags, const Launch& launch) {
+  const auto processes = flags.integer("processes", 1, 512);
+  if (!processes || launch.kind != LaunchKind::local) return launch;
+  Launch own = launch;
+  own.kind = LaunchKind::tcp;
+  own.ranks = *processes;
+  return own;
+}
+
+void check_world(const Launch& launch, const RunOptions& options) {
+  const ClusterSpec& spec = options.inputs.cluster;
+  if (!spec.emulated) {
+    fail("--cluster {}: weft run emulates clusters on this machine: give local:N, or a JSON file with emulated links",
+         spec.name);
+  }
+  const std::int64_t devices = Cluster(spec).device_count();
+  if (launch.kind != LaunchKind::local && launch.ranks != devices) {
+    fail("the plan is for {} ranks, not for {} processes", devices, launch.ranks);
+  }
+}
+
+// As asked for, or the cores over the ranks. Processes may be spread over machines, but nobody says over how many.
+int read_threads(const Flags& flags, std::int64_t ranks) {
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int>(flags.integer("threads", 1, 1024).value_or(std::max<std::int64_t>(1, cores / ranks)));
+}
+
+void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions& options) {
+  const auto file = flags.text("profile");
+  if (!file) return;
+  options.profile = read_profile(read_text_file(*file), *file, default_profile());
+  options.profile_name = *file;
+  if (!options.profile->machine) return;
+  const std::string difference = machine_difference(*options.profile->machine, facts_of(options, ranks));
+  if (!difference.empty()) fail("--profile {}: was measured elsewhere: {}", *file, difference);
+}
+
+void read_data(const Flags& flags, RunOptions& options) {
+  const auto data = flags.text("data");
+  options.corpus = data ? Corpus::open(*data) : Corpus::generate(options.settings.seed);
+  const Layout& layout = options.inputs.layout;
+  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, options.inputs.model.vocab};
+  const Batches refuses_what_is_too_short(options.corpus, shape, options.settings.seed);
+}
+
+}  // namespace
+
+void declare_run_flags(Flags& flags) {
+  declare_input_flags(flags);
+  flags.positionals("plan", "plan files to run, instead of the flags of a plan");
+  flags.value("policy", "A,B,...", "policies to run one after the other (default: the one predicted to be best)");
+  flags.value("steps", "N", "training steps (default: 10)", kTraining);
+  flags.value("warm-up", "N", "first steps that do not count (default: 2)", kTraining);
+  flags.value("data", "FILE", "text to train on, bytes as tokens (default: generated text)", kTraining);
+  flags.value("seed", "N", "of weights and data order (default: 1)", kTraining);
+  flags.value("optimizer", "adam|sgd", "AdamW, or SGD (default: adam)", kTraining);
+  flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
+  flags.value("weight-decay", "X", "default: 0", kTraining);
+  flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
+  flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
+  flags.value("processes", "N",
+              "ranks as processes on this machine, joined by TCP, over real links (default: threads)");
+  flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
+  flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
+  declare_world_flags(flags);
+  flags.value(
+      "native", "auto|never|always",
+      "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
+      "than ours are predicted to be (default), or not, or wherever they can");
+  flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of the report");
+}
+
+RunOptions read_run_options(const Flags& flags, const Launch& given) {
+  RunOptions options;
+  const Launch launch = launch_of(flags, given);  // or will be launched
+  if (!flags.texts().empty()) {
+    read_plans(flags, options);
+  } else {
+    read_flags_of_plan(flags, launch, options);
+  }
+  check_world(launch, options);
+  check_native(flags, launch, options);
+  require_trainable(options.inputs.model, options.inputs.layout);
+  options.settings = read_settings(flags);
+  options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
+  if (options.warm_up >= options.settings.steps) {
+    fail("--warm-up {}: of {} steps none would count", options.warm_up, options.settings.steps);
+  }
+  const std::int64_t ranks = Cluster(options.inputs.cluster).device_count();
+  options.threads = read_threads(flags, ranks);
+  read_data(flags, options);
+  read_profile_of_machine(flags, ranks, options);
+  options.calibration_budget = std::chrono::nanoseconds(
+      static_cast<std::int64_t>(flags.number("calibrate-seconds", 0.01, 3600).value_or(20) * 1e9));
+  options.record = flags.text("record");
+  if (options.record && launch.kind != LaunchKind::local) fail("--record: needs ranks that are threads");
+  if (given.kind == LaunchKind::local && launch.kind != given.kind) options.processes = launch.ranks;
+  options.out = flags.text("out");
+  options.json = flags.on("json");
+  return options;
+}
+
+MachineFacts facts_of(const RunOptions& options, std::int64_t ranks) {
+  MachineFacts facts = this_machine();
+  facts.ranks = ranks;
+  facts.threads_per_rank = options.threads;
+  return facts;
+}
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+#include "app/run/run_progress.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text.hpp"
+#include "base/units.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenDraws{50};
+constexpr std::int64_t kLinesInALog = 10;
+
+std::string line_of(const std::string& policy, std::int64_t step, std::int64_t steps, double loss,
+                    const StepGlance& glance) {
+  const std::string hidden = std::isnan(glance.hidden) ? "" : fmt::format("  {:3.0f} % hidden", 100 * glance.hidden);
+  return fmt::format("{:<14} step {:>{}}/{}  loss {}  {}{}", policy, step + 1, std::to_string(steps).size(), steps,
+                     loss_in_words(loss), format_time(Nanos{glance.nanos}), hidden);
+}
+
+}  // namespace
+
+std::string loss_in_words(double loss) {
+  return std::abs(loss) < 1e5 ? fmt::format("{:.4f}", loss) : fmt::format("{:.1e}", loss);
+}
+
+void RunProgress::begin(std::string policy, std::int64_t steps) {
+  policy_ = std::move(policy);
+  steps_ = steps;
+  drawn_ = {};
+}
+
+// The line of the last step stays.
+bool RunProgress::is_due(std::int64_t step) {
+  if (step + 1 == steps_) return true;
+  if (!terminal_) return (step + 1) * kLinesInALog / steps_ != step * kLinesInALog / steps_;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - drawn_ < kBetweenDraws) return false;
+  drawn_ = now;
+  return true;
+}
+
+void RunProgress::step(std::int64_t step, double loss, const StepGlance& glance) {
+  if (out_ == nullptr || !is_due(step)) return;
+  const std::string line = line_of(policy_, step, steps_, loss, glance);
+  if (!terminal_) {
+    *out_ << line + "\n" << std::flush;
+  } else {
+    *out_ << "\r" << line << "\033[K" << (step + 1 == steps_ ? "\n" : "") << std::flush;
+  }
+}
+
+void RunProgress::say(const std::string& words) {
+  if (out_ != nullptr && !terminal_) *out_ << words + "\n" << std::flush;
+}
+
+}  // namespace weft

@@ -1,0 +1,127 @@
+#include "app/run/run_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/plan/plan_json_report.hpp"
+#include "app/plan/plan_text_report.hpp"
+#include "app/run/run_progress.hpp"
+#include "base/table.hpp"
+#include "base/text.hpp"
+#include "graph/transfer_program.hpp"
+#include "timeline/compare.hpp"
+
+namespace weft {
+namespace {
+
+std::string time(double s) {
+  return s == 0 ? "0" : format_time(nanos_from_seconds(s));
+}
+
+std::string percent(double value) {
+  if (std::isnan(value)) return "-";
+  return fmt::format("{:.1f} %", std::abs(value) < 0.05 ? 0 : value);  // never "-0.0 %"
+}
+
+std::string world_line(const RunStudy& study) {
+  const std::string ranks = study.ranks == 1 ? "1 rank" : fmt::format("{} ranks as {}", study.ranks, study.world);
+  return fmt::format("{}, {} thread{} in a kernel; durations {}\nlinks {}\n", ranks, study.threads,
+                     study.threads == 1 ? "" : "s", study.profile, study.links);
+}
+
+// Where a prediction is off by more than this, the report says what differs.
+constexpr double kWorthExplainingPct = 3;
+constexpr std::size_t kKindsShown = 3;
+
+// The kinds of operations that a rank spent most more or less time on than predicted.
+std::string differences(const RunStudy& study) {
+  TextTable table(
+      {"policy", "error", "most different", "times a step", "predicted each", "measured each", "difference a step"});
+  bool any = false;
+  for (const PolicyRun& run : study.runs) {
+    if (std::abs(run.prediction_error_pct()) <= kWorthExplainingPct) continue;
+    const TimelineComparison comparison = compare_timelines(run.predicted, run.measured.timeline);
+    for (std::size_t i = 0; i < std::min(kKindsShown, comparison.kinds.size()); ++i) {
+      const KindComparison& kind = comparison.kinds[i];
+      table.add_row({i == 0 ? run.measured.policy : "",
+                     i == 0 ? fmt::format("{:+.1f} %", run.prediction_error_pct()) : "", kind.kind,
+                     fmt::format("{:.0f}", kind.measured.executions), time(kind.predicted.mean_s),
+                     time(kind.measured.mean_s),
+                     fmt::format("{}{}", kind.difference_s() < 0 ? "-" : "+", time(std::abs(kind.difference_s())))});
+      any = true;
+    }
+  }
+  return any ? fmt::format("\n{}", table.to_string()) : "";
+}
+
+// Who carries out the collectives: which of our algorithms, or the library below.
+std::string collectives_lines(const RunStudy& study) {
+  std::string text;
+  for (const PolicyRun& run : study.runs) {
+    std::vector<std::string> ways;
+    for (const auto& [collective, counts] : programs_in_words(run.measured.plan.graph)) {
+      for (const auto& [way, count] : counts) ways.push_back(fmt::format("{} x {} {}", count, collective, way));
+    }
+    if (!ways.empty()) text += fmt::format("Collectives of {}: {}\n", run.measured.policy, fmt::join(ways, ", "));
+  }
+  return text.empty() ? "" : fmt::format("\n{}", text);
+}
+
+// No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
+std::string below_bound(const RunStudy& study) {
+  constexpr double kNoisePct = -1;
+  for (const PolicyRun& run : study.runs) {
+    if (run.measured.gap_to_bound_pct >= kNoisePct) continue;
+    return fmt::format(
+        "{} is below the bound: this machine computed faster than when it was measured (was it busy?); weft calibrate "
+        "measures it again\n",
+        run.measured.policy);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string run_text_report(const RunStudy& study) {
+  std::string text = study_heading(study.plan, false);
+  text += world_line(study) + "\n";
+  TextTable table({"policy", "predicted step", "measured step", "error", "compute", "slowdown", "exposed", "bubble",
+                   "idle", "hidden", "over bound", "first loss", "last loss"});
+  for (const PolicyRun& run : study.runs) {
+    const RankAccount& a = run.measured.accounting.mean;
+    table.add_row({run.measured.policy, time(run.predicted_step_s), time(run.measured.step_s),
+                   fmt::format("{:+.1f} %", run.prediction_error_pct()), time(a.compute_s), time(a.slowdown_s),
+                   time(a.exposed_s), time(a.bubble_s), time(a.idle_s), percent(hidden_pct(a)),
+                   fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), loss_in_words(run.losses.front()),
+                   loss_in_words(run.losses.back())});
+  }
+  text += table.to_string() + differences(study) + collectives_lines(study);
+  text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
+  text += below_bound(study);
+  if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
+  return text;
+}
+
+nlohmann::ordered_json run_json_report(const RunStudy& study) {
+  nlohmann::ordered_json json = study_json(study.plan);
+  json["world"] = {{"ranks", study.ranks}, {"threads", study.threads}, {"kind", study.world}, {"links", study.links}};
+  json["profile"] = study.profile;
+  for (const PolicyRun& run : study.runs) {
+    nlohmann::ordered_json policy = policy_json(study.plan, run.measured);
+    policy["predicted_step_s"] = run.predicted_step_s;
+    policy["prediction_error_pct"] = run.prediction_error_pct();
+    policy["step_median_s"] = run.median_step_s();
+    policy["steps_s"] = run.step_times_s;
+    policy["loss"] = run.losses.back();
+    policy["losses"] = run.losses;
+    json["policies"][run.measured.policy] = policy;
+  }
+  if (study.checkpoints) json["checkpoints"] = checkpoint_json(*study.checkpoints);
+  json["best"] = study.runs[study.best].measured.policy;
+  return json;
+}
+
+}  // namespace weft

@@ -1,0 +1,291 @@
+#include "app/run/run_session.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "app/collective/bench_ranks.hpp"
+#include "app/collective/stream_probe.hpp"
+#include "app/run/checkpoint_options.hpp"
+#include "app/run/stop_signal.hpp"
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "base/text.hpp"
+#include "exec/checkpoint/checkpoint_folder.hpp"
+#include "exec/checkpoint/run_identity.hpp"
+#include "exec/rank_exchange.hpp"
+#include "exec/record.hpp"
+#include "kernels/kernels.hpp"
+#include "plan/partition/row_choice.hpp"
+#include "plan/policy/overlap.hpp"
+
+namespace weft {
+
+struct RunSession::Prepared {
+  StepGraph graph;
+  UnfoldedPlan serial;
+  std::vector<UnfoldedPlan> cuts;
+};
+
+RunSession::RunSession(RunOptions options, Launch launch, RunProgress progress)
+    : options_(std::move(options)), launch_(std::move(launch)), progress_(std::move(progress)) {}
+
+void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody& body) {
+  const Cluster cluster(options_.inputs.cluster);
+  world.ranks = cluster.device_count();
+  world.cluster = &cluster;
+  set_kernel_threads(options_.threads);
+  err_ = &err;
+  run_world(launch_, world, err, body);
+}
+
+void RunSession::run_rank(Communicator& communicator, const std::string& way) {
+  const Stay in_planning(communicator.whereabouts(), "planning");
+  if (options_.checkpoint) find_start(communicator);
+  if (finished()) return;
+  prepare_rank(communicator);
+  if (reports(communicator)) {
+    study_.world = processes() ? "processes" : "threads";
+    study_.links = links_in_words(way);
+    study_.ranks = communicator.size();
+  }
+  for (const std::size_t i : to_run_) train(communicator, i);
+  if (!reports(communicator)) return;
+  const auto faster = [](const PolicyRun& a, const PolicyRun& b) { return a.measured.step_s < b.measured.step_s; };
+  study_.best =
+      static_cast<std::size_t>(std::min_element(study_.runs.begin(), study_.runs.end(), faster) - study_.runs.begin());
+}
+
+const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  if (!options_.profile) measure_machine(communicator);
+  std::call_once(planned_, [&] { plan(communicator); });
+  return best_prediction();
+}
+
+const PolicyStudy& RunSession::best_prediction() const {
+  return study_.plan.policies[study_.plan.best];
+}
+
+// One write each, so that lines of several ranks do not mix.
+void RunSession::say(const std::string& words) const {
+  *err_ << fmt::format("weft: {}\n", words) << std::flush;
+}
+
+// Rank 0 looks which checkpoint is whole, for all: the step of it, or what is wrong.
+void RunSession::find_start(Communicator& communicator) {
+  const std::string said = text_of_rank_0(communicator, reports(communicator) ? start_in_words() : "");
+  if (said.front() == '!') throw Error(said.substr(1));
+  std::call_once(started_, [&] {
+    first_step_ = parse_integer(said, "step");
+    if (first_step_ == 0 || finished()) return;
+    const std::filesystem::path folder = options_.checkpoint->folder / checkpoint_name(first_step_);
+    resume_ = std::make_unique<CheckpointReader>(folder, read_manifest(folder));
+  });
+}
+
+std::string RunSession::start_in_words() {
+  const CheckpointOptions& checkpoint = *options_.checkpoint;
+  try {
+    make_checkpoint_folder(checkpoint.folder);
+    remove_partials(checkpoint.folder);
+    if (!checkpoint.resume) return "0";
+    const ResumePoint point = find_resume_point(options_);
+    for (const std::string& words : point.broken) say(words);
+    if (point.step == 0) {
+      say(fmt::format("{} has no checkpoint yet: training starts at the first step", checkpoint.folder.string()));
+      return "0";
+    }
+    if (point.step >= options_.settings.steps) return std::to_string(point.step);
+    say(fmt::format("goes on after step {} of {}", point.step,
+                    (checkpoint.folder / checkpoint_name(point.step)).string()));
+    for (const std::string& words : identity_changes(point.manifest.run, checkpoint.identity)) say(words);
+    return std::to_string(point.step);
+  } catch (const Error& error) {
+    return fmt::format("!{}", error.what());
+  }
+}
+
+CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
+  const CheckpointOptions& checkpoint = *options_.checkpoint;
+  CheckpointJob job{checkpoint.folder,
+                    checkpoint.every,
+                    checkpoint.keep,
+                    checkpoint.stop_on_error,
+                    with_policy(checkpoint.identity, policy),
+                    stop_signal_came,
+                    {}};
+  job.say = [this](const std::string& words) { say(words); };
+  return job;
+}
+
+// Nobody shall take an emulated network for a real one.
+std::string RunSession::links_in_words(const std::string& way) const {
+  if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
+  return fmt::format("real ({}), {}", way,
+                     options_.links_given ? "predicted as --cluster says" : "measured before the run");
+}
+
+// The links of processes are what they are; rank 0 measures them and tells.
+void RunSession::measure_links(Communicator& communicator) {
+  if (communicator.size() < 2) return;
+  const Stay here(communicator.whereabouts(), "the measurement of links");
+  BenchRanks ranks(communicator, true, false);
+  const MeasuredLink link = measure_link(communicator, ranks);
+  const std::string said =
+      text_of_rank_0(communicator, fmt::format("{:.0f} {} {}", link.goodput, link.latency.value, link.burst.value));
+  const std::vector<std::string> numbers = split(said, ' ');
+  auto& nic = options_.inputs.cluster.levels.front();
+  nic.bandwidth = {static_cast<double>(parse_integer(numbers[0], "goodput"))};
+  nic.latency = {parse_integer(numbers[1], "latency")};
+  nic.burst = {parse_integer(numbers[2], "burst")};
+}
+
+// The serial step with its layers in as many parts as the policies to run may cut them into.
+std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request, const StepGraph& graph) const {
+  std::vector<UnfoldedPlan> plans;
+  const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
+  const bool experts = request.layout.ep > 1;
+  if ((request.layout.tp == 1 && !experts) || !any) return plans;
+  for (const std::int32_t parts : possible_rows(graph)) {
+    if (parts == 1) continue;
+    Overlap overlap = decide_overlap(request, graph, "serial");
+    overlap.forward_rows = overlap.backward_rows = parts;
+    overlap.expert_parallel = experts;
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+    if (!experts) continue;
+    overlap.forward_rows = overlap.backward_rows = 1;
+    overlap.layers = both(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
+    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+  }
+  return plans;
+}
+
+void RunSession::measure_machine(Communicator& communicator) {
+  const Stay here(communicator.whereabouts(), "the measurement of this machine");
+  std::call_once(planned_for_calibration_, [&] {
+    const Inputs& in = options_.inputs;
+    StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
+    const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
+    UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
+    std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
+    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
+  });
+  CalibrationJob job{calibration_->serial, {}, calibration_->graph, options_.corpus, options_.calibration_budget, {}};
+  for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
+  constexpr std::size_t kPieces = 100;
+  std::optional<ProgressBar> bar;
+  if (reports(communicator)) {
+    progress_.say(
+        fmt::format("measuring this machine for about {}", format_time(Nanos{options_.calibration_budget.count()})));
+    bar.emplace(progress_.bar(), "calibrating", kPieces);
+  }
+  std::size_t drawn = 0;
+  job.on_progress = [&](double share) {
+    const auto now = static_cast<std::size_t>(share * kPieces);
+    if (bar) bar->advance(now - drawn);
+    drawn = now;
+  };
+  const Calibration calibration = calibrate_rank(job, communicator);
+  std::call_once(profiled_, [&] {
+    Profile profile = default_profile();
+    const std::string& name = options_.inputs.cluster.device.name;
+    DeviceProfile device = profile.device(name);
+    apply(calibration, device);
+    profile.devices[name] = device;
+    profile.machine = facts_of(options_, communicator.size());
+    profile.expert_load = calibration.expert_load;
+    profile.library = calibration.library;
+    options_.profile_name = "measured before the run";
+    profile_ = profile;
+  });
+}
+
+void RunSession::calibrate_only(Communicator& communicator) {
+  if (!options_.links_given && processes()) measure_links(communicator);
+  measure_machine(communicator);
+}
+
+// A profile may have been measured where there was a library.
+void RunSession::apply_native_wish(bool has_library) {
+  LibraryProfile& library = profile_.library;
+  if (!has_library || options_.native == NativeWish::never) library = {};
+  library.always = options_.native == NativeWish::always;
+  if (library.always && library.measured.empty() && options_.plans.empty()) {
+    fail("--native always: profile {} has no times of the library's collectives; make one under mpirun",
+         options_.profile_name);
+  }
+}
+
+void RunSession::plan(const Communicator& communicator) {
+  if (options_.profile) profile_ = *options_.profile;
+  apply_native_wish(communicator.has_library());
+  study_.plan = options_.plans.empty() ? study_plan(options_.inputs, options_.policies, profile_)
+                                       : study_given_plans(options_.inputs, options_.plans, profile_);
+  study_.profile = options_.profile_name;
+  study_.threads = options_.threads;
+  for (std::size_t i = 0; i < study_.plan.policies.size(); ++i) {
+    if (!options_.only_best || i == study_.plan.best) to_run_.push_back(i);
+    kept_.push_back(std::make_unique<KeptTensors>());
+  }
+}
+
+void RunSession::train(Communicator& communicator, std::size_t policy) {
+  const PolicyStudy& predicted = study_.plan.policies[policy];
+  // By each rank for itself: nothing of it may be shared while it runs.
+  const Unfolded unfolded(predicted.plan);
+  const StepGraph original =
+      build_step_graph(predicted.plan.model, Cluster(predicted.plan.cluster), predicted.plan.layout);
+  TrainJob job{predicted.plan,  unfolded,         original,     options_.settings,
+               options_.corpus, options_.warm_up, !processes(), nullptr};
+  const bool first = reports(communicator);
+  OnLoss on_loss;
+  if (first) {
+    progress_.begin(predicted.policy, options_.settings.steps);
+    on_loss = [this](std::int64_t step, double loss, const StepGlance& glance) { progress_.step(step, loss, glance); };
+  }
+  if (options_.record) job.keep = kept_[policy].get();
+  std::optional<CheckpointJob> checkpoint;
+  if (options_.checkpoint) {
+    checkpoint = checkpoint_job(predicted.policy);
+    job.checkpoint = &*checkpoint;
+    job.resume = resume_.get();
+    job.first_step = first_step_;
+  }
+  TrainResult result = train_rank(job, communicator, on_loss);
+  if (!first) return;
+  if (options_.record) write(predicted, *kept_[policy], result);
+  study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
+  if (!checkpoint) return;
+  if (result.stopped) {
+    say(fmt::format("stopped by a signal after step {} of {}; --resume goes on from there",
+                    first_step_ + std::ssize(result.losses), options_.settings.steps));
+  }
+  study_.checkpoints = study_saves(result, study_.runs.back().step_times_s, checkpoint->folder.string(), first_step_);
+}
+
+// Everything that an oracle needs to train the same (docs/oracle.md).
+void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const {
+  const Inputs& in = options_.inputs;
+  RunRecord record;
+  record.model = in.model;
+  record.layout = in.layout;
+  record.policy = predicted.policy;
+  if (options_.settings.optimizer == Optimizer::adam) {
+    record.optimizer = options_.settings.adam;
+  } else {
+    record.optimizer = options_.settings.sgd;
+  }
+  record.seed = options_.settings.seed;
+  record.losses = result.losses;
+  record.initial = kept.initial.take();
+  record.gradients = kept.first_gradients.take();
+  record.final_weights = kept.last.take();
+  const BatchShape shape{in.layout.global_batch, in.layout.micro_batch, in.layout.seq, in.layout.dp, in.model.vocab};
+  record.batches =
+      sequences_of_steps(Batches(options_.corpus, shape, options_.settings.seed), shape, std::ssize(result.losses));
+  std::filesystem::path folder = *options_.record;
+  if (to_run_.size() > 1) folder /= predicted.policy;
+  write_record(folder, record);
+}
+
+}  // namespace weft

@@ -1,0 +1,68 @@
+// What `weft run` does on its ranks: measure the machine, plan, train policy after policy.
+#pragma once
+
+#include <functional>
+#include <mutex>
+
+#include "app/run/run_options.hpp"
+#include "app/run/run_progress.hpp"
+#include "app/run/run_study.hpp"
+#include "calibrate/calibrate.hpp"
+#include "exec/train_rank.hpp"
+
+namespace weft {
+
+// One for each process. Ranks that are threads share it.
+class RunSession {
+ public:
+  RunSession(RunOptions options, Launch launch, RunProgress progress);
+
+  // Runs `body` on every rank of this process, with the links and the threads inside kernels that the options say.
+  void on_ranks(WorldOptions world, std::ostream& err, const WorldBody& body);
+  // One rank's part. All ranks of the run must take part.
+  void run_rank(Communicator& communicator, const std::string& way);
+  // Its beginning: links and machine are measured, everything is planned. The plan with the shortest prediction.
+  const PolicyStudy& prepare_rank(Communicator& communicator);
+  const PolicyStudy& best_prediction() const;
+  // On the process of rank 0, when all have ended.
+  const RunStudy& study() const { return study_; }
+  // All steps were trained before: nothing has run, there is no study.
+  bool finished() const { return first_step_ >= options_.settings.steps; }
+  std::int64_t first_step() const { return first_step_; }
+
+  // The machine alone is measured, nothing is trained.
+  void calibrate_only(Communicator& communicator);
+  const Profile& profile() const { return profile_; }
+
+ private:
+  bool processes() const { return launch_.kind != LaunchKind::local; }
+  bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
+  void say(const std::string& words) const;
+  void find_start(Communicator& communicator);
+  std::string start_in_words();
+  CheckpointJob checkpoint_job(const std::string& policy) const;
+  std::string links_in_words(const std::string& way) const;
+  void measure_links(Communicator& communicator);
+  std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
+  void measure_machine(Communicator& communicator);
+  void plan(const Communicator& communicator);
+  void apply_native_wish(bool has_library);
+  void train(Communicator& communicator, std::size_t policy);
+  void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;
+
+  RunOptions options_;
+  Launch launch_;
+  RunProgress progress_;
+  std::ostream* err_ = nullptr;  // while ranks run
+  std::int64_t first_step_ = 0;  // that many were trained before
+  std::unique_ptr<const CheckpointReader> resume_;
+  std::once_flag started_, planned_for_calibration_, planned_, profiled_;
+  struct Prepared;  // what the calibration runs on
+  std::shared_ptr<const Prepared> calibration_;
+  Profile profile_;
+  RunStudy study_;
+  std::vector<std::size_t> to_run_;
+  std::vector<std::unique_ptr<KeptTensors>> kept_;  // by policy
+};
+
+}  // namespace weft

@@ -1,0 +1,160 @@
+#include "app/world/world.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "app/cli.hpp"
+#include "base/error.hpp"
+#include "comm/liveness.hpp"
+#include "comm/local/local_world.hpp"
+#include "comm/mpi/mpi_transport.hpp"
+#include "comm/tcp/launcher_news.hpp"
+#include "comm/tcp/tcp_transport.hpp"
+
+namespace weft {
+namespace {
+
+// While ranks connect they often see for themselves who is lost; the launcher's word counts after this.
+constexpr std::chrono::milliseconds kTimeToNoticeItself{1000};
+// mpirun kills all ranks the moment one ends with a code of its own, also those that are about to say why they end.
+constexpr std::chrono::milliseconds kTimeForOthersToSpeak{1500};
+
+// A rank that cannot go on says so: the others may be waiting for it.
+void run_or_tell(Communicator& communicator, const WorldBody& body, const std::string& way) {
+  try {
+    body(communicator, way);
+  } catch (const std::exception& error) {
+    communicator.fail(error.what());
+    throw;
+  }
+}
+
+// What was wrong counts more than that others could not go on because of it.
+void rethrow_first(const std::vector<std::exception_ptr>& errors) {
+  std::exception_ptr failure;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    try {
+      std::rethrow_exception(error);
+    } catch (const RunFailed&) {
+      if (!failure) failure = error;
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+void run_threads(const WorldOptions& options, const WorldBody& body) {
+  LocalWorld world({options.ranks, options.cluster, options.slowdown});
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(options.ranks));
+  std::vector<std::thread> threads;
+  for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Communicator communicator(world.transport(rank), options.communicator);
+        run_or_tell(communicator, body, options.cluster != nullptr ? "links emulated" : "memory speed");
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  rethrow_first(errors);
+}
+
+// MPI reports no loss by itself, so the processes also watch each other over sockets.
+void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody& body) {
+  const auto session = std::make_shared<MpiSession>();
+  if (session->size() != launch.ranks) {
+    fail(
+        "this is rank {} of {}, but the MPI library sees {}: Weft was built with another MPI than the one that the "
+        "launcher is for (docs/launching.md)",
+        launch.rank, launch.ranks, session->size());
+  }
+  Liveness liveness(session->rank(), session->size(), [&](const std::string& mine) { return session->exchange(mine); },
+                    {});
+  MpiOptions mpi;
+  mpi.lost = [&] { return liveness.lost(); };
+  mpi.silence = [&](std::int64_t rank) { return liveness.silence(rank); };
+  mpi.declare_lost = [&](const LostRank& silent) { liveness.give_up(silent); };
+  mpi.give_up = [&](const std::string& why) { liveness.give_up({session->rank(), "it gave up: " + why}); };
+  ChosenTransport chosen = choose_transport(session, mpi, options.transport);
+  Communicator communicator(std::move(chosen.transport), options.communicator);
+  body(communicator, chosen.words);
+}
+
+// While ranks connect, one that dies may not be known to the others yet; who started them knows.
+void run_tcp(const Launch& launch, const CommunicatorOptions& options, const WorldBody& body,
+             const std::function<void(const std::string&)>& end) {
+  TcpOptions tcp;
+  tcp.rank = launch.rank;
+  tcp.size = launch.ranks;
+  tcp.root = launch.root;
+  tcp.job = launch.job;
+  tcp.root_listener = launch.root_listener;
+  const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };
+  std::unique_ptr<Transport> transport;
+  {
+    const tcp::LauncherNews news(launch.launcher_news, kTimeToNoticeItself, end_connecting);
+    try {
+      transport = make_tcp_transport(tcp);
+    } catch (const RunFailed& failure) {
+      // Whom we miss may have left because of somebody else, whom the launcher knows.
+      end_connecting(news.words().value_or(failure.what()));
+    }
+  }
+  Communicator communicator(std::move(transport), options);
+  body(communicator, "messages over TCP sockets");
+}
+
+}  // namespace
+
+Launch launch_from_environment() {
+  Variables variables;
+  for (const char* name : kLaunchVariables) {
+    if (const char* value = std::getenv(name)) variables[name] = value;
+  }
+  if (!mpi_is_built()) variables.erase("PMIX_RANK");  // then Slurm's tasks are joined by TCP
+  return launch_from(variables);
+}
+
+void run_world(const Launch& launch, const WorldOptions& options, std::ostream& err, const WorldBody& body) {
+  WorldOptions settings = options;
+  if (launch.kind == LaunchKind::local) return run_threads(settings, body);
+  // One write each, so that lines of several ranks do not mix.
+  const auto say = [&](const std::string& words) {
+    err << fmt::format("weft: rank {}: {}\n", launch.rank, words) << std::flush;
+  };
+  std::mutex saying;
+  bool said = false;
+  const auto say_once = [&](const std::string& words) {
+    const std::lock_guard lock(saying);
+    if (!std::exchange(said, true)) say(words);
+  };
+  settings.communicator.on_failure = say_once;
+  // Before anything is taken down: the communication thread may be stuck inside the library.
+  const auto end = [&](const std::string& words) {
+    say_once(words);
+    if (launch.kind == LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
+    std::_Exit(kRunFailed);
+  };
+  // The worker may compute for long before it asks.
+  settings.communicator.after_failure = end;
+  const auto body_or_exit = [&](Communicator& communicator, const std::string& way) {
+    try {
+      body(communicator, way);
+    } catch (const RunFailed& failure) {
+      end(failure.what());
+    }
+  };
+  if (launch.kind == LaunchKind::mpi) {
+    run_mpi(launch, settings, body_or_exit);
+  } else {
+    run_tcp(launch, settings.communicator, body_or_exit, end);
+  }
+}
+
+}  // namespace weft

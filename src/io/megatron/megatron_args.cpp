@@ -1,0 +1,198 @@
+#include "io/megatron/megatron_args.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "io/megatron/megatron_model.hpp"
+#include "io/megatron/megatron_reader.hpp"
+
+namespace weft {
+namespace {
+
+class LayoutReader {
+ public:
+  LayoutReader(MegatronReader& flags, const std::optional<Transformer>& model) : flags_(flags), model_(model) {}
+
+  std::vector<MegatronSetting> read() {
+    for (const auto& [flag, name] : {std::pair{"tp", "--tensor-model-parallel-size"},
+                                     {"pp", "--pipeline-model-parallel-size"},
+                                     {"cp", "--context-parallel-size"},
+                                     {"ep", "--expert-model-parallel-size"},
+                                     {"etp", "--expert-tensor-parallel-size"},
+                                     {"micro-batch", "--micro-batch-size"},
+                                     {"global-batch", "--global-batch-size"},
+                                     {"seq", "--seq-length"}}) {
+      if (const auto value = flags_.integer(name)) set(flag, std::to_string(*value), name);
+    }
+    if (flags_.on("--sequence-parallel")) read_sequence_parallel();
+    if (flags_.on("--use-tp-pp-dp-mapping")) set("mesh-order", "tp,cp,pp,dp", "--use-tp-pp-dp-mapping");
+    read_precision();
+    const auto clip = flags_.number("--clip-grad");
+    set("clip-grad", fmt::format("{}", clip.value_or(1.0)), "--clip-grad");
+    read_attention();
+    read_recompute();
+    read_sharding();
+    read_stages();
+    read_policy();
+    return std::move(settings_);
+  }
+
+ private:
+  void set(const std::string& flag, const std::string& value, const std::string& name) {
+    settings_.push_back({flag, value, flags_.where(name)});
+  }
+
+  // Megatron turns it off by itself where there is nothing to split.
+  void read_sequence_parallel() {
+    if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
+      set("sequence-parallel", "true", "--sequence-parallel");
+    } else {
+      flags_.note("--sequence-parallel", "has no effect without tensor parallelism");
+    }
+  }
+
+  void read_precision() {
+    const bool bf16 = flags_.on("--bf16"), fp16 = flags_.on("--fp16");
+    if (bf16 && fp16) fail("{}: --bf16 is given too", flags_.where("--fp16"));
+    set("precision", bf16 ? "bf16" : fp16 ? "fp16" : "fp32", fp16 ? "--fp16" : "--bf16");
+    // bf16 accumulates and reduces in fp32 by itself.
+    const bool wide = flags_.on("--accumulate-allreduce-grads-in-fp32") || !fp16;
+    const bool narrow = flags_.on("--grad-reduce-in-bf16");
+    set("grad-dtype",
+        narrow ? "bf16"
+        : wide ? "fp32"
+               : "fp16",
+        narrow ? "--grad-reduce-in-bf16" : "--accumulate-allreduce-grads-in-fp32");
+  }
+
+  void read_attention() {
+    const bool flash = flags_.on("--use-flash-attn");
+    const auto backend = flags_.one_of("--attention-backend", {"auto", "flash", "fused", "unfused", "local"});
+    const bool unfused = backend && (*backend == "unfused" || *backend == "local") && !flash;
+    set("attention", unfused ? "unfused" : "flash", backend ? "--attention-backend" : "--use-flash-attn");
+  }
+
+  void read_recompute() {
+    const auto granularity = flags_.one_of("--recompute-granularity", {"full", "selective"});
+    const bool selective = flags_.on("--recompute-activations");
+    const auto method = flags_.one_of("--recompute-method", {"uniform", "block"});
+    const auto layers = flags_.integer("--recompute-num-layers");
+    const std::vector<std::string> modules = flags_.list("--recompute-modules");
+    if (granularity) {
+      set("recompute", *granularity, "--recompute-granularity");
+    } else if (selective) {
+      set("recompute", "selective", "--recompute-activations");
+    }
+    if (granularity == "full" && method == "block") {
+      flags_.note("--recompute-method", "Weft recomputes every layer, not the first of each stage only");
+    } else if (granularity == "full" && layers.value_or(1) > 1) {
+      flags_.note("--recompute-num-layers", "Weft keeps the input of every layer, not of every group of layers");
+    }
+    if (!modules.empty() && modules != std::vector<std::string>{"core_attn"}) {
+      flags_.note("--recompute-modules", "selective recomputation is that of the attention core (core_attn) alone");
+    }
+  }
+
+  void read_sharding() {
+    const bool optimizer = flags_.on("--use-distributed-optimizer");
+    const bool megatron_fsdp = flags_.on("--use-megatron-fsdp"), torch_fsdp = flags_.on("--use-torch-fsdp2");
+    const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
+    const auto strategy = flags_.one_of("--data-parallel-sharding-strategy", strategies);
+    if (torch_fsdp) {
+      set("zero", "3", "--use-torch-fsdp2");
+    } else if (megatron_fsdp && strategy) {
+      const auto stage = std::find(strategies.begin(), strategies.end(), *strategy) - strategies.begin();
+      set("zero", std::to_string(stage), "--data-parallel-sharding-strategy");
+    } else if (optimizer) {
+      set("zero", "1", "--use-distributed-optimizer");
+    }
+    if (strategy && !megatron_fsdp) {
+      flags_.note("--data-parallel-sharding-strategy", "has no effect without --use-megatron-fsdp");
+    }
+  }
+
+  std::int64_t layers() const { return model_ ? model_->layers : 0; }
+
+  void read_stages() {
+    const std::int64_t pp = flags_.integer("--pipeline-model-parallel-size").value_or(1);
+    std::int64_t vpp = flags_.integer("--num-virtual-stages-per-pipeline-rank").value_or(1);
+    if (vpp > 1) set("vpp", std::to_string(vpp), "--num-virtual-stages-per-pipeline-rank");
+    const char* const by_layers = "--num-layers-per-virtual-pipeline-stage";
+    if (const auto per_chunk = flags_.integer(by_layers)) {
+      if (vpp > 1) fail("{}: --num-virtual-stages-per-pipeline-rank is given too", flags_.where(by_layers));
+      if (!model_) fail("{}: needs --num-layers in the same file", flags_.where(by_layers));
+      if (layers() % pp != 0 || layers() / pp % *per_chunk != 0) {
+        fail("{} {}: does not divide the {} layers of {} stages evenly", flags_.where(by_layers), *per_chunk, layers(),
+             pp);
+      }
+      vpp = layers() / pp / *per_chunk;
+      if (vpp > 1) set("vpp", std::to_string(vpp), by_layers);
+    }
+    const char *const first_name = "--decoder-first-pipeline-num-layers", *const last_name =
+                                                                              "--decoder-last-pipeline-num-layers";
+    const auto first = flags_.integer(first_name), last = flags_.integer(last_name);
+    if (first || last) read_uneven_stages(pp, vpp, first, last, flags_.where(first ? first_name : last_name));
+  }
+
+  // The first and last stage as given, the others alike; the chunks of a stage alike.
+  void read_uneven_stages(std::int64_t pp, std::int64_t vpp, std::optional<std::int64_t> first,
+                          std::optional<std::int64_t> last, const std::string& from) {
+    if (!model_) fail("{}: needs --num-layers in the same file", from);
+    const std::int64_t others = pp - (first ? 1 : 0) - (last ? 1 : 0);
+    const std::int64_t rest = layers() - first.value_or(0) - last.value_or(0);
+    if (pp < 2 || others < 0 || rest < 0 || (others == 0 ? rest != 0 : rest % others != 0)) {
+      fail("{}: the other {} of {} layers do not divide over the other {} of {} stages", from, rest, layers(), others,
+           pp);
+    }
+    constexpr std::int64_t kMaxStages = 65'536;
+    if (pp > kMaxStages || vpp > kMaxStages) fail("{}: more than {} stages", from, kMaxStages);
+    std::vector<std::int64_t> chunks;
+    for (std::int64_t chunk = 0; chunk < vpp; ++chunk) {
+      for (std::int64_t stage = 0; stage < pp; ++stage) {
+        const std::int64_t of_stage = first && stage == 0 ? *first : last && stage == pp - 1 ? *last : rest / others;
+        if (of_stage % vpp != 0 || of_stage == 0) {
+          fail("{}: stage {} has {} layers, which {} model chunks cannot share", from, stage, of_stage, vpp);
+        }
+        chunks.push_back(of_stage / vpp);
+        if (static_cast<std::int64_t>(chunks.size()) > layers()) fail("{}: more model chunks than layers", from);
+      }
+    }
+    settings_.push_back({"stage-layers", fmt::format("{}", fmt::join(chunks, ",")), from});
+  }
+
+  void read_policy() {
+    const bool grad = flags_.on("--overlap-grad-reduce"), param = flags_.on("--overlap-param-gather");
+    if (flags_.on("--use-torch-fsdp2")) {
+      set("policy", "fsdp", "--use-torch-fsdp2");
+      return;
+    }
+    set("policy",
+        param  ? "megatron-param"
+        : grad ? "megatron-grad"
+               : "megatron-dist",
+        param ? "--overlap-param-gather" : "--overlap-grad-reduce");
+    if (const auto bucket = flags_.integer("--ddp-bucket-size")) {
+      set("bucket-size", std::to_string(*bucket), "--ddp-bucket-size");
+    }
+  }
+
+  MegatronReader& flags_;
+  const std::optional<Transformer>& model_;
+  std::vector<MegatronSetting> settings_;
+};
+
+}  // namespace
+
+MegatronJob read_megatron_args(const std::string& text, const std::string& file_name) {
+  MegatronReader flags(read_launch_flags(text, file_name), file_name);
+  MegatronJob job;
+  job.model = read_megatron_model(flags);
+  job.settings = LayoutReader(flags, job.model).read();
+  job.ignored = flags.ignored();
+  return job;
+}
+
+}  // namespace weft

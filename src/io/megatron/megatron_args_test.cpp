@@ -1,0 +1,253 @@
+// Megatron launch scripts against the published shapes that they train, and the mistakes that scripts contain.
+#include "io/megatron/megatron_args.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "base/error.hpp"
+#include "io/megatron/megatron_flag_names.hpp"
+#include "model/counts.hpp"
+#include "model/presets.hpp"
+
+namespace weft {
+namespace {
+
+// Launch scripts in the manner of Megatron-LM's examples; the fuzzer starts from them too.
+std::string script(const std::string& name) {
+  std::ifstream file(std::filesystem::path(WEFT_SOURCE_DIR "/fuzz/corpus/megatron_args") / name);
+  EXPECT_TRUE(file) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+MegatronJob read(const std::string& text) {
+  return read_megatron_args(text, "train.sh");
+}
+
+std::map<std::string, std::string> settings_of(const MegatronJob& job) {
+  std::map<std::string, std::string> settings;
+  for (const MegatronSetting& setting : job.settings) settings[setting.flag] = setting.value;
+  return settings;
+}
+
+const IgnoredFlag* ignored(const MegatronJob& job, const std::string& flag) {
+  const auto found =
+      std::find_if(job.ignored.begin(), job.ignored.end(), [&](const IgnoredFlag& i) { return i.flag == flag; });
+  return found == job.ignored.end() ? nullptr : &*found;
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    read(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const std::string kTiny = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 --bf16 ";
+
+TEST(MegatronArgs, Gpt175b) {
+  const MegatronJob job = read(script("gpt175b.sh"));
+  Transformer expected = model_preset("gpt3-175b");
+  expected.name = job.model->name;
+  expected.vocab = 51200;  // the script leaves it to the tokenizer
+  EXPECT_EQ(*job.model, expected);
+  EXPECT_EQ(settings_of(job), (std::map<std::string, std::string>{{"tp", "8"},
+                                                                  {"pp", "16"},
+                                                                  {"micro-batch", "1"},
+                                                                  {"global-batch", "1536"},
+                                                                  {"seq", "2048"},
+                                                                  {"precision", "fp16"},
+                                                                  {"grad-dtype", "fp16"},
+                                                                  {"clip-grad", "1"},
+                                                                  {"attention", "flash"},
+                                                                  {"policy", "megatron-dist"}}));
+  for (const char* flag : {"--lr", "--data-path", "--save", "--nnodes", "--train-iters"}) {
+    ASSERT_TRUE(ignored(job, flag)) << flag;
+    EXPECT_TRUE(ignored(job, flag)->harmless) << flag;
+  }
+  ASSERT_TRUE(ignored(job, "--rampup-batch-size"));
+  EXPECT_EQ(ignored(job, "--rampup-batch-size")->value, "16 16 5859375");
+  EXPECT_FALSE(ignored(job, "--rampup-batch-size")->harmless);
+  EXPECT_TRUE(ignored(job, "--vocab-size"));  // absent, and said so
+  for (const IgnoredFlag& flag : job.ignored) EXPECT_EQ(flag.reason.find("not known"), std::string::npos) << flag.flag;
+}
+
+TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
+  const MegatronJob job = read(script("llama70b.sh"));
+  Transformer expected = model_preset("llama2-70b");
+  expected.name = job.model->name;
+  EXPECT_EQ(*job.model, expected);
+  EXPECT_EQ(total_parameters(*job.model), 68'976'648'192);
+  const auto settings = settings_of(job);
+  EXPECT_EQ(settings.at("tp"), "8");
+  EXPECT_EQ(settings.at("vpp"), "4");  // 80 layers / 4 stages / 5
+  EXPECT_EQ(settings.at("zero"), "1");
+  EXPECT_EQ(settings.at("sequence-parallel"), "true");
+  EXPECT_EQ(settings.at("recompute"), "selective");
+  EXPECT_EQ(settings.at("policy"), "megatron-param");
+  EXPECT_EQ(settings.at("bucket-size"), "40000000");
+  EXPECT_EQ(settings.at("grad-dtype"), "fp32");
+  EXPECT_EQ(settings.at("global-batch"), "1024");
+  ASSERT_TRUE(ignored(job, "--tp-comm-overlap"));
+  EXPECT_EQ(ignored(job, "--tp-comm-overlap")->reason, "Weft has no counterpart");
+}
+
+TEST(MegatronArgs, MixtralFromArraysAlone) {
+  const MegatronJob job = read(script("mixtral.sh"));
+  Transformer expected = model_preset("mixtral-8x7b");
+  expected.name = job.model->name;
+  expected.experts->aux_loss_coeff = 0.01;  // as the script says
+  EXPECT_EQ(*job.model, expected);
+  const auto settings = settings_of(job);
+  EXPECT_EQ(settings.at("ep"), "8");
+  EXPECT_FALSE(settings.contains("sequence-parallel"));  // tp is 1
+  ASSERT_TRUE(ignored(job, "--sequence-parallel"));
+  ASSERT_TRUE(ignored(job, "--moe-token-dispatcher-type"));
+}
+
+TEST(MegatronArgs, LatentAttentionAndALayerPattern) {
+  const MegatronJob job = read(
+      "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --kv-channels 128 "
+      "--max-position-embeddings 163840 --seq-length 4096 --position-embedding-type rope --swiglu "
+      "--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 129280 "
+      "--multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 "
+      "--v-head-dim 128 --qk-layernorm --num-experts 256 --moe-router-topk 8 --moe-ffn-hidden-size 2048 "
+      "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq ([0]*3+[1]*58) --moe-router-enable-expert-bias "
+      "--moe-router-num-groups 8 --moe-router-group-topk 4 --bf16");
+  Transformer expected = model_preset("deepseek-v3");
+  expected.name = job.model->name;
+  EXPECT_EQ(*job.model, expected);
+}
+
+TEST(MegatronArgs, DefaultsAreMegatrons) {
+  const MegatronJob gelu = read(kTiny);
+  EXPECT_EQ(gelu.model->ffn, 256);
+  EXPECT_TRUE(gelu.model->tied_embeddings && gelu.model->linear_bias);
+  EXPECT_EQ(settings_of(gelu).at("clip-grad"), "1");
+  // int(4 * 1024 * 2 / 3 / 64) * 64 = int(42.67) * 64.
+  EXPECT_EQ(read("--num-layers 2 --hidden-size 1024 --num-attention-heads 4 --swiglu --bf16").model->ffn, 2688);
+  EXPECT_EQ(read(kTiny + "--num-experts 8").model->experts->top_k, 2);
+  EXPECT_EQ(read(kTiny + "--group-query-attention").model->kv_heads, 1);
+  EXPECT_EQ(settings_of(read("--num-layers 2 --hidden-size 64 --num-attention-heads 4")).at("precision"), "fp32");
+}
+
+TEST(MegatronArgs, TheGateIsMegatrons) {
+  // Megatron's defaults: softmax over the chosen experts, no balance loss; where there is a capacity, the least
+  // probable are dropped.
+  const Experts plain = *read(kTiny + "--num-experts 8").model->experts;
+  EXPECT_TRUE(plain.renormalise);
+  EXPECT_EQ(plain.aux_loss_coeff, 0);
+  EXPECT_EQ(plain.gate_order, GateOrder::position);
+  const std::string padded = kTiny + "--num-experts 8 --moe-expert-capacity-factor 1.5 ";
+  EXPECT_EQ(read(padded).model->experts->gate_order, GateOrder::probs);
+  const Experts told = *read(padded +
+                             "--moe-token-drop-policy position --moe-aux-loss-coeff 1e-2 "
+                             "--moe-router-pre-softmax")
+                            .model->experts;
+  EXPECT_EQ(told.gate_order, GateOrder::position);
+  EXPECT_EQ(told.aux_loss_coeff, 0.01);
+  EXPECT_FALSE(told.renormalise);
+}
+
+TEST(MegatronArgs, TheLastOfAFlagGivenTwiceCounts) {
+  EXPECT_EQ(read(kTiny + "--hidden-size 128").model->hidden, 128);
+}
+
+TEST(MegatronArgs, UnevenStages) {
+  // 8 layers over 3 stages: 2, then 3 and 3; in two chunks each: 1 of 2, 2 of 4, 1 of 2.
+  const std::string pp = "--pipeline-model-parallel-size 3 ";
+  EXPECT_EQ(settings_of(read(kTiny + pp + "--decoder-first-pipeline-num-layers 2")).at("stage-layers"), "2,3,3");
+  EXPECT_EQ(settings_of(read(kTiny + pp +
+                             "--decoder-first-pipeline-num-layers 2 --decoder-last-pipeline-num-layers 2 "
+                             "--num-virtual-stages-per-pipeline-rank 2"))
+                .at("stage-layers"),
+            "1,2,1,1,2,1");
+  EXPECT_NE(error_of(kTiny + pp + "--decoder-first-pipeline-num-layers 3").find("do not divide"), std::string::npos);
+}
+
+TEST(MegatronArgs, ShardingAndOverlapLevels) {
+  const auto of = [&](const std::string& flags) { return settings_of(read(kTiny + flags)); };
+  EXPECT_FALSE(of("").contains("zero"));
+  EXPECT_EQ(of("--use-distributed-optimizer").at("zero"), "1");
+  EXPECT_EQ(of("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params").at("zero"), "3");
+  EXPECT_EQ(of("--use-torch-fsdp2").at("zero"), "3");
+  EXPECT_EQ(of("--use-distributed-optimizer").at("policy"), "megatron-dist");
+  EXPECT_EQ(of("--overlap-grad-reduce").at("policy"), "megatron-grad");
+  EXPECT_EQ(of("--overlap-grad-reduce --overlap-param-gather").at("policy"), "megatron-param");
+  EXPECT_EQ(of("--attention-backend unfused").at("attention"), "unfused");
+  EXPECT_EQ(of("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1").at("recompute"),
+            "full");
+  EXPECT_EQ(of("--use-tp-pp-dp-mapping").at("mesh-order"), "tp,cp,pp,dp");
+}
+
+TEST(MegatronArgs, WhatIsOnlyHalfUnderstoodIsNamed) {
+  const auto reason = [&](const std::string& flags, const std::string& flag) {
+    const MegatronJob job = read(kTiny + flags);
+    const IgnoredFlag* found = ignored(job, flag);
+    return found ? found->reason : "not named";
+  };
+  EXPECT_NE(
+      reason("--recompute-granularity full --recompute-method block --recompute-num-layers 1", "--recompute-method"),
+      "not named");
+  EXPECT_NE(reason("--num-query-groups 2", "--num-query-groups"), "not named");
+  EXPECT_NE(reason("--make-vocab-size-divisible-by 8", "--make-vocab-size-divisible-by"), "not named");
+  EXPECT_EQ(reason("--make-vocab-size-divisible-by 128", "--make-vocab-size-divisible-by"), "not named");
+  EXPECT_NE(reason("--num-experts 4 --moe-layer-freq [1,1,0,0,1,1,0,0]", "--moe-layer-freq"), "not named");
+  EXPECT_EQ(reason("--num-experts 4 --moe-layer-freq [0,1]*4", "--moe-layer-freq"), "not named");
+  EXPECT_EQ(reason("--tensor-model-paralel-size 2", "--tensor-model-paralel-size"),
+            "is not known; did you mean '--tensor-model-parallel-size'?");
+  EXPECT_EQ(reason("--lr 1 $EXTRA_ARGS", "$EXTRA_ARGS"), "is not set in the file");
+  EXPECT_EQ(reason("--swiglu $EXTRA_ARGS", "$EXTRA_ARGS"), "is not set in the file");
+}
+
+TEST(MegatronArgs, MistakesNameFileLineFlagAndValue) {
+  EXPECT_EQ(error_of("--num-layers 2\n--hidden-size x"), "train.sh: line 2: --hidden-size: 'x' is not an integer");
+  EXPECT_EQ(error_of(kTiny + "--micro-batch-size"), "train.sh: line 1: --micro-batch-size: needs a value");
+  EXPECT_EQ(error_of(kTiny + "--micro-batch-size --lr 1"), "train.sh: line 1: --micro-batch-size: needs a value");
+  EXPECT_EQ(error_of(kTiny + "--micro-batch-size 0"),
+            "train.sh: line 1: --micro-batch-size 0: is not in 1..1000000000");
+  EXPECT_EQ(error_of(kTiny + "--micro-batch-size 1 2"),
+            "train.sh: line 1: --micro-batch-size: takes one value, but 2 follow: 1 2");
+  EXPECT_EQ(error_of(kTiny + "--swiglu yes"), "train.sh: line 1: --swiglu: takes no value, but 'yes' follows");
+  EXPECT_EQ(error_of(kTiny + "--normalization Norm"),
+            "train.sh: line 1: --normalization 'Norm': is not one of LayerNorm, RMSNorm");
+  EXPECT_EQ(error_of("--num-layers 2 --hidden-size 64"), "train.sh: --num-attention-heads is missing");
+  EXPECT_NE(error_of("--num-layers $N --hidden-size 64 --num-attention-heads 4").find("'$N': the file does not say"),
+            std::string::npos);
+  EXPECT_NE(error_of(kTiny + "--fp16").find("--bf16 is given too"), std::string::npos);
+  EXPECT_NE(error_of("--num-layers 2 --hidden-size 65 --num-attention-heads 4").find("does not divide"),
+            std::string::npos);
+  EXPECT_NE(error_of("echo hello").find("holds no flags"), std::string::npos);
+}
+
+TEST(MegatronArgs, ALaunchWithoutAShapeHasNoModel) {
+  const MegatronJob job = read("--tensor-model-parallel-size 2 --bf16");
+  EXPECT_FALSE(job.model);
+  EXPECT_EQ(settings_of(job).at("tp"), "2");
+}
+
+TEST(MegatronArgs, LayerPatterns) {
+  EXPECT_EQ(parse_layer_pattern("[0]*2+[1]*3", 10), (std::vector<int>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(parse_layer_pattern("([0,1]*2+[1])", 10), (std::vector<int>{0, 1, 0, 1, 1}));
+  for (const char* wrong : {"", "[]", "[2]", "[1", "[1]*", "[1]+", "1", "[1]*11", "[1]x"}) {
+    EXPECT_EQ(parse_layer_pattern(wrong, 10), std::nullopt) << wrong;
+  }
+}
+
+TEST(MegatronFlagNames, AreThereOnce) {
+  std::map<std::string, int> count;
+  for (const MegatronFlagName& flag : unused_megatron_flags()) {
+    EXPECT_TRUE(flag.name.starts_with("--")) << flag.name;
+    EXPECT_EQ(++count[flag.name], 1) << flag.name;
+  }
+  EXPECT_GT(count.size(), 200u);
+}
+
+}  // namespace
+}  // namespace weft

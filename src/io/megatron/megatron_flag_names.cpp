@@ -1,0 +1,105 @@
+// Sources: megatron/training/arguments.py and the configuration classes of Megatron-LM (August 2026), the example
+// scripts beside them, and the launchers they call (torchrun, srun).
+#include "io/megatron/megatron_flag_names.hpp"
+
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::string_view kUnmodelled =
+    "--pipeline-model-parallel-layout --account-for-embedding-in-pipeline-split "
+    "--account-for-loss-in-pipeline-split --cp-comm-type --hierarchical-context-parallel-sizes "
+    "--num-distributed-optimizer-instances --rampup-batch-size --overlap-param-gather-with-optimizer-step "
+    "--ddp-num-buckets --window-size --fp8-format --fp8-hybrid --fp8-param-gather --mtp-num-layers "
+    "--optimizer-cpu-offload --optimizer-offload-fraction --overlap-cpu-optimizer-d2h-h2d "
+    "--fine-grained-activation-offloading --offload-modules --distribute-saved-activations --moe-layer-recompute "
+    "--cpu-offloading --cpu-offloading-num-layers --squared-relu --moe-input-jitter-eps "
+    "--moe-pad-expert-input-to-capacity --optimizer "
+    "--encoder-num-layers --decoder-num-layers --standalone-embedding-stage --no-initialization "
+    "--use-precision-aware-optimizer --main-grads-dtype --main-params-dtype --exp-avg-dtype --exp-avg-sq-dtype "
+    "--tp-comm-overlap --tp-comm-overlap-cfg --no-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
+    "--no-tp-comm-overlap-ag --no-tp-comm-overlap-rs --tp-comm-overlap-rs-dgrad --no-tp-comm-split-ag "
+    "--no-tp-comm-split-rs --tp-comm-bootstrap-backend --no-overlap-p2p-communication "
+    "--microbatch-group-size-per-virtual-pipeline-stage --overlap-p2p-communication-warmup-flush "
+    "--defer-embedding-wgrad-compute --overlap-moe-expert-parallel-comm --delay-wgrad-compute "
+    "--overlap-dispatch-backward-with-experts-wgrad --ep-overlap-early-attn-memory-release "
+    "--moe-shared-expert-overlap --high-priority-a2a-comm-stream --moe-token-dispatcher-type "
+    "--moe-flex-dispatcher-backend --moe-enable-deepep --no-align-param-gather "
+    "--ddp-pad-buckets-for-high-nccl-busbw --use-nccl-ub --use-sharp --fsdp-double-buffer "
+    "--suggested-communication-unit-size --torch-fsdp2-no-reshard-after-forward --nccl-communicator-config-path "
+    "--high-priority-stream-groups ";
+
+constexpr std::string_view kKernels =
+    "--no-masked-softmax-fusion --no-gradient-accumulation-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion "
+    "--no-bias-dropout-fusion --no-rope-fusion --no-persist-layer-norm --no-async-tensor-model-parallel-allreduce "
+    "--apply-layernorm-1p --use-mcore-models --use-legacy-models --transformer-impl --attention-softmax-in-fp32 "
+    "--apply-query-key-layer-scaling --no-query-key-layer-scaling --cross-entropy-loss-fusion "
+    "--cross-entropy-fusion-impl --moe-grouped-gemm --moe-permute-fusion --moe-use-legacy-grouped-gemm "
+    "--moe-router-dtype --empty-unused-memory-level --enable-cuda-graph --cuda-graph-scope --external-cuda-graph "
+    "--use-fused-weighted-squared-relu --mla-down-proj-fusion --use-te-rng-tracker --te-rng-tracker --manual-gc "
+    "--manual-gc-interval --manual-gc-eval --norm-epsilon --layernorm-epsilon --deterministic-mode "
+    "--delay-grad-reduce --no-delay-grad-reduce --pipeline-model-parallel-comm-backend ";
+
+constexpr std::string_view kRun =
+    "--lr --min-lr --lr-decay-style --lr-decay-iters --lr-decay-samples --lr-warmup-fraction --lr-warmup-iters "
+    "--lr-warmup-samples --lr-warmup-init --lr-wsd-decay-style --lr-wsd-decay-iters --lr-wsd-decay-samples "
+    "--train-iters --train-samples --weight-decay --start-weight-decay --end-weight-decay "
+    "--weight-decay-incr-style --adam-beta1 --adam-beta2 --adam-eps --sgd-momentum --init-method-std "
+    "--attention-dropout --hidden-dropout --seed --data-parallel-random-init --data-path --train-data-path "
+    "--valid-data-path --test-data-path --data-args-path --split --vocab-file --merge-file --tokenizer-type "
+    "--tokenizer-model --tokenizer-hf-include-special-tokens --tiktoken-pattern --vocab-extra-ids "
+    "--data-cache-path --mock-data --save --load --save-interval --save-retain-interval --pretrained-checkpoint "
+    "--finetune --eval-interval --eval-iters --skip-train --log-interval --log-throughput --log-params-norm "
+    "--log-num-zeros-in-grad --log-progress --log-memory-to-tensorboard --log-timers-to-tensorboard "
+    "--log-batch-size-to-tensorboard --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard "
+    "--log-learning-rate-to-tensorboard --log-loss-scale-to-tensorboard --no-log-learnig-rate-to-tensorboard "
+    "--no-log-loss-scale-to-tensorboard --tensorboard-dir --tensorboard-log-interval --tensorboard-queue-size "
+    "--wandb-project --wandb-exp-name --wandb-entity --wandb-save-dir --timing-log-level --timing-log-option "
+    "--barrier-with-L1-time --no-barrier-with-level-1-timing --distributed-backend --exit-duration-in-mins "
+    "--exit-interval --exit-signal-handler --no-load-optim --no-load-rng --no-save-optim --no-save-rng "
+    "--use-checkpoint-args --no-use-checkpoint-args --exit-on-missing-checkpoint --use-dist-ckpt "
+    "--dist-ckpt-format --dist-ckpt-strictness --auto-detect-ckpt-format --no-ckpt-fully-parallel-save "
+    "--ckpt-fully-parallel-load --ckpt-fully-parallel-save --ckpt-assume-constant-structure --num-workers "
+    "--rotary-base --rotary-percent --rotary-seq-len-interpolation-factor --rotary-scaling-factor "
+    "--use-rope-scaling --rope-scaling-factor --mscale --mscale-all-dim --loss-scale --initial-loss-scale "
+    "--min-loss-scale --loss-scale-window --hysteresis --override-opt_param-scheduler "
+    "--use-checkpoint-opt_param-scheduler --moe-router-load-balancing-type "
+    "--moe-z-loss-coeff --moe-router-score-function --moe-router-topk-scaling-factor "
+    "--moe-router-bias-update-rate --moe-per-layer-logging --mtp-loss-scaling-factor "
+    "--reset-position-ids --reset-attention-mask --eod-mask-loss --no-create-attention-mask-in-dataloader "
+    "--create-attention-mask-in-dataloader --no-mmap-bin-files --enable-one-logger --one-logger-project "
+    "--one-logger-run-name --use-cpu-initialization --profile --profile-step-start --profile-step-end "
+    "--profile-ranks --use-pytorch-profiler --distributed-timeout-minutes --local-rank --attention-output-gate "
+    "--calculate-per-token-loss --no-check-for-nan-in-loss-and-grad --check-for-nan-in-loss-and-grad "
+    "--overwrite-existing --adlr-autoresume --dataloader-type --num-dataset-builder-threads "
+    "--defer-npy-index-mmap --result-rejected-tracker-filename --kill-switch-path --wandb --nproc_per_node "
+    "--nproc-per-node --nnodes --node_rank --node-rank --master_addr --master-addr --master_port --master-port "
+    "--rdzv_id --rdzv-id --rdzv_backend --rdzv-backend --rdzv_endpoint --rdzv-endpoint --max_restarts "
+    "--max-restarts --standalone --tee --log_dir --log-dir --module --container-image --container-mounts --output "
+    "--ntasks-per-node --distributed-timeout-seconds-after-init --flight-recorder-dump-path "
+    "--flight-recorder-trace-buffer-size --rerun-mode --error-injection-rate --error-injection-type "
+    "--check-for-spiky-loss --check-weight-hash-across-dp-replicas-interval --gpu-sniff-test-interval "
+    "--log-straggler --async-save --ckpt-format --fault-injector-ranks --fault-injector-fault-types "
+    "--fault-injector-mtti-seconds --fault-injector-seed --verify-integrity ";
+
+void add(std::vector<MegatronFlagName>& flags, std::string_view names, MegatronFlagUse use) {
+  for (std::string& name : split(names, ' ')) {
+    if (!name.empty()) flags.push_back({std::move(name), use});
+  }
+}
+
+}  // namespace
+
+const std::vector<MegatronFlagName>& unused_megatron_flags() {
+  static const std::vector<MegatronFlagName> kFlags = [] {
+    std::vector<MegatronFlagName> flags;
+    add(flags, kUnmodelled, MegatronFlagUse::unmodelled);
+    add(flags, kKernels, MegatronFlagUse::kernels);
+    add(flags, kRun, MegatronFlagUse::run);
+    return flags;
+  }();
+  return kFlags;
+}
+
+}  // namespace weft

@@ -1,0 +1,488 @@
+// The written trace parsed back, against the rules of Perfetto's importer and against small timelines drawn here.
+#include "io/trace/chrome_trace.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "io/trace/chrome_trace_events.hpp"
+#include "timeline/folded_spans.hpp"
+#include "timeline/test_timeline.hpp"
+
+namespace weft {
+namespace {
+
+using nlohmann::json;
+using test::TestTimeline;
+
+std::string trace_text(const Timeline& timeline, const TraceOptions& options = {}) {
+  std::ostringstream out;
+  write_chrome_trace(out, timeline, account(timeline), options);
+  return out.str();
+}
+
+std::vector<json> events_of(const json& trace, const std::string& phase) {
+  std::vector<json> result;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == phase) result.push_back(event);
+  }
+  return result;
+}
+
+std::int64_t nanos(const json& micros) {
+  return std::llround(micros.get<double>() * 1000);
+}
+
+using Thread = std::pair<int, int>;
+using Slices = std::map<Thread, std::vector<std::pair<std::int64_t, std::int64_t>>>;
+
+Slices slices_of(const json& trace) {
+  Slices slices;
+  for (const json& event : events_of(trace, "X")) {
+    const auto start = nanos(event.at("ts")), length = nanos(event.at("dur"));
+    EXPECT_GE(start, 0);
+    EXPECT_GE(length, 0);
+    slices[{event.at("pid").get<int>(), event.at("tid").get<int>()}].emplace_back(start, start + length);
+  }
+  return slices;
+}
+
+// The rules of Perfetto's importer: known metadata, slices that follow each other on a thread (we never nest any),
+// numeric counters, flows in pairs that lie inside a slice of their thread.
+void expect_rules(const json& trace) {
+  const std::set<std::string> known = {"process_name", "thread_name", "process_sort_index", "thread_sort_index"};
+  for (const json& event : events_of(trace, "M")) EXPECT_TRUE(known.count(event.at("name"))) << event;
+  Slices slices = slices_of(trace);
+  for (auto& [thread, rows] : slices) {
+    std::sort(rows.begin(), rows.end());
+    for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_LE(rows[i - 1].second, rows[i].first) << thread.second;
+  }
+  for (const json& event : events_of(trace, "C")) {
+    EXPECT_FALSE(event.at("args").empty());
+    for (const json& value : event.at("args")) EXPECT_TRUE(value.is_number());
+  }
+  std::map<std::tuple<std::string, std::string, int>, std::string> ends;
+  for (const json& event : trace.at("traceEvents")) {
+    const std::string phase = event.at("ph");
+    if (phase != "s" && phase != "f") continue;
+    ends[{event.at("cat"), event.at("name"), event.at("id")}] += phase;
+    if (phase == "f") {
+      EXPECT_EQ(event.at("bp"), "e");
+    }
+    const auto when = nanos(event.at("ts"));
+    const auto& rows = slices[{event.at("pid").get<int>(), event.at("tid").get<int>()}];
+    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+      return row.first <= when && when < row.second;
+    })) << event;
+  }
+  for (const auto& [id, phases] : ends) EXPECT_EQ(phases, "sf");
+}
+
+//          0         1500      2000      3001   (ns), iteration 0; iteration 1 begins 4000 later
+//  rank 0  [a          )
+//  0 -> 1              [send/recv         )
+//  rank 1                                 [b   3500)
+Timeline two_stages(int iterations = 2) {
+  TestTimeline t;
+  const auto r0 = t.rank(16), r1 = t.rank();
+  const auto a = t.compute(r0, 1000), b = t.compute(r1, 499);
+  const auto send = t.transfer(r0, TrafficKind::pp, 0), recv = t.transfer(r1, TrafficKind::pp, 0);
+  t.wait(send, {a});
+  t.wait(b, {recv});
+  t.wait(a, {a}, 1);
+  for (int i = 0; i < iterations; ++i) {
+    t.run(a, 4000 * i, 4000 * i + 1500, i);
+    t.run(send, 4000 * i + 1500, 4000 * i + 3001, i);
+    t.run(recv, 4000 * i + 1500, 4000 * i + 3001, i);
+    t.run(b, 4000 * i + 3001, 4000 * i + 3500, i);
+  }
+  t.window(0, 4000, iterations);
+  Timeline timeline = t.build();
+  timeline.memory = {{{Nanos{0}, Bytes{100}}, {Nanos{1500}, Bytes{70}}, {Nanos{4000}, Bytes{90}}}, {}};
+  return timeline;
+}
+
+TEST(ChromeTrace, KeepsTheRulesOfPerfettosImporter) {
+  expect_rules(json::parse(trace_text(two_stages())));
+}
+
+TEST(ChromeTrace, NamesAProcessPerRankAndAThreadPerQueue) {
+  const json trace = json::parse(trace_text(two_stages()));
+  std::map<int, std::string> processes;
+  std::map<Thread, std::string> threads;
+  for (const json& event : events_of(trace, "M")) {
+    if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
+    if (event.at("name") == "thread_name") {
+      threads[{event.at("pid").get<int>(), event.at("tid").get<int>()}] = event.at("args").at("name");
+    }
+  }
+  EXPECT_EQ(processes, (std::map<int, std::string>{{0, "stage 0 (rank 0, ×16)"}, {1, "stage 1 (rank 1)"}}));
+  EXPECT_EQ((threads[{0, 1}]), "compute");
+  EXPECT_EQ((threads[{0, 2}]), "comm");
+  EXPECT_EQ((threads[{0, 3}]), "extra");
+  EXPECT_EQ((threads[{1, 4}]), "exposed communication");
+}
+
+TEST(ChromeTrace, SlicesCarryExactTimesAndWhatTheSpanKnows) {
+  const std::string text = trace_text(two_stages());
+  // 1500 ns and 3001 - 1500 ns, in microseconds to the last digit.
+  EXPECT_NE(text.find("\"ts\":1.500,\"dur\":1.501"), std::string::npos);
+  const auto slices = events_of(json::parse(text), "X");
+  const auto of = [&](int pid, int tid) {
+    return *std::find_if(slices.begin(), slices.end(),
+                         [&](const json& s) { return s.at("pid") == pid && s.at("tid") == tid; });
+  };
+  const json compute = of(0, 1), transfer = of(0, 2);
+  EXPECT_EQ(compute.at("cat"), "forward");
+  EXPECT_EQ(compute.at("args").at("alone_us"), 1.0);
+  EXPECT_EQ(compute.at("args").at("slowdown_us"), 0.5);
+  EXPECT_FALSE(compute.at("args").contains("bytes"));
+  EXPECT_FALSE(compute.at("args").contains("micro_batch"));
+  EXPECT_EQ(transfer.at("cat"), "pp");
+  EXPECT_EQ(transfer.at("args").at("bytes"), 1024);
+  EXPECT_EQ(transfer.at("args").at("group"), "group");
+  EXPECT_EQ(transfer.at("args").at("issued_us"), 1.5);
+  EXPECT_EQ(transfer.at("args").at("ready_us"), 1.5);
+}
+
+// Between queues or ranks only: send -> recv, a -> send and recv -> b in each of two iterations, not a -> a.
+TEST(ChromeTrace, ArrowsJoinQueuesAndRanksUpToTheBound) {
+  const Timeline timeline = two_stages();
+  EXPECT_EQ(events_of(json::parse(trace_text(timeline)), "s").size(), 6u);
+  TraceOptions options;
+  options.max_flows = 3;
+  EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "s").size(), 3u);
+  EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "f").size(), 3u);
+  options.max_flows = 0;
+  EXPECT_TRUE(events_of(json::parse(trace_text(timeline, options)), "s").empty());
+}
+
+// Two ranks as a run measures them, each by itself: rank 1 is late, and its clock 20 ns behind.
+//  rank 0  [a   )100     [reduce     300)[b 310)
+//  rank 1  [a        )190 [reduce 280)[b 290)
+Timeline measured_ranks(int iterations) {
+  TestTimeline t;
+  for (int r = 0; r < 2; ++r) {
+    t.rank();
+    const auto a = t.compute(r, 100), reduce = t.transfer(r, TrafficKind::dp_grad, 4), b = t.compute(r, 10);
+    t.wait(reduce, {a});
+    t.wait(b, {reduce});
+    t.wait(a, {b}, 1);
+    for (int i = 0; i < iterations; ++i) {
+      const std::int64_t begin = 1000 + 400 * i;
+      t.run(a, begin, begin + (r == 0 ? 100 : 190), i);
+      t.run(reduce, begin + (r == 0 ? 200 : 192), begin + (r == 0 ? 300 : 280), i);
+      t.run(b, begin + (r == 0 ? 301 : 281), begin + (r == 0 ? 310 : 290), i);
+    }
+  }
+  t.window(1400, 400, iterations - 1);
+  Timeline timeline = t.build();
+  timeline.measured = true;
+  timeline.steady_first = 1;
+  for (std::size_t r = 0; r < 2; ++r) timeline.ranks[r].name = "rank " + std::to_string(r);
+  for (Span& span : timeline.spans) {
+    if (span.operation == 1) span.ready = span.issued = span.start - Nanos{100};  // rank 0 was ready long before
+  }
+  return timeline;
+}
+
+std::map<int, std::string> processes_of(const json& trace) {
+  std::map<int, std::string> processes;
+  for (const json& event : events_of(trace, "M")) {
+    if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
+  }
+  return processes;
+}
+
+TEST(ChromeTrace, AMeasuredTimelineHasAProcessForEachRankAndArrowsFromWhoWasLate) {
+  const json trace = json::parse(trace_text(measured_ranks(3)));
+  expect_rules(trace);
+  EXPECT_EQ(trace.at("otherData").at("timeline"), "measured");
+  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "rank 0"}, {1, "rank 1"}}));
+  EXPECT_EQ(events_of(trace, "X").size() - 2 * 2, 2u * 3 * 3);  // and what was exposed in two steps on two ranks
+  // The first arrows: rank 1 -> rank 0 at the later of both starts, 200, inside both slices.
+  const auto starts = events_of(trace, "s"), ends = events_of(trace, "f");
+  ASSERT_GE(starts.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const auto arrow = static_cast<std::size_t>(i);
+    EXPECT_EQ(starts[arrow].at("pid"), 1);
+    EXPECT_EQ(ends[arrow].at("pid"), 0);
+    EXPECT_EQ(nanos(starts[arrow].at("ts")), 1200 + 400 * i);
+    EXPECT_EQ(nanos(ends[arrow].at("ts")), 1200 + 400 * i);
+  }
+}
+
+TEST(ChromeTrace, UnknownDependenciesLeaveTheArrowsBetweenRanks) {
+  Timeline timeline = measured_ranks(2);
+  timeline.dependency_begin.clear();
+  timeline.dependencies.clear();
+  const json trace = json::parse(trace_text(timeline));
+  expect_rules(trace);
+  EXPECT_EQ(events_of(trace, "s").size(), 2u);
+}
+
+TEST(ChromeTrace, TwoTimelinesStandSideBySideFromTimeZero) {
+  const Timeline predicted = two_stages(), measured = measured_ranks(3);
+  const Accounting predicted_account = account(predicted), measured_account = account(measured);
+  std::ostringstream out;
+  TraceOptions options;
+  options.metadata = {{"links", "emulated"}};
+  write_chrome_traces(
+      out, {{&predicted, &predicted_account, "predicted", 1, 1}, {&measured, &measured_account, "measured", 2, 2}},
+      options);
+  const json trace = json::parse(out.str());
+  expect_rules(trace);  // the arrows' numbers too
+  EXPECT_EQ(trace.at("otherData"), (json{{"timeline", "predicted and measured"}, {"links", "emulated"}}));
+  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "predicted stage 0 (rank 0, ×16)"},
+                                                             {1, "predicted stage 1 (rank 1)"},
+                                                             {2, "measured rank 0"},
+                                                             {3, "measured rank 1"}}));
+  std::map<int, std::int64_t> first, last;
+  for (const auto& [thread, rows] : slices_of(trace)) {
+    for (const auto& [begin, end] : rows) {
+      first.try_emplace(thread.first, begin);
+      first[thread.first] = std::min(first[thread.first], begin);
+      last[thread.first] = std::max(last[thread.first], end);
+    }
+  }
+  EXPECT_EQ(first, (std::map<int, std::int64_t>{{0, 0}, {1, 1500}, {2, 0}, {3, 0}}));
+  EXPECT_EQ(last, (std::map<int, std::int64_t>{{0, 3001}, {1, 3500}, {2, 310}, {3, 290}}));
+}
+
+// c waits for a transfer that ends at 10 and for one at 5: the one that decided its start has the only arrow allowed.
+TEST(ChromeTrace, DecidingArrowsComeFirst) {
+  TestTimeline t;
+  const auto r = t.rank();
+  const auto early = t.transfer(r, TrafficKind::tp), late = t.transfer(r, TrafficKind::tp), c = t.compute(r, 5);
+  t.wait(c, {early, late});
+  t.run(early, 0, 5);
+  t.run(late, 5, 10);
+  t.run(c, 10, 15);
+  t.window(0, 15);
+  TraceOptions options;
+  options.max_flows = 1;
+  const auto starts = events_of(json::parse(trace_text(t.build(), options)), "s");
+  ASSERT_EQ(starts.size(), 1u);
+  EXPECT_EQ(nanos(starts[0].at("ts")), 9);
+}
+
+// Rank 1: late peer until 1500, then bytes until 3001: exposed. Rank 0: a waits for a only, nothing is exposed, but
+// after the last a the transfer that still runs is.
+TEST(ChromeTrace, ExposedStretchesAreSlicesAndALevel) {
+  const json trace = json::parse(trace_text(two_stages()));
+  std::vector<std::pair<std::int64_t, std::int64_t>> rank1;
+  for (const json& event : events_of(trace, "X")) {
+    if (event.at("cat") != "exposed" || event.at("pid") != 1) continue;
+    EXPECT_EQ(event.at("name"), "pp");
+    rank1.emplace_back(nanos(event.at("ts")), nanos(event.at("dur")));
+  }
+  EXPECT_EQ(rank1, (std::vector<std::pair<std::int64_t, std::int64_t>>{{1500, 1501}, {5500, 1501}}));
+  std::vector<std::pair<std::int64_t, int>> level;
+  for (const json& event : events_of(trace, "C")) {
+    if (event.at("name") == "exposed" && event.at("pid") == 1) {
+      level.emplace_back(nanos(event.at("ts")), event.at("args").at("pp").get<int>());
+    }
+  }
+  EXPECT_EQ(level, (std::vector<std::pair<std::int64_t, int>>{{0, 0}, {1500, 1}, {3001, 0}, {5500, 1}, {7001, 0}}));
+}
+
+TEST(ChromeTrace, IterationsAskedForCutSlicesCountersAndArrows) {
+  TraceOptions options;
+  options.first_iteration = options.last_iteration = 1;
+  const json trace = json::parse(trace_text(two_stages(3), options));
+  expect_rules(trace);
+  for (const json& event : events_of(trace, "X")) {
+    EXPECT_GE(nanos(event.at("ts")), 4000);
+    EXPECT_LE(nanos(event.at("ts")) + nanos(event.at("dur")), 7500);
+  }
+  std::vector<std::pair<std::int64_t, int>> memory;
+  for (const json& event : events_of(trace, "C")) {
+    if (event.at("name") != "memory") continue;
+    memory.emplace_back(nanos(event.at("ts")), event.at("args").at("bytes").get<int>());
+  }
+  EXPECT_EQ(memory, (std::vector<std::pair<std::int64_t, int>>{{4000, 90}}));
+
+  options.first_iteration = options.last_iteration = 9;
+  EXPECT_THROW(trace_text(two_stages(), options), Error);
+}
+
+// Memory is known at 0 and 1500 only; at the begin of the written iteration, 4000, the value of 1500 still holds.
+TEST(ChromeTrace, MemoryAtTheBeginOfACutTraceIsTheLastKnown) {
+  Timeline timeline = two_stages();
+  timeline.memory[0].pop_back();
+  TraceOptions options;
+  options.first_iteration = 1;
+  for (const json& event : events_of(json::parse(trace_text(timeline, options)), "C")) {
+    if (event.at("name") != "memory") continue;
+    EXPECT_EQ(nanos(event.at("ts")), 4000);
+    EXPECT_EQ(event.at("args").at("bytes"), 70);
+  }
+}
+
+// [0,10) and [5,15) overlap, [10,20) fits behind the first again; a zero-length span fits between.
+TEST(ChromeTrace, SpansThatOverlapOnAQueueSpillToAnotherLane) {
+  TestTimeline t;
+  const auto r = t.rank();
+  const auto a = t.transfer(r, TrafficKind::tp), b = t.transfer(r, TrafficKind::tp), c = t.transfer(r, TrafficKind::tp);
+  const auto d = t.transfer(r, TrafficKind::tp), after = t.compute(r, 5);
+  t.run(a, 0, 10);
+  t.run(b, 5, 15);
+  t.run(c, 10, 20);
+  t.run(d, 10, 10);
+  t.run(after, 20, 25);
+  t.wait(after, {a, b, c, d});
+  t.window(0, 25);
+  const json trace = json::parse(trace_text(t.build()));
+  expect_rules(trace);
+  const Slices slices = slices_of(trace);
+  EXPECT_EQ(slices.at({0, 2}).size(), 3u);  // a, c, d
+  EXPECT_EQ(slices.at({0, 3}).size(), 1u);  // b
+  EXPECT_EQ(slices.at({0, 1}).size(), 1u);  // after
+  bool named = false;
+  for (const json& event : events_of(trace, "M")) {
+    named = named || (event.value("tid", 0) == 3 && event.at("args").value("name", "") == "comm (lane 2)");
+  }
+  EXPECT_TRUE(named);
+}
+
+TEST(ChromeTrace, NamesAreEscapedAndStrayBytesReplaced) {
+  EXPECT_EQ(json_quoted("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\u000a\\u0001\"");
+  EXPECT_EQ(json_quoted("×16 \xF0\x9F\x98\x80"), "\"×16 \xF0\x9F\x98\x80\"");
+  // A stray continuation, a cut sequence, an overlong slash, a surrogate: each byte becomes U+FFFD.
+  EXPECT_EQ(json::parse(json_quoted("\x80")), "\uFFFD");
+  EXPECT_EQ(json::parse(json_quoted("x\xE2\x82")), "x\uFFFD\uFFFD");
+  EXPECT_EQ(json::parse(json_quoted("\xC0\xAF")), "\uFFFD\uFFFD");
+  EXPECT_EQ(json::parse(json_quoted("\xED\xA0\x80")), "\uFFFD\uFFFD\uFFFD");
+  Timeline timeline = two_stages();
+  timeline.names[0] = "layer \"3\"\t\\ \xFF";
+  TraceOptions options;
+  options.metadata = {{"title", "a \"quoted\" title"}, {"emulated", "links paced"}};
+  const json trace = json::parse(trace_text(timeline, options));
+  EXPECT_EQ(events_of(trace, "X").front().at("name"), "layer \"3\"\t\\ \uFFFD");
+  EXPECT_EQ(trace.at("otherData").at("title"), "a \"quoted\" title");
+  EXPECT_EQ(trace.at("otherData").at("emulated"), "links paced");
+  EXPECT_EQ(trace.at("otherData").at("timeline"), "predicted");
+}
+
+TEST(ChromeTrace, TimesBeforeZeroAreMovedAndTheMoveIsStated) {
+  Timeline timeline = two_stages();
+  for (Span& span : timeline.spans) {
+    for (Nanos* t : {&span.issued, &span.ready, &span.start, &span.end}) *t -= Nanos{1001};
+  }
+  const json trace = json::parse(trace_text(timeline));
+  expect_rules(trace);
+  EXPECT_EQ(nanos(trace.at("otherData").at("moved_us")), 1001);
+}
+
+TEST(ChromeTrace, BadNamesAndFailingStreamsAreErrors) {
+  Timeline timeline = two_stages();
+  timeline.operations[0].name = 99;
+  EXPECT_THROW(trace_text(timeline), Error);
+  std::ostringstream broken;
+  broken.setstate(std::ios::badbit);
+  EXPECT_THROW(write_chrome_trace(broken, two_stages(), {}, {}), Error);
+}
+
+TEST(ChromeTrace, FoldedSpansAreWrittenOut) {
+  // Two iterations of a 10, a transfer of 5, b 20; the second follows the first.
+  test::TestTimeline t;
+  const auto rank = t.rank();
+  const auto a = t.compute(rank, 10), tp = t.transfer(rank, TrafficKind::tp), b = t.compute(rank, 20);
+  t.wait(tp, {a});
+  t.wait(b, {tp});
+  t.wait(a, {b}, 1);
+  t.window(35, 35);
+  Timeline folded = t.build();
+  folded.operations[static_cast<std::size_t>(tp)].alone = Nanos{5};
+  for (const std::int32_t iteration : {0, 1}) folded.folded.push_back({a, 3, iteration, Nanos{35 * iteration}});
+  const Timeline plain = expanded(folded);
+  ASSERT_EQ(plain.spans.size(), 6u);
+  for (const std::int32_t first : {0, 1}) {
+    std::ostringstream of_folded, of_plain;
+    write_chrome_trace(of_folded, folded, account(folded), {.first_iteration = first, .metadata = {}});
+    write_chrome_trace(of_plain, plain, account(plain), {.first_iteration = first, .metadata = {}});
+    EXPECT_EQ(of_folded.str(), of_plain.str());
+    EXPECT_NE(of_folded.str().find("\"ts\":0.045,\"dur\":0.005"), std::string::npos) << of_folded.str();
+  }
+  std::ostringstream none;
+  for (const std::int32_t first : {2, 3}) {  // of 2, the iteration before is there
+    EXPECT_THROW(write_chrome_trace(none, folded, {}, {.first_iteration = first, .metadata = {}}), Error);
+  }
+}
+
+TEST(ChromeTrace, AnEmptyTimelineIsAnEmptyTrace) {
+  std::ostringstream out;
+  write_chrome_trace(out, Timeline{}, {}, {});
+  EXPECT_TRUE(json::parse(out.str()).at("traceEvents").empty());
+}
+
+class TraceCheckTool : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("python3 --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 is not installed";
+    file_ = std::filesystem::path(testing::TempDir()) /
+            (std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".trace.json");
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  // Its exit status, and its last line in `said`.
+  int check(const std::string& text, std::string& said) {
+    std::ofstream(file_) << text;
+    const std::string command = "python3 \"" WEFT_SOURCE_DIR "/tools/trace_check.py\" \"" + file_.string() + "\" 2>&1";
+    FILE* pipe = popen(command.c_str(), "r");
+    said.clear();
+    for (char line[512]; std::fgets(line, sizeof line, pipe);) said = line;
+    return WEXITSTATUS(pclose(pipe));
+  }
+
+  std::filesystem::path file_;
+};
+
+TEST_F(TraceCheckTool, AcceptsWhatIsWritten) {
+  std::string said;
+  EXPECT_EQ(check(trace_text(two_stages()), said), 0) << said;
+  // 8 spans, 3 exposed stretches (two on rank 1, the last transfer on rank 0).
+  EXPECT_NE(said.find("11 slices"), std::string::npos) << said;
+}
+
+TEST_F(TraceCheckTool, RejectsEveryBrokenRuleAndNamesIt) {
+  struct Case {
+    std::string replaced, by, named;
+  };
+  const Case cases[] = {
+      {"\"dur\":1.500", "\"dur\":-1.500", "'dur' is"},
+      {"\"dur\":1.500", "\"later\":1.500", "no 'dur'"},
+      {"\"ts\":0.000,\"dur\"", "\"ts\":\"0\",\"dur\"", "'ts' is"},
+      {"\"dur\":1.500", "\"dur\":4.001", "overlaps"},
+      {"\"ph\":\"f\"", "\"ph\":\"Q\"", "one of X M C s t f"},
+      {"\"bp\":\"e\"", "\"bp\":\"x\"", "'bp' is"},
+      {"\"cat\":\"dependency\"", "\"cat\":\"else\"", "starts and"},
+      {"\"ts\":1.499,\"cat\"", "\"ts\":1.500,\"cat\"", "outside of every slice"},
+      {"\"process_name\"", "\"process_nick\"", "one of process_name"},
+      {"\"thread_name\"", "\"thread_sort_index\"", "no 'sort_index'"},
+      {"\"bytes\":100", "\"bytes\":\"many\"", "not a number"},
+      {"\"traceEvents\"", "\"events\"", "traceEvents"},
+      {"\"dur\":1.500", "\"dur\":NaN", "NaN"},
+  };
+  const std::string good = trace_text(two_stages());
+  for (const Case& c : cases) {
+    std::string bad = good, said;
+    const auto place = bad.find(c.replaced);
+    ASSERT_NE(place, std::string::npos) << c.replaced;
+    bad.replace(place, c.replaced.size(), c.by);
+    EXPECT_EQ(check(bad, said), 1) << c.by;
+    EXPECT_NE(said.find(c.named), std::string::npos) << said;
+  }
+}
+
+}  // namespace
+}  // namespace weft

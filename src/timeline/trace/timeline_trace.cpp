@@ -1,0 +1,104 @@
+#include "timeline/trace/timeline_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "base/error.hpp"
+#include "timeline/folded_spans.hpp"
+
+namespace weft {
+namespace {
+
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
+class TraceOfRank {
+ public:
+  TraceOfRank(const Timeline& timeline, std::int32_t rank, const std::string& file_name) : timeline_(timeline) {
+    trace_.file = file_name;
+    trace_.source = TraceSource::weft;
+    trace_.rank = timeline.ranks[at(rank)].rank;
+    trace_.names = timeline.names;
+    trace_.events = static_cast<std::int64_t>(timeline.spans.size());
+    for (int kind = 0; kind < kTrafficKinds; ++kind) {
+      trace_.names.emplace_back(name_of(static_cast<TrafficKind>(kind)));
+    }
+  }
+
+  void add(const Span& span, std::int32_t position) {
+    constexpr Nanos kLongest{std::int64_t{1} << 53};  // sums of such times fit
+    if (span.end - span.start > kLongest) fail("{}: span {} is longer than 104 days", trace_.file, position);
+    const TimelineOperation& operation = timeline_.operations[at(span.operation)];
+    DeviceActivity activity;
+    activity.start = span.start;
+    activity.end = span.end;
+    activity.issued = span.issued;
+    activity.name = operation.name;
+    activity.stream = operation.queue;
+    activity.position = position;
+    if (operation.activity == Activity::transfer) {
+      activity.kind = KernelKind::communication;
+      activity.bytes = operation.bytes.value;
+      activity.collective = collective_of(operation);
+    }
+    const auto [place, added] = step_of_.emplace(span.iteration, static_cast<std::int32_t>(steps_.size()));
+    if (added) steps_.push_back({span.iteration, span.start, span.end});
+    StepMark& step = steps_[at(place->second)];
+    step.start = std::min(step.start, span.start);
+    step.end = std::max(step.end, span.end);
+    activity.step = place->second;
+    trace_.device.push_back(activity);
+  }
+
+  DeviceTrace finish() {
+    link_device_trace(trace_);
+    set_steps(trace_, std::move(steps_));
+    return std::move(trace_);
+  }
+
+ private:
+  std::int32_t collective_of(const TimelineOperation& operation) {
+    const std::vector<std::int64_t> key = {static_cast<std::int64_t>(operation.traffic), operation.group,
+                                           operation.bytes.value};
+    const auto [place, added] = collectives_.emplace(key, static_cast<std::int32_t>(trace_.collectives.size()));
+    if (added) {
+      CollectiveFacts facts;
+      facts.name = static_cast<std::int32_t>(timeline_.names.size()) + static_cast<std::int32_t>(operation.traffic);
+      facts.group_name = operation.group;
+      facts.in_elements = facts.out_elements = operation.bytes.value;
+      facts.element_bytes = 1;
+      trace_.collectives.push_back(facts);
+    }
+    return place->second;
+  }
+
+  const Timeline& timeline_;
+  DeviceTrace trace_;
+  std::map<std::int32_t, std::int32_t> step_of_;  // by iteration: index into steps_
+  std::vector<StepMark> steps_;
+  std::map<std::vector<std::int64_t>, std::int32_t> collectives_;
+};
+
+}  // namespace
+
+std::vector<DeviceTrace> traces_of_timeline(const Timeline& timeline, const std::string& file_name) {
+  constexpr auto kFirst = std::numeric_limits<std::int32_t>::min(), kLast = std::numeric_limits<std::int32_t>::max();
+  const Timeline unfolded = timeline.folded.empty() ? timeline : expanded(timeline, kFirst, kLast);
+  std::vector<TraceOfRank> ranks;
+  for (std::size_t i = 0; i < unfolded.ranks.size(); ++i) {
+    ranks.emplace_back(unfolded, static_cast<std::int32_t>(i), file_name);
+  }
+  for (std::size_t i = 0; i < unfolded.spans.size(); ++i) {
+    const std::int32_t rank = unfolded.operations[at(unfolded.spans[i].operation)].rank;
+    ranks[at(rank)].add(unfolded.spans[i], static_cast<std::int32_t>(i));
+  }
+  std::vector<DeviceTrace> traces;
+  for (TraceOfRank& rank : ranks) traces.push_back(rank.finish());
+  return traces;
+}
+
+}  // namespace weft
