@@ -40,7 +40,7 @@ std::int32_t FlowNetwork::open_lane(Rank src, Rank dst) {
   return static_cast<std::int32_t>(lanes_.size() - 1);
 }
 
-std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now, Nanos spent) {
+std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now) {
   advance(now);
   if (unused_.empty()) {
     unused_.push_back(static_cast<std::int32_t>(flows_.size()));
@@ -49,8 +49,7 @@ std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now, Na
   const std::int32_t id = unused_.back();
   unused_.pop_back();
   Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
-  flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0,
-              now_ + std::max(Nanos{0}, lane.latency - spent)};
+  flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0, now_ + lane.latency};
   lane.flows.push_back(id);
   latent_.push_back(id);
   std::push_heap(latent_.begin(), latent_.end(), Later{flows_});

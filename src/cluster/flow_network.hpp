@@ -20,9 +20,8 @@ class FlowNetwork {
 
   // A way from one device to another on which messages keep their order.
   std::int32_t open_lane(Rank src, Rank dst);
-  // A message sets out at `now`, which never goes back. `spent` of its latency has passed already; less than nothing
-  // lengthens it.
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos spent = {0});
+  // A message sets out at `now`, which never goes back.
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now);
   // When the last byte arrived, if it has by `now`; the flow is forgotten then.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
   // Moves time on, through all events up to `now`.

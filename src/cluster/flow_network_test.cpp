@@ -35,16 +35,6 @@ TEST(FlowNetwork, TheSlowdownStretchesLatencyAndBytes) {
             3 * kLatency + Nanos{30'000'000});
 }
 
-TEST(FlowNetwork, SpentLatencyIsNotWaitedForAgain) {
-  const Cluster cluster = four_ranks();
-  FlowNetwork network(cluster);
-  EXPECT_EQ(end_of(network, network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1000}, Nanos{0}, Nanos{20'000})),
-            Nanos{30'000 + 10'000});
-  EXPECT_EQ(
-      end_of(network, network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1000}, Nanos{100'000}, Nanos{90'000})),
-      Nanos{100'000 + 10'000});
-}
-
 TEST(FlowNetwork, EmptyMessagesTakeTheLatency) {
   const Cluster cluster = four_ranks();
   FlowNetwork network(cluster);

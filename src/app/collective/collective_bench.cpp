@@ -5,8 +5,8 @@
 #include <numeric>
 #include <thread>
 
-#include "app/collective/bench_ranks.hpp"
-#include "app/collective/stream_probe.hpp"
+#include "app/world/bench_ranks.hpp"
+#include "app/world/stream_probe.hpp"
 #include "base/error.hpp"
 #include "cluster/presets.hpp"
 #include "comm/naive_collective.hpp"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/world/stream_probe.hpp"
 #include "cluster/cluster.hpp"
 #include "comm/communicator.hpp"
 #include "cost/choose_program.hpp"
@@ -24,14 +25,6 @@ struct BenchOptions {
   int repeat = 7;
   const Cluster* cluster = nullptr;  // of threads; processes measure their links
   double slowdown = 1;
-};
-
-// The links as this run found them.
-struct MeasuredLink {
-  double goodput = 0;      // bytes a second of a plain TCP stream
-  Nanos latency;           // of a small message; of more than two ranks, while all are at work
-  Bytes burst;             // that goes through at once after a pause,
-  Bandwidth burst_rate{};  // or at this rate
 };
 
 struct BenchRow {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "app/collective/bench_ranks.hpp"
-#include "app/collective/stream_probe.hpp"
 #include "app/run/checkpoint_options.hpp"
 #include "app/run/stop_signal.hpp"
+#include "app/world/bench_ranks.hpp"
+#include "app/world/stream_probe.hpp"
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"

@@ -121,6 +121,14 @@ Socket accept_from(const Socket& listener) {
   return socket;
 }
 
+Socket accept_until(const Socket& listener, Clock::time_point deadline) {
+  Socket socket;
+  while (!socket && Clock::now() < deadline) {
+    if (wait_for(listener, POLLIN, deadline)) socket = accept_from(listener);
+  }
+  return socket;
+}
+
 Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& socket) {
   sockaddr_in place{};
   Outcome resolved = resolve(address, place);

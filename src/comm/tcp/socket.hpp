@@ -47,6 +47,8 @@ Socket listen_on(const Address& address);
 Address local_address(const Socket& socket);
 // The next connection that waits, or none.
 Socket accept_from(const Socket& listener);
+// The next connection, or none where there is none by then.
+Socket accept_until(const Socket& listener, Clock::time_point deadline);
 
 // How a blocking helper ended: an empty reason is success.
 struct [[nodiscard]] Outcome {

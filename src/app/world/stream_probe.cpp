@@ -1,11 +1,11 @@
-#include "app/collective/stream_probe.hpp"
+#include "app/world/stream_probe.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
-#include "app/collective/burst_probe.hpp"
+#include "app/world/burst_probe.hpp"
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/tcp/socket.hpp"
@@ -30,11 +30,7 @@ std::string own_address() {
 
 // Rank 0: bytes a second after the warm-up; 0 where nothing came.
 double receive_stream(const tcp::Socket& listener) {
-  tcp::Socket stream;
-  const Clock::time_point deadline = Clock::now() + kConnect;
-  while (!stream && Clock::now() < deadline) {
-    if (tcp::wait_for(listener, POLLIN, deadline)) stream = tcp::accept_from(listener);
-  }
+  const tcp::Socket stream = tcp::accept_until(listener, Clock::now() + kConnect);
   if (!stream) return 0;
   std::vector<std::byte> buffer(1 << 20);
   std::int64_t bytes = 0, counted = 0;

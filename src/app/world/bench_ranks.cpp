@@ -1,4 +1,4 @@
-#include "app/collective/bench_ranks.hpp"
+#include "app/world/bench_ranks.hpp"
 
 #include <algorithm>
 #include <thread>

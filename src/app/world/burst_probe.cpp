@@ -1,4 +1,4 @@
-#include "app/collective/burst_probe.hpp"
+#include "app/world/burst_probe.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -69,11 +69,7 @@ std::optional<double> answer_time(const tcp::Socket& socket, std::int64_t size, 
 }  // namespace
 
 Bytes ask_for_bursts(const tcp::Socket& listener, double rate) {
-  tcp::Socket socket;
-  const Clock::time_point deadline = Clock::now() + kConnect;
-  while (!socket && Clock::now() < deadline) {
-    if (tcp::wait_for(listener, POLLIN, deadline)) socket = tcp::accept_from(listener);
-  }
+  const tcp::Socket socket = tcp::accept_until(listener, Clock::now() + kConnect);
   if (!socket) return {};
   const double pause = std::clamp(kPauseBytes / rate, kLeastPause, kMostPause);
   const std::optional<double> small = answer_time(socket, 1, pause);
