@@ -20,6 +20,9 @@ using Clock = std::chrono::steady_clock;
 constexpr double kTcpSharingLoss = 0.01;
 constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
 constexpr Nanos kLeastLatency{1'000};
+// Threads that wake up late make a few short rounds a matter of luck.
+constexpr int kFewestRounds = 7, kMostRounds = 41;
+constexpr Nanos kRoundsTime{500'000'000};
 constexpr Bytes kFewBytes{8}, kWorthTiming{8 << 10};
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
@@ -192,6 +195,18 @@ void time_once(Communicator& communicator, BenchRanks& ranks, Candidate& candida
   candidate.times.add(begin, Clock::now());
 }
 
+Nanos since(Clock::time_point begin) {
+  return {std::chrono::nanoseconds(Clock::now() - begin).count()};
+}
+
+// All ranks find the same. Emulated links take the same time every time.
+int rounds_of(const BenchOptions& options, BenchRanks& ranks, Nanos first) {
+  if (options.repeat) return *options.repeat;
+  if (options.cluster != nullptr) return kFewestRounds;
+  const std::int64_t fitting = kRoundsTime.value / std::max<std::int64_t>(1, ranks.slowest({first}).front().value);
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, kFewestRounds, kMostRounds));
+}
+
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
                 Collective kind, Bytes size, BenchResult& result) {
   std::vector<Candidate> candidates;
@@ -205,15 +220,19 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
   // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
   // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
-  for (int round = -1; round < options.repeat; ++round) {
+  const auto time_all = [&](bool forth) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      Candidate& candidate = candidates[round % 2 == 0 ? i : candidates.size() - 1 - i];
-      time_once(communicator, ranks, candidate, buffers);
-      if (round >= 0) continue;
-      candidate.times.clear();
-      candidate.network_times.clear();
+      time_once(communicator, ranks, candidates[forth ? i : candidates.size() - 1 - i], buffers);
     }
+  };
+  const Clock::time_point begin = Clock::now();
+  time_all(false);
+  const int rounds = rounds_of(options, ranks, since(begin));
+  for (Candidate& candidate : candidates) {
+    candidate.times.clear();
+    candidate.network_times.clear();
   }
+  for (int round = 0; round < rounds; ++round) time_all(round % 2 == 0);
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
     if (candidate.network != nullptr) {
@@ -300,10 +319,6 @@ class MatrixWork {
   std::vector<float> a_ = std::vector<float>(kSide * kSide, 0.5F), b_ = a_, c_ = a_;
 };
 
-Nanos since(Clock::time_point begin) {
-  return {std::chrono::nanoseconds(Clock::now() - begin).count()};
-}
-
 }  // namespace
 
 OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes) {
@@ -328,7 +343,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
   std::vector<Nanos> compute, both;
   candidate.times.clear();
-  for (int round = 0; round < options.repeat; ++round) {
+  for (int round = 0; round < options.repeat.value_or(kFewestRounds); ++round) {
     time_once(communicator, ranks, candidate, buffers);
     ranks.barrier();
     const Clock::time_point alone = Clock::now();

@@ -21,8 +21,8 @@ struct BenchOptions {
   DataType type = DataType::f32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
-  bool native = false;  // the library's own calls beside ours
-  int repeat = 7;
+  bool native = false;               // the library's own calls beside ours
+  std::optional<int> repeat;         // rounds; none: enough for a median that stays
   const Cluster* cluster = nullptr;  // of threads; processes measure their links
   double slowdown = 1;
 };
