@@ -66,6 +66,10 @@ std::optional<Nanos> FlowNetwork::ended(std::int32_t id, Nanos now) {
 }
 
 std::optional<Nanos> FlowNetwork::next_event() const {
+  return arrived_.empty() ? next_change() : now_;
+}
+
+std::optional<Nanos> FlowNetwork::next_change() const {
   std::optional<Nanos> next;
   if (!latent_.empty()) next = flow(latent_.front()).event;
   for (const std::int32_t id : moving_) {
@@ -76,7 +80,7 @@ std::optional<Nanos> FlowNetwork::next_event() const {
 
 void FlowNetwork::advance(Nanos now) {
   for (;;) {
-    const std::optional<Nanos> next = next_event();
+    const std::optional<Nanos> next = next_change();
     const bool due = next && *next <= now;
     const Nanos until = due ? *next : std::max(now_, now);
     const auto passed = static_cast<double>((until - now_).value);

@@ -29,7 +29,8 @@ class FlowNetwork {
   // Flows that ended since the last call of clear_arrived, in the order of their ends.
   const std::vector<std::int32_t>& arrived() const { return arrived_; }
   void clear_arrived() { arrived_.clear(); }
-  // The next time at which something ends or begins to move, if anything is under way.
+  // The next time at which something ends or begins to move, if anything is under way; now, where something has arrived
+  // that was not cleared yet.
   std::optional<Nanos> next_event() const;
 
  private:
@@ -55,6 +56,7 @@ class FlowNetwork {
              std::pair(flows[static_cast<std::size_t>(b)].event, b);
     }
   };
+  std::optional<Nanos> next_change() const;
   Flow& flow(std::int32_t id) { return flows_[static_cast<std::size_t>(id)]; }
   const Flow& flow(std::int32_t id) const { return flows_[static_cast<std::size_t>(id)]; }
   Lane& lane(const Flow& flow) { return lanes_[static_cast<std::size_t>(flow.lane)]; }

@@ -19,6 +19,7 @@
 #include "comm/idle.hpp"
 #include "comm/native_run.hpp"
 #include "comm/prepared_call.hpp"
+#include "comm/prepared_run.hpp"
 #include "comm/program_run.hpp"
 #include "comm/trouble.hpp"
 
@@ -35,39 +36,6 @@ constexpr int kStepsInTurn = 64;
 constexpr std::chrono::milliseconds kWatchPeriod{50};
 
 }  // namespace
-
-// Touched by the caller's thread between preparation and start, then by the communication thread until it is done.
-struct Communicator::Prepared {
-  PreparedCall call;
-  std::unique_ptr<ProgramRun> run;
-  std::unique_ptr<UnevenRun> exchange;
-  std::unique_ptr<NativeRun> native;
-  std::unique_ptr<CallCheck> check;
-  CallNote note;
-  std::vector<Segment> input, output;              // of the execution under way; room is reserved
-  std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
-  Prepared* next = nullptr;                        // behind it on its queue
-  std::int64_t* turns = nullptr;                   // that its members had on the queue
-  Clock::time_point issued, began;
-  std::uint64_t started = 0, ended = 0;  // under Thread::mutex_
-
-  bool is_over() const {
-    if (exchange != nullptr) return exchange->done();
-    return native != nullptr ? native->done() : run->done();
-  }
-  bool advance() {
-    if (exchange != nullptr) return exchange->advance();
-    return native != nullptr ? native->advance() : run->advance();
-  }
-  std::string awaited() const { return exchange != nullptr ? exchange->waits_for() : run->waits_for(); }
-
-  std::string in_words() const {
-    const std::int64_t elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
-    return fmt::format("{}{} (call {} of queue {}: {} x {}, {})", name_of(call.spec.kind),
-                       call.label.empty() ? "" : " '" + call.label + "'", note.turn, call.queue, format_count(elements),
-                       name_of(call.type), program_in_words(call));
-  }
-};
 
 class Communicator::Thread {
  public:
@@ -169,6 +137,7 @@ class Communicator::Thread {
     bool checking = false;
     std::map<std::vector<std::int64_t>, std::int64_t> turns;  // by members: those of several groups may share a queue
     Clock::time_point last_progress, last_look;
+    std::uint64_t moved = 0;  // by the transport, at the last look
     NativeStaging staging;
   };
 
@@ -252,20 +221,29 @@ class Communicator::Thread {
     finish_job(error);
   }
 
-  // Driven, a call that was issued later than what is worked on has its time later.
+  // Driven, a call that was issued later than what is worked on has its time later, and so have those behind it on its
+  // queue; others, which the end of a call has just set off, need not wait for it.
   void take_submitted() {
     const std::lock_guard lock(mutex_);
     const auto is_later = [&](const Prepared* call) { return driven_ && call->issued > transport_->now(); };
-    auto taken = submitted_.begin();
-    for (; taken != submitted_.end() && !is_later(*taken); ++taken) {
-      Prepared* const prepared = *taken;
-      Queue& queue = queues_.at(prepared->call.queue);
+    auto kept = submitted_.begin();
+    for (Prepared* const prepared : submitted_) {
+      const std::int64_t number = prepared->call.queue;
+      const bool is_behind =
+          std::any_of(submitted_.begin(), kept, [&](const Prepared* other) { return other->call.queue == number; });
+      if (is_behind || is_later(prepared)) {
+        *kept++ = prepared;
+        continue;
+      }
+      Queue& queue = queues_.at(number);
       prepared->next = nullptr;
       (queue.first == nullptr ? queue.first : queue.last->next) = prepared;
       queue.last = prepared;
     }
-    submitted_.erase(submitted_.begin(), taken);
-    if (!submitted_.empty()) transport_->call(submitted_.front()->issued);
+    submitted_.erase(kept, submitted_.end());
+    for (const Prepared* const call : submitted_) {
+      if (is_later(call)) transport_->call(call->issued);
+    }
   }
 
   // Of a call that another call's end sets off: the time of that end.
@@ -421,6 +399,10 @@ class Communicator::Thread {
     const Clock::time_point now = Clock::now();
     if (now - std::max(queue.last_progress, queue.last_look) < kWatchPeriod) return;
     queue.last_look = now;
+    if (const std::uint64_t moved = transport_->moved(); std::exchange(queue.moved, moved) != moved) {
+      queue.last_progress = now;
+      return;
+    }
     const Prepared& active = *queue.active;
     if (active.native != nullptr && !queue.checking) {
       if (const auto words = trouble_.of_library(active.in_words())) throw RunFailed(*words);
@@ -527,7 +509,7 @@ class Communicator::Thread {
   std::vector<std::unique_ptr<Prepared>> prepared_;  // the caller's
   std::atomic<const Prepared*> in_library_ = nullptr;
   IdleStrategy library_idle_;  // between questions about its collectives
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;           // guards what follows
   std::condition_variable ended_;
   std::vector<Prepared*> submitted_;
   std::function<void()> job_;

@@ -85,6 +85,8 @@ class Transport {
   virtual bool done(Ticket ticket) = 0;
   // Sleeps until something may have changed or `until` has come. May return early.
   virtual void pause(Clock::time_point until) = 0;
+  // Changes while messages of this rank move: what takes long is told from what stands still, also within a message.
+  virtual std::uint64_t moved() const { return 0; }
   // Ends a pause from another thread.
   virtual void wake() = 0;
 

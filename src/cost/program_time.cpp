@@ -149,6 +149,12 @@ class ProgramSimulation {
     return ranks_[static_cast<std::size_t>(rank)].steps[static_cast<std::size_t>(step)];
   }
 
+  // As comm/program_run.hpp gives connections their slots.
+  bool may_need_slot(const LoweredStep& step) const {
+    const bool by_hand = step.kind == StepKind::receive_reduce_copy && options_.reduce.bytes_per_second > 0;
+    return by_hand || !step.waits.empty() || !step.turn.empty();
+  }
+
   void add(std::size_t rank, std::size_t i,
            std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::int32_t>& known) {
     const LoweredStep& step = program_[rank].steps[i];
@@ -178,7 +184,7 @@ class ProgramSimulation {
     }
     Connection& connection = connections_[static_cast<std::size_t>(entry->second)];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
-    connection.slots = std::min(connection.slots, slots_for(step.bytes));
+    if (!sends && may_need_slot(step)) connection.slots = std::min(connection.slots, slots_for(step.bytes));
     here.steps[i].connection = entry->second;
   }
 

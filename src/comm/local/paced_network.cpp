@@ -73,6 +73,7 @@ class PacedNetwork::RankTransport final : public Transport {
     Signal& signal = world_.state(rank_).signal;
     signal.wait(until, {});
     signal.take();
+    world_.help();  // what it may have been woken for, before anything that needs the baton
   }
 
   void wake() override { world_.state(rank_).signal.raise(); }
@@ -96,6 +97,10 @@ class PacedNetwork::RankTransport final : public Transport {
     world_.signal_.raise();
   }
 
+  // What both ends have posted always arrives.
+  std::uint64_t moved() const override {
+    return world_.state(rank_).under_way > 0 ? static_cast<std::uint64_t>(world_.now().value) : 0;
+  }
   void exclusively(const std::function<void()>& work) override { world_.exclusively(work); }
   Clock::time_point now() const override { return world_.at(world_.clock_); }
 
@@ -199,6 +204,7 @@ void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection&
     Moving& moving = moving_[flow];
     moving.send = send;
     moving.receive = receive;
+    for (const std::int64_t end : {sender, receiver}) ++state(end).under_way;
     moving.job = {.work = LandingWork(post(send).src, post(receive).landing)};
     if (bytes >= kWorthOffering) {
       jobs_.offer(moving.job);
@@ -321,6 +327,7 @@ void PacedNetwork::end_messages() {
     for (const std::int64_t number : {moving.send, moving.receive}) {
       post(number).done = true;
       touch(post(number).rank);
+      --state(post(number).rank).under_way;
     }
   }
   network_.clear_arrived();

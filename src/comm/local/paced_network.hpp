@@ -72,6 +72,7 @@ class PacedNetwork {
     std::function<void()> round;
     std::atomic<std::int64_t> called{kNotCalled};  // since when it wants its round
     std::int64_t posts = 0;                        // that it has not been told are done
+    std::int64_t under_way = 0;                    // messages that both ends have posted
     Nanos worked_until{};                          // its own work is done piece after piece
     bool touched = false;
   };

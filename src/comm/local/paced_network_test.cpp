@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <numeric>
 
 #include "cluster/presets.hpp"
@@ -87,6 +88,55 @@ TEST(PacedNetwork, NothingIsDoneBeforeItIsDue) {
   EXPECT_GE(Clock::now() - begin, std::chrono::nanoseconds(10'050'000));  // 10 ms at 10 MB/s, and the latency
   EXPECT_TRUE(sender->done(sent));
   EXPECT_EQ(landed, data);
+}
+
+// 300 kB at 1 MB/s take 0.3 s.
+TEST(PacedNetwork, AMessageThatMovesIsNotGivenUp) {
+  const Cluster cluster(parse_cluster("local:2,nic=1MB/s"));
+  on_ranks({.ranks = 2, .cluster = &cluster}, {.timeout = std::chrono::milliseconds(100)},
+           [&](Communicator& communicator) {
+             auto& call = communicator.prepare(
+                 call_of({.algorithm = Algorithm::direct, .kind = Collective::broadcast, .ranks = 2}, 75'000));
+             std::vector<float> input(75'000), output(75'000);
+             EXPECT_NO_THROW(communicator.wait(communicator.start(call, input.data(), output.data())));
+           });
+}
+
+// While the end of one call is being worked on, the caller's thread starts another, which has its time later. What the
+// end itself starts begins at that end all the same.
+TEST(PacedNetwork, WhatAnEndSetsOffDoesNotWaitForALaterCall) {
+  const Cluster cluster(parse_cluster("local:1,nic=1GB/s"));
+  on_ranks({.ranks = 1, .cluster = &cluster}, {}, [&](Communicator& communicator) {
+    const auto copy = [](std::int64_t queue) {
+      PreparedCall call =
+          call_of({.algorithm = Algorithm::direct, .kind = Collective::all_gather, .ranks = 1}, 1'000'000);
+      call.queue = queue;
+      return call;
+    };
+    std::vector<float> data(3'000'000);
+    auto& later = communicator.prepare(copy(2));
+    std::promise<void> at_end, started;
+    std::vector<Times> first, second;
+    PreparedCall set_off = copy(1);
+    set_off.on_done = [&](auto began, auto ended) { second.push_back({began, ended}); };
+    auto& follows = communicator.prepare(set_off);
+    std::promise<Communicator::Handle> handle;
+    PreparedCall begin = copy(0);
+    begin.on_done = [&](auto began, auto ended) {
+      first.push_back({began, ended});
+      at_end.set_value();
+      started.get_future().wait();
+      handle.set_value(communicator.start(follows, data.data(), data.data() + 1'000'000));
+    };
+    communicator.start(communicator.prepare(begin), data.data(), data.data() + 1'000'000);
+    at_end.get_future().wait();
+    const auto last = communicator.start(later, data.data(), data.data() + 2'000'000);
+    started.set_value();
+    communicator.wait(handle.get_future().get());
+    communicator.wait(last);
+    communicator.wait(communicator.start(follows, data.data(), data.data() + 1'000'000));  // its on_done has returned
+    EXPECT_EQ(second.at(0).began, first.at(0).ended);
+  });
 }
 
 TEST(PacedNetwork, ARankThatLeavesInTheMiddleIsLost) {

@@ -152,6 +152,7 @@ class MpiTransport final : public Transport {
     }
   }
 
+  std::uint64_t moved() const override { return moved_; }
   void wake() override { sleep_.wake(); }
 
   bool has_library() const override { return true; }
@@ -246,6 +247,7 @@ class MpiTransport final : public Transport {
                        MPI_STATUSES_IGNORE),
           "MPI_Testsome");
     if (count == MPI_UNDEFINED || count == 0) return;
+    moved_ += static_cast<std::uint64_t>(count);
     for (int i = 0; i < count; ++i) {
       Message& message = message_of(owners_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])]);
       if (--message.open_requests > 0) continue;
@@ -278,6 +280,7 @@ class MpiTransport final : public Transport {
   std::vector<MPI_Request> requests_;  // all under way, and beside each its ticket
   std::vector<Ticket> owners_;
   std::vector<int> finished_;  // where MPI_Testsome writes
+  std::uint64_t moved_ = 0;    // pieces
   std::uint64_t round_ = 1;
   bool news_ = false;  // a message was completed since the last pause: the caller should look first
   IdleStrategy idle_;

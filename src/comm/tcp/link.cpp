@@ -60,14 +60,23 @@ struct Link::Channel {
   TransferLine out;
   std::uint64_t sent = 0;       // messages that have left
   std::uint64_t announced = 0;  // receives the peer has posted
-  std::int64_t announced_number = -1;  // of the last of them
+  // Numbers of announced messages: the oldest that has not left (-1: not known), the last, and how many up to it follow
+  // each other.
+  std::int64_t oldest_awaited = -1, last_announced = -2, in_sequence = 0;
   bool in_line = false;
   Channel* next_turn = nullptr;
 
   TransferLine in;
   EarlyMessage* first_early = nullptr;  // only while no receive is posted
   EarlyMessage* last_early = nullptr;
+
+  void find_oldest_awaited();
 };
+
+void Link::Channel::find_oldest_awaited() {
+  const auto awaited = static_cast<std::int64_t>(announced - sent);  // early ones leave unannounced: below 0
+  if (oldest_awaited < 0 && awaited > 0 && awaited <= in_sequence) oldest_awaited = last_announced - awaited + 1;
+}
 
 void TransferLine::push(Transfer& transfer) {
   transfer.next = nullptr;
@@ -174,6 +183,7 @@ std::size_t Link::describe_output(std::span<iovec> entries) {
 }
 
 void Link::account_output(std::int64_t bytes) {
+  moved_ += static_cast<std::uint64_t>(bytes);
   if (frame_.header_sent == 0 && !control_.empty()) {
     const std::size_t taken = std::min(static_cast<std::size_t>(bytes), control_.size() - control_sent_);
     control_sent_ += taken;
@@ -200,6 +210,8 @@ void Link::end_outgoing_frame() {
   if (transfer.moved == transfer.total) {
     line.out.pop();
     ++line.sent;
+    line.oldest_awaited = -1;
+    line.find_oldest_awaited();
     complete(transfer);
   }
   take_turn(line);
@@ -225,12 +237,12 @@ void Link::write() {
 }
 
 void Link::announce(const Transfer& receive) {
-  // Consecutive announcements of a channel become one, unless a part of it has already gone.
+  // Announcements of consecutive messages of a channel become one, unless a part of it has already gone.
   if (control_.size() >= control_sent_ + sizeof(Header)) {
     Header last;
     std::byte* place = control_.data() + control_.size() - sizeof last;
     std::memcpy(&last, place, sizeof last);
-    if (last.channel == static_cast<std::uint32_t>(receive.channel)) {
+    if (last.channel == static_cast<std::uint32_t>(receive.channel) && last.total + 1 == receive.number) {
       ++last.slice;
       last.total = receive.number;
       std::memcpy(place, &last, sizeof last);
@@ -252,11 +264,16 @@ void Link::receive(Transfer& transfer) {
   }
 }
 
-bool Link::fits(const Transfer& transfer, std::int64_t total) {
-  if (transfer.total == total) return true;
+bool Link::fits(const Transfer& transfer, std::int64_t total, std::uint32_t number) {
+  if (transfer.total == total && transfer.number == number) return true;
   mismatch_ = true;
-  close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, total, rank_, transfer.total,
-                    transfer.channel));
+  if (transfer.number == number) {
+    close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, total, rank_,
+                      transfer.total, transfer.channel));
+  } else {  // the one that is expected came over the other link
+    close(fmt::format("rank {} sends {} bytes as message {} where rank {} expects {} as message {} (channel {})", peer_,
+                      total, number, rank_, transfer.total, transfer.number, transfer.channel));
+  }
   return false;
 }
 
@@ -268,7 +285,7 @@ void Link::look_for_counterpart(const Transfer& elsewhere) {
     mismatch_ = true;
     close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, line.first_early->total,
                       rank_, elsewhere.total, elsewhere.channel));
-  } else if (!elsewhere.receives && line.announced_number == static_cast<std::int64_t>(elsewhere.number)) {
+  } else if (!elsewhere.receives && line.oldest_awaited == static_cast<std::int64_t>(elsewhere.number)) {
     mismatch_ = true;
     close(fmt::format("rank {} sends {} bytes where rank {} expects {} {} (channel {})", rank_, elsewhere.total, peer_,
                       elsewhere.total > kEarlyBytes ? "at most" : "more than", kEarlyBytes, elsewhere.channel));
@@ -279,7 +296,7 @@ void Link::take_early(Channel& line, Transfer& transfer) {
   EarlyMessage& early = *line.first_early;
   line.first_early = early.next;
   if (line.first_early == nullptr) line.last_early = nullptr;
-  if (!fits(transfer, early.total)) return;
+  if (!fits(transfer, early.total, early.number)) return;
   transfer.dst.land(early.data, early.arrived, scratch_);
   transfer.moved = early.arrived;
   early.next = std::exchange(free_early_, &early);
@@ -313,12 +330,15 @@ Link::EarlyMessage* Link::keep_early(Channel& line, std::int64_t total) {
 }
 
 void Link::handle_ready(Channel& line, std::uint64_t count, std::uint64_t last_number) {
-  line.announced_number = static_cast<std::int64_t>(last_number);
+  const auto last = static_cast<std::int64_t>(last_number), announced = static_cast<std::int64_t>(count);
+  line.in_sequence = last - announced == line.last_announced ? line.in_sequence + announced : announced;
+  line.last_announced = last;
   for (std::uint64_t i = 0; i < count; ++i) {
     const bool began = line.announced < line.sent || (line.announced == line.sent && frame_.channel == &line);
     if (began) --early_out_;
     ++line.announced;
   }
+  line.find_oldest_awaited();
   take_turn(line);
 }
 
@@ -326,7 +346,7 @@ void Link::begin_data(Channel& line, const Header& header) {
   const auto total = static_cast<std::int64_t>(header.total);
   in_ = {&line, line.in.first, nullptr, slice_of(header.slice)};
   if (in_.transfer != nullptr) {
-    if (!fits(*in_.transfer, total)) return;
+    if (!fits(*in_.transfer, total, number_of(header.slice))) return;
   } else {
     in_.early = keep_early(line, total);
     if (in_.early != nullptr) in_.early->number = number_of(header.slice);
@@ -350,6 +370,7 @@ void Link::begin_frame(const Header& header) {
 }
 
 void Link::landed(std::int64_t count) {
+  moved_ += static_cast<std::uint64_t>(count);
   in_.left -= count;
   (in_.transfer != nullptr ? in_.transfer->moved : in_.early->arrived) += count;
   if (in_.left == 0) end_incoming_frame();

@@ -32,8 +32,8 @@ struct Transfer {
   std::int64_t channel = 0;
   bool receives = false;
   std::uint32_t number = 0;  // of those on the channel in this direction, whatever their size
-  SegmentCursor src;  // of a send
-  LandingCursor dst;  // of a receive
+  SegmentCursor src;         // of a send
+  LandingCursor dst;         // of a receive
   std::int64_t total = 0;
   std::int64_t moved = 0;
   bool finished = false;
@@ -70,6 +70,9 @@ class Link {
   // Whether the next read or write can do something before the system reports anything new.
   bool can_go_on() const { return open() && (readable_ || (writable_ && has_output())); }
   void set_ready(bool readable, bool writable);
+
+  // Bytes that have passed in either direction.
+  std::uint64_t moved() const { return moved_; }
 
   bool open() const { return closed_.empty(); }
   // Why nothing can pass any more.
@@ -126,7 +129,7 @@ class Link {
   void end_incoming_frame();
   std::size_t describe_input(std::span<iovec> entries);
   void wake_for(std::int64_t bytes);
-  bool fits(const Transfer& transfer, std::int64_t total);
+  bool fits(const Transfer& transfer, std::int64_t total, std::uint32_t number);
   EarlyMessage* keep_early(Channel& channel, std::int64_t total);
   void take_early(Channel& channel, Transfer& transfer);
   void complete(Transfer& transfer);
@@ -142,6 +145,7 @@ class Link {
   bool readable_ = true;
   bool writable_ = true;
   bool news_ = false;
+  std::uint64_t moved_ = 0;
   std::int64_t wakes_for_ = 1;  // bytes that must have come for the system to tell
 
   std::unordered_map<std::int64_t, std::unique_ptr<Channel>> channels_;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ Outcome resolve(const Address& address, sockaddr_in& out) {
 
 Socket stream_socket() {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  suit_bursts(socket);
+  if (socket) suit_bursts(socket);  // otherwise errno says why
   return socket;
 }
 
@@ -115,9 +116,19 @@ Address local_address(const Socket& socket) {
   return {dotted(ntohl(place.sin_addr.s_addr)), ntohs(place.sin_port)};
 }
 
+void allow_open_files(std::int64_t count) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(count)) return;
+  limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(count));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Socket accept_from(const Socket& listener) {
   Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket) set_no_delay(socket);
+  // It would stay so, and the connection would wait for ever.
+  if (!socket && (errno == EMFILE || errno == ENFILE))
+    throw RunFailed(fmt::format("cannot take a connection: {}", error_text(errno)));
   return socket;
 }
 

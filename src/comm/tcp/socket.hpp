@@ -45,7 +45,9 @@ Address parse_address(std::string_view text, std::string_view what);
 Socket listen_on(const Address& address);
 // As the socket itself sees it, in numbers.
 Address local_address(const Socket& socket);
-// The next connection that waits, or none.
+// Raises this process's limit of open files to so many, as far as the system lets it.
+void allow_open_files(std::int64_t count);
+// The next connection that waits, or none. Throws RunFailed where this process may open no more files.
 Socket accept_from(const Socket& listener);
 // The next connection, or none where there is none by then.
 Socket accept_until(const Socket& listener, Clock::time_point deadline);

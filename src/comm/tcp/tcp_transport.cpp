@@ -34,6 +34,8 @@ constexpr std::chrono::milliseconds kTimeForVerdict{1000};
 constexpr std::chrono::milliseconds kTimeToAsk{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
+// Two links to every rank, its connection to the rendezvous while ranks meet, and one for signs of life.
+constexpr std::int64_t kFilesPerRank = 4, kOtherFiles = 256;
 // To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
 // of several ranks share a network best when none runs ahead (docs/tcp.md).
 constexpr std::size_t kLinks = 2;
@@ -51,6 +53,7 @@ class TcpTransport final : public Transport {
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override;
   bool done(Ticket ticket) override;
   void pause(Clock::time_point until) override;
+  std::uint64_t moved() const override;
   void wake() override;
   bool reduces_on_arrival() const override { return true; }
   std::optional<LostRank> lost() override;
@@ -97,6 +100,7 @@ TcpTransport::TcpTransport(const TcpOptions& options)
       links_(kLinks * static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
       closed_since_(links_.size() / kLinks),
       numbers_(links_.size() / kLinks) {
+  tcp::allow_open_files(kFilesPerRank * options.size + kOtherFiles);
   tcp::Rendezvous rendezvous(
       {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
   const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
@@ -149,7 +153,7 @@ Link& TcpTransport::link_to(std::int64_t peer, std::int64_t bytes) {
 }
 
 std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes,
-                                                           bool receives) {
+                                                        bool receives) {
   WEFT_CHECK(channel >= 0 && channel < (1 << 20));
   if (free_.empty()) {
     free_.push_back(static_cast<std::int64_t>(transfers_.size()));
@@ -238,6 +242,12 @@ void TcpTransport::pause(Clock::time_point until) {
   changed_ = false;
 }
 
+std::uint64_t TcpTransport::moved() const {
+  std::uint64_t bytes = 0;
+  for (const std::unique_ptr<Link>& link : links_) bytes += link ? link->moved() : 0;
+  return bytes;
+}
+
 void TcpTransport::wake() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof one);
@@ -273,8 +283,12 @@ std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) con
   const std::optional<Clock::time_point> closed = closed_since_[peer];
   const std::optional<LostRank> loss = liveness_->lost();
   if (loss && (closed || loss->rank == transfer.peer)) return loss;
-  if (closed && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
-  if (closed && Clock::now() >= *closed + kTimeForVerdict) return LostRank{transfer.peer, why_closed(peer)};
+  if (!closed) return std::nullopt;
+  // A rank that leaves closes one connection after the other: on the one that is open all that it sent still comes.
+  const bool may_come = links_[kLinks * peer + static_cast<std::size_t>(tcp::link_kind(transfer.total))]->open();
+  if (!may_come && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
+  const Clock::duration patience = may_come ? kFinishTime + kTimeForVerdict : kTimeForVerdict;
+  if (Clock::now() >= *closed + patience) return LostRank{transfer.peer, why_closed(peer)};
   return std::nullopt;
 }
 

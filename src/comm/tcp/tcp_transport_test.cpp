@@ -162,6 +162,7 @@ TEST(TcpTransport, ARankMayLeaveOnceItsMessagesHaveLeft) {
         expect_message(data, id);
       }
     }
+    EXPECT_FALSE(transport.lost()) << transport.lost()->reason;
   }));
 }
 
@@ -246,6 +247,37 @@ TEST(TcpTransport, ALargeMessageWhereASmallOneIsExpectedIsNamed) {
   const std::string words = "rank 0 sends 100000 bytes where rank 1 expects at most 32768 (channel 6)";
   EXPECT_EQ(errors[0], words);
   EXPECT_EQ(errors[1], "rank 0 is lost: it gave up: " + words);
+}
+
+// A small message behind it on the channel must not be taken for it.
+TEST(TcpTransport, AMessageIsNotTakenForTheOneBeforeIt) {
+  const std::vector<std::string> errors = run_ranks(2, [](Transport& transport) {
+    Bytestring large(100'000), small(1'000);
+    const auto first = whole(large), second = whole(small);
+    if (transport.rank() == 0) {
+      finish(transport, {transport.send(1, 6, first), transport.send(1, 6, second)});
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the second is here
+      finish(transport, {transport.receive(0, 6, into(second))});
+    }
+  });
+  EXPECT_NE(errors[0], "");
+  EXPECT_NE(errors[1], "");
+  EXPECT_NE((errors[0] + errors[1]).find("(channel 6)"), std::string::npos) << errors[0] << errors[1];
+}
+
+// Of several that are asked for, too.
+TEST(TcpTransport, ALargeMessageWhereSeveralSmallOnesAreExpectedIsNamed) {
+  const std::vector<std::string> errors = run_ranks(2, [](Transport& transport) {
+    Bytestring large(100'000), small(1'000), another(1'000);
+    const auto first = whole(large), second = whole(small), third = whole(another);
+    if (transport.rank() == 0) {
+      finish(transport, {transport.send(1, 6, first)});
+    } else {
+      finish(transport, {transport.receive(0, 6, into(second)), transport.receive(0, 6, into(third))});
+    }
+  });
+  EXPECT_EQ(errors[0], "rank 0 sends 100000 bytes where rank 1 expects at most 32768 (channel 6)");
 }
 
 }  // namespace
