@@ -8,11 +8,9 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "collective/lowered.hpp"
 #include "collective/verify/verify_program.hpp"
 #include "comm/call_check.hpp"
@@ -399,10 +397,9 @@ class Communicator::Thread {
     const Clock::time_point now = Clock::now();
     if (now - std::max(queue.last_progress, queue.last_look) < kWatchPeriod) return;
     queue.last_look = now;
-    if (const std::uint64_t moved = transport_->moved(); std::exchange(queue.moved, moved) != moved) {
-      queue.last_progress = now;
-      return;
-    }
+    // Somebody may be lost all the same.
+    const std::uint64_t moved = transport_->moved();
+    if (std::exchange(queue.moved, moved) != moved) queue.last_progress = now;
     const Prepared& active = *queue.active;
     if (active.native != nullptr && !queue.checking) {
       if (const auto words = trouble_.of_library(active.in_words())) throw RunFailed(*words);

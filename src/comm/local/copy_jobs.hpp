@@ -6,7 +6,6 @@
 #include <mutex>
 #include <vector>
 
-#include "base/units.hpp"
 #include "comm/landing.hpp"
 
 namespace weft {
