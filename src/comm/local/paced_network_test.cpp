@@ -115,6 +115,7 @@ TEST(PacedNetwork, WhatAnEndSetsOffDoesNotWaitForALaterCall) {
     };
     std::vector<float> data(3'000'000);
     auto& later = communicator.prepare(copy(2));
+    auto& behind = communicator.prepare(copy(1));
     std::promise<void> at_end, started;
     std::vector<Times> first, second;
     PreparedCall set_off = copy(1);
@@ -134,7 +135,8 @@ TEST(PacedNetwork, WhatAnEndSetsOffDoesNotWaitForALaterCall) {
     started.set_value();
     communicator.wait(handle.get_future().get());
     communicator.wait(last);
-    communicator.wait(communicator.start(follows, data.data(), data.data() + 1'000'000));  // its on_done has returned
+    // Behind it on its queue: its on_done has returned.
+    communicator.wait(communicator.start(behind, data.data(), data.data() + 1'000'000));
     EXPECT_EQ(second.at(0).began, first.at(0).ended);
   });
 }
