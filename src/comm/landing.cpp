@@ -9,12 +9,13 @@
 
 namespace weft {
 
-void LandingWork::advance(std::int64_t limit) {
+std::int64_t LandingWork::advance(std::int64_t limit) {
   // Whole elements; segments are whole elements too.
   limit = std::max<std::int64_t>(64, limit / 64 * 64);
-  while (!done() && limit > 0) {
+  std::int64_t left = limit;
+  while (!done() && left > 0) {
     WEFT_CHECK(to_.contiguous() > 0);
-    std::int64_t bytes = std::min({from_.contiguous(), to_.contiguous(), limit});
+    std::int64_t bytes = std::min({from_.contiguous(), to_.contiguous(), left});
     if (landing_.operand.empty()) {
       std::memcpy(to_.data(), from_.data(), static_cast<std::size_t>(bytes));
     } else {
@@ -25,8 +26,9 @@ void LandingWork::advance(std::int64_t limit) {
     }
     from_.advance(bytes);
     to_.advance(bytes);
-    limit -= bytes;
+    left -= bytes;
   }
+  return limit - left;
 }
 
 void land(std::span<const Segment> arrived, const Landing& landing) {

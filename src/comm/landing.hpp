@@ -16,8 +16,8 @@ class LandingWork {
   LandingWork(std::span<const Segment> arrived, const Landing& landing)
       : landing_(landing), from_(arrived), to_(landing.dst), operand_(landing.operand) {}
   bool done() const { return from_.contiguous() == 0; }
-  // About `bytes` more.
-  void advance(std::int64_t bytes);
+  // About `bytes` more; returns how many it were.
+  std::int64_t advance(std::int64_t bytes);
 
  private:
   Landing landing_;

@@ -16,6 +16,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{20};
 // Local work between two looks at the messages: about 50 us.
 constexpr std::int64_t kWorkAtOnce = 256 << 10;
+// Steps of less together follow each other: a look at the messages costs as much as they do.
+constexpr std::int64_t kNotWorthALook = 32 << 10;
 
 bool is_receive(StepKind kind) {
   return kind == StepKind::receive || kind == StepKind::receive_reduce_copy;
@@ -209,11 +211,15 @@ bool ProgramRun::post_sends() {
       if (step.pending + step.ahead != 0) break;
       if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) break;
       step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
+      const std::int32_t id = connection.steps[connection.next++];
+      moved = true;
+      if (step.ticket.empty()) {
+        complete(id);
+        continue;
+      }
       step.state = State::in_flight;
       bytes_in_flight_ += step.code.bytes;
-      in_flight_.push_back(connection.steps[connection.next]);
-      ++connection.next;
-      moved = true;
+      in_flight_.push_back(id);
     }
   }
   return moved;
@@ -249,17 +255,20 @@ bool ProgramRun::poll() {
 // A bit of it: messages that could set out or arrive must not wait for a long copy.
 bool ProgramRun::run_ready() {
   if (transport_.has_workers()) return hand_out_ready();
-  if (carried_out_ < 0) {
-    if (ready_.empty()) return false;
-    carried_out_ = ready_.back();
-    ready_.pop_back();
-    const Step& step = steps_[static_cast<std::size_t>(carried_out_)];
-    work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
+  bool moved = false;
+  std::int64_t worked = 0;
+  while (worked < kNotWorthALook && (carried_out_ >= 0 || !ready_.empty())) {
+    if (carried_out_ < 0) {
+      carried_out_ = ready_.back();
+      ready_.pop_back();
+      const Step& step = steps_[static_cast<std::size_t>(carried_out_)];
+      work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
+    }
+    worked += work_.advance(kWorkAtOnce);
+    if (work_.done()) end_local(std::exchange(carried_out_, -1));
+    moved = true;
   }
-  work_.advance(kWorkAtOnce);
-  if (!work_.done()) return true;
-  end_local(std::exchange(carried_out_, -1));
-  return true;
+  return moved;
 }
 
 // All of it at once: the transport's workers look after messages themselves.

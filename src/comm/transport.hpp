@@ -37,6 +37,7 @@ struct Landing {
 
 struct Ticket {
   std::int64_t value = -1;
+  bool empty() const { return value < 0; }
 };
 
 // A peer that is gone, and how that was noticed.
@@ -77,7 +78,7 @@ class Transport {
 
   // Messages of one (peer, channel) and direction are received in the order in which they were sent; a receive names
   // exactly as many bytes as its send. The segment lists and the memory they name must stay until the ticket is done.
-  // Channels are 0 .. 2^20 - 1.
+  // Channels are 0 .. 2^20 - 1. An empty ticket: the bytes have left already; there is nothing to ask for.
   virtual Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) = 0;
   virtual Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) = 0;
   // Whether the bytes have left (and the memory may be written) or have landed. A ticket that was reported done is

@@ -23,6 +23,8 @@ enum FrameKind : std::uint32_t { kData = 0x77656601, kReady = 0x77656602 };
 constexpr std::int64_t kSlice = 256 << 10;  // a small message waits behind one of them at most
 constexpr std::int64_t kEarlyBytes = 32 << 10;
 constexpr std::size_t kEarlySlots = 8;
+// So many kept messages, or announcements that wait, leave the sender half of its slots at least.
+constexpr std::size_t kFewSlotsTaken = kEarlySlots / 2;
 constexpr std::size_t kStaging = 4096;  // small: what is read with a header is copied
 constexpr std::size_t kEntries = 64;    // of a scatter or gather list
 constexpr int kSlicesPerPass = 4;
@@ -90,7 +92,7 @@ void TransferLine::pop() {
 }
 
 Link::Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch, LinkKind kind, bool only_peer)
-    : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), staging_(kStaging) {
+    : rank_(rank), peer_(peer), socket_(std::move(socket)), scratch_(scratch), kind_(kind), staging_(kStaging) {
   ::setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentInSystem, sizeof kUnsentInSystem);
   if (kind == LinkKind::small_messages) return;
   pace(socket_);
@@ -169,9 +171,21 @@ void Link::choose_frame() {
   }
 }
 
+// A sender without a slot waits for an announcement: those that have not left and those that its messages wait for take
+// all of them together, so that one of the two is half of them.
+bool Link::control_is_urgent() const {
+  if (control_.empty()) return false;
+  return kind_ == LinkKind::large_messages || hurried_ || control_sent_ > 0 || announcing_ >= kFewSlotsTaken ||
+         kept_early_ >= kFewSlotsTaken;
+}
+
+bool Link::control_goes() const {
+  return frame_.header_sent == 0 && !control_.empty() && (frame_.transfer != nullptr || control_is_urgent());
+}
+
 std::size_t Link::describe_output(std::span<iovec> entries) {
   std::size_t used = 0;
-  if (frame_.header_sent == 0 && !control_.empty()) {
+  if (control_goes()) {
     entries[used++] = {control_.data() + control_sent_, control_.size() - control_sent_};
   }
   if (frame_.transfer == nullptr) return used;
@@ -184,13 +198,15 @@ std::size_t Link::describe_output(std::span<iovec> entries) {
 
 void Link::account_output(std::int64_t bytes) {
   moved_ += static_cast<std::uint64_t>(bytes);
-  if (frame_.header_sent == 0 && !control_.empty()) {
+  if (control_goes()) {
     const std::size_t taken = std::min(static_cast<std::size_t>(bytes), control_.size() - control_sent_);
     control_sent_ += taken;
     bytes -= static_cast<std::int64_t>(taken);
     if (control_sent_ == control_.size()) {
       control_.clear();
       control_sent_ = 0;
+      announcing_ = 0;
+      hurried_ = false;
     }
   }
   if (frame_.transfer == nullptr) return;
@@ -237,6 +253,7 @@ void Link::write() {
 }
 
 void Link::announce(const Transfer& receive) {
+  ++announcing_;
   // Announcements of consecutive messages of a channel become one, unless a part of it has already gone.
   if (control_.size() >= control_sent_ + sizeof(Header)) {
     Header last;
@@ -300,6 +317,7 @@ void Link::take_early(Channel& line, Transfer& transfer) {
   transfer.dst.land(early.data, early.arrived, scratch_);
   transfer.moved = early.arrived;
   early.next = std::exchange(free_early_, &early);
+  --kept_early_;
   if (transfer.moved == transfer.total) {
     complete(transfer);
   } else {  // the rest of it is arriving
@@ -324,6 +342,7 @@ Link::EarlyMessage* Link::keep_early(Channel& line, std::int64_t total) {
   early.total = total;
   early.arrived = 0;
   early.next = nullptr;
+  ++kept_early_;
   (line.first_early == nullptr ? line.first_early : line.last_early->next) = &early;
   line.last_early = &early;
   return &early;

@@ -3,7 +3,8 @@
 // The receiver drives. For every receive that is posted a tiny *ready* frame goes back, ahead of all data, and a
 // message starts once it was announced: what arrives has a place, so nothing is copied and no channel can stand in
 // another's way. A small message need not wait: up to kEarlySlots of them may come before they are announced and are
-// kept until their receive is posted; the announcement gives the slot back.
+// kept until their receive is posted; the announcement gives the slot back. It is in no hurry then, and goes along with
+// data unless slots become few: a packet of its own would cost both ends as much as a small message does.
 #pragma once
 
 #include <sys/uio.h>
@@ -65,6 +66,9 @@ class Link {
   // Do what they can without waiting, in bounded portions.
   void read();
   void write();
+  // Whether announcements wait for data to go along with; they go without it from then on.
+  bool has_patience() const { return open() && !control_.empty() && !control_is_urgent(); }
+  void hurry() { hurried_ = !control_.empty(); }
   // Whether a transfer was finished, or the link closed, since this was last asked.
   bool take_news() { return std::exchange(news_, false); }
   // Whether the next read or write can do something before the system reports anything new.
@@ -115,7 +119,9 @@ class Link {
   void take_turn(Channel& channel);
   void choose_frame();
   void announce(const Transfer& receive);
-  bool has_output() const { return frame_.transfer != nullptr || !control_.empty() || first_turn_ != nullptr; }
+  bool has_output() const { return frame_.transfer != nullptr || first_turn_ != nullptr || control_is_urgent(); }
+  bool control_is_urgent() const;
+  bool control_goes() const;
   std::size_t describe_output(std::span<iovec> entries);
   void account_output(std::int64_t bytes);
   void end_outgoing_frame();
@@ -151,8 +157,11 @@ class Link {
   std::unordered_map<std::int64_t, std::unique_ptr<Channel>> channels_;
   Channel* recent_ = nullptr;  // the channel that was looked up last
 
+  const LinkKind kind_;
   std::vector<std::byte> control_;  // ready frames that wait
   std::size_t control_sent_ = 0;
+  std::size_t announcing_ = 0;  // receives that they announce
+  bool hurried_ = false;
   OutgoingFrame frame_;
   Channel* first_turn_ = nullptr;  // the line of channels that may send
   Channel* last_turn_ = nullptr;
@@ -165,6 +174,7 @@ class Link {
   std::vector<std::byte> early_memory_;  // allocated when the first early message comes
   std::vector<EarlyMessage> early_;
   EarlyMessage* free_early_ = nullptr;
+  std::size_t kept_early_ = 0;
 };
 
 }  // namespace weft::tcp

@@ -39,6 +39,8 @@ constexpr std::int64_t kFilesPerRank = 4, kOtherFiles = 256;
 // To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
 // of several ranks share a network best when none runs ahead (docs/tcp.md).
 constexpr std::size_t kLinks = 2;
+// Where nothing came for so long, somebody may wait for what waits to go along with data.
+constexpr int kQuiet = 20;  // milliseconds
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
 
 class TcpTransport final : public Transport {
@@ -176,7 +178,9 @@ Ticket TcpTransport::send(std::int64_t peer, std::int64_t channel, std::span<con
   const auto [ticket, transfer] = new_transfer(peer, channel, total_bytes(src), false);
   transfer->src = SegmentCursor(src);
   link_to(peer, transfer->total).send(*transfer);
-  return ticket;
+  if (!transfer->finished) return ticket;
+  free_.push_back(ticket.value);
+  return {};
 }
 
 Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Landing& landing) {
@@ -188,6 +192,7 @@ Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Land
 
 // A caller asks for all its tickets in turn; one pass serves the whole round.
 bool TcpTransport::done(Ticket ticket) {
+  if (ticket.empty()) return true;
   Transfer& transfer = transfers_[static_cast<std::size_t>(ticket.value)];
   if (!transfer.finished) {
     if (transfer.asked == pass_) progress(0);
@@ -220,8 +225,16 @@ void TcpTransport::progress(int timeout_milliseconds) {
   const bool more = !gave_up_ && std::any_of(links_.begin(), links_.end(),
                                              [](const auto& link) { return link && link->can_go_on(); });
   std::array<epoll_event, 64> events;
-  const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()),
-                                 more || changed_ ? 0 : timeout_milliseconds);
+  const bool some_wait =
+      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->has_patience(); });
+  const int longest = some_wait ? std::min(timeout_milliseconds, kQuiet) : timeout_milliseconds;
+  const int count =
+      ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), more || changed_ ? 0 : longest);
+  if (count == 0 && some_wait && longest > 0 && !more && !changed_) {
+    for (const std::unique_ptr<Link>& link : links_) {
+      if (link) link->hurry();
+    }
+  }
   if (count <= 0) return;
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
