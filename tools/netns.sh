@@ -129,11 +129,11 @@ make_network() {
     ip -n "$run-$rank" link set lo up
     ip -n "$run-$rank" addr add $network.$((rank + 1))/24 dev eth0
     ip -n "$run-$rank" link set eth0 up
-    # Large packets are cut by the card on a real host. A token bucket cuts those above its burst by the processor, packet
-    # by packet, which costs the ranks a tenth of a core at 200 Mbit: so they stay at half of it. A small burst costs
-    # processor time too (16kb: a communication hides 85 % instead of 94), but a large one lets 64 KB through as if there
-    # were no limit.
-    [[ $burst =~ ^([0-9]+)kb$ ]] && packets=$((BASH_REMATCH[1] * 512)) || packets=32768
+    # Large packets are cut by the card on a real host, and those of several streams take turns one by one. Here they
+    # pass whole: a quarter of the burst lets streams that meet share a link (with half of it, three into one host lost up
+    # to a third), and packets of less than 8 KB cost processor time that the ranks would compute in.
+    [[ $burst =~ ^([0-9]+)kb$ ]] && packets=$((BASH_REMATCH[1] * 256)) || packets=16384
+    ((packets >= 8192)) || packets=8192
     ip -n "$run-$rank" link set eth0 gso_max_size "$packets" 2>/dev/null || true
     # As hosts of a cluster are tuned: a connection that rested for a moment between two collectives need not start slowly.
     ip netns exec "$run-$rank" sysctl -qw net.ipv4.tcp_slow_start_after_idle=0 || true

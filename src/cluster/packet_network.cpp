@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kGoldenRatio = 0.6180339887498949;
 constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
+constexpr std::int32_t kNoMessage = -1;
 
 Nanos rounded(double nanos) {
   return {std::llround(nanos)};
@@ -24,6 +25,7 @@ PacketNetwork::PacketNetwork(const Cluster& cluster, const Options& options) : c
     const double rate = link.bandwidth.bytes_per_second * 1e-9 / options.slowdown;
     links_.insert(links_.end(), 2, {rate, rounded(static_cast<double>(link.burst.value) / rate), {}, {}});
   }
+  busy_until_.resize(static_cast<std::size_t>(cluster.device_count()));
 }
 
 std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
@@ -32,6 +34,8 @@ std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
   Lane lane;
   lane.way = there.links;
   lane.back = back.links;
+  lane.src = src;
+  lane.dst = dst;
   lane.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
   lane.window = std::llround(static_cast<double>(options_.window.value) * (1 - options_.unlike * even));
   lanes_.push_back(std::move(lane));
@@ -41,13 +45,14 @@ std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
 std::int32_t PacketNetwork::new_message(std::int32_t lane, std::int64_t bytes) {
   Lane& its_lane = lanes_[static_cast<std::size_t>(lane)];
   its_lane.started += bytes;
-  messages_.push_back({lane, bytes, bytes, its_lane.started});
+  messages_.push_back({lane, bytes, bytes, bytes, its_lane.started, {}});
   return static_cast<std::int32_t>(messages_.size() - 1);
 }
 
-std::int32_t PacketNetwork::start(std::int32_t lane, Bytes bytes, Nanos now) {
+std::int32_t PacketNetwork::start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
   advance(now);
   const std::int32_t id = new_message(lane, bytes.value);
+  messages_.back().landing = landing;
   lanes_[static_cast<std::size_t>(lane)].unsent.push_back(id);
   lanes_[static_cast<std::size_t>(lane)].own.push_back(id);
   send_what_fits(lane, now);
@@ -61,6 +66,11 @@ std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
   return id;
 }
 
+void PacketNetwork::mention(std::int32_t lane, Nanos now) {
+  advance(now);
+  packets_.push({now, sequence_++, Kind::word, 0, lane, kNoMessage, kSmallest});
+}
+
 void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
   Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
   while (!lane.unsent.empty() && lane.at_source < options_.at_source) {
@@ -70,8 +80,9 @@ void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
     lane.under_way += bytes;
     ++lane.at_source;
     lane.sent += bytes;
+    const Nanos leaves = work(lane.src, now, handling(bytes, message.unsent == message.total));
     message.unsent -= bytes;
-    packets_.push({now, sequence_++, Kind::data, 0, lane_id, lane.unsent.front(), bytes});
+    packets_.push({leaves, sequence_++, Kind::data, 0, lane_id, lane.unsent.front(), bytes});
     if (message.unsent == 0) lane.unsent.pop_front();
   }
   take_over(lane, now);
@@ -89,10 +100,22 @@ void PacketNetwork::take_over(Lane& lane, Nanos now) {
 // A link that is due later than its savings last keeps the packet until they do.
 Nanos PacketNetwork::passes(Link& link, Nanos arrives, std::int64_t bytes) const {
   link.due = std::max(link.due, arrives) + rounded(static_cast<double>(bytes) / link.rate);
-  const double rate = options_.burst_rate.bytes_per_second;
-  const Nanos processing = rate > 0 ? nanos_from_seconds(static_cast<double>(bytes) / rate) : Nanos{0};
-  link.last = std::max({arrives, link.last, link.due - link.saved - processing}) + processing;
+  const Nanos turn = std::max(arrives, link.last), allowed = link.due - link.saved;
+  link.last = allowed > turn ? allowed + options_.late : turn;
   return link.last;
+}
+
+Nanos PacketNetwork::work(Rank device, Nanos now, Nanos time) {
+  Nanos& busy_until = busy_until_[device.index()];
+  busy_until = std::max(busy_until, now) + time;
+  return busy_until;
+}
+
+// What a packet takes of a device, and what its message takes beside.
+Nanos PacketNetwork::handling(std::int64_t bytes, bool with_message) const {
+  const double rate = options_.host_rate.bytes_per_second;
+  const Nanos of_bytes = rate > 0 ? nanos_from_seconds(static_cast<double>(bytes) / rate) : Nanos{0};
+  return with_message ? of_bytes + Nanos{options_.per_message.value / 2} : of_bytes;
 }
 
 void PacketNetwork::move(Packet packet) {
@@ -116,12 +139,16 @@ void PacketNetwork::move(Packet packet) {
     lane.window = std::min(options_.window.value, lane.window + packet.bytes / 2);
     return send_what_fits(packet.lane, packet.time);
   }
-  Message& message = messages_[static_cast<std::size_t>(packet.message)];
   if (packet.kind == Kind::data) {
-    message.missing -= packet.bytes;
     packets_.push({packet.time, sequence_++, Kind::acknowledgement, 0, packet.lane, packet.message, packet.bytes});
+    Message& message = messages_[static_cast<std::size_t>(packet.message)];
+    message.missing -= packet.bytes;
+    const Nanos landing{message.total > 0 ? message.landing.value * packet.bytes / message.total : 0};
+    packet.time = work(lane.dst, packet.time, handling(packet.bytes, message.missing == 0) + landing);
+    if (message.missing > 0) return;
   }
-  if (message.missing == 0) arrived_.push_back({packet.message, packet.time + lane.latency});
+  if (packet.message == kNoMessage) return;
+  arrived_.push_back({packet.message, packet.time + lane.latency});
 }
 
 std::optional<Nanos> PacketNetwork::next_event() const {

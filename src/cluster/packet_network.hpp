@@ -23,7 +23,11 @@ class PacketNetwork {
     Bytes window{38 << 10};
     Bytes packet{8 << 10};
     Bytes spare{128 << 10};
-    Bandwidth burst_rate{};  // at which a link lets through what it saved up: what hosts can process; 0: at once
+    // What sending and receiving takes of a device's own time, one thing after the other: bytes at this rate (0: none),
+    // and for every message half of this at each end.
+    Bandwidth host_rate{};
+    Nanos per_message{};
+    Nanos late{};  // a link that has kept a packet lets it go so much after it could: it is a timer that wakes up
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
     // half a byte for each.
     double unlike = 0.3;
@@ -35,10 +39,14 @@ class PacketNetwork {
 
   // A way from one device to another on which messages keep their order.
   std::int32_t open_lane(Rank src, Rank dst);
-  // A message sets out at `now`, which never goes back.
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now);
+  // A message sets out at `now`, which never goes back. `landing`: what the receiver makes of it takes so long in all.
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing = {});
   // A word that overtakes what its lane has not sent yet.
   std::int32_t start_word(std::int32_t lane, Nanos now);
+  // One that nobody waits for, and that does not arrive as messages do.
+  void mention(std::int32_t lane, Nanos now);
+  // A device works on its own for so long; returns when it has done so.
+  Nanos work(Rank device, Nanos now, Nanos time);
   // Of messages and words that arrived since the last call of clear_arrived: which, and when.
   struct Arrival {
     std::int32_t message = 0;
@@ -62,6 +70,7 @@ class PacketNetwork {
   };
   struct Lane {
     std::vector<std::int32_t> way, back;  // links
+    Rank src, dst;
     Nanos latency;
     std::int64_t window = 0;
     std::int64_t under_way = 0;          // bytes not acknowledged
@@ -72,8 +81,9 @@ class PacketNetwork {
   };
   struct Message {
     std::int32_t lane = 0;
-    std::int64_t unsent = 0, missing = 0;  // bytes
-    std::int64_t end = 0;                  // of all that its lane has started
+    std::int64_t total = 0, unsent = 0, missing = 0;  // bytes
+    std::int64_t end = 0;                             // of all that its lane has started
+    Nanos landing;
   };
   enum class Kind : std::uint8_t { data, word, acknowledgement };
   struct Packet {
@@ -93,10 +103,12 @@ class PacketNetwork {
   void take_over(Lane& lane, Nanos now);
   void move(Packet packet);
   Nanos passes(Link& link, Nanos arrives, std::int64_t bytes) const;
+  Nanos handling(std::int64_t bytes, bool with_message) const;
 
   const Cluster& cluster_;
   Options options_;
-  std::vector<Link> links_;  // directed
+  std::vector<Link> links_;        // directed
+  std::vector<Nanos> busy_until_;  // by device
   std::vector<Lane> lanes_;
   std::vector<Message> messages_;
   std::vector<Arrival> arrived_, taken_over_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cluster/presets.hpp"
 
 namespace weft {
@@ -106,14 +108,83 @@ TEST(PacketNetwork, WhatALinkHasSavedGoesAtOnce) {
   EXPECT_NEAR(milliseconds(times[2]), 1000, 0.001);
 }
 
-TEST(PacketNetwork, HostsMayBeSlowerThanWhatLinksLetThrough) {
+// Links that let all through at once, so that only the devices' own work is left: a byte a nanosecond.
+PacketNetwork::Options slow_hosts() {
+  PacketNetwork::Options options = packets_of(10'000);
+  options.window = {2'000'000};
+  options.at_source = 1000;
+  options.host_rate = {1e9};
+  return options;
+}
+
+TEST(PacketNetwork, DevicesWorkOnWhatTheySendAndReceive) {
+  const Cluster cluster = joined_ranks(100'000);
+  PacketNetwork network(cluster, slow_hosts());
+  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{60'000}, Nanos{0});
+  // The sender's 60 us, and 10 more of the last packet at the receiver.
+  EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.07, 0.001);
+}
+
+// Device 0 sends to three, who send to it: six times 20 us of its work, one after the other; the others have a third.
+TEST(PacketNetwork, ADeviceDoesOneThingAfterTheOther) {
+  const Cluster cluster = joined_ranks(100'000);
+  PacketNetwork network(cluster, slow_hosts());
+  for (std::int32_t other = 1; other < 4; ++other) {
+    network.start(network.open_lane(Rank{0}, Rank{other}), Bytes{20'000}, Nanos{0});
+    network.start(network.open_lane(Rank{other}, Rank{0}), Bytes{20'000}, Nanos{0});
+  }
+  const std::vector<Nanos> times = arrivals(network, 6);
+  EXPECT_NEAR(milliseconds(*std::max_element(times.begin(), times.end())), 0.12, 0.001);
+}
+
+TEST(PacketNetwork, EveryMessageTakesWorkAtBothEnds) {
   const Cluster cluster = joined_ranks(100'000);
   PacketNetwork::Options options = packets_of(10'000);
-  options.burst_rate = {1e9};
+  options.per_message = {30'000};
   PacketNetwork network(cluster, options);
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{60'000}, Nanos{0});
-  // 60 us, and 10 more of the last packet on the second link.
-  EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.07, 0.005);
+  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
+  for (int i = 0; i < 4; ++i) network.start(lane, Bytes{i == 0 ? 25'000 : 0}, Nanos{0});
+  // Four times half of it at the sender, and once more at the receiver; packets of one message count once.
+  EXPECT_NEAR(milliseconds(arrivals(network, 4)[3]), 0.075, 0.001);
+}
+
+TEST(PacketNetwork, WhatTheReceiverMakesOfAMessageTakesItsTime) {
+  const Cluster cluster = joined_ranks(100'000);
+  PacketNetwork network(cluster, packets_of(10'000));
+  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{40'000}, Nanos{0}, Nanos{80'000});
+  EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.08, 0.001);
+  // In its own time a device does nothing else.
+  EXPECT_EQ(network.work(Rank{2}, Nanos{1'000'000}, Nanos{500'000}), Nanos{1'500'000});
+  network.start(network.open_lane(Rank{3}, Rank{2}), Bytes{10'000}, Nanos{1'000'000}, Nanos{100'000});
+  EXPECT_NEAR(milliseconds(arrivals(network, 2)[1]), 1.6, 0.001);
+}
+
+// 20 kB more than the links have saved up wait at the first link, whose timer wakes up late; at the second link they
+// come later than they could go. What comes after finds the time that was lost: a link's rate stays.
+TEST(PacketNetwork, KeptPacketsLeaveLate) {
+  const Cluster cluster = joined_ranks(100'000);
+  PacketNetwork::Options options = packets_of(10'000);
+  options.window = {2'000'000};
+  options.at_source = 1000;
+  options.late = {40'000};
+  PacketNetwork network(cluster, options);
+  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
+  network.start(lane, Bytes{120'000}, Nanos{0});
+  network.start(lane, Bytes{980'000}, Nanos{0});
+  const std::vector<Nanos> times = arrivals(network, 2);
+  EXPECT_NEAR(milliseconds(times[0]), 0.2 + 0.04, 0.001);
+  EXPECT_NEAR(milliseconds(times[1]), 10 + 0.04, 0.001);
+}
+
+// A mention takes its place on the link and arrives nowhere.
+TEST(PacketNetwork, MentionsOnlyTakeRoom) {
+  const Cluster cluster = joined_ranks();
+  PacketNetwork network(cluster, packets_of(10'000));
+  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
+  for (int i = 0; i < 100; ++i) network.mention(lane, Nanos{0});
+  network.start(lane, Bytes{10'000}, Nanos{0});
+  // 6400 bytes before it.
+  EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.064 + 0.2, 0.003);
 }
 
 // A word does not wait for what its lane has not sent, but for what stands before the link: four packets of 100 us.

@@ -36,7 +36,6 @@ struct Step {
 struct RankState {
   std::vector<Step> steps;
   std::vector<std::int32_t> connections;  // that begin or end here
-  Nanos worker_free;                      // local copies and reductions follow each other
 };
 
 enum class EventKind : std::uint8_t { local_end, sent, message_end, asked };
@@ -62,10 +61,18 @@ class Flows {
   Flows(const Cluster& cluster, const ProgramTimeOptions& options)
       : network_(cluster, options.slowdown, options.sharing_loss) {}
   static constexpr bool kAsks = false, kTakesOver = false;
+  static constexpr bool kLandsInPortions = false;
   static bool asks_for(std::int64_t) { return false; }
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos) { return network_.start(lane, bytes, now); }
   std::int32_t ask(std::int32_t, Nanos) { return -1; }
+  static void mention(std::int32_t, Nanos) {}
+  // One thing after the other.
+  Nanos work(Rank device, Nanos now, Nanos time) {
+    if (busy_until_.size() <= device.index()) busy_until_.resize(device.index() + 1);
+    Nanos& busy_until = busy_until_[device.index()];
+    return busy_until = std::max(busy_until, now) + time;
+  }
   std::optional<Nanos> next_event() const { return network_.next_event(); }
   template <class OnArrival, class OnTakenOver>
   void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver&) {
@@ -76,6 +83,7 @@ class Flows {
 
  private:
   FlowNetwork network_;
+  std::vector<Nanos> busy_until_;
 };
 
 class Packets {
@@ -86,13 +94,20 @@ class Packets {
                            .window = tcp_.window,
                            .packet = tcp_.packet,
                            .spare = tcp_.spare,
-                           .burst_rate = tcp_.burst_rate}) {}
-  static constexpr bool kAsks = true;       // a large message sets out when it has been asked for
-  static constexpr bool kTakesOver = true;  // for the sender a message has ended before it arrives
+                           .host_rate = tcp_.host_rate,
+                           .per_message = tcp_.per_message,
+                           .late = tcp_.late}) {}
+  static constexpr bool kAsks = true;             // a large message sets out when it has been asked for
+  static constexpr bool kTakesOver = true;        // for the sender a message has ended before it arrives
+  static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
   bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now) { return network_.start(lane, bytes, now); }
+  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
+    return network_.start(lane, bytes + tcp_.header, now, landing);
+  }
   std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
+  void mention(std::int32_t lane, Nanos now) { network_.mention(lane, now); }
+  Nanos work(Rank device, Nanos now, Nanos time) { return network_.work(device, now, time); }
   std::optional<Nanos> next_event() const { return network_.next_event(); }
   template <class OnArrival, class OnTakenOver>
   void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver& on_taken_over) {
@@ -250,10 +265,17 @@ class ProgramSimulation {
       ask(id, connection.next_receive++);
     }
     while (connection.next_match < std::min(connection.next_send, connection.next_asked)) {
-      const std::int32_t send = connection.sends[connection.next_match];
-      const std::int64_t bytes = code(connection.sender, send).bytes;
-      note({id, connection.next_match++}, network_.start(connection.lane, Bytes{bytes}, now_));
+      const std::size_t match = connection.next_match++;
+      const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
+      note({id, match}, network_.start(connection.lane, bytes, now_, time_of_landing(connection, match)));
     }
+  }
+
+  Nanos time_of_landing(const Connection& connection, std::size_t match) {
+    const std::int32_t receive = connection.receives[match];
+    const LoweredStep& step = code(connection.receiver, receive);
+    if (!Network::kLandsInPortions || state(connection.receiver, receive).in_slot || !reduces(step.kind)) return {};
+    return time_of_work(connection.receiver, step);
   }
 
   void note(const Moving& moving, std::int32_t number) {
@@ -269,6 +291,7 @@ class ProgramSimulation {
       note({id, match, true}, network_.ask(connection.way_back, now_));
     } else {
       ++connection.next_asked;
+      network_.mention(connection.way_back, now_);
     }
   }
 
@@ -286,9 +309,9 @@ class ProgramSimulation {
 
   // Copies or reduces locally.
   void work(std::int32_t rank, std::int32_t step) {
-    RankState& here = ranks_[static_cast<std::size_t>(rank)];
-    here.worker_free = std::max(now_, here.worker_free) + time_of_work(rank, code(rank, step));
-    events_.push({here.worker_free, sequence_++, EventKind::local_end, rank, step});
+    const Nanos end =
+        network_.work(members_[static_cast<std::size_t>(rank)], now_, time_of_work(rank, code(rank, step)));
+    events_.push({end, sequence_++, EventKind::local_end, rank, step});
   }
 
   Nanos time_of_work(std::int32_t rank, const LoweredStep& step) const {

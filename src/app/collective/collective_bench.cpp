@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "app/world/bench_ranks.hpp"
+#include "app/world/handoff_probe.hpp"
 #include "app/world/stream_probe.hpp"
 #include "base/error.hpp"
 #include "cluster/presets.hpp"
@@ -19,13 +20,16 @@ using Clock = std::chrono::steady_clock;
 // Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
 constexpr double kTcpSharingLoss = 0.01;
 constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
-constexpr Nanos kLeastLatency{1'000};
 // Threads that wake up late make a few short rounds a matter of luck.
-constexpr int kFewestRounds = 7, kMostRounds = 41;
-constexpr Nanos kRoundsTime{500'000'000};
-constexpr Bytes kFewBytes{8}, kWorthTiming{8 << 10};
+constexpr int kFewestRounds = 7, kMostRounds = 101;
+constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
+// Programs of at most so long, with the rest before each, are compared with what the hosts take at the same time.
+constexpr Nanos kHostsCount{10'000'000};
+constexpr int kFirstProbes = 41;
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
+// Between threads: a copy, after a wake-up between two cores.
+constexpr MeasuredLink kMemory{10e9, {2'000}, {}};
 
 Nanos median(std::vector<Nanos> times) {
   std::sort(times.begin(), times.end());
@@ -51,25 +55,19 @@ bool has_links(const Communicator& communicator, bool processes) {
 }
 
 // The cluster by which programs are chosen: the emulated one, or what the links were measured to be.
-Cluster cluster_of(const BenchOptions& options, std::int64_t ranks, const std::optional<MeasuredLink>& link) {
+Cluster cluster_for(const BenchOptions& options, std::int64_t ranks, const std::optional<MeasuredLink>& link) {
   if (options.cluster != nullptr) return *options.cluster;
-  ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=10GB/s", ranks));
-  if (link) {
-    spec.levels.front().bandwidth = {link->goodput};
-    spec.levels.front().latency = link->latency;
-    spec.levels.front().burst = link->burst;
-  } else {
-    spec.levels.front().latency = {2'000};  // a wake-up between two cores
-  }
-  return Cluster(spec);
+  return Cluster(cluster_of(link.value_or(kMemory), ranks));
 }
 
-// `over_tcp`: between processes, not threads, and by which links.
+ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes size, std::int64_t ranks) {
+  return {kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, members_up_to(ranks)};
+}
+
+// `over_tcp`: between processes, not threads.
 std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, Bytes size, const Cluster& cluster,
-                                  std::int64_t ranks, const std::optional<MeasuredLink>& over_tcp) {
-  ProgramQuestion question{kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, {}};
-  for (std::int64_t rank = 0; rank < ranks; ++rank)
-    question.members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+                                  std::int64_t ranks, bool over_tcp) {
+  const ProgramQuestion question = question_of(options, kind, size, ranks);
   ProgramTimeOptions time;
   time.slowdown = options.slowdown;
   time.own_work = true;
@@ -88,12 +86,6 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
       choices.push_back(*choice);
     }
   }
-  if (!over_tcp) return choices;
-  // Chosen for links that are in use, as a step's are; timed on links that were idle.
-  time.tcp = TcpTraffic{.burst_rate = over_tcp->burst_rate};
-  for (ProgramChoice& choice : choices) {
-    choice = *with_parts(choice.request.algorithm, choice.request.parts, question, cluster, time);
-  }
   return choices;
 }
 
@@ -104,6 +96,7 @@ Candidate candidate_of(Communicator& communicator, const BenchOptions& options, 
   candidate.row = {choice.request.kind,  size, std::string(name_of(choice.request.algorithm)),
                    choice.request.parts, {},   std::nullopt,
                    choice.time,          0};
+  candidate.row.program = choice.request;
   candidate.in_place = program->in_place;
   candidate.spec = program->spec;
   PreparedCall call{program,
@@ -200,22 +193,23 @@ Nanos since(Clock::time_point begin) {
 }
 
 // All ranks find the same. Emulated links take the same time every time.
-int rounds_of(const BenchOptions& options, BenchRanks& ranks, Nanos first) {
+int rounds_of(const BenchOptions& options, Nanos first) {
   if (options.repeat) return *options.repeat;
   if (options.cluster != nullptr) return kFewestRounds;
-  const std::int64_t fitting = kRoundsTime.value / std::max<std::int64_t>(1, ranks.slowest({first}).front().value);
+  const std::int64_t fitting = kRoundsTime.value / std::max<std::int64_t>(1, first.value);
   return static_cast<int>(std::clamp<std::int64_t>(fitting, kFewestRounds, kMostRounds));
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
-                Collective kind, Bytes size, BenchResult& result) {
+                HandoffProbe* probe, Collective kind, Bytes size, BenchResult& result) {
   std::vector<Candidate> candidates;
   if (options.native) {
     if (auto native = native_candidate(communicator, options, size, kind)) candidates.push_back(std::move(*native));
   }
-  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), result.measured)) {
+  for (const ProgramChoice& choice : chosen(options, kind, size, cluster, communicator.size(), probe != nullptr)) {
     candidates.push_back(candidate_of(communicator, options, size, choice));
   }
+  if (candidates.empty()) return;
   Buffers buffers;
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
   // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
@@ -227,12 +221,17 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   };
   const Clock::time_point begin = Clock::now();
   time_all(false);
-  const int rounds = rounds_of(options, ranks, since(begin));
+  const Nanos first = ranks.slowest({since(begin)}).front();
+  const int rounds = rounds_of(options, Nanos{first.value / std::ssize(candidates)});
+  const bool hosts_count = probe != nullptr && first < kHostsCount * std::ssize(candidates);
   for (Candidate& candidate : candidates) {
     candidate.times.clear();
     candidate.network_times.clear();
   }
-  for (int round = 0; round < rounds; ++round) time_all(round % 2 == 0);
+  for (int round = 0; round < rounds; ++round) {
+    time_all(round % 2 == 0);
+    if (hosts_count) probe->time_once();
+  }
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
     if (candidate.network != nullptr) {
@@ -240,28 +239,18 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
       candidate.row.time = median(ranks.of_all(candidate.network_times));
       candidate.row.late = told - candidate.row.time;
     }
-    if (candidate.row.predicted && !candidate.row.late) *candidate.row.predicted += result.handoff;
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
 }
 
-// A message to all at once, and one from rank to rank: what the second takes longer is the latency of links when all
-// ranks are at work, which two alone would not show. What the first takes beside that is the call's. What it takes
-// longer with more bytes, still within what links let through at once, is the hosts' own work.
-Nanos measure_handoff(BenchRanks& ranks, std::int64_t size, std::optional<MeasuredLink>& link) {
-  const Nanos direct = ranks.small_gather(Algorithm::direct, kFewBytes);
-  if (!link) return direct;
-  if (size > 2) {
-    const Nanos around = ranks.small_gather(Algorithm::ring, kFewBytes) - direct;
-    link->latency = std::max(kLeastLatency, Nanos{around.value / (size - 2)});
+// Chosen for links that are in use, as a step's are; timed on links that were idle.
+void predict(const BenchOptions& options, const HostWork& host, BenchResult& result) {
+  for (BenchRow& row : result.rows) {
+    if (!row.program) continue;
+    row.predicted = time_over_tcp(row.program->algorithm, row.program->parts,
+                                  question_of(options, row.kind, row.size, result.ranks), *result.measured, host);
   }
-  const Bytes half{link->burst.value / 2 / (size - 1)};
-  if (half >= kWorthTiming) {
-    const Nanos longer = std::max(Nanos{1}, ranks.small_gather(Algorithm::direct, half) - direct);
-    link->burst_rate = {static_cast<double>(half.value * (size - 1)) / seconds(longer)};
-  }
-  return std::max(Nanos{0}, direct - link->latency);
 }
 
 }  // namespace
@@ -278,16 +267,24 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   BenchResult result;
   result.ranks = communicator.size();
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
-  if (has_links(communicator, processes)) result.measured = measure_link(communicator, ranks);
-  result.handoff = measure_handoff(ranks, communicator.size(), result.measured);
+  std::optional<HandoffProbe> probe;
+  if (has_links(communicator, processes)) {
+    result.measured = measure_link(communicator, ranks);
+    probe.emplace(communicator, ranks, *result.measured);
+    for (int round = 0; round < kFirstProbes; ++round) probe->time_once();
+    result.measured->latency = probe->result().latency;
+  }
   if (options.cluster != nullptr) {
     result.link_bandwidth = options.cluster->links().back().bandwidth.bytes_per_second / options.slowdown;
   }
   if (result.measured) result.link_bandwidth = result.measured->goodput;
-  const Cluster cluster = cluster_of(options, communicator.size(), result.measured);
+  const Cluster cluster = cluster_for(options, communicator.size(), result.measured);
   for (const Collective kind : options.kinds) {
-    for (const Bytes size : options.sizes) bench_size(communicator, ranks, options, cluster, kind, size, result);
+    for (const Bytes size : options.sizes) {
+      bench_size(communicator, ranks, options, cluster, probe ? &*probe : nullptr, kind, size, result);
+    }
   }
+  if (probe) predict(options, probe->result(), result);
   return result;
 }
 
@@ -325,9 +322,9 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   BenchRanks ranks(communicator, processes, options.cluster != nullptr);
   std::optional<MeasuredLink> link;
   if (has_links(communicator, processes)) link = measure_link(communicator, ranks);
-  const Cluster cluster = cluster_of(options, communicator.size(), link);
+  const Cluster cluster = cluster_for(options, communicator.size(), link);
   const Bytes size = options.sizes.front();
-  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link);
+  const auto choices = chosen(options, Collective::all_reduce, size, cluster, communicator.size(), link.has_value());
   if (choices.empty()) fail("--algorithm: none of these has an all_reduce");
   Candidate candidate = candidate_of(communicator, options, size, choices.front());
   Buffers buffers;

@@ -36,13 +36,13 @@ struct BenchRow {
   std::optional<Nanos> late;       // with emulated links: how much longer it was until the callers had been told
   std::optional<Nanos> predicted;  // of ours
   double bus_bandwidth = 0;        // bytes a second
+  std::optional<ProgramRequest> program = std::nullopt;  // of ours
 };
 
 struct BenchResult {
   std::int64_t ranks = 1;
   double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
   std::optional<MeasuredLink> measured;
-  Nanos handoff;  // what a call takes beside its messages; part of what is predicted, but of emulated links
   std::vector<BenchRow> rows;
 };
 

@@ -10,17 +10,17 @@ namespace {
 
 constexpr std::int64_t kQueue = 1023;  // away from what is measured
 constexpr std::size_t kTextSize = 64;
-constexpr int kSmallGathers = 31;
 // Links with a token bucket fill it again meanwhile, so that every run finds the same link.
 constexpr std::chrono::milliseconds kSettle{5};
 
-PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type, ReduceOp op) {
-  const auto program = std::make_shared<const Program>(make_program(request));
-  return {program, program->spec,         even_sizes(program->spec, elements), type, op, all_ranks(request.ranks),
-          kQueue,  "between measurements"};
-}
-
 }  // namespace
+
+PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, ReduceOp op) {
+  const auto program = std::make_shared<const Program>(make_program(request));
+  return {
+      program, program->spec,         even_sizes(program->spec, elements), DataType::i64, op, all_ranks(request.ranks),
+      kQueue,  "between measurements"};
+}
 
 std::vector<std::int64_t> all_ranks(std::int64_t count) {
   std::vector<std::int64_t> ranks;
@@ -48,24 +48,24 @@ BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_cloc
     : communicator_(communicator),
       processes_(processes),
       one_clock_(one_clock),
-      barrier_(&communicator.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
-                                              .kind = Collective::barrier,
-                                              .ranks = communicator.size(),
-                                              .in_place = true},
-                                             0, DataType::i64, ReduceOp::sum))),
-      broadcast_(&communicator.prepare(call_of({.algorithm = Algorithm::direct,
-                                                .kind = Collective::broadcast,
-                                                .ranks = communicator.size(),
-                                                .in_place = true},
-                                               kTextSize / 8, DataType::i64, ReduceOp::sum))),
+      barrier_(&communicator.prepare(call_between({.algorithm = Algorithm::recursive_doubling,
+                                                   .kind = Collective::barrier,
+                                                   .ranks = communicator.size(),
+                                                   .in_place = true},
+                                                  0))),
+      broadcast_(&communicator.prepare(call_between({.algorithm = Algorithm::direct,
+                                                     .kind = Collective::broadcast,
+                                                     .ranks = communicator.size(),
+                                                     .in_place = true},
+                                                    kTextSize / 8))),
       gate_(one_clock ? &communicator.prepare(gate_call()) : nullptr) {}
 
 // Every rank tells every other that it is there: by the links' clock, all know at the same moment, a latency after the
 // last has come.
 PreparedCall BenchRanks::gate_call() {
-  PreparedCall call = call_of(
-      {.algorithm = Algorithm::direct, .kind = Collective::barrier, .ranks = communicator_.size(), .in_place = true}, 0,
-      DataType::i64, ReduceOp::sum);
+  PreparedCall call = call_between(
+      {.algorithm = Algorithm::direct, .kind = Collective::barrier, .ranks = communicator_.size(), .in_place = true},
+      0);
   call.on_done = [this](auto, auto) {
     try {
       started_.set_value(behind_gate_());
@@ -95,11 +95,11 @@ void BenchRanks::begin_together() {
 std::vector<Nanos> BenchRanks::slowest(const std::vector<Nanos>& times) {
   std::vector<std::int64_t> values;
   for (const Nanos time : times) values.push_back(time.value);
-  auto& call = communicator_.prepare(call_of({.algorithm = Algorithm::recursive_doubling,
-                                              .kind = Collective::all_reduce,
-                                              .ranks = communicator_.size(),
-                                              .in_place = true},
-                                             std::ssize(values), DataType::i64, ReduceOp::max));
+  auto& call = communicator_.prepare(call_between({.algorithm = Algorithm::recursive_doubling,
+                                                   .kind = Collective::all_reduce,
+                                                   .ranks = communicator_.size(),
+                                                   .in_place = true},
+                                                  std::ssize(values), ReduceOp::max));
   communicator_.wait(communicator_.start(call, nullptr, values.data()));
   std::vector<Nanos> result;
   for (const std::int64_t value : values) result.push_back({value});
@@ -115,24 +115,6 @@ std::vector<Nanos> BenchRanks::of_all(const RoundTimes& times) {
   std::vector<Nanos> result;
   for (std::size_t i = 0; i < begins.size(); ++i) result.push_back(ends[i] - begins[i]);
   return one_clock_ ? result : slowest(result);
-}
-
-Nanos BenchRanks::small_gather(Algorithm algorithm, Bytes of_rank) {
-  const std::int64_t elements = of_rank.value / size_of(DataType::i64).value * communicator_.size();
-  auto& call = communicator_.prepare(
-      call_of({.algorithm = algorithm, .kind = Collective::all_gather, .ranks = communicator_.size(), .in_place = true},
-              elements, DataType::i64, ReduceOp::sum));
-  std::vector<std::int64_t> buffer(static_cast<std::size_t>(elements));
-  RoundTimes rounds;
-  for (int i = 0; i < kSmallGathers; ++i) {
-    begin_together();
-    const auto begin = std::chrono::steady_clock::now();
-    communicator_.wait(communicator_.start(call, nullptr, buffer.data()));
-    rounds.add(begin, std::chrono::steady_clock::now());
-  }
-  std::vector<Nanos> times = of_all(rounds);
-  std::nth_element(times.begin(), times.begin() + kSmallGathers / 2, times.end());
-  return times[kSmallGathers / 2];
 }
 
 std::string BenchRanks::from_rank_0(const std::string& text) {

@@ -17,6 +17,8 @@
 namespace weft {
 
 std::vector<std::int64_t> all_ranks(std::int64_t count);
+// Of 64-bit integers, summed, on a queue away from what is measured.
+PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, ReduceOp op = ReduceOp::sum);
 
 // When one rank began and ended what it was timed at, round by round.
 class RoundTimes {
@@ -67,8 +69,6 @@ class BenchRanks {
   void begin_together();
   // With emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
   void run_at_once(Communicator::Prepared& call, const void* input, void* output);
-  // What an all_gather of a few bytes from every rank takes: the median, of all ranks.
-  Nanos small_gather(Algorithm algorithm, Bytes of_rank);
   // What rank 0 says, up to 60 characters.
   std::string from_rank_0(const std::string& text);
 

@@ -1,0 +1,91 @@
+#include "app/world/handoff_probe.hpp"
+
+#include <algorithm>
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kElement = 8;
+constexpr Bytes kFew{kElement}, kWorthTiming{2 << 10};
+constexpr Bytes kSmall{24 << 10};  // sent as small messages are (comm/tcp/link.cpp)
+constexpr Nanos kLeastLatency{1'000};
+constexpr std::int64_t kLinksOfAWay = 2;  // out of one host and into another
+
+// Of what a rank sends to all others, for each of them.
+Bytes share_of(std::int64_t bytes, std::int64_t ranks) {
+  return {std::max(2 * kElement, bytes / (ranks - 1) / kElement * kElement)};
+}
+
+}  // namespace
+
+HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const MeasuredLink& link)
+    : communicator_(communicator),
+      ranks_(ranks),
+      link_(link),
+      many_{std::min(kSmall, share_of(link.burst.value * 4 / 5, communicator.size()))},
+      too_many_{share_of(link.burst.value * 2, communicator.size())},
+      buffer_(static_cast<std::size_t>(communicator.size() * too_many_.value / kElement)),
+      direct_(gather_of(Algorithm::direct, kFew, 1)),
+      in_parts_(gather_of(Algorithm::direct, {2 * kElement}, 2)),
+      ring_(gather_of(Algorithm::ring, kFew, 1)),
+      both_ways_(gather_of(Algorithm::bidirectional_ring, {2 * kElement}, 1)),
+      longer_(gather_of(Algorithm::direct, many_, 1)),
+      scattered_(gather_of(Algorithm::direct, many_, 1, Collective::all_to_all)),
+      reduced_(gather_of(Algorithm::direct, many_, 1, Collective::reduce_scatter)),
+      kept_(gather_of(Algorithm::direct, too_many_, 1)) {}
+
+HandoffProbe::Gather HandoffProbe::gather_of(Algorithm algorithm, Bytes of_rank, std::int64_t parts, Collective kind) {
+  const ProgramRequest request{
+      .algorithm = algorithm, .kind = kind, .ranks = communicator_.size(), .parts = parts, .in_place = true};
+  return {&communicator_.prepare(call_between(request, of_rank.value / kElement * communicator_.size())), {}};
+}
+
+void HandoffProbe::time_once() {
+  for (Gather* const gather : {&direct_, &in_parts_, &ring_, &both_ways_, &longer_, &scattered_, &reduced_, &kept_}) {
+    ranks_.begin_together();
+    const auto begin = RoundTimes::Clock::now();
+    communicator_.wait(communicator_.start(*gather->call, nullptr, buffer_.data()));
+    gather->times.add(begin, RoundTimes::Clock::now());
+  }
+}
+
+Nanos HandoffProbe::median(const Gather& gather) {
+  std::vector<Nanos> times = ranks_.of_all(gather.times);
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+// By what cluster/packet_network.hpp makes of these gathers, n ranks, m for a message, l for the latency: `direct`
+// takes l + (n-1) m and `ring` (n-1) (l + m); twice the messages at once take (n-1) m more, and the second direction of
+// a ring n/2 m, because one direction's messages travel while the other's are worked on.
+HostWork HandoffProbe::result() {
+  const std::int64_t size = communicator_.size(), others = size - 1;
+  const Nanos direct = median(direct_), ring = median(ring_);
+  HostWork work;
+  std::int64_t message = (median(in_parts_) - direct).value / others;
+  if (size > 2) message = (message + (median(both_ways_) - ring).value * 2 / size) / 2;
+  work.per_message = {std::max<std::int64_t>(0, message)};
+  // Between two there is no ring; the latency that they measured holds a message's work.
+  const Nanos step = size > 2 ? Nanos{(ring - direct).value / (size - 2)} : link_.latency - work.per_message;
+  work.latency = std::max(kLeastLatency, step);
+  const auto bytes = static_cast<double>(others * many_.value);
+  if (many_ >= kWorthTiming) {
+    // Every rank sends as much as it receives: the same bytes to all, or other ones to each, which takes a bit longer.
+    const Nanos gathered = median(longer_), longer{(gathered + median(scattered_)).value / 2};
+    if (longer > direct) work.rate = {2 * bytes / seconds(longer - direct)};
+    // A reduction reads two bytes to write one.
+    const Nanos reduced = median(reduced_);
+    if (reduced > gathered) work.memory = {3 * bytes / seconds(reduced - gathered)};
+  }
+  work.call = std::max(Nanos{0}, direct - work.latency - Nanos{others * work.per_message.value});
+  const ProgramQuestion kept{.kind = Collective::all_gather,
+                             .elements = too_many_.value / kElement * size,
+                             .element_size = {kElement},
+                             .members = members_up_to(size)};
+  const Nanos in_time = time_over_tcp(Algorithm::direct, 1, kept, link_, work);
+  work.late = std::max(Nanos{0}, Nanos{(median(kept_) - in_time).value / kLinksOfAWay});
+  return work;
+}
+
+}  // namespace weft
