@@ -80,7 +80,7 @@ void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
     lane.under_way += bytes;
     ++lane.at_source;
     lane.sent += bytes;
-    const Nanos leaves = work(lane.src, now, handling(bytes, message.unsent == message.total));
+    const Nanos leaves = work(lane.src, now, handling(bytes, options_.senders_share, message.unsent == message.total));
     message.unsent -= bytes;
     packets_.push({leaves, sequence_++, Kind::data, 0, lane_id, lane.unsent.front(), bytes});
     if (message.unsent == 0) lane.unsent.pop_front();
@@ -112,9 +112,9 @@ Nanos PacketNetwork::work(Rank device, Nanos now, Nanos time) {
 }
 
 // What a packet takes of a device, and what its message takes beside.
-Nanos PacketNetwork::handling(std::int64_t bytes, bool with_message) const {
+Nanos PacketNetwork::handling(std::int64_t bytes, double share, bool with_message) const {
   const double rate = options_.host_rate.bytes_per_second;
-  const Nanos of_bytes = rate > 0 ? nanos_from_seconds(static_cast<double>(bytes) / rate) : Nanos{0};
+  const Nanos of_bytes = rate > 0 ? nanos_from_seconds(2 * share * static_cast<double>(bytes) / rate) : Nanos{0};
   return with_message ? of_bytes + Nanos{options_.per_message.value / 2} : of_bytes;
 }
 
@@ -144,7 +144,8 @@ void PacketNetwork::move(Packet packet) {
     Message& message = messages_[static_cast<std::size_t>(packet.message)];
     message.missing -= packet.bytes;
     const Nanos landing{message.total > 0 ? message.landing.value * packet.bytes / message.total : 0};
-    packet.time = work(lane.dst, packet.time, handling(packet.bytes, message.missing == 0) + landing);
+    packet.time =
+        work(lane.dst, packet.time, handling(packet.bytes, 1 - options_.senders_share, message.missing == 0) + landing);
     if (message.missing > 0) return;
   }
   if (packet.message == kNoMessage) return;

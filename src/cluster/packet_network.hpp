@@ -23,9 +23,10 @@ class PacketNetwork {
     Bytes window{38 << 10};
     Bytes packet{8 << 10};
     Bytes spare{128 << 10};
-    // What sending and receiving takes of a device's own time, one thing after the other: bytes at this rate (0: none),
-    // and for every message half of this at each end.
+    // What sending and receiving takes of a device's own time, one thing after the other: bytes at this rate if as many
+    // are sent as received (0: none), and for every message half of this at each end.
     Bandwidth host_rate{};
+    double senders_share = 0.25;  // of the work on bytes, the receiver's being the rest
     Nanos per_message{};
     Nanos late{};  // a link that has kept a packet lets it go so much after it could: it is a timer that wakes up
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
@@ -103,7 +104,7 @@ class PacketNetwork {
   void take_over(Lane& lane, Nanos now);
   void move(Packet packet);
   Nanos passes(Link& link, Nanos arrives, std::int64_t bytes) const;
-  Nanos handling(std::int64_t bytes, bool with_message) const;
+  Nanos handling(std::int64_t bytes, double share, bool with_message) const;
 
   const Cluster& cluster_;
   Options options_;

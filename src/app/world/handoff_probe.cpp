@@ -29,7 +29,7 @@ HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const 
       in_parts_(gather_of(Algorithm::direct, {2 * kElement}, 2)),
       ring_(gather_of(Algorithm::ring, kFew, 1)),
       both_ways_(gather_of(Algorithm::bidirectional_ring, {2 * kElement}, 1)),
-      longer_(gather_of(Algorithm::direct, many_, 1)),
+      gathered_(gather_of(Algorithm::direct, many_, 1)),
       scattered_(gather_of(Algorithm::direct, many_, 1, Collective::all_to_all)),
       reduced_(gather_of(Algorithm::direct, many_, 1, Collective::reduce_scatter)),
       kept_(gather_of(Algorithm::direct, too_many_, 1)) {}
@@ -41,7 +41,7 @@ HandoffProbe::Gather HandoffProbe::gather_of(Algorithm algorithm, Bytes of_rank,
 }
 
 void HandoffProbe::time_once() {
-  for (Gather* const gather : {&direct_, &in_parts_, &ring_, &both_ways_, &longer_, &scattered_, &reduced_, &kept_}) {
+  for (Gather* const gather : {&direct_, &in_parts_, &ring_, &both_ways_, &gathered_, &scattered_, &reduced_, &kept_}) {
     ranks_.begin_together();
     const auto begin = RoundTimes::Clock::now();
     communicator_.wait(communicator_.start(*gather->call, nullptr, buffer_.data()));
@@ -69,15 +69,10 @@ HostWork HandoffProbe::result() {
   // Between two there is no ring; the latency that they measured holds a message's work.
   const Nanos step = size > 2 ? Nanos{(ring - direct).value / (size - 2)} : link_.latency - work.per_message;
   work.latency = std::max(kLeastLatency, step);
-  const auto bytes = static_cast<double>(others * many_.value);
-  if (many_ >= kWorthTiming) {
-    // Every rank sends as much as it receives: the same bytes to all, or other ones to each, which takes a bit longer.
-    const Nanos gathered = median(longer_), longer{(gathered + median(scattered_)).value / 2};
-    if (longer > direct) work.rate = {2 * bytes / seconds(longer - direct)};
-    // A reduction reads two bytes to write one.
-    const Nanos reduced = median(reduced_);
-    if (reduced > gathered) work.memory = {3 * bytes / seconds(reduced - gathered)};
-  }
+  // Every rank sends as much as it receives.
+  const Nanos longer{(median(gathered_) + median(scattered_) + median(reduced_)).value / 3};
+  const auto bytes = static_cast<double>(2 * others * many_.value);
+  if (many_ >= kWorthTiming && longer > direct) work.rate = {bytes / seconds(longer - direct)};
   work.call = std::max(Nanos{0}, direct - work.latency - Nanos{others * work.per_message.value});
   const ProgramQuestion kept{.kind = Collective::all_gather,
                              .elements = too_many_.value / kElement * size,

@@ -34,7 +34,7 @@ class HandoffProbe {
   MeasuredLink link_;
   Bytes many_, too_many_;  // bytes of a rank: within what links let through at once, and beyond
   std::vector<std::int64_t> buffer_;
-  Gather direct_, in_parts_, ring_, both_ways_, longer_, scattered_, reduced_, kept_;
+  Gather direct_, in_parts_, ring_, both_ways_, gathered_, scattered_, reduced_, kept_;
 };
 
 }  // namespace weft

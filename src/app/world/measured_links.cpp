@@ -24,7 +24,6 @@ Nanos time_over_tcp(Algorithm algorithm, std::int64_t parts, const ProgramQuesti
                     const HostWork& host) {
   ClusterSpec spec = cluster_of(link, std::ssize(question.members));
   spec.levels.front().latency = host.latency;
-  if (host.memory.bytes_per_second > 0) spec.device.memory_bandwidth = host.memory;
   ProgramTimeOptions time;
   time.own_work = true;
   time.tcp = TcpTraffic{.host_rate = host.rate, .per_message = host.per_message, .late = host.late};

@@ -16,10 +16,8 @@ struct HostWork {
   Nanos call;         // from its start until the caller knows of its end, without messages
   Nanos latency;      // of a message on its way to what waits for it
   Nanos per_message;  // of work of both ends
-  // Of work on bytes that a rank sends and receives, and of its memory while it reduces some of them; 0: too few pass
-  // at once to tell.
-  Bandwidth rate{}, memory{};
-  Nanos late;  // of a packet that a link has kept
+  Bandwidth rate{};   // of work on bytes that a rank sends and receives; 0: too few pass at once to tell
+  Nanos late;         // of a packet that a link has kept
 };
 
 // `ranks` devices joined by such links.
