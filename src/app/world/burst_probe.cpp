@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kConnect{5}, kStandstill{2};
 constexpr std::int64_t kLeast = 256 << 10, kMost = 4 << 20;  // bytes of an answer
 constexpr double kPauseBytes = 512 << 10;                    // what the link could carry in a pause
 constexpr double kLeastPause = 0.02, kMostPause = 0.5;       // seconds
-constexpr std::size_t kAnswers = 3;
+constexpr std::size_t kAnswers = 11;
 // Seconds: what is less than this is no burst, but chance.
 constexpr double kNoise = 0.3e-3;
 

@@ -9,7 +9,6 @@ constexpr std::int64_t kElement = 8;
 constexpr Bytes kFew{kElement}, kWorthTiming{2 << 10};
 constexpr Bytes kSmall{24 << 10};  // sent as small messages are (comm/tcp/link.cpp)
 constexpr Nanos kLeastLatency{1'000};
-constexpr std::int64_t kLinksOfAWay = 2;  // out of one host and into another
 
 // Of what a rank sends to all others, for each of them.
 Bytes share_of(std::int64_t bytes, std::int64_t ranks) {
@@ -79,7 +78,8 @@ HostWork HandoffProbe::result() {
                              .element_size = {kElement},
                              .members = members_up_to(size)};
   const Nanos in_time = time_over_tcp(Algorithm::direct, 1, kept, link_, work);
-  work.late = std::max(Nanos{0}, Nanos{(median(kept_) - in_time).value / kLinksOfAWay});
+  // What one link has let go late, the next one need not keep.
+  work.late = std::max(Nanos{0}, median(kept_) - in_time);
   return work;
 }
 
