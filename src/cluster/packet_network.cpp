@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kGoldenRatio = 0.6180339887498949;
 constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
-constexpr std::int32_t kNoMessage = -1;
 
 Nanos rounded(double nanos) {
   return {std::llround(nanos)};
@@ -64,11 +63,6 @@ std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
   const std::int32_t id = new_message(lane, 0);
   packets_.push({now, sequence_++, Kind::word, 0, lane, id, kSmallest});
   return id;
-}
-
-void PacketNetwork::mention(std::int32_t lane, Nanos now) {
-  advance(now);
-  packets_.push({now, sequence_++, Kind::word, 0, lane, kNoMessage, kSmallest});
 }
 
 void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
@@ -148,7 +142,6 @@ void PacketNetwork::move(Packet packet) {
         work(lane.dst, packet.time, handling(packet.bytes, 1 - options_.senders_share, message.missing == 0) + landing);
     if (message.missing > 0) return;
   }
-  if (packet.message == kNoMessage) return;
   arrived_.push_back({packet.message, packet.time + lane.latency});
 }
 

@@ -44,8 +44,6 @@ class PacketNetwork {
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing = {});
   // A word that overtakes what its lane has not sent yet.
   std::int32_t start_word(std::int32_t lane, Nanos now);
-  // One that nobody waits for, and that does not arrive as messages do.
-  void mention(std::int32_t lane, Nanos now);
   // A device works on its own for so long; returns when it has done so.
   Nanos work(Rank device, Nanos now, Nanos time);
   // Of messages and words that arrived since the last call of clear_arrived: which, and when.

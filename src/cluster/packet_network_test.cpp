@@ -176,17 +176,6 @@ TEST(PacketNetwork, KeptPacketsLeaveLate) {
   EXPECT_NEAR(milliseconds(times[1]), 10 + 0.04, 0.001);
 }
 
-// A mention takes its place on the link and arrives nowhere.
-TEST(PacketNetwork, MentionsOnlyTakeRoom) {
-  const Cluster cluster = joined_ranks();
-  PacketNetwork network(cluster, packets_of(10'000));
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  for (int i = 0; i < 100; ++i) network.mention(lane, Nanos{0});
-  network.start(lane, Bytes{10'000}, Nanos{0});
-  // 6400 bytes before it.
-  EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.064 + 0.2, 0.003);
-}
-
 // A word does not wait for what its lane has not sent, but for what stands before the link: four packets of 100 us.
 TEST(PacketNetwork, AWordStandsBehindThePacketsAtTheSource) {
   const Cluster cluster = joined_ranks();

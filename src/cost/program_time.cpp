@@ -66,7 +66,6 @@ class Flows {
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos) { return network_.start(lane, bytes, now); }
   std::int32_t ask(std::int32_t, Nanos) { return -1; }
-  static void mention(std::int32_t, Nanos) {}
   // One thing after the other.
   Nanos work(Rank device, Nanos now, Nanos time) {
     if (busy_until_.size() <= device.index()) busy_until_.resize(device.index() + 1);
@@ -106,7 +105,6 @@ class Packets {
     return network_.start(lane, bytes + tcp_.header, now, landing);
   }
   std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
-  void mention(std::int32_t lane, Nanos now) { network_.mention(lane, now); }
   Nanos work(Rank device, Nanos now, Nanos time) { return network_.work(device, now, time); }
   std::optional<Nanos> next_event() const { return network_.next_event(); }
   template <class OnArrival, class OnTakenOver>
@@ -291,7 +289,6 @@ class ProgramSimulation {
       note({id, match, true}, network_.ask(connection.way_back, now_));
     } else {
       ++connection.next_asked;
-      network_.mention(connection.way_back, now_);
     }
   }
 

@@ -38,7 +38,7 @@ void declare(Flags& flags) {
   flags.value("dtype", "TYPE", "f32 (default), f16, bf16, i32, i64");
   flags.value("op", "OP", "sum (default), average, max, min");
   flags.toggle("in-place", "input and output are one buffer");
-  flags.value("repeat", "N", "timed rounds; the median counts (default: 7, and up to 41 of what is over soon)");
+  flags.value("repeat", "N", "timed rounds; the median counts (default: 7, and up to 101 of what is over soon)");
   flags.toggle("overlap", "instead: how much of an all_reduce of the first size hides behind matrix products");
   flags.toggle("no-native", "leave the MPI library's own calls out");
   declare_world_flags(flags);

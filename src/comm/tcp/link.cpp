@@ -23,8 +23,7 @@ enum FrameKind : std::uint32_t { kData = 0x77656601, kReady = 0x77656602 };
 constexpr std::int64_t kSlice = 256 << 10;  // a small message waits behind one of them at most
 constexpr std::int64_t kEarlyBytes = 32 << 10;
 constexpr std::size_t kEarlySlots = 8;
-// So many kept messages, or announcements that wait, leave the sender half of its slots at least.
-constexpr std::size_t kFewSlotsTaken = kEarlySlots / 2;
+constexpr std::size_t kManyOfTheSlots = kEarlySlots / 2;
 constexpr std::size_t kStaging = 4096;  // small: what is read with a header is copied
 constexpr std::size_t kEntries = 64;    // of a scatter or gather list
 constexpr int kSlicesPerPass = 4;
@@ -171,12 +170,12 @@ void Link::choose_frame() {
   }
 }
 
-// A sender without a slot waits for an announcement: those that have not left and those that its messages wait for take
-// all of them together, so that one of the two is half of them.
+// The slots of a sender are taken by messages that are kept here and by those whose announcements have not left; where
+// it has none left, one of the two is half of them or more.
 bool Link::control_is_urgent() const {
   if (control_.empty()) return false;
-  return kind_ == LinkKind::large_messages || hurried_ || control_sent_ > 0 || announcing_ >= kFewSlotsTaken ||
-         kept_early_ >= kFewSlotsTaken;
+  return kind_ == LinkKind::large_messages || hurried_ || control_sent_ > 0 || announcing_ >= kManyOfTheSlots ||
+         kept_early_ >= kManyOfTheSlots;
 }
 
 bool Link::control_goes() const {

@@ -225,12 +225,13 @@ void TcpTransport::progress(int timeout_milliseconds) {
   const bool more = !gave_up_ && std::any_of(links_.begin(), links_.end(),
                                              [](const auto& link) { return link && link->can_go_on(); });
   std::array<epoll_event, 64> events;
-  const bool some_wait =
-      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link && link->has_patience(); });
+  if (more || changed_) timeout_milliseconds = 0;
+  const bool some_wait = timeout_milliseconds > 0 && std::any_of(links_.begin(), links_.end(), [](const auto& link) {
+                           return link && link->has_patience();
+                         });
   const int longest = some_wait ? std::min(timeout_milliseconds, kQuiet) : timeout_milliseconds;
-  const int count =
-      ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), more || changed_ ? 0 : longest);
-  if (count == 0 && some_wait && longest > 0 && !more && !changed_) {
+  const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), longest);
+  if (count == 0 && some_wait) {
     for (const std::unique_ptr<Link>& link : links_) {
       if (link) link->hurry();
     }
