@@ -2,7 +2,7 @@
 //
 // Whatever waits for nothing is started. Only connections keep their order: sends and receives are posted as the
 // program lists them. A message whose destination is still in use, or that must be reduced by hand, lands in one of the
-// two slots of its connection first, so that its sender never waits for more than the program's proof allows.
+// slots of its connection first, so that its sender never waits for more than the program's proof allows.
 #pragma once
 
 #include <cstdint>

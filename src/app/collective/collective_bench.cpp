@@ -31,11 +31,6 @@ constexpr Bandwidth kReduceRate{5e9};
 // Between threads: a copy, after a wake-up between two cores.
 constexpr MeasuredLink kMemory{10e9, {2'000}, {}};
 
-Nanos median(std::vector<Nanos> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 struct Candidate {
   BenchRow row;
   Communicator::Prepared* prepared = nullptr;

@@ -22,6 +22,12 @@ PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, 
       kQueue,  "between measurements"};
 }
 
+Nanos median(std::vector<Nanos> times) {
+  const auto middle = times.begin() + std::ssize(times) / 2;
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
 std::vector<std::int64_t> all_ranks(std::int64_t count) {
   std::vector<std::int64_t> ranks;
   for (std::int64_t rank = 0; rank < count; ++rank) ranks.push_back(rank);

@@ -17,7 +17,8 @@
 namespace weft {
 
 std::vector<std::int64_t> all_ranks(std::int64_t count);
-// Of 64-bit integers, summed, on a queue away from what is measured.
+Nanos median(std::vector<Nanos> times);
+// Of 64-bit integers, on a queue away from what is measured.
 PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, ReduceOp op = ReduceOp::sum);
 
 // When one rank began and ended what it was timed at, round by round.

@@ -48,11 +48,8 @@ void HandoffProbe::time_once() {
   }
 }
 
-Nanos HandoffProbe::median(const Gather& gather) {
-  std::vector<Nanos> times = ranks_.of_all(gather.times);
-  const auto middle = times.begin() + std::ssize(times) / 2;
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
+Nanos HandoffProbe::median_of(const Gather& gather) {
+  return median(ranks_.of_all(gather.times));
 }
 
 // By what cluster/packet_network.hpp makes of these gathers, n ranks, m for a message, l for the latency: `direct`
@@ -60,16 +57,16 @@ Nanos HandoffProbe::median(const Gather& gather) {
 // a ring n/2 m, because one direction's messages travel while the other's are worked on.
 HostWork HandoffProbe::result() {
   const std::int64_t size = communicator_.size(), others = size - 1;
-  const Nanos direct = median(direct_), ring = median(ring_);
+  const Nanos direct = median_of(direct_), ring = median_of(ring_);
   HostWork work;
-  std::int64_t message = (median(in_parts_) - direct).value / others;
-  if (size > 2) message = (message + (median(both_ways_) - ring).value * 2 / size) / 2;
+  std::int64_t message = (median_of(in_parts_) - direct).value / others;
+  if (size > 2) message = (message + (median_of(both_ways_) - ring).value * 2 / size) / 2;
   work.per_message = {std::max<std::int64_t>(0, message)};
   // Between two there is no ring; the latency that they measured holds a message's work.
   const Nanos step = size > 2 ? Nanos{(ring - direct).value / (size - 2)} : link_.latency - work.per_message;
   work.latency = std::max(kLeastLatency, step);
   // Every rank sends as much as it receives.
-  const Nanos longer{(median(gathered_) + median(scattered_) + median(reduced_)).value / 3};
+  const Nanos longer{(median_of(gathered_) + median_of(scattered_) + median_of(reduced_)).value / 3};
   const auto bytes = static_cast<double>(2 * others * many_.value);
   if (many_ >= kWorthTiming && longer > direct) work.rate = {bytes / seconds(longer - direct)};
   work.call = std::max(Nanos{0}, direct - work.latency - Nanos{others * work.per_message.value});
@@ -79,7 +76,7 @@ HostWork HandoffProbe::result() {
                              .members = members_up_to(size)};
   const Nanos in_time = time_over_tcp(Algorithm::direct, 1, kept, link_, work);
   // What one link has let go late, the next one need not keep.
-  work.late = std::max(Nanos{0}, median(kept_) - in_time);
+  work.late = std::max(Nanos{0}, median_of(kept_) - in_time);
   return work;
 }
 

@@ -1,9 +1,9 @@
 // What the ranks themselves take for a call, a step, a message and a byte, beside what links take, while all of them
 // are at work.
 //
-// It is told apart by all_gathers that differ in one thing: how many steps follow each other, how many messages a step
-// has, how many bytes (still within what links let through at once, and beyond). They take turns with what is compared
-// with them: what slows the machine slows both.
+// It is told apart by small collectives that differ in one thing: how many steps follow each other, how many messages a
+// step has, how many bytes (still within what links let through at once, and beyond). They take turns with what is
+// compared with them: what slows the machine slows both.
 #pragma once
 
 #include <vector>
@@ -27,7 +27,7 @@ class HandoffProbe {
     RoundTimes times;
   };
   Gather gather_of(Algorithm algorithm, Bytes of_rank, std::int64_t parts, Collective kind = Collective::all_gather);
-  Nanos median(const Gather& gather);
+  Nanos median_of(const Gather& gather);
 
   Communicator& communicator_;
   BenchRanks& ranks_;
