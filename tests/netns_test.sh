@@ -43,6 +43,18 @@ echo "the links are limited in both directions"
 expect_code 0 "$netns" --ranks 2 --rate 200mbit --no-mpi -- tc qdisc show dev eth0
 [[ $(grep -c 'tbf.*rate 200Mbit' "$work/out") == 2 ]] || fail "no limit on the way out: $(lines)"
 
+echo "hosts have cores of their own, unless told otherwise"
+say_cores='echo "$WEFT_RANK on $(taskset -cp $$ | sed "s/.*: //")"'
+mine=$(taskset -cp $$ | sed 's/.*: //')
+expect_code 0 "$netns" --ranks 2 --no-mpi -- sh -c "$say_cores"
+if (($(nproc) >= 2)); then
+  [[ $(sed 's/^[01] //' "$work/out" | sort -u | wc -l) == 2 ]] || fail "two hosts, $(nproc) cores: $(lines)"
+fi
+expect_code 0 taskset -c "${mine%%[,-]*}" "$netns" --ranks 2 --no-mpi -- sh -c "$say_cores"
+[[ $(lines) == "0 on ${mine%%[,-]*} 1 on ${mine%%[,-]*} " ]] || fail "two hosts, one core: $(lines)"
+expect_code 0 "$netns" --ranks 2 --any-core --no-mpi -- sh -c "$say_cores"
+[[ $(lines) == "0 on $mine 1 on $mine " ]] || fail "--any-core: $(lines)"
+
 echo "the highest exit code is given back"
 expect_code 2 "$netns" --ranks 3 --no-mpi -- sh -c 'exit $WEFT_RANK'
 

@@ -27,6 +27,7 @@ usage: tools/netns.sh --ranks N [OPTION...] -- COMMAND [ARGUMENT...]
   --delay TIME   added one way: 100us, 5ms; default none
   --burst SIZE   what a link that was idle lets through at once; default 64kb
   --mpi WHICH    the launcher: openmpi (default) or mpich; the command must be built with the same
+  --any-core     let ranks run on any core; default: those of a host on cores of its own, as far as there are enough
   --no-mpi       start the processes without MPI, with WEFT_RANK, WEFT_RANKS and WEFT_ROOT_ADDRESS in the environment
 The exit code is the command's: the launcher's with MPI, the highest without; 2: bad usage or no rights.
 END
@@ -38,10 +39,11 @@ complain() {
   exit 2
 }
 
-ranks='' rate=none delay='' burst=64kb mpi=openmpi
+ranks='' rate=none delay='' burst=64kb mpi=openmpi bound=yes
 while (($#)); do
   case $1 in
     --no-mpi) mpi=none; shift ;;
+    --any-core) bound=no; shift ;;
     --ranks | --rate | --delay | --burst | --mpi)
       (($# >= 2)) || usage
       declare "${1#--}=$2"
@@ -58,7 +60,9 @@ case $mpi in
   mpich) launcher=$(command -v mpiexec.hydra) || complain "there is no mpiexec.hydra (mpich)" ;;
   *) complain "--mpi $mpi: openmpi and mpich are allowed" ;;
 esac
-for tool in ip tc; do command -v $tool >/dev/null || complain "there is no $tool here (iproute2)"; done
+for tool in ip:iproute2 tc:iproute2 taskset:util-linux; do
+  command -v "${tool%:*}" >/dev/null || complain "there is no ${tool%:*} here (${tool#*:})"
+done
 ((EUID == 0)) || complain "network namespaces need root; run it with sudo"
 
 namespaces_of() { ip netns list | awk '{print $1}' | grep -E "^$1-(hub|[0-9]+)$" || true; }
@@ -100,6 +104,20 @@ clean_up() {
   if ((${#children[@]})); then kill -TERM "${children[@]}" 2>/dev/null || true; fi
   remove_run "$run"
   exit "$code"
+}
+
+# Prints, for every host, the cores that it gets of those that this script may use: its part of them, or one that it
+# shares with as few others as can be. Left to itself the scheduler moves ranks that wake each other onto one core, and
+# a short program takes twice as long or not, as it happens.
+cores_of_hosts() {
+  local allowed range rank each all=()
+  allowed=$(taskset -cp $$ | sed 's/.*: //') # such as 0-3,6
+  for range in ${allowed//,/ }; do mapfile -t -O ${#all[@]} all < <(seq "${range%-*}" "${range#*-}"); done
+  each=$((${#all[@]} >= ranks ? ${#all[@]} / ranks : 1))
+  for ((rank = 0; rank < ranks; ++rank)); do
+    [[ $bound == yes ]] || { echo "$allowed"; continue; }
+    (IFS=,; echo "${all[*]:rank * each % ${#all[@]}:each}")
+  done
 }
 
 # limit NAMESPACE DEVICE [DELAY]: what leaves by the device.
@@ -172,7 +190,7 @@ start_without_mpi() {
   local rank
   for ((rank = 0; rank < ranks; ++rank)); do
     WEFT_RANK=$rank WEFT_RANKS=$ranks WEFT_ROOT_ADDRESS=$network.1:$root_port \
-      ip netns exec "$run-$rank" "$@" </dev/null &
+      ip netns exec "$run-$rank" taskset -c "${cores[rank]}" "$@" </dev/null &
     children+=($!)
   done
 }
@@ -193,6 +211,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
+mapfile -t cores < <(cores_of_hosts)
+export WEFT_NETNS_CORES="${cores[*]}"
 remove_stale_runs
 make_network
 echo "netns: $ranks hosts on this machine, links $rate each way${delay:+, $delay one way} (emulated)" >&2

@@ -9,7 +9,8 @@ while [[ ${1:-} == -* ]]; do
 done
 host=$1
 shift
+read -ra cores <<<"$WEFT_NETNS_CORES" # of every rank, see tools/netns.sh
 # Like ssh, the words are joined and read by a shell. The host gets its own name: Open MPI's daemons keep their files in
 # a folder named after it, and two that shared one sometimes removed each other's; the launcher then waited for ever.
-exec ip netns exec "$WEFT_NETNS_RUN-${host#host}" unshare --uts \
+exec ip netns exec "$WEFT_NETNS_RUN-${host#host}" unshare --uts taskset -c "${cores[${host#host}]}" \
   /bin/sh -c 'echo "$1" >/proc/sys/kernel/hostname; eval "$2"' sh "$WEFT_NETNS_RUN-$host" "$*"

@@ -94,8 +94,7 @@ void PacketNetwork::take_over(Lane& lane, Nanos now) {
 // A link that is due later than its savings last keeps the packet until they do.
 Nanos PacketNetwork::passes(Link& link, Nanos arrives, std::int64_t bytes) const {
   link.due = std::max(link.due, arrives) + rounded(static_cast<double>(bytes) / link.rate);
-  const Nanos turn = std::max(arrives, link.last), allowed = link.due - link.saved;
-  link.last = allowed > turn ? allowed + options_.late : turn;
+  link.last = std::max({arrives, link.last, link.due - link.saved});
   return link.last;
 }
 

@@ -28,7 +28,6 @@ class PacketNetwork {
     Bandwidth host_rate{};
     double senders_share = 0.25;  // of the work on bytes, the receiver's being the rest
     Nanos per_message{};
-    Nanos late{};  // a link that has kept a packet lets it go so much after it could: it is a timer that wakes up
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
     // half a byte for each.
     double unlike = 0.3;

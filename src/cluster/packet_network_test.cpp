@@ -159,23 +159,6 @@ TEST(PacketNetwork, WhatTheReceiverMakesOfAMessageTakesItsTime) {
   EXPECT_NEAR(milliseconds(arrivals(network, 2)[1]), 1.6, 0.001);
 }
 
-// 20 kB more than the links have saved up wait at the first link, whose timer wakes up late; at the second link they
-// come later than they could go. What comes after finds the time that was lost: a link's rate stays.
-TEST(PacketNetwork, KeptPacketsLeaveLate) {
-  const Cluster cluster = joined_ranks(100'000);
-  PacketNetwork::Options options = packets_of(10'000);
-  options.window = {2'000'000};
-  options.at_source = 1000;
-  options.late = {40'000};
-  PacketNetwork network(cluster, options);
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  network.start(lane, Bytes{120'000}, Nanos{0});
-  network.start(lane, Bytes{980'000}, Nanos{0});
-  const std::vector<Nanos> times = arrivals(network, 2);
-  EXPECT_NEAR(milliseconds(times[0]), 0.2 + 0.04, 0.001);
-  EXPECT_NEAR(milliseconds(times[1]), 10 + 0.04, 0.001);
-}
-
 // A word does not wait for what its lane has not sent, but for what stands before the link: four packets of 100 us.
 TEST(PacketNetwork, AWordStandsBehindThePacketsAtTheSource) {
   const Cluster cluster = joined_ranks();

@@ -94,8 +94,7 @@ class Packets {
                            .packet = tcp_.packet,
                            .spare = tcp_.spare,
                            .host_rate = tcp_.host_rate,
-                           .per_message = tcp_.per_message,
-                           .late = tcp_.late}) {}
+                           .per_message = tcp_.per_message}) {}
   static constexpr bool kAsks = true;             // a large message sets out when it has been asked for
   static constexpr bool kTakesOver = true;        // for the sender a message has ended before it arrives
   static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
@@ -315,6 +314,11 @@ class ProgramSimulation {
     const MemoryWork kind = reduces(step.kind) ? MemoryWork::reduce : MemoryWork::copy;
     const double by_hand = options_.reduce.bytes_per_second;
     if (kind == MemoryWork::reduce && by_hand > 0) return nanos_from_seconds(static_cast<double>(step.bytes) / by_hand);
+    if (options_.tcp) {
+      const Bandwidth rate = kind == MemoryWork::reduce ? options_.tcp->reductions : options_.tcp->copies;
+      const auto bytes = static_cast<double>(step.bytes);
+      return rate.bytes_per_second > 0 ? nanos_from_seconds(bytes / rate.bytes_per_second) : Nanos{0};
+    }
     if (!options_.own_work) return {};
     const Device& device = cluster_.device(members_[static_cast<std::size_t>(rank)]);
     return memory_time(device, kind, Bytes{step.bytes}, options_.slowdown);

@@ -55,6 +55,18 @@ TEST(ProgramTime, DirectAllToAllSharesTheLinkOfEveryRank) {
               kLatency + 3 * bytes / 4 / kRate, 100);
 }
 
+// 20 kB take 0.2 ms over the link and 20 ms at the 1 MB/s of a rank that copies, or reduces, so slowly.
+TEST(ProgramTime, OverTcpARanksOwnCopiesAndReductionsTakeWhatTheyWereMeasuredToTake) {
+  const ProgramRequest gather{.algorithm = Algorithm::direct, .kind = Collective::all_gather, .ranks = 2};
+  const ProgramRequest reduce{
+      .algorithm = Algorithm::direct, .kind = Collective::reduce_scatter, .ranks = 2, .in_place = true};
+  const Bandwidth slow{1e6};
+  EXPECT_LT(time_of(gather, 40'000, nullptr, {.tcp = TcpTraffic{.reductions = slow}}), 1e6);
+  EXPECT_NEAR(time_of(gather, 40'000, nullptr, {.tcp = TcpTraffic{.copies = slow}}), 20e6, 1e6);
+  EXPECT_LT(time_of(reduce, 40'000, nullptr, {.tcp = TcpTraffic{.copies = slow}}), 1e6);
+  EXPECT_NEAR(time_of(reduce, 40'000, nullptr, {.tcp = TcpTraffic{.reductions = slow}}), 20e6, 1e6);
+}
+
 TEST(ProgramTime, SlowdownStretchesEverything) {
   const ProgramRequest request{.ranks = 4, .in_place = true};
   EXPECT_NEAR(time_of(request, 40'000, nullptr, {.slowdown = 5}), 5 * time_of(request, 40'000), 100);

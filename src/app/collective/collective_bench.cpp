@@ -240,11 +240,12 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
 }
 
 // Chosen for links that are in use, as a step's are; timed on links that were idle.
-void predict(const BenchOptions& options, const HostWork& host, BenchResult& result) {
+void predict(const BenchOptions& options, BenchResult& result) {
   for (BenchRow& row : result.rows) {
     if (!row.program) continue;
-    row.predicted = time_over_tcp(row.program->algorithm, row.program->parts,
-                                  question_of(options, row.kind, row.size, result.ranks), *result.measured, host);
+    row.predicted =
+        time_over_tcp(row.program->algorithm, row.program->parts,
+                      question_of(options, row.kind, row.size, result.ranks), *result.measured, *result.host);
   }
 }
 
@@ -279,7 +280,10 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
       bench_size(communicator, ranks, options, cluster, probe ? &*probe : nullptr, kind, size, result);
     }
   }
-  if (probe) predict(options, probe->result(), result);
+  if (probe) {
+    result.host = probe->result();
+    predict(options, result);
+  }
   return result;
 }
 

@@ -43,6 +43,7 @@ struct BenchResult {
   std::int64_t ranks = 1;
   double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
   std::optional<MeasuredLink> measured;
+  std::optional<HostWork> host;  // likewise measured
   std::vector<BenchRow> rows;
 };
 

@@ -151,6 +151,15 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
     json["latency_s"] = seconds(result.measured->latency);
     json["burst_bytes"] = result.measured->burst.value;
   }
+  if (result.host) {
+    json["host"] = {{"call_s", seconds(result.host->call)},
+                    {"latency_s", seconds(result.host->latency)},
+                    {"per_message_s", seconds(result.host->per_message)},
+                    {"bytes_per_s", result.host->rate.bytes_per_second},
+                    {"copied_bytes_per_s", result.host->copies.bytes_per_second},
+                    {"reduced_bytes_per_s", result.host->reductions.bytes_per_second},
+                    {"burst_bytes", result.host->burst.value}};
+  }
   json["rows"] = nlohmann::ordered_json::array();
   for (const BenchRow& row : result.rows) {
     nlohmann::ordered_json entry;

@@ -24,9 +24,10 @@ Nanos time_over_tcp(Algorithm algorithm, std::int64_t parts, const ProgramQuesti
                     const HostWork& host) {
   ClusterSpec spec = cluster_of(link, std::ssize(question.members));
   spec.levels.front().latency = host.latency;
+  spec.levels.front().burst = host.burst;
   ProgramTimeOptions time;
-  time.own_work = true;
-  time.tcp = TcpTraffic{.host_rate = host.rate, .per_message = host.per_message, .late = host.late};
+  time.tcp = TcpTraffic{
+      .host_rate = host.rate, .per_message = host.per_message, .copies = host.copies, .reductions = host.reductions};
   return host.call + with_parts(algorithm, parts, question, Cluster(spec), time)->time;
 }
 

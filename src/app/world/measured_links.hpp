@@ -13,11 +13,12 @@ struct MeasuredLink {
 
 // What ranks themselves take while all of them are at work.
 struct HostWork {
-  Nanos call;         // from its start until the caller knows of its end, without messages
-  Nanos latency;      // of a message on its way to what waits for it
-  Nanos per_message;  // of work of both ends
-  Bandwidth rate{};   // of work on bytes that a rank sends and receives; 0: too few pass at once to tell
-  Nanos late;         // of a packet that a link has kept
+  Nanos call;                        // from its start until the caller knows of its end, without messages
+  Nanos latency;                     // of a message on its way to what waits for it
+  Nanos per_message;                 // of work of both ends
+  Bandwidth rate{};                  // of work on bytes that a rank sends and receives; 0: too few pass at once to tell
+  Bandwidth copies{}, reductions{};  // in a rank's own memory
+  Bytes burst;                       // that goes through links at once after a pause, as messages find it
 };
 
 // `ranks` devices joined by such links.
