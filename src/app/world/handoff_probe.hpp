@@ -1,7 +1,7 @@
 // What the ranks themselves take for a call, a step, a message and a byte, beside what links take, while all of them
 // are at work.
 //
-// It is told apart by small collectives that differ in one thing: how many steps follow each other, how many messages a
+// Small collectives tell them apart that differ in one thing: how many steps follow each other, how many messages a
 // step has, how many bytes (still within what links let through at once, and beyond), whether they are reduced. They
 // take turns with what is compared with them: what slows the machine slows both.
 #pragma once
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "app/world/bench_ranks.hpp"
-#include "app/world/measured_links.hpp"
+#include "app/world/host_fit.hpp"
 
 namespace weft {
 
@@ -23,27 +23,20 @@ class HandoffProbe {
 
  private:
   struct Probe {
-    ProgramRequest request;
-    Bytes of_rank;
+    HostSign sign;  // its time comes with the result
     Communicator::Prepared* call = nullptr;
     RoundTimes times;
   };
-  Probe probe_of(Collective kind, Algorithm algorithm, Bytes of_rank, std::int64_t parts = 1);
+  Probe probe_of(HostPart part, Collective kind, Algorithm algorithm, Bytes of_rank, std::int64_t parts = 1);
   void run(Probe& probe);
-  Nanos median_of(const RoundTimes& times);
-  Bytes burst_by(const HostWork& work);
 
   Communicator& communicator_;
   BenchRanks& ranks_;
   MeasuredLink link_;
-  // Bytes of a rank: two that links let through at once, and more than that.
-  Bytes many_, some_, too_many_;
   std::vector<std::int64_t> input_, output_;
-  Probe direct_, in_parts_, ring_, both_ways_;  // of some
-  Probe gathered_, scattered_, reduced_;        // of many
-  Probe kept_;                                  // of too many
-  Probe after_;                                 // what comes after a longer one takes longer: it does not count
-  RoundTimes copied_;                           // many, in a rank's own memory
+  std::vector<Probe> probes_;
+  Probe after_;        // what comes after a longer one takes longer: it does not count
+  RoundTimes copied_;  // in a rank's own memory
 };
 
 }  // namespace weft

@@ -1,0 +1,71 @@
+#include "app/world/host_fit.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace weft {
+namespace {
+
+constexpr std::size_t kParts = 7;
+// By HostPart: nanoseconds, nanoseconds a byte, bytes.
+using Values = std::array<double, kParts>;
+constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
+constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 0};
+constexpr int kRounds = 40;
+constexpr double kCautious = 0.7;  // of the way to where one part alone should be: the others move too
+
+Bandwidth rate_of(double nanos_per_byte) {
+  return {nanos_per_byte > 0 ? 1e9 / nanos_per_byte : 0};
+}
+
+double nanos_per_byte(Bandwidth rate) {
+  return rate.bytes_per_second > 0 ? 1e9 / rate.bytes_per_second : 0;
+}
+
+Values values_of(const HostWork& work) {
+  return {static_cast<double>(work.call.value),
+          static_cast<double>(work.latency.value),
+          static_cast<double>(work.per_message.value),
+          nanos_per_byte(work.rate),
+          nanos_per_byte(work.copies),
+          nanos_per_byte(work.reductions),
+          static_cast<double>(work.burst.value)};
+}
+
+HostWork work_of(const Values& values) {
+  return {.call = {std::llround(values[0])},
+          .latency = {std::llround(values[1])},
+          .per_message = {std::llround(values[2])},
+          .rate = rate_of(values[3]),
+          .copies = rate_of(values[4]),
+          .reductions = rate_of(values[5]),
+          .burst = {std::llround(values[6])}};
+}
+
+}  // namespace
+
+HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first) {
+  Values values = values_of(first);
+  const auto missing = [&](std::size_t part, const Values& with) {
+    const HostWork work = work_of(with);
+    Nanos sum;
+    for (const HostSign& sign : signs) {
+      if (static_cast<std::size_t>(sign.part) != part) continue;
+      sum = sum + sign.time - time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work);
+    }
+    return static_cast<double>(sum.value);
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t part = 0; part < kParts; ++part) {
+      const double now = missing(part, values);
+      Values stepped = values;
+      stepped[part] += kStep[part];
+      const double gained = now - missing(part, stepped);  // nothing: no sign, or one that does not depend on it
+      if (gained > 0) values[part] = std::max(kLeast[part], values[part] + kCautious * kStep[part] * now / gained);
+    }
+  }
+  return work_of(values);
+}
+
+}  // namespace weft

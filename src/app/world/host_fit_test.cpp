@@ -1,0 +1,74 @@
+#include "app/world/host_fit.hpp"
+
+#include <gtest/gtest.h>
+
+namespace weft {
+namespace {
+
+constexpr MeasuredLink kLink{24e6, {10'000}, {62'000}};
+
+ProgramQuestion question_of(Collective kind, std::int64_t bytes_of_rank, std::int64_t ranks) {
+  return {.kind = kind,
+          .elements = bytes_of_rank / 8 * ranks,
+          .element_size = {8},
+          .in_place = false,
+          .members = members_up_to(ranks)};
+}
+
+std::vector<HostSign> signs_of(const HostWork& truth, std::int64_t ranks) {
+  const Collective gather = Collective::all_gather;
+  std::vector<HostSign> signs = {
+      {HostPart::call, Algorithm::direct, 1, question_of(gather, 4'000, ranks), {}},
+      {HostPart::latency, Algorithm::ring, 1, question_of(gather, 12'000, ranks), {}},
+      {HostPart::per_message, Algorithm::bidirectional_ring, 1, question_of(gather, 12'000, ranks), {}},
+      {HostPart::bytes, Algorithm::direct, 1, question_of(gather, 12'000, ranks), {}},
+      {HostPart::reductions, Algorithm::direct, 1, question_of(Collective::reduce_scatter, 12'000, ranks), {}},
+      {HostPart::burst, Algorithm::ring, 2, question_of(gather, 40'000, ranks), {}},
+  };
+  for (HostSign& sign : signs) sign.time = time_over_tcp(sign.algorithm, sign.parts, sign.question, kLink, truth);
+  return signs;
+}
+
+// Programs that take what some hosts would take give these hosts back, and so the times of all other programs.
+TEST(HostFit, FindsTheHostsThatTookTheseTimes) {
+  for (const std::int64_t ranks : {3, 4, 5}) {
+    const HostWork truth{.call = {60'000},
+                         .latency = {20'000},
+                         .per_message = {25'000},
+                         .rate = {1.5e9},
+                         .copies = {8e9},
+                         .reductions = {3e9},
+                         .burst = {60'500}};
+    HostWork first;
+    first.latency = kLink.latency;
+    first.copies = truth.copies;
+    first.burst = kLink.burst;
+    const HostWork found = fit_host_work(kLink, signs_of(truth, ranks), first);
+    for (const Algorithm algorithm : {Algorithm::recursive_doubling, Algorithm::pairwise, Algorithm::bruck}) {
+      for (const std::int64_t bytes : {8'000, 10'000, 200'000}) {
+        const ProgramQuestion question = question_of(Collective::all_gather, bytes, ranks);
+        const auto expected = static_cast<double>(time_over_tcp(algorithm, 1, question, kLink, truth).value);
+        EXPECT_NEAR(static_cast<double>(time_over_tcp(algorithm, 1, question, kLink, found).value), expected,
+                    0.02 * expected)
+            << ranks << " ranks, " << name_of(algorithm) << ", " << bytes;
+      }
+    }
+    EXPECT_NEAR(static_cast<double>(found.burst.value), 60'500, 500) << ranks;
+    EXPECT_NEAR(found.reductions.bytes_per_second, 3e9, 0.3e9) << ranks;
+  }
+}
+
+// Links on which nothing waits say nothing about bursts, and hosts faster than the model's fastest are not negative.
+TEST(HostFit, LeavesWhatHasNoSignAndNothingIsNegative) {
+  HostWork first;
+  first.latency = kLink.latency;
+  first.burst = kLink.burst;
+  const HostSign quick{HostPart::call, Algorithm::direct, 1, question_of(Collective::all_gather, 4'000, 2), {1}};
+  const HostWork found = fit_host_work(kLink, {&quick, 1}, first);
+  EXPECT_EQ(found.call, Nanos{0});
+  EXPECT_EQ(found.latency, kLink.latency);
+  EXPECT_EQ(found.burst, kLink.burst);
+}
+
+}  // namespace
+}  // namespace weft
