@@ -35,7 +35,6 @@ HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const 
     probes_.push_back(probe_of(HostPart::per_message, Collective::all_gather, Algorithm::direct, many, 2));
   }
   if (many >= kWorthTiming) {
-    probes_.push_back(probe_of(HostPart::bytes, Collective::all_gather, Algorithm::direct, many));
     probes_.push_back(probe_of(HostPart::bytes, Collective::all_to_all, Algorithm::direct, many));
     probes_.push_back(probe_of(HostPart::reductions, Collective::reduce_scatter, Algorithm::direct, many));
   }

@@ -47,21 +47,17 @@ HostWork work_of(const Values& values) {
 
 HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first) {
   Values values = values_of(first);
-  const auto missing = [&](std::size_t part, const Values& with) {
-    const HostWork work = work_of(with);
-    Nanos sum;
-    for (const HostSign& sign : signs) {
-      if (static_cast<std::size_t>(sign.part) != part) continue;
-      sum = sum + sign.time - time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work);
-    }
-    return static_cast<double>(sum.value);
+  const auto missing = [&](const HostSign& sign, const Values& with) {
+    const Nanos predicted = time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work_of(with));
+    return static_cast<double>((sign.time - predicted).value);
   };
   for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t part = 0; part < kParts; ++part) {
-      const double now = missing(part, values);
+    for (const HostSign& sign : signs) {
+      const auto part = static_cast<std::size_t>(sign.part);
+      const double now = missing(sign, values);
       Values stepped = values;
       stepped[part] += kStep[part];
-      const double gained = now - missing(part, stepped);  // nothing: no sign, or one that does not depend on it
+      const double gained = now - missing(sign, stepped);  // nothing: something else takes so long
       if (gained > 0) values[part] = std::max(kLeast[part], values[part] + kCautious * kStep[part] * now / gained);
     }
   }

@@ -18,8 +18,8 @@ struct HostSign {
   Nanos time;
 };
 
-// The HostWork with which the model takes as long for every sign as it took, and for those of one part together. Parts
-// that have no sign stay as in `first`.
+// The HostWork with which the model takes as long for every sign as it took; one for each part at most. Parts that have
+// none stay as in `first`.
 HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first);
 
 }  // namespace weft
