@@ -11,8 +11,9 @@ constexpr std::size_t kParts = 7;
 // By HostPart: nanoseconds, nanoseconds a byte, bytes.
 using Values = std::array<double, kParts>;
 constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
-constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 0};
-constexpr int kRounds = 40;
+constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 256};  // bytes less a step are not negative
+constexpr int kMostRounds = 40;
+constexpr double kExact = 5e-4;    // of a sign's time
 constexpr double kCautious = 0.7;  // of the way to where one part alone should be: the others move too
 
 Bandwidth rate_of(double nanos_per_byte) {
@@ -51,10 +52,14 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs
     const Nanos predicted = time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work_of(with));
     return static_cast<double>((sign.time - predicted).value);
   };
-  for (int round = 0; round < kRounds; ++round) {
+  bool settled = false;
+  for (int round = 0; round < kMostRounds && !settled; ++round) {
+    settled = true;
     for (const HostSign& sign : signs) {
       const auto part = static_cast<std::size_t>(sign.part);
       const double now = missing(sign, values);
+      if (std::abs(now) <= kExact * static_cast<double>(sign.time.value)) continue;
+      settled = false;
       Values stepped = values;
       stepped[part] += kStep[part];
       const double gained = now - missing(sign, stepped);  // nothing: something else takes so long
