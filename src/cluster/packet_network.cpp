@@ -67,10 +67,12 @@ std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
 
 void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
   Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
-  while (!lane.unsent.empty() && lane.at_source < options_.at_source) {
+  while (!lane.unsent.empty()) {
     Message& message = messages_[static_cast<std::size_t>(lane.unsent.front())];
+    const bool small = message.total <= options_.small.value;
+    if (!small && lane.at_source >= options_.at_source) break;
     const std::int64_t bytes = std::min(message.unsent, options_.packet.value);
-    if (lane.under_way > 0 && lane.under_way + bytes > lane.window) break;
+    if (lane.under_way > 0 && lane.under_way + bytes > (small ? options_.window_of_small.value : lane.window)) break;
     lane.under_way += bytes;
     ++lane.at_source;
     lane.sent += bytes;

@@ -20,9 +20,12 @@ class PacketNetwork {
  public:
   struct Options {
     double slowdown = 1;  // of all links and latencies
-    Bytes window{38 << 10};
+    Bytes window{40 << 10};
+    // Messages of at most so many bytes (with their headers) have a window of their own, and all of it stands in line.
+    Bytes small{};
+    Bytes window_of_small{96 << 10};
     Bytes packet{8 << 10};
-    Bytes spare{128 << 10};
+    Bytes spare{256 << 10};
     // What sending and receiving takes of a device's own time, one thing after the other: bytes at this rate if as many
     // are sent as received (0: none), and for every message half of this at each end.
     Bandwidth host_rate{};
@@ -31,8 +34,8 @@ class PacketNetwork {
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
     // half a byte for each.
     double unlike = 0.3;
-    std::int64_t at_source = 4;  // packets of a lane that stand in line before their first link; the others of the
-                                 // window come after them, so that lanes take turns there
+    std::int64_t at_source = 4;  // packets of large messages of a lane that stand in line before their first link; the
+                                 // others of the window come after them, so that lanes take turns there
   };
   // All links have saved up what they can (LevelSpec::burst).
   PacketNetwork(const Cluster& cluster, const Options& options);

@@ -74,6 +74,19 @@ TEST(PacketNetwork, LanesOfADeviceTakeTurns) {
 
 // Equal windows before two crowded links: who crosses both gets a third of each, who crosses one gets two thirds
 // (proportional fairness: maximise the sum of the logarithms of the rates). Max-min shares would be halves.
+// Other than large ones: who set out first is through first.
+TEST(PacketNetwork, SmallMessagesStandInLineAtOnce) {
+  const Cluster cluster = joined_ranks();
+  PacketNetwork::Options options = packets_of(10'000);
+  options.small = options.window_of_small = {500'000};
+  PacketNetwork network(cluster, options);
+  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{500'000}, Nanos{0});
+  network.start(network.open_lane(Rank{0}, Rank{2}), Bytes{500'000}, Nanos{0});
+  const std::vector<Nanos> times = arrivals(network, 2);
+  EXPECT_NEAR(milliseconds(times[0]), 5 + 0.1, 0.01);
+  EXPECT_NEAR(milliseconds(times[1]), 10 + 0.1, 0.01);
+}
+
 TEST(PacketNetwork, WhoCrossesTwoCrowdedLinksGetsLess) {
   const Cluster cluster = joined_ranks();
   PacketNetwork::Options options = packets_of(1'000);

@@ -203,26 +203,33 @@ Landing ProgramRun::landing_of(const Step& step) const {
   return landing;
 }
 
+// Connections take turns: what is to be forwarded by several peers sets out to all of them.
 bool ProgramRun::post_sends() {
   bool moved = false;
-  for (Connection& connection : outgoing_) {
-    while (connection.next < connection.steps.size()) {
-      Step& step = steps_[static_cast<std::size_t>(connection.steps[connection.next])];
-      if (step.pending + step.ahead != 0) break;
-      if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) break;
-      step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
-      const std::int32_t id = connection.steps[connection.next++];
-      moved = true;
-      if (step.ticket.empty()) {
-        complete(id);
-        continue;
-      }
-      step.state = State::in_flight;
-      bytes_in_flight_ += step.code.bytes;
-      in_flight_.push_back(id);
-    }
+  for (bool posted = true; posted;) {
+    posted = false;
+    for (Connection& connection : outgoing_) posted = post_send(connection) || posted;
+    moved = moved || posted;
   }
   return moved;
+}
+
+bool ProgramRun::post_send(Connection& connection) {
+  if (connection.next == connection.steps.size()) return false;
+  const std::int32_t id = connection.steps[connection.next];
+  Step& step = steps_[static_cast<std::size_t>(id)];
+  if (step.pending + step.ahead != 0) return false;
+  if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) return false;
+  step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
+  ++connection.next;
+  if (step.ticket.empty()) {
+    complete(id);
+    return true;
+  }
+  step.state = State::in_flight;
+  bytes_in_flight_ += step.code.bytes;
+  in_flight_.push_back(id);
+  return true;
 }
 
 bool ProgramRun::poll() {

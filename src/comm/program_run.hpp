@@ -75,6 +75,7 @@ class ProgramRun {
   void connect(std::int32_t step, bool outgoing);
   bool may_need_slot(const Step& step) const;
   bool post_sends();
+  bool post_send(Connection& connection);
   bool post_receives();
   bool post_receive(Connection& connection, Step& step);
   bool poll();

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "collective/algorithms.hpp"
 #include "collective/verify/verify_program.hpp"
 
@@ -13,7 +15,10 @@ class FiveQuestions final : public Transport {
  public:
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return 2; }
-  Ticket send(std::int64_t, std::int64_t, std::span<const Segment>) override { return next(); }
+  Ticket send(std::int64_t peer, std::int64_t, std::span<const Segment>) override {
+    sent_to.push_back(peer);
+    return next();
+  }
   Ticket receive(std::int64_t, std::int64_t, const Landing&) override { return next(); }
   bool done(Ticket ticket) override {
     const bool ended = ++questions[static_cast<std::size_t>(ticket.value)] == 5;
@@ -24,6 +29,7 @@ class FiveQuestions final : public Transport {
   void wake() override {}
 
   std::vector<int> questions;
+  std::vector<std::int64_t> sent_to;
   std::function<void()> on_end;
 
  private:
@@ -55,6 +61,27 @@ TEST(ProgramRun, LooksAfterMessagesDuringALongCopy) {
     ASSERT_TRUE(run.done());
     EXPECT_EQ(seen, (std::vector<float>{0, 0})) << "the copy was over before the messages were asked for";
     EXPECT_EQ(output[last_of_own], 1);
+  }
+}
+
+// Peers that forward what they get can all begin with their first part.
+TEST(ProgramRun, ConnectionsTakeTurns) {
+  const Program program =
+      make_program({.algorithm = Algorithm::direct, .kind = Collective::broadcast, .ranks = 4, .parts = 3});
+  const ProgramVerdict proof = verify_program(program);
+  ASSERT_TRUE(proof.accepted());
+  std::vector<LoweredRank> lowered = lower(program, proof.run, even_sizes(program.spec, 300), size_of(DataType::f32));
+  FiveQuestions transport;
+  ProgramRun run(std::move(lowered[0]), {.members = {0, 1, 2, 3}, .credit = 1 << 30}, transport);
+  std::vector<float> input(300, 1), output(300, 0);
+  const Segment from{reinterpret_cast<std::byte*>(input.data()), run.input_bytes()};
+  const Segment to{reinterpret_cast<std::byte*>(output.data()), run.output_bytes()};
+  run.start({&from, 1}, {&to, 1});
+  while (!run.done()) run.advance();
+  ASSERT_EQ(transport.sent_to.size(), 9U);
+  for (int turn = 0; turn < 3; ++turn) {
+    const auto first = transport.sent_to.begin() + 3 * turn;
+    EXPECT_EQ((std::set<std::int64_t>(first, first + 3)), (std::set<std::int64_t>{1, 2, 3})) << "turn " << turn;
   }
 }
 

@@ -91,6 +91,8 @@ class Packets {
       : tcp_(*options.tcp),
         network_(cluster, {.slowdown = options.slowdown,
                            .window = tcp_.window,
+                           .small = tcp_.unasked + tcp_.header,
+                           .window_of_small = tcp_.window_of_small,
                            .packet = tcp_.packet,
                            .spare = tcp_.spare,
                            .host_rate = tcp_.host_rate,
@@ -244,7 +246,7 @@ class ProgramSimulation {
     return network && *network <= now_;
   }
 
-  // Posts what may be posted at both ends, then lets matched messages set out.
+  // Posts what may be posted at both ends.
   void post(std::int32_t id) {
     Connection& connection = connections_[static_cast<std::size_t>(id)];
     while (connection.next_send < connection.sends.size() &&
@@ -261,11 +263,16 @@ class ProgramSimulation {
       }
       ask(id, connection.next_receive++);
     }
-    while (connection.next_match < std::min(connection.next_send, connection.next_asked)) {
-      const std::size_t match = connection.next_match++;
-      const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
-      note({id, match}, network_.start(connection.lane, bytes, now_, time_of_landing(connection, match)));
-    }
+  }
+
+  // The next message of a connection, if both ends have posted it. False: they have not.
+  bool start_next(std::int32_t id) {
+    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    if (connection.next_match == std::min(connection.next_send, connection.next_asked)) return false;
+    const std::size_t match = connection.next_match++;
+    const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
+    note({id, match}, network_.start(connection.lane, bytes, now_, time_of_landing(connection, match)));
+    return true;
   }
 
   Nanos time_of_landing(const Connection& connection, std::size_t match) {
@@ -358,14 +365,15 @@ class ProgramSimulation {
     post_touched();
   }
 
-  // As comm/program_run.hpp does: connections in the order of their first sends.
+  // As comm/program_run.hpp does: connections take turns, in the order of their first sends.
   void post_touched() {
     const auto first_send = [&](std::int32_t id) { return connections_[static_cast<std::size_t>(id)].sends.front(); };
     std::sort(touched_.begin(), touched_.end(), [&](std::int32_t a, std::int32_t b) {
       return std::pair(first_send(a), a) < std::pair(first_send(b), b);
     });
+    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
     for (const std::int32_t id : touched_) post(id);  // which touches nothing
-    touched_.clear();
+    while (!touched_.empty()) std::erase_if(touched_, [&](std::int32_t id) { return !start_next(id); });
   }
 
   const std::vector<LoweredRank>& program_;

@@ -13,14 +13,15 @@ namespace weft {
 
 // How comm/tcp carries messages (cluster/packet_network.hpp).
 struct TcpTraffic {
-  Bytes window{38 << 10};            // of a connection, less what waits to be read (comm/tcp/receive_window.cpp)
+  Bytes window{40 << 10};            // of a connection, less what waits to be read (comm/tcp/receive_window.cpp)
+  Bytes window_of_small{96 << 10};   // of messages that set out unasked: about what congestion control lets through
   Bytes packet{8 << 10};             // as they leave a host, whose card cuts them
   Bytes header{24};                  // of a message
   Bytes unasked{32 << 10};           // larger messages set out when the receiver has asked for them (comm/tcp/link.cpp)
   Bandwidth host_rate{};             // of a rank's own work on what it sends and receives; 0: none
   Nanos per_message{};               // of that work for every message, at both ends together
   Bandwidth copies{}, reductions{};  // in a rank's own memory; 0: they take no time
-  Bytes spare{128 << 10};            // what the system takes beyond the window: for the program, it has been sent
+  Bytes spare{256 << 10};            // what the system takes beyond the window: for the program, it has been sent
 };
 
 struct ProgramTimeOptions {
