@@ -476,6 +476,7 @@ void Link::read() {
       readable_ = false;
     }
   }
+  if (could && open() && kind_ == LinkKind::large_messages && in_.left == 0) acknowledge_now(socket_);
   if (could && window_) window_->received(kReadPerPass - budget, Clock::now());
   const std::int64_t worth_waking = window_ ? std::min(kWorthWaking, window_->worth_reading()) : kWorthWaking;
   wake_for(std::clamp<std::int64_t>(in_.left, 1, worth_waking));

@@ -186,6 +186,11 @@ void pace(const Socket& socket) {
   ::setsockopt(socket.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &highest, sizeof highest);
 }
 
+void acknowledge_now(const Socket& socket) {
+  const int yes = 1;
+  ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof yes);
+}
+
 void open_windows_freely(const Socket& socket) {
   constexpr std::string_view kReno = "reno";
   ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_CONGESTION, kReno.data(), static_cast<socklen_t>(kReno.size()));

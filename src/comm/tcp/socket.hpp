@@ -73,6 +73,9 @@ void suit_bursts(const Socket& socket);
 // Spreads what is sent over the round trip, by the congestion control's estimate: long streams that meet
 // then leave each other's packets, and acknowledgements, a way through.
 void pace(const Socket& socket);
+// Linux acknowledges the end of a stream 40 ms late, takes the delay into the round trip, and paces by that: the first
+// packets of the next message would leave at a fraction of the link's rate. To be called where a message ended.
+void acknowledge_now(const Socket& socket);
 // Where the receiver holds the window small, the sender's own may be as large: cubic stops opening it as soon as the
 // round trip grows (HyStart), which a queue of a few packets on a slow link does, and paces by what it stopped at. Reno
 // does not.
