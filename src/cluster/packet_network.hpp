@@ -34,7 +34,7 @@ class PacketNetwork {
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
     // half a byte for each.
     double unlike = 0.3;
-    std::int64_t at_source = 4;  // packets of large messages of a lane that stand in line before their first link; the
+    std::int64_t at_source = 3;  // packets of large messages of a lane that stand in line before their first link; the
                                  // others of the window come after them, so that lanes take turns there
   };
   // All links have saved up what they can (LevelSpec::burst).

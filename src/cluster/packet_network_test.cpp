@@ -24,6 +24,7 @@ PacketNetwork::Options packets_of(std::int64_t bytes) {
   options.packet = {bytes};
   options.window = {8 * bytes};
   options.unlike = 0;
+  options.at_source = 4;
   return options;
 }
 
