@@ -1,9 +1,15 @@
 #include "comm/tcp/socket.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+
+#include <array>
+#include <chrono>
 
 namespace weft::tcp {
 namespace {
@@ -34,6 +40,36 @@ TEST(SuitBursts, ReplacesOneThatPacesByWhatWasDelivered) {
 
 TEST(SuitBursts, ASocketThatIsNoneHasNoAlgorithm) {
   EXPECT_EQ(congestion_control(Socket()), "");
+}
+
+// Sends a byte and reads it at the other end.
+void pass_on(const Socket& from, const Socket& to) {
+  std::array<std::byte, 1> byte{};
+  ASSERT_EQ(::send(from.fd(), byte.data(), byte.size(), 0), 1);
+  ASSERT_TRUE(wait_for(to, POLLIN, Clock::now() + std::chrono::seconds(10)));
+  ASSERT_EQ(::recv(to.fd(), byte.data(), byte.size(), 0), 1);
+}
+
+int unacknowledged(const Socket& socket) {
+  int bytes = -1;
+  ::ioctl(socket.fd(), SIOCOUTQ, &bytes);
+  return bytes;
+}
+
+// Two that talk in turns acknowledge with their answers, or 40 ms later.
+TEST(AcknowledgeNow, DoesNotWaitForAnAnswer) {
+  const Socket listener = listen_on({"127.0.0.1", 0});
+  Socket sender;
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(10);
+  ASSERT_TRUE(connect_to({"127.0.0.1", local_address(listener).port}, deadline, sender).ok());
+  const Socket receiver = accept_until(listener, deadline);
+  for (int i = 0; i < 50; ++i) {
+    pass_on(sender, receiver);
+    pass_on(receiver, sender);
+  }
+  pass_on(sender, receiver);
+  acknowledge_now(receiver);
+  EXPECT_EQ(unacknowledged(sender), 0);
 }
 
 }  // namespace
