@@ -35,7 +35,6 @@ struct Step {
 
 struct RankState {
   std::vector<Step> steps;
-  std::vector<std::int32_t> connections;  // that begin or end here
 };
 
 enum class EventKind : std::uint8_t { local_end, sent, message_end, asked };
