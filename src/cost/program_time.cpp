@@ -100,7 +100,12 @@ class Packets {
   static constexpr bool kTakesOver = true;        // for the sender a message has ended before it arrives
   static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
   bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
-  std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
+  // One connection for all channels.
+  std::int32_t open_lane(Rank src, Rank dst) {
+    const auto [entry, is_new] = lanes_.try_emplace({src, dst});
+    if (is_new) entry->second = network_.open_lane(src, dst);
+    return entry->second;
+  }
   std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
     return network_.start(lane, bytes + tcp_.header, now, landing);
   }
@@ -118,6 +123,7 @@ class Packets {
  private:
   TcpTraffic tcp_;
   PacketNetwork network_;
+  std::map<std::pair<Rank, Rank>, std::int32_t> lanes_;
 };
 
 template <class Network>

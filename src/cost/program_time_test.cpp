@@ -67,6 +67,32 @@ TEST(ProgramTime, OverTcpARanksOwnCopiesAndReductionsTakeWhatTheyWereMeasuredToT
   EXPECT_NEAR(time_of(reduce, 40'000, nullptr, {.tcp = TcpTraffic{.reductions = slow}}), 20e6, 1e6);
 }
 
+// Two messages from rank 0 and one from rank 2 meet at rank 1, which passes on the latter. Channels of two ranks are
+// one connection, so each sender has half of the link: the third message is there when two would be, and passed on when
+// all three are. With a connection for each channel it would be there last.
+TEST(ProgramTime, OverTcpChannelsShareAConnection) {
+  constexpr std::int64_t kBytes = 10'000'000;
+  const auto step = [](StepKind kind, std::int64_t peer, std::int64_t channel, std::vector<std::int32_t> waits) {
+    LoweredStep result;
+    result.kind = kind;
+    result.peer = peer;
+    result.channel = channel;
+    result.bytes = kBytes;
+    result.waits = std::move(waits);
+    return result;
+  };
+  std::vector<LoweredRank> program(4);
+  program[0].steps = {step(StepKind::send, 1, 0, {}), step(StepKind::send, 1, 1, {})};
+  program[1].steps = {step(StepKind::receive, 0, 0, {}), step(StepKind::receive, 0, 1, {}),
+                      step(StepKind::receive, 2, 0, {}), step(StepKind::send, 3, 0, {2})};
+  program[2].steps = {step(StepKind::send, 1, 0, {})};
+  program[3].steps = {step(StepKind::receive, 1, 0, {})};
+  const Cluster cluster(parse_cluster("local:4,nic=100MB/s"));
+  const std::vector<Rank> members = {Rank{0}, Rank{1}, Rank{2}, Rank{3}};
+  const Nanos time = program_time(program, cluster, members, {.tcp = TcpTraffic{}});
+  EXPECT_NEAR(static_cast<double>(time.value), 3 * kBytes / kRate, 0.03 * kBytes / kRate);
+}
+
 TEST(ProgramTime, SlowdownStretchesEverything) {
   const ProgramRequest request{.ranks = 4, .in_place = true};
   EXPECT_NEAR(time_of(request, 40'000, nullptr, {.slowdown = 5}), 5 * time_of(request, 40'000), 100);

@@ -26,6 +26,9 @@ constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
 // Programs of at most so long, with the rest before each, are compared with what the hosts take at the same time.
 constexpr Nanos kHostsCount{10'000'000};
 constexpr int kFirstProbes = 41;
+// Between measurements, as a part of what links need to recover: what goes through meanwhile is little, not nothing.
+constexpr double kRefilled = 1.2;
+constexpr Nanos kShortestRest{5'000'000}, kLongestRest{200'000'000};
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
 // Between threads: a copy, after a wake-up between two cores.
@@ -57,6 +60,12 @@ Cluster cluster_for(const BenchOptions& options, std::int64_t ranks, const std::
 
 ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes size, std::int64_t ranks) {
   return {kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, members_up_to(ranks)};
+}
+
+// Until the links have saved up again what they let through at once.
+Nanos rest_for(const MeasuredLink& link) {
+  const double refilled = static_cast<double>(link.burst.value) / link.goodput;
+  return std::clamp(nanos_from_seconds(kRefilled * refilled), kShortestRest, kLongestRest);
 }
 
 // `over_tcp`: between processes, not threads.
@@ -266,6 +275,7 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   std::optional<HandoffProbe> probe;
   if (has_links(communicator, processes)) {
     result.measured = measure_link(communicator, ranks);
+    ranks.set_rest(rest_for(*result.measured));
     probe.emplace(communicator, ranks, *result.measured);
     for (int round = 0; round < kFirstProbes; ++round) probe->time_once();
     result.measured->latency = probe->result().latency;

@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kQueue = 1023;  // away from what is measured
 constexpr std::size_t kTextSize = 64;
 // Links with a token bucket fill it again meanwhile, so that every run finds the same link.
-constexpr std::chrono::milliseconds kSettle{5};
+constexpr Nanos kRest{5'000'000};
 
 }  // namespace
 
@@ -54,6 +54,7 @@ BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_cloc
     : communicator_(communicator),
       processes_(processes),
       one_clock_(one_clock),
+      rest_(kRest),
       barrier_(&communicator.prepare(call_between({.algorithm = Algorithm::recursive_doubling,
                                                    .kind = Collective::barrier,
                                                    .ranks = communicator.size(),
@@ -94,7 +95,9 @@ void BenchRanks::barrier() {
 }
 
 void BenchRanks::begin_together() {
-  if (processes_ && !communicator_.through_memory()) std::this_thread::sleep_for(kSettle);
+  if (processes_ && !communicator_.through_memory()) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(rest_.value));
+  }
   barrier();
 }
 

@@ -68,6 +68,8 @@ class BenchRanks {
   std::vector<Nanos> of_all(const RoundTimes& times);
   // Before every measurement: after a rest, in which links recover.
   void begin_together();
+  // They need so long; 5 ms where nobody says it.
+  void set_rest(Nanos rest) { rest_ = rest; }
   // With emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
   void run_at_once(Communicator::Prepared& call, const void* input, void* output);
   // What rank 0 says, up to 60 characters.
@@ -78,6 +80,7 @@ class BenchRanks {
 
   Communicator& communicator_;
   bool processes_, one_clock_;
+  Nanos rest_;
   Communicator::Prepared* barrier_;
   Communicator::Prepared* broadcast_;
   Communicator::Prepared* gate_;

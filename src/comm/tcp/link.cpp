@@ -453,6 +453,7 @@ std::size_t Link::describe_input(std::span<iovec> entries) {
 void Link::read() {
   std::int64_t budget = kReadPerPass;
   const bool could = readable_;
+  const std::uint64_t moved_before = moved_;
   while (open() && readable_ && budget > 0) {
     std::array<iovec, kEntries> entries;
     const std::size_t used = describe_input(entries);
@@ -476,7 +477,8 @@ void Link::read() {
       readable_ = false;
     }
   }
-  if (could && open() && kind_ == LinkKind::large_messages && in_.left == 0) acknowledge_now(socket_);
+  const bool data_came = moved_ != moved_before;
+  if (data_came && open() && kind_ == LinkKind::large_messages && in_.left == 0) acknowledge_now(socket_);
   if (could && window_) window_->received(kReadPerPass - budget, Clock::now());
   const std::int64_t worth_waking = window_ ? std::min(kWorthWaking, window_->worth_reading()) : kWorthWaking;
   wake_for(std::clamp<std::int64_t>(in_.left, 1, worth_waking));
