@@ -9,8 +9,14 @@
 namespace weft {
 namespace {
 
-constexpr double kGoldenRatio = 0.6180339887498949;
 constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
+
+// A number of 0 to 1 for every two devices, the same whatever lanes there are: evenly spread over all of them, and over
+// those of one device. (The golden ratio for two dimensions: inverse powers of the root of x^3 = x + 1.)
+double even_part(Rank src, Rank dst) {
+  constexpr double kFirst = 0.7548776662466927, kSecond = 0.5698402909980532;
+  return std::fmod(0.5 + kFirst * static_cast<double>(src.index()) + kSecond * static_cast<double>(dst.index()), 1.0);
+}
 
 Nanos rounded(double nanos) {
   return {std::llround(nanos)};
@@ -29,14 +35,13 @@ PacketNetwork::PacketNetwork(const Cluster& cluster, const Options& options) : c
 
 std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
   const Way there = directed_links(cluster_, src, dst), back = directed_links(cluster_, dst, src);
-  const double even = std::fmod(static_cast<double>(lanes_.size() + 1) * kGoldenRatio, 1.0);  // spread over 0 to 1
   Lane lane;
   lane.way = there.links;
   lane.back = back.links;
   lane.src = src;
   lane.dst = dst;
   lane.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
-  lane.window = std::llround(static_cast<double>(options_.window.value) * (1 - options_.unlike * even));
+  lane.window = std::llround(static_cast<double>(options_.window.value) * (1 - options_.unlike * even_part(src, dst)));
   lanes_.push_back(std::move(lane));
   return static_cast<std::int32_t>(lanes_.size() - 1);
 }

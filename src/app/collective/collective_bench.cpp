@@ -29,6 +29,7 @@ constexpr int kFirstProbes = 41;
 // Between measurements, as a part of what links need to recover: what goes through meanwhile is little, not nothing.
 constexpr double kRefilled = 1.2;
 constexpr Nanos kShortestRest{5'000'000}, kLongestRest{200'000'000};
+constexpr Bytes kNeverWaits{1 << 30};  // a burst of so many bytes: the most that links may have
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
 // Between threads: a copy, after a wake-up between two cores.
@@ -252,9 +253,14 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
 void predict(const BenchOptions& options, BenchResult& result) {
   for (BenchRow& row : result.rows) {
     if (!row.program) continue;
-    row.predicted =
-        time_over_tcp(row.program->algorithm, row.program->parts,
-                      question_of(options, row.kind, row.size, result.ranks), *result.measured, *result.host);
+    const auto with = [&](const HostWork& host) {
+      return time_over_tcp(row.program->algorithm, row.program->parts,
+                           question_of(options, row.kind, row.size, result.ranks), *result.measured, host);
+    };
+    row.predicted = with(*result.host);
+    HostWork on_any_link = *result.host;
+    on_any_link.burst = kNeverWaits;
+    row.within_burst = 0.95 * seconds(*row.predicted) < seconds(with(on_any_link));
   }
 }
 

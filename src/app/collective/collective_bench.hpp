@@ -35,7 +35,9 @@ struct BenchRow {
   Nanos time;                      // median over the repeats of the slowest rank; of emulated links, by their clock
   std::optional<Nanos> late;       // with emulated links: how much longer it was until the callers had been told
   std::optional<Nanos> predicted;  // of ours
-  double bus_bandwidth = 0;        // bytes a second
+  // Of ours between processes: the links let it through at once, so hosts alone take time, which is predicted roughly.
+  bool within_burst = false;
+  double bus_bandwidth = 0;                              // bytes a second
   std::optional<ProgramRequest> program = std::nullopt;  // of ours
 };
 

@@ -127,18 +127,21 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
                    "predicted", "error", "late"});
   for (const BenchRow& row : result.rows) {
     const BenchRow* native = native_beside(result, row);
-    table.add_row({std::string(name_of(row.kind)), format_bytes(row.size), row.name,
-                   row.name == "native" ? "" : fmt::format("{}", row.parts), format_time(row.time),
-                   rate(row.bus_bandwidth),
-                   result.link_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "",
-                   native != nullptr && native != &row ? fmt::format("{:.2f}", ratio(native->time, row.time)) : "",
-                   row.predicted && result.link_bandwidth > 0 ? format_time(*row.predicted) : "",
-                   row.predicted && result.link_bandwidth > 0
-                       ? fmt::format("{:+.1f} %", 100 * (ratio(*row.predicted, row.time) - 1))
-                       : "",
-                   row.late ? format_time(*row.late) : ""});
+    table.add_row(
+        {std::string(name_of(row.kind)), format_bytes(row.size), row.name,
+         row.name == "native" ? "" : fmt::format("{}", row.parts), format_time(row.time), rate(row.bus_bandwidth),
+         result.link_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "",
+         native != nullptr && native != &row ? fmt::format("{:.2f}", ratio(native->time, row.time)) : "",
+         row.predicted && result.link_bandwidth > 0 ? format_time(*row.predicted) : "",
+         row.predicted && result.link_bandwidth > 0
+             ? fmt::format("{:+.1f} %{}", 100 * (ratio(*row.predicted, row.time) - 1), row.within_burst ? " *" : "")
+             : "",
+         row.late ? format_time(*row.late) : ""});
   }
   out << table.to_string();
+  if (std::ranges::any_of(result.rows, &BenchRow::within_burst)) {
+    out << "* goes through the links at once after a pause: what the hosts take decides, not the links\n";
+  }
 }
 
 nlohmann::ordered_json json_of(const BenchResult& result, const std::string& world) {
@@ -176,6 +179,7 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
     if (row.predicted && result.link_bandwidth > 0) {
       entry["predicted_s"] = seconds(*row.predicted);
       entry["prediction_error_pct"] = 100 * (ratio(*row.predicted, row.time) - 1);
+      if (result.host) entry["within_burst"] = row.within_burst;
     }
     json["rows"].push_back(entry);
   }

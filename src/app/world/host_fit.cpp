@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace weft {
 namespace {
@@ -48,6 +49,9 @@ HostWork work_of(const Values& values) {
 
 HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first) {
   Values values = values_of(first);
+  Values most;
+  most.fill(std::numeric_limits<double>::max());
+  most[static_cast<std::size_t>(HostPart::burst)] = static_cast<double>(link.burst.value);  // messages find no more
   const auto missing = [&](const HostSign& sign, const Values& with) {
     const Nanos predicted = time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work_of(with));
     return static_cast<double>((sign.time - predicted).value);
@@ -63,7 +67,10 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs
       Values stepped = values;
       stepped[part] += kStep[part];
       const double gained = now - missing(sign, stepped);  // nothing: something else takes so long
-      if (gained > 0) values[part] = std::max(kLeast[part], values[part] + kCautious * kStep[part] * now / gained);
+      if (gained > 0) {
+        values[part] = std::clamp(values[part] + kCautious * kStep[part] * now / gained, kLeast[part],
+                                  std::max(kLeast[part], most[part]));
+      }
     }
   }
   return work_of(values);

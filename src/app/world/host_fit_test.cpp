@@ -58,6 +58,15 @@ TEST(HostFit, FindsTheHostsThatTookTheseTimes) {
   }
 }
 
+// Messages do not find more saved up than the link was measured to save.
+TEST(HostFit, TheBurstIsTheLinksAtMost) {
+  HostWork first;
+  first.latency = kLink.latency;
+  first.burst = {kLink.burst.value / 2};
+  const HostSign quick{HostPart::burst, Algorithm::ring, 1, question_of(Collective::all_gather, 80'000, 2), {1}};
+  EXPECT_EQ(fit_host_work(kLink, {&quick, 1}, first).burst, kLink.burst);
+}
+
 // Links on which nothing waits say nothing about bursts, and hosts faster than the model's fastest are not negative.
 TEST(HostFit, LeavesWhatHasNoSignAndNothingIsNegative) {
   HostWork first;
