@@ -26,9 +26,10 @@ constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
 // Programs of at most so long, with the rest before each, are compared with what the hosts take at the same time.
 constexpr Nanos kHostsCount{10'000'000};
 constexpr int kFirstProbes = 41;
-// Between measurements, as a part of what links need to recover: what goes through meanwhile is little, not nothing.
-constexpr double kRefilled = 1.2;
-constexpr Nanos kShortestRest{5'000'000}, kLongestRest{200'000'000};
+// Of the time in which links save up their burst again: a little goes through meanwhile.
+constexpr double kRest = 1.2;
+constexpr Nanos kLongestRest{200'000'000};
+constexpr double kNearlyAll = 0.95;
 constexpr Bytes kNeverWaits{1 << 30};  // a burst of so many bytes: the most that links may have
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
@@ -63,10 +64,9 @@ ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes 
   return {kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, members_up_to(ranks)};
 }
 
-// Until the links have saved up again what they let through at once.
+// So that every program finds the same links.
 Nanos rest_for(const MeasuredLink& link) {
-  const double refilled = static_cast<double>(link.burst.value) / link.goodput;
-  return std::clamp(nanos_from_seconds(kRefilled * refilled), kShortestRest, kLongestRest);
+  return std::min(kLongestRest, nanos_from_seconds(kRest * static_cast<double>(link.burst.value) / link.goodput));
 }
 
 // `over_tcp`: between processes, not threads.
@@ -260,7 +260,7 @@ void predict(const BenchOptions& options, BenchResult& result) {
     row.predicted = with(*result.host);
     HostWork on_any_link = *result.host;
     on_any_link.burst = kNeverWaits;
-    row.within_burst = 0.95 * seconds(*row.predicted) < seconds(with(on_any_link));
+    row.within_burst = seconds(with(on_any_link)) > kNearlyAll * seconds(*row.predicted);
   }
 }
 
@@ -281,7 +281,7 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   std::optional<HandoffProbe> probe;
   if (has_links(communicator, processes)) {
     result.measured = measure_link(communicator, ranks);
-    ranks.set_rest(rest_for(*result.measured));
+    ranks.rest_at_least(rest_for(*result.measured));
     probe.emplace(communicator, ranks, *result.measured);
     for (int round = 0; round < kFirstProbes; ++round) probe->time_once();
     result.measured->latency = probe->result().latency;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::int64_t kQueue = 1023;  // away from what is measured
 constexpr std::size_t kTextSize = 64;
-// Links with a token bucket fill it again meanwhile, so that every run finds the same link.
-constexpr Nanos kRest{5'000'000};
 
 }  // namespace
 
@@ -54,7 +52,6 @@ BenchRanks::BenchRanks(Communicator& communicator, bool processes, bool one_cloc
     : communicator_(communicator),
       processes_(processes),
       one_clock_(one_clock),
-      rest_(kRest),
       barrier_(&communicator.prepare(call_between({.algorithm = Algorithm::recursive_doubling,
                                                    .kind = Collective::barrier,
                                                    .ranks = communicator.size(),

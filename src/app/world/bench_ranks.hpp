@@ -1,6 +1,7 @@
 // What the ranks of a benchmark need from each other: to begin together, and to agree on their times.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -68,8 +69,8 @@ class BenchRanks {
   std::vector<Nanos> of_all(const RoundTimes& times);
   // Before every measurement: after a rest, in which links recover.
   void begin_together();
-  // They need so long; 5 ms where nobody says it.
-  void set_rest(Nanos rest) { rest_ = rest; }
+  // They need so long.
+  void rest_at_least(Nanos time) { rest_ = std::max(rest_, time); }
   // With emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
   void run_at_once(Communicator::Prepared& call, const void* input, void* output);
   // What rank 0 says, up to 60 characters.
@@ -80,7 +81,7 @@ class BenchRanks {
 
   Communicator& communicator_;
   bool processes_, one_clock_;
-  Nanos rest_;
+  Nanos rest_{5'000'000};
   Communicator::Prepared* barrier_;
   Communicator::Prepared* broadcast_;
   Communicator::Prepared* gate_;

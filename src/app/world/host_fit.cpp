@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace weft {
 namespace {
@@ -49,9 +48,6 @@ HostWork work_of(const Values& values) {
 
 HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first) {
   Values values = values_of(first);
-  Values most;
-  most.fill(std::numeric_limits<double>::max());
-  most[static_cast<std::size_t>(HostPart::burst)] = static_cast<double>(link.burst.value);  // messages find no more
   const auto missing = [&](const HostSign& sign, const Values& with) {
     const Nanos predicted = time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work_of(with));
     return static_cast<double>((sign.time - predicted).value);
@@ -67,10 +63,10 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs
       Values stepped = values;
       stepped[part] += kStep[part];
       const double gained = now - missing(sign, stepped);  // nothing: something else takes so long
-      if (gained > 0) {
-        values[part] = std::clamp(values[part] + kCautious * kStep[part] * now / gained, kLeast[part],
-                                  std::max(kLeast[part], most[part]));
-      }
+      if (gained <= 0) continue;
+      double moved = values[part] + kCautious * kStep[part] * now / gained;
+      if (sign.part == HostPart::burst) moved = std::min(moved, static_cast<double>(link.burst.value));  // all there is
+      values[part] = std::max(kLeast[part], moved);
     }
   }
   return work_of(values);
