@@ -76,6 +76,9 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   } catch (const Error& error) {
     err << "weft: " << error.what() << "\n";
     return kBadInput;
+  } catch (const UnsafePlan& fault) {
+    err << "weft: " << fault.what() << "\n";
+    return kAnswerIsNo;
   } catch (const RunFailed& failure) {
     err << "weft: " << failure.what() << "\n";
     return kRunFailed;

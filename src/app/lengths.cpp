@@ -7,6 +7,7 @@
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
+#include "app/plan/plan_text_report.hpp"
 #include "app/run/run_session.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
@@ -167,6 +168,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   TextTable table({"length", "policy", "step", "exposed", "bound", "over bound", "tokens/s"});
   nlohmann::ordered_json json{{"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}};
   std::vector<std::string> written;
+  std::string failed;
   for (const std::int64_t length : lengths) {
     inputs.layout.seq = length;
     PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
@@ -176,6 +178,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
                      fmt::format("{:+.1f} %", policy.gap_to_bound_pct),
                      format_count(static_cast<std::int64_t>(policy.tokens_per_s))});
     }
+    if (!study.failed.empty()) failed += fmt::format("\nLength {}:{}", format_count(length), failed_lines(study));
     json["lengths"].push_back(plan_json_report(study));
     if (const auto folder = flags.text("out")) {
       for (std::string& file : write_plan_files(study, std::filesystem::path(*folder) / std::to_string(length))) {
@@ -186,9 +189,9 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   if (flags.on("json")) {
     out << json.dump(2) << "\n";
   } else {
-    out << table.to_string() << written_line(written);
+    out << table.to_string() << failed << written_line(written);
   }
-  return kOk;
+  return failed.empty() ? kOk : kAnswerIsNo;
 }
 
 int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>& lengths, const RunOptions& options,

@@ -21,6 +21,12 @@ class RunFailed : public std::runtime_error {
   explicit RunFailed(const std::string& message) : std::runtime_error(message) {}
 };
 
+// Weft made a plan that its own verifier refuses: nobody's input is at fault. Exit code 1.
+class UnsafePlan : public std::runtime_error {
+ public:
+  explicit UnsafePlan(const std::string& message) : std::runtime_error(message) {}
+};
+
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(fmt::format(format, std::forward<Args>(args)...));

@@ -1,11 +1,11 @@
 #include "exec/bind_transfer.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/expert_slots.hpp"
+#include "exec/rank_exchange.hpp"
 #include "exec/row_windows.hpp"
 #include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
@@ -29,9 +29,6 @@ std::int64_t elements_in(const std::vector<Segment>& segments) {
   return bytes / static_cast<std::int64_t>(sizeof(float));
 }
 
-// Communicator queues of messages between stages; below them are the others (exec/rank_exchange.hpp has its own).
-constexpr std::int64_t kForwardMessages = 300, kBackwardMessages = 650, kMostStages = 350;
-
 // From the experts back to where the tokens are, or their gradients: the way that they came is known.
 bool returns_rows(const Operation& exchange) {
   return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
@@ -43,17 +40,8 @@ bool is_message(const Communication& c) {
 
 }  // namespace
 
-std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue) {
-  std::set<std::string> names;
-  for (const ClassPlan& c : plan.classes) {
-    for (const Queue& q : c.queues) names.insert(q.name);
-  }
-  const std::string& name = plan.classes[rank_class.index()].queues[static_cast<std::size_t>(queue)].name;
-  return std::distance(names.begin(), names.find(name));
-}
-
 TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
-    : view_(view), parameters_(parameters) {}
+    : view_(view), parameters_(parameters), queues_(view.plan()) {}
 
 TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micro_batch) const {
   Ends ends;
@@ -220,15 +208,11 @@ std::vector<std::int64_t> TransferBinder::members(const Communication& c) const 
   return ranks;
 }
 
-// Both ends of a message must name the same queue: it is that of the sender's stage.
-std::int64_t TransferBinder::queue(const Operation& op, std::int32_t queue) const {
-  const Plan& plan = view_.plan();
-  if (!is_message(*op.communication)) return queue_number(plan, op.rank_class, queue);
-  const std::int64_t stages = plan.layout.pp, own = view_.coordinate(Axis::pp);
-  if (stages > kMostStages) fail("--pp {}: weft run has queues for {} stages", stages, kMostStages);
-  const bool to_next = op.communication->group == GroupKind::pp_next;
-  const std::int64_t sender = op.communication->sends ? own : (own + (to_next ? 1 : stages - 1)) % stages;
-  return sender + (op.phase == Phase::forward ? kForwardMessages : kBackwardMessages);
+std::int64_t TransferBinder::queue(OpId id) const {
+  const std::int32_t number =
+      queues_.number(view_.plan().graph.op(id).rank_class, view_.plan().issues[id.index()].queue);
+  if (number >= kLossQueue) fail("the plan shares more than {} queues between its rank classes", kLossQueue);
+  return number;
 }
 
 // The buffer of the whole is the members' shares one after the other, each with its shard of every parameter.
@@ -332,7 +316,7 @@ TransferCall TransferBinder::call(OpId id) const {
     result.call.uneven = places.uneven;
     result.call.segments = 2;
     result.call.members = members(c);
-    result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
+    result.call.queue = queue(id);
     result.call.label = describe(op);
     return result;
   }
@@ -351,7 +335,7 @@ TransferCall TransferBinder::call(OpId id) const {
           ? even_sizes(result.call.spec, elements_in(places.output.empty() ? places.input : places.output))
           : sliced_sizes(result.call.spec, places.slices);
   result.call.members = members(c);
-  result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
+  result.call.queue = queue(id);
   result.call.label = describe(op);
   result.call.segments = std::ssize(places.input.size() > places.output.size() ? places.input : places.output);
   return result;

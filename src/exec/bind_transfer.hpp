@@ -6,6 +6,7 @@
 
 #include "comm/communicator.hpp"
 #include "exec/parameter_state.hpp"
+#include "plan/shared_queues.hpp"
 
 namespace weft {
 
@@ -47,13 +48,11 @@ class TransferBinder {
   std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId whole,
                                               std::int32_t micro_batch) const;
   std::vector<std::int64_t> members(const Communication& communication) const;
-  std::int64_t queue(const Operation& op, std::int32_t queue) const;
+  std::int64_t queue(OpId operation) const;  // of the communicator: the same on all members
 
   const RankView& view_;
   const ParameterStates& parameters_;
+  SharedQueues queues_;
 };
-
-// Numbers of the plan's communication queues, the same on all classes: queues of one name are one.
-std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue);
 
 }  // namespace weft

@@ -167,18 +167,6 @@ TEST(TrainRank, ShowsEveryStepOnce) {
   EXPECT_EQ(losses, result.losses);
 }
 
-// Queues of the same name are one, whatever their place in a class; different names never are.
-TEST(QueueNumber, GoesByName) {
-  Plan plan;
-  plan.classes.resize(2);
-  plan.classes[0].queues = {{"compute", QueueKind::compute}, {"dp", QueueKind::communication}};
-  plan.classes[1].queues = {
-      {"compute", QueueKind::compute}, {"pp", QueueKind::communication}, {"dp", QueueKind::communication}};
-  EXPECT_EQ(queue_number(plan, ClassId{0}, 1), queue_number(plan, ClassId{1}, 2));
-  EXPECT_NE(queue_number(plan, ClassId{1}, 1), queue_number(plan, ClassId{1}, 2));
-  EXPECT_NE(queue_number(plan, ClassId{1}, 0), queue_number(plan, ClassId{1}, 1));
-}
-
 TEST(RequireTrainable, NamesWhatItRefuses) {
   const auto words = [](const Transformer& model, const Layout& layout) -> std::string {
     try {

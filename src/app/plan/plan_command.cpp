@@ -96,7 +96,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(*e.study, e.explanation);
     out << written_line(written);
   }
-  return kOk;
+  return study.failed.empty() ? kOk : kAnswerIsNo;
 }
 
 }  // namespace weft

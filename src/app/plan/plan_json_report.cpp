@@ -92,6 +92,7 @@ nlohmann::ordered_json study_json(const PlanStudy& study) {
   json["layout"] = layout_to_json(study.inputs.layout);
   json["bound_s"] = study.bound_s;
   json["bound_explanation"] = study.bound_explanation;
+  for (const FailedPolicy& failed : study.failed) json["failed"][failed.policy] = failed.reason;
   return json;
 }
 

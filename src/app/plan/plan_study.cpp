@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -140,7 +141,8 @@ PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std
   }
   UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
   if (const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false})) {
-    fail("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message);
+    throw UnsafePlan(
+        fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));
   }
   PolicyStudy study = study_unfolded(inputs, graph, std::move(made), cluster, profile);
   study.policy = policy;  // as typed
@@ -150,7 +152,17 @@ PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std
 
 using StudyOne = std::function<PolicyStudy(std::size_t, const StepGraph&, const Cluster&)>;
 
-PlanStudy study_all(const Inputs& inputs, std::size_t count, const Profile& profile, const StudyOne& study_one) {
+std::string words_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  }
+}
+
+PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names, const Profile& profile,
+                    const StudyOne& study_one) {
+  const std::size_t count = names.size();
   PlanStudy study;
   study.inputs = inputs;
   const Cluster cluster(inputs.cluster);
@@ -158,16 +170,29 @@ PlanStudy study_all(const Inputs& inputs, std::size_t count, const Profile& prof
   study.parameters = total_parameters(inputs.model);
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
   // The bound and the policies do not need each other.
-  study.policies.resize(count);
+  std::vector<PolicyStudy> studied(count);
+  std::vector<std::exception_ptr> thrown(count);
   parallel_for(count + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
     if (i < count) {
-      study.policies[i] = study_one(i, graph, cluster);
+      try {
+        studied[i] = study_one(i, graph, cluster);
+      } catch (const std::runtime_error&) {
+        thrown[i] = std::current_exception();
+      }
       return;
     }
     const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
     study.bound_s = bound.seconds;
     study.bound_explanation = bound.explanation;
   });
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!thrown[i]) {
+      study.policies.push_back(std::move(studied[i]));
+    } else {
+      study.failed.push_back({names[i], words_of(thrown[i])});
+    }
+  }
+  if (study.policies.empty()) std::rethrow_exception(thrown.front());
   for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
   const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
     return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
@@ -232,14 +257,15 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
 
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      std::ostream* progress) {
-  return study_all(inputs, policies.size(), profile,
-                   [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
-                     return study_policy(inputs, graph, policies[i], cluster, profile, progress);
-                   });
+  return study_all(inputs, policies, profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+    return study_policy(inputs, graph, policies[i], cluster, profile, progress);
+  });
 }
 
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
-  return study_all(inputs, plans.size(), profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
+  std::vector<std::string> policies;
+  for (const Plan& plan : plans) policies.push_back(plan.policy);
+  return study_all(inputs, policies, profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
     return study_unfolded(inputs, graph, {plans[i], Unfolded(plans[i])}, cluster, profile);
   });
 }

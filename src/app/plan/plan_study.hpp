@@ -47,13 +47,20 @@ struct PolicyStudy {
   std::vector<std::string> would_fit;  // where it does not: changes that would, e.g. "--zero 1 (61.2 GiB)"
 };
 
+// A policy that was asked for and has no plan, and why.
+struct FailedPolicy {
+  std::string policy;
+  std::string reason;
+};
+
 struct PlanStudy {
   Inputs inputs;
   std::int64_t devices = 0;
   std::int64_t parameters = 0;
   double bound_s = 0;
   std::string bound_explanation;
-  std::vector<PolicyStudy> policies;
+  std::vector<PolicyStudy> policies;  // those that have a plan
+  std::vector<FailedPolicy> failed;
   std::size_t best = 0;  // shortest step among those that fit, or of all where none does
 };
 
@@ -68,7 +75,8 @@ struct Throughput {
 Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
 
 // Changes to the layout that would fit are planned for real, cheapest in speed first.
-// Throws Error where a policy is unknown or its plan fails verification (a fault of Weft, said so).
+// A policy that cannot be planned, or whose plan fails verification (a fault of Weft, said so), takes no other's answer
+// along; only where none has a plan, what the first one met is thrown: Error, or UnsafePlan.
 // `progress`: where a bar is drawn while policies search; null: nowhere.
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      std::ostream* progress = nullptr);

@@ -129,6 +129,13 @@ std::string study_heading(const PlanStudy& study, bool links) {
   return text;
 }
 
+std::string failed_lines(const PlanStudy& study) {
+  std::string text;
+  for (const FailedPolicy& failed : study.failed)
+    text += fmt::format("\nNo plan of {}: {}\n", failed.policy, failed.reason);
+  return text;
+}
+
 std::string plan_text_report(const PlanStudy& study) {
   const PolicyStudy& best = study.policies[study.best];
   std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
@@ -139,7 +146,7 @@ std::string plan_text_report(const PlanStudy& study) {
                       format_count(static_cast<std::int64_t>(best.tokens_per_s)));
   text += memory_table(best);
   if (!best.fits) text += fit_advice(best);
-  return text;
+  return text + failed_lines(study);
 }
 
 }  // namespace weft

@@ -9,6 +9,8 @@ namespace weft {
 
 // Its first two lines: model, cluster, layout. `links`: and whether those are emulated.
 std::string study_heading(const PlanStudy& study, bool links = true);
+// Policies without a plan, and why; nothing where all have one.
+std::string failed_lines(const PlanStudy& study);
 std::string plan_text_report(const PlanStudy& study);
 
 }  // namespace weft

@@ -69,7 +69,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   } else {
     out << run_text_report(session.study()) << written_line(written);
   }
-  return kOk;
+  return session.study().plan.failed.empty() ? kOk : kAnswerIsNo;
 }
 
 }  // namespace weft

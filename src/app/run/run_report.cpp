@@ -102,7 +102,7 @@ std::string run_text_report(const RunStudy& study) {
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
-  return text;
+  return text + failed_lines(study.plan);
 }
 
 nlohmann::ordered_json run_json_report(const RunStudy& study) {

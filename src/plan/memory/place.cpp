@@ -63,7 +63,10 @@ class Placer {
       } else if (life.leaves_block) {
         const std::int32_t proven = copies_of(c, life);
         const std::int32_t waited = may_wait_ ? copies_if_waited_for(c, life) : proven;
-        put(id, std::min(proven, waited), waited < proven);
+        // What a step writes once per micro-batch has no more copies than that. Where even these are not proven free
+        // for the next step, whoever writes them waits for the readers of this one, which closes no cycle.
+        put(id, std::min(proven, waited),
+            waited < proven || (proven == plan_.graph.micro_batches && !enough(c, life, proven)));
       } else if (life.block >= 0) {
         scratch[life.block].push_back(id);
       }
@@ -212,25 +215,24 @@ class Placer {
   std::optional<HappensBefore> before_;
 };
 
-// Returns the plan unfolded as its order alone has it: no writer waits for memory yet.
-Unfolded place_by_order(Plan& plan, bool may_wait) {
-  plan.placements.clear();
-  Unfolded unfolded(plan);
-  Placer(plan, unfolded, may_wait).run();
-  return unfolded;
-}
-
 bool any_waits(const Plan& plan) {
   return std::any_of(plan.placements.begin(), plan.placements.end(), [](const Placement& p) { return p.waits; });
+}
+
+// Places values as the order alone has it, in which no writer waits for memory yet. Returns the plan unfolded with the
+// waits that the places need.
+Unfolded place_by_order(Plan& plan, bool may_wait) {
+  plan.placements.clear();
+  Unfolded bare(plan);
+  Placer(plan, bare, may_wait).run();
+  return any_waits(plan) ? Unfolded(plan) : std::move(bare);
 }
 
 }  // namespace
 
 Unfolded place_values(Plan& plan) {
-  Unfolded bare = place_by_order(plan, true);
-  if (!any_waits(plan)) return bare;
-  Unfolded with_waits(plan);
-  if (find_run_order(with_waits).cycle.empty()) return with_waits;
+  Unfolded unfolded = place_by_order(plan, true);
+  if (!any_waits(plan) || find_run_order(unfolded).cycle.empty()) return unfolded;
   // Waiting for a buffer can close a cycle that the bare order does not have; then every copy is kept.
   return place_by_order(plan, false);
 }

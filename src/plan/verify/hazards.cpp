@@ -190,6 +190,7 @@ class Memory {
       if (auto found = check_read(id, who.iteration, who)) return found;
     }
     written = who.iteration;
+    const bool others_wrote = another_part_is_there(id, mb, who);
     for (Stretch& stretch : stretches(id, mb)) {
       if (joins_other_parts(stretch, id, mb, who)) {
         if (const Access* earlier = still_using(stretch.displaced, stretch, id, who)) {
@@ -201,6 +202,7 @@ class Memory {
       if (const Access* earlier = still_using(stretch.accesses, stretch, id, who)) {
         return overwrites(id, mb, who, stretch, *earlier);
       }
+      if (others_wrote && !in_place(stretch.value, id)) return overwritten_between_parts(id, mb, who, stretch);
       stretch.displaced.clear();
       if (is_part(operation(who))) stretch.displaced = stretch.accesses;
       stretch.value = id;
@@ -229,6 +231,25 @@ class Memory {
             fmt::format("[{}] writes '{}'{} over '{}'{}, which {}", name(who.instance), name(id), suffix(mb),
                         name(stretch.value), suffix(stretch.micro_batch),
                         itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
+  }
+
+  // Whether another part has written its elements of the value, which must stay until the value is read.
+  bool another_part_is_there(ValueId id, std::int32_t mb, Access who) const {
+    if (!is_part(operation(who)) || plan_.graph.value(id).accumulated) return false;
+    const std::span<const OpId> writers = writers_[id.index()];
+    return std::any_of(writers.begin(), writers.end(), [&](OpId writer) {
+      const std::int32_t other = unfolded_.instance_of(writer, mb);
+      return other != who.instance && done_[static_cast<std::size_t>(other)] == who.iteration;
+    });
+  }
+
+  Violation overwritten_between_parts(ValueId id, std::int32_t mb, Access who, const Stretch& stretch) const {
+    return {
+        Rule::hazard,
+        fmt::format("[{}] writes its part of '{}'{}, but '{}'{} lies over what other parts have written of it, last "
+                    "touched by [{}]",
+                    name(who.instance), name(id), suffix(mb), name(stretch.value), suffix(stretch.micro_batch),
+                    name(stretch.accesses.front().instance))};
   }
 
   // Another part of the same operation has begun to write the value: each has elements of its own (check_provenance

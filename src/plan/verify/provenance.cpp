@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
+#include "plan/shared_queues.hpp"
 #include "plan/verify/stages.hpp"
 
 namespace weft {
@@ -297,6 +298,22 @@ std::optional<Violation> check_algorithms(const Plan& plan) {
                      fmt::format("members of one transfer disagree: {}, {}", name(other), name(op))};
   }
   return std::nullopt;
+}
+
+std::optional<Violation> check_queues(const Plan& plan) {
+  const SharedQueues queues(plan);
+  if (!queues.conflict()) return std::nullopt;
+  const auto name = [&](OpId id) {
+    const Operation& op = plan.graph.op(id);
+    const auto queue = static_cast<std::size_t>(plan.issues[id.index()].queue);
+    return fmt::format("'{}' to queue '{}'", describe(op), plan.classes[op.rank_class.index()].queues[queue].name);
+  };
+  const OpId first = queues.conflict()->first;
+  return Violation{Rule::collective_order,
+                   fmt::format("queues that do not match: {} issues {} and {}, but other members of these transfers "
+                               "have both on one queue; what one member issues to one queue, all issue to one queue",
+                               plan.graph.classes[plan.graph.op(first).rank_class.index()].name, name(first),
+                               name(queues.conflict()->second))};
 }
 
 std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded) {

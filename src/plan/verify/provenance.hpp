@@ -16,6 +16,10 @@ std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& who
 // There is a program of every transfer, and members of one transfer carry out the same one.
 std::optional<Violation> check_algorithms(const Plan& plan);
 
+// Members of a transfer issue it to queues that match one to one (plan/shared_queues.hpp).
+std::optional<Violation> check_queues(const Plan& plan);
+
+// On queues that match, members issue the transfers that they share in the same order.
 std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded);
 
 }  // namespace weft

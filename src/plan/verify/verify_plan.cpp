@@ -79,6 +79,7 @@ std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& opt
 
 std::optional<Violation> check_unfolded(const Plan& plan, const Unfolded& unfolded, const VerifyOptions& options) {
   if (auto violation = check_algorithms(plan)) return violation;
+  if (auto violation = check_queues(plan)) return violation;
   if (auto violation = check_collective_order(plan, unfolded)) return violation;
   const RunOrder order = find_run_order(unfolded);
   if (auto violation = check_deadlock(plan, unfolded, order)) return violation;

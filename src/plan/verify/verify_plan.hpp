@@ -23,7 +23,8 @@ struct VerifyOptions {
 
 // The first violation, or nothing:
 //   provenance        the operations are those of the model and layout, each done exactly once
-//   collective order  members of a group issue its transfers in the same order and carry each out alike
+//   collective order  members of a group issue its transfers to matching queues, in the same order, and carry each out
+//                     alike
 //   deadlock          queue orders, dependencies and transfers across ranks allow an order to run in
 //   hazard            every value lies inside its class's memory; nothing is read before it is written, or overwritten
 //                     while it may still be read

@@ -1,0 +1,90 @@
+#include "plan/shared_queues.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+namespace weft {
+namespace {
+
+// Sets of queues, each queue at first in one of its own.
+class QueueSets {
+ public:
+  explicit QueueSets(const Plan& plan) {
+    std::size_t count = 0;
+    for (const ClassPlan& c : plan.classes) {
+      first_.push_back(count);
+      count += c.queues.size();
+    }
+    parent_.resize(count);
+    std::iota(parent_.begin(), parent_.end(), std::size_t{0});
+  }
+  std::size_t index(std::size_t rank_class, std::int32_t queue) const {
+    return first_[rank_class] + static_cast<std::size_t>(queue);
+  }
+  // The least of its set.
+  std::size_t find(std::size_t queue) const {
+    while (parent_[queue] != queue) queue = parent_[queue];
+    return queue;
+  }
+  void join(std::size_t a, std::size_t b) {
+    const auto [least, other] = std::minmax({find(a), find(b)});
+    parent_[other] = least;
+  }
+
+ private:
+  std::vector<std::size_t> first_;   // by class: the index of its queue 0
+  std::vector<std::size_t> parent_;  // by queue
+};
+
+QueueSets join_queues(const Plan& plan) {
+  QueueSets sets(plan);
+  std::map<std::int32_t, std::size_t> of_transfer;
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication || op.communication->transfer < 0) continue;
+    const std::size_t queue = sets.index(op.rank_class.index(), plan.issues[i].queue);
+    sets.join(queue, of_transfer.try_emplace(op.communication->transfer, queue).first->second);
+  }
+  return sets;
+}
+
+}  // namespace
+
+SharedQueues::SharedQueues(const Plan& plan) {
+  const QueueSets sets = join_queues(plan);
+  std::map<std::pair<std::size_t, std::size_t>, OpId> first_on;  // by set and class
+  for (std::size_t i = 0; i < plan.graph.operations.size() && !conflict_; ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication) continue;
+    const std::size_t c = op.rank_class.index();
+    const std::size_t set = sets.find(sets.index(c, plan.issues[i].queue));
+    const OpId first = first_on.try_emplace({set, c}, make_id<OpId>(i)).first->second;
+    if (plan.issues[first.index()].queue != plan.issues[i].queue) conflict_ = {first, make_id<OpId>(i)};
+  }
+
+  std::map<std::size_t, std::vector<std::size_t>> classes_of;  // by set, in the order of its first queue
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
+      classes_of[sets.find(sets.index(c, static_cast<std::int32_t>(q)))].push_back(c);
+    }
+  }
+  std::vector<std::set<std::int32_t>> taken(plan.classes.size());
+  std::map<std::size_t, std::int32_t> number_of;  // by set
+  for (const auto& [set, classes] : classes_of) {
+    std::int32_t number = 0;
+    const auto is_taken = [&](std::size_t c) { return taken[c].contains(number); };
+    while (std::any_of(classes.begin(), classes.end(), is_taken)) ++number;
+    for (const std::size_t c : classes) taken[c].insert(number);
+    number_of[set] = number;
+  }
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<std::int32_t>& numbers = numbers_.emplace_back();
+    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
+      numbers.push_back(number_of.at(sets.find(sets.index(c, static_cast<std::int32_t>(q)))));
+    }
+  }
+}
+
+}  // namespace weft
