@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "plan/memory/lifetimes.hpp"
 
 namespace weft {
 namespace {
@@ -30,7 +31,7 @@ std::string ParameterState::name() const {
   return layer >= 0 ? fmt::format("layer {} {}", layer, name_of(role)) : std::string(name_of(role));
 }
 
-ParameterStates::ParameterStates(const RankView& view) : view_(view) {
+ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(find_storage(view.plan())) {
   const StepGraph& graph = view.original();
   const std::vector<std::vector<OpId>> writers = writers_of(graph);
   for (const Operation& op : graph.operations) {
@@ -47,7 +48,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view) {
     p.weight = op.reads[2].value;
     p.gradient = before_reductions(graph, writers, p.reduced);
     for (const auto& [part, whole] : {std::pair{op.writes[0], p.weight}, {p.reduced, p.gradient}}) {
-      if (view.plan().placements[part.index()] == view.plan().placements[whole.index()]) continue;
+      if (address(view.plan(), part, 0) == address(view.plan(), whole, 0)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
            graph.value(whole).name);
     }
@@ -81,9 +82,8 @@ bool ParameterStates::answers_for(const ParameterState& p, GroupKind among) cons
 // A shard that lies in the memory of the whole (plan/memory/lifetimes.hpp) counts as the whole.
 bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const {
   if (!sharded(p)) return true;
-  const std::vector<Placement>& placements = view_.plan().placements;
   for (const ValueId kept : {p.weight, p.gradient}) {
-    if (placements[value.index()] == placements[kept.index()]) value = kept;
+    if (storage_[value.index()] == storage_[kept.index()]) value = kept;
   }
   return view_.plan().graph.value(value).elements() >= p.elements;
 }

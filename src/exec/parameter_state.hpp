@@ -51,6 +51,7 @@ class ParameterStates {
   bool sharded(const ParameterState& p) const;
 
   const RankView& view_;
+  std::vector<ValueId> storage_;  // by value: whose memory it shares
   std::vector<ParameterState> parameters_;
   std::map<std::pair<std::int32_t, Role>, std::size_t> by_role_;
 };

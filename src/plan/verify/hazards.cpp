@@ -102,6 +102,7 @@ class Memory {
                                                  where, value.name, place.offset.value, place.copies, kAlignment)};
     }
     if (auto found = check_frame(id)) return found;
+    if (auto found = check_storage(id)) return found;
     const std::int64_t size = value.bytes().value;
     const std::int64_t copies = !value.per_micro_batch ? 1
                                 : place.frame >= 0     ? plan_.graph.micro_batches
@@ -116,6 +117,18 @@ class Memory {
       extents_.push_back({begin, begin + size});
     }
     return std::nullopt;
+  }
+
+  // A transfer of a step works in place: what it leaves lies where what it takes began.
+  std::optional<Violation> check_storage(ValueId id) const {
+    const ValueId buffer = storage_[id.index()];
+    const Placement &place = plan_.placements[id.index()], &shared = plan_.placements[buffer.index()];
+    if (place.offset == shared.offset && place.frame == shared.frame) return std::nullopt;
+    return Violation{Rule::hazard,
+                     fmt::format("{}: '{}' lies at byte {}, apart from '{}' at byte {}; the transfer between "
+                                 "them works in place",
+                                 plan_.graph.classes[rank_class_].name, name(id), place.offset.value, name(buffer),
+                                 shared.offset.value)};
   }
 
   // A frame that is there, with a place for every micro-batch.
