@@ -19,7 +19,7 @@ class Mutator {
   // Changes the plan in one place and says how.
   std::string mutate() {
     class_ = below(plan_.classes.size());
-    switch (below(17)) {
+    switch (below(20)) {
       case 0:
         return swap_slots();
       case 1:
@@ -52,6 +52,12 @@ class Mutator {
         return rename_queue();
       case 15:
         return drop_waits();
+      case 16:
+        return change_wait();
+      case 17:
+        return shift_frame();
+      case 18:
+        return change_program();
       default:
         return change_queue();
     }
@@ -200,6 +206,46 @@ class Mutator {
     if (waiting.empty()) return change_copies();
     waiting[below(waiting.size())]->waits = false;
     return "drop waits";
+  }
+  std::string change_wait() {
+    if (plan_.waits.empty()) return flip_blocking();
+    Wait& wait = plan_.waits[below(plan_.waits.size())];
+    switch (below(3)) {
+      case 0:
+        wait.executions = 1 - wait.executions;
+        break;
+      case 1:
+        wait.until = make_id<OpId>(below(plan_.graph.operations.size()));
+        break;
+      default:
+        wait.operation = make_id<OpId>(below(plan_.graph.operations.size()));
+    }
+    return "change wait";
+  }
+  std::string shift_frame() {
+    if (plan().frames.empty()) return shift_offset();
+    std::vector<Bytes>& base = plan().frames[below(plan().frames.size())].base;
+    if (below(2) == 0) {
+      std::swap(base[below(base.size())], base[below(base.size())]);
+    } else {
+      base[below(base.size())].value += kAlignment << below(8);
+    }
+    return "shift frame";
+  }
+  // Of one class's side of a transfer.
+  std::string change_program() {
+    Communication& transfer = *plan_.graph.operations[some_transfer()].communication;
+    switch (below(3)) {
+      case 0:
+        transfer.algorithm = plan_.graph.operations[some_transfer()].communication->algorithm;
+        break;
+      case 1:
+        transfer.parts = 1 + static_cast<std::int32_t>(below(4));
+        break;
+      default:
+        transfer.bytes.value += below(2) == 0 ? 4 : -4;
+    }
+    return "change program";
   }
   std::size_t some_transfer() {
     for (;;) {

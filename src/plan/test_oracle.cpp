@@ -146,13 +146,18 @@ class Execution {
       for (std::size_t t = 0; t < tasks_.size(); ++t) {
         if (tasks_[t].op == told.until.index()) last = t;
         if (tasks_[t].op != told.operation.index()) continue;
-        if (tasks_[t].micro_batch < 0 && tasks_[last].micro_batch >= 0) {
+        const bool once = tasks_[t].micro_batch < 0;
+        if (once != !plan_.graph.op(told.until).per_micro_batch) {
+          if (!once || last == tasks_.size()) throw Damage{"a wait for what does not run by then"};
           wait(t, last);
           continue;
         }
         const std::size_t execution = told.executions == 0 ? t : std::exchange(previous, t);
         if (execution == tasks_.size()) continue;  // before the first step
-        wait(t, task_of_.at({told.until.index(), tasks_[execution].micro_batch, tasks_[execution].iteration}));
+        const auto found =
+            task_of_.find({told.until.index(), tasks_[execution].micro_batch, tasks_[execution].iteration});
+        if (found == task_of_.end()) throw Damage{"a wait for what never runs"};
+        wait(t, found->second);
       }
     }
   }
