@@ -185,6 +185,7 @@ class Memory {
   std::optional<Violation> check_parts(ValueId id, int iteration, std::int32_t mb, Access who) const {
     const std::span<const OpId> writers = writers_[id.index()];
     if (writers.size() < 2 || !is_part(plan_.graph.op(writers.front()))) return std::nullopt;
+    if (plan_.graph.value(id).accumulated) return std::nullopt;  // every part adds to the whole, in every micro-batch
     const Slice slice = read_slice_of(plan_.graph, operation(who), id);
     const auto missing = std::count_if(writers.begin(), writers.end(), [&](OpId writer) {
       return overlap(slice, slice_of(plan_.graph, plan_.graph.op(writer), id)) &&
