@@ -55,7 +55,8 @@ def random_model(rng):
         heads, seq, count = 4, rng.choice([256, 512, 1024]), 8
         flags += ["--experts", count]
     elif shape < 0.5:
-        flags = ["--model", rng.choice(["gpt2", "gpt2-medium", "llama2-7b", "llama3-8b", "megatron-1.7b"]), "--layers", layers]
+        preset = rng.choice(["gpt2", "gpt2-medium", "llama2-7b", "llama3-8b", "megatron-1.7b"])
+        flags = ["--model", preset, "--layers", layers]
         heads, seq, count = 4, rng.choice([256, 512, 1024]), 0
     else:
         heads = rng.choice([2, 4, 8, 16])
@@ -129,6 +130,8 @@ def random_layout(rng):
         flags += ["--etp", 1]
     if experts and rng.random() < 0.3:
         flags += ["--expert-exchange", rng.choice(["padded", "uneven"])]
+    if experts and not emulated and rng.random() < 0.2:
+        flags.append(rng.choice(["--dispatch-fp8", "--ep-forwarding"]))
     flags += ["--zero", rng.randrange(4)]
     micro_batch = rng.choice([1, 1, 2, 4])
     micro_batches = rng.choice([1, 2, 3, 4, 4, 8, 16, 32])
@@ -170,13 +173,15 @@ def check_account(account, step, where):
     kinds = account["exposed_by_kind"]
     require(sorted(kinds) == sorted(KINDS), f"{where}: exposed_by_kind has {sorted(kinds)}")
     exposed, comm, hidden = account["exposed_comm_s"], account["comm_s"], account["hidden_pct"]
-    require(near(sum(kinds.values()), exposed, step), f"{where}: exposed_by_kind adds up to {sum(kinds.values())}, not {exposed}")
+    by_kind = sum(kinds.values())
+    require(near(by_kind, exposed, step), f"{where}: exposed_by_kind adds up to {by_kind}, not {exposed}")
     require(exposed <= comm + RELATIVE * step, f"{where}: {exposed} s exposed of {comm} s of communication")
     if hidden is None:
         require(comm == 0, f"{where}: hidden_pct is null with {comm} s of communication")
     else:
         require(-1e-6 <= hidden <= 100 + 1e-6, f"{where}: hidden_pct is {hidden}")
-        require(abs(hidden - 100 * (1 - exposed / comm)) < 1e-6, f"{where}: hidden_pct is {hidden} with {exposed} s of {comm} s exposed")
+        share = 100 * (1 - exposed / comm)
+        require(abs(hidden - share) < 1e-6, f"{where}: hidden_pct is {hidden}, but {exposed} s of {comm} s are exposed")
 
 
 def check_stages(policy, devices, where):
@@ -188,21 +193,23 @@ def check_stages(policy, devices, where):
     figures = [(lambda of, term=term: of[term]) for term in TERMS + ["comm_s"]]
     figures += [(lambda of, kind=kind: of["exposed_by_kind"][kind]) for kind in KINDS]
     for figure in figures:
-        mean = sum(stage["ranks"] * figure(stage) for stage in stages) / devices
-        require(near(mean, figure(policy), policy["step_s"]), f"{where}: the stages' mean is {mean}, printed {figure(policy)}")
-        most = max(figure(stage) for stage in stages)
-        require(near(most, figure(policy["max"]), policy["step_s"]), f"{where}: the stages' maximum is {most}, printed {figure(policy['max'])}")
+        mean, printed_mean = sum(stage["ranks"] * figure(stage) for stage in stages) / devices, figure(policy)
+        require(near(mean, printed_mean, policy["step_s"]), f"{where}: the stages' mean is {mean}, not {printed_mean}")
+        most, printed_most = max(figure(stage) for stage in stages), figure(policy["max"])
+        require(near(most, printed_most, policy["step_s"]), f"{where}: the largest is {most}, not {printed_most}")
 
 
 def check_memory(policy, where):
     memory = policy["memory"]
     for stage in memory:
         here = f"{where}, memory of {stage['stage']}"
-        require(sum(stage["terms"].values()) == stage["bytes"], f"{here}: terms add up to {sum(stage['terms'].values())}, not {stage['bytes']}")
+        terms = sum(stage["terms"].values())
+        require(terms == stage["bytes"], f"{here}: terms add up to {terms}, not {stage['bytes']}")
         require(all(term >= 0 for term in stage["terms"].values()), f"{here}: a term is negative: {stage['terms']}")
         live = stage["peak"]["live_bytes"]
         require(0 < live <= stage["bytes"], f"{here}: {live} live of {stage['bytes']} bytes")
-    require(policy["memory_peak_bytes"] == max(stage["bytes"] for stage in memory), f"{where}: memory_peak_bytes is not the largest")
+    largest = max(stage["bytes"] for stage in memory)
+    require(policy["memory_peak_bytes"] == largest, f"{where}: memory_peak_bytes is not the largest")
     fits = all(stage["bytes"] <= stage["device_bytes"] for stage in memory)
     require(policy["fits"] == fits, f"{where}: fits is {policy['fits']}, the bytes say {fits}")
 
@@ -218,14 +225,18 @@ def check_policy(answer, name):
     path = policy["critical_path"]
     chain = path["compute_s"] + path["waiting_s"] + sum(path["transfer_s"].values())
     require(near(chain, step, step), f"{name}: the critical path is {chain}, the step {step}")
-    require(0 < policy["mfu"] <= policy["hfu"] * (1 + RELATIVE) and policy["hfu"] <= 1, f"{name}: mfu {policy['mfu']}, hfu {policy['hfu']}")
+    mfu, hfu = policy["mfu"], policy["hfu"]
+    require(0 < mfu <= hfu * (1 + RELATIVE) and hfu <= 1, f"{name}: mfu {mfu}, hfu {hfu}")
     check_stages(policy, answer["cluster"]["devices"], name)
     check_memory(policy, name)
 
 
 def check_best(answer):
     policies = answer["policies"]
-    order = lambda name: (not policies[name]["fits"], policies[name]["step_s"])
+
+    def order(name):
+        return not policies[name]["fits"], policies[name]["step_s"]
+
     best = min(policies, key=order)
     require(order(answer["best"]) == order(best), f"best is {answer['best']}, but {best} is better")
     if "weft" not in policies:
@@ -244,7 +255,7 @@ def check_answer(answer):
     check_best(answer)
 
 
-# --- Running -----------------------------------------------------------------------------------------------------------
+# --- Running ---------------------------------------------------------------------------------------------------------
 
 
 class Planner:
@@ -279,7 +290,8 @@ class Planner:
             for name, policy in answer["policies"].items():
                 file = Path(folder) / ("plan.json" if name == answer["best"] else f"plan-{name}.json")
                 result = self.run(["verify", str(file)])
-                require(result.returncode == (0 if policy["fits"] else 1), f"weft verify of {name}: exit code {result.returncode}: {result.stdout.strip()} {result.stderr.strip()}")
+                said = f"exit code {result.returncode}: {result.stdout.strip()} {result.stderr.strip()}"
+                require(result.returncode == (0 if policy["fits"] else 1), f"weft verify of {name}: {said}")
 
     def check(self, index, flags):
         """'planned' or 'refused'; throws Violation."""
@@ -319,7 +331,7 @@ def main():
             outcomes[outcome] += 1
             if outcome == "failed":
                 print(f"\n{index}: {message}\n  weft {shlex.join(planner.command(layouts[index]))}", flush=True)
-            done = f"{index + 1} of {options.count}: {outcomes['planned']} planned, {outcomes['refused']} refused, {outcomes['failed']} failed"
+            done = f"{index + 1} of {options.count}: " + ", ".join(f"{n} {what}" for what, n in outcomes.items())
             if sys.stdout.isatty():
                 print(f"\r{done}", end="", flush=True)
             elif (index + 1) % 50 == 0:
