@@ -140,9 +140,9 @@ TEST(Presets, MistakesAreNamedWithWhatIsAllowed) {
             "one link");
   EXPECT_EQ(error_of("dgx-h100:2,device=h80"),
             "cluster 'dgx-h100:2,device=h80': device: 'h80' is not known; did you mean 'h800'?");
-  EXPECT_EQ(error_of("dgx-a100:1000000,gpus=17"),
-            "cluster 'dgx-a100:1000000,gpus=17': 1000000 nodes of 17 devices are 17000000 devices, at most "
-            "16777216 are allowed");
+  EXPECT_EQ(error_of("dgx-a100:1000000"),
+            "cluster 'dgx-a100:1000000': 1000000 nodes of 8 devices are 8000000 devices, at most 1048576 are allowed");
+  EXPECT_EQ(parse_cluster("dgx-a100:131072").nodes, 131072);  // 1,048,576 devices
 }
 
 TEST(Presets, MalformedTextIsAlwaysAnError) {

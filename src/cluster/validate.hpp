@@ -6,7 +6,8 @@
 namespace weft {
 
 inline constexpr std::int64_t kMaxNodes = 1'000'000;
-inline constexpr std::int64_t kMaxDevices = 16'777'216;
+// Whoever looks at every device (graph/rank_classes.hpp) takes seconds for so many, and about 1 GB.
+inline constexpr std::int64_t kMaxDevices = 1'048'576;
 inline constexpr std::size_t kMaxLevels = 16;
 
 // Both throw Error naming the field, the value and what is allowed. The limits on figures are

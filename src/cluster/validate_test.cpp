@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
                   s.nodes = 1'000'000;
                   s.devices_per_node = 17;
                 },
-                "17000000 devices, at most 16777216"},
+                "17000000 devices, at most 1048576"},
         Mistake{"NegativeLeaf", [](ClusterSpec& s) { s.nodes_per_leaf = -1; }, "nodes_per_leaf -1"},
         Mistake{"DeviceWithoutMemory", [](ClusterSpec& s) { s.device.memory = {0}; },
                 "device 'a100-80': memory (bytes) 0"},

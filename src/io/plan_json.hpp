@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// One line per value, operation and block. Throws Error where the plan is larger than a plan file may be, and
-// where the stream fails.
+// One line per value, operation and block. Throws Error where the plan is larger than a plan file may be.
+// Whether all was written is the stream's to say: whoever opened it knows its name and why it failed.
 void write_plan_json(std::ostream& out, const Plan& plan);
 
 // Throws Error naming the file, the place in it, the value and what is allowed. What it returns has every id,

@@ -5,15 +5,11 @@
 namespace weft {
 
 void check_plan_limits(const Transformer& model, const ClusterSpec& cluster, const Layout& layout) {
-  const std::int64_t devices = cluster.nodes * cluster.devices_per_node;
-  if (devices > kMaxPlanDevices) {
-    fail("cluster '{}' has {} devices; a plan file is for at most {}", cluster.name, devices, kMaxPlanDevices);
-  }
   if (model.layers > kMaxPlanLayers) {
     fail("model '{}' has {} layers; a plan file is for at most {}", model.name, model.layers, kMaxPlanLayers);
   }
   try {
-    validate(layout, model, devices);
+    validate(layout, model, cluster.nodes * cluster.devices_per_node);
   } catch (const Error& error) {
     fail("layout: {}", error.what());
   }

@@ -1,5 +1,5 @@
-// How large a plan in a file may be. A file of a few kilobytes can name a cluster of millions of devices and
-// a model of a hundred thousand layers; these limits lie far above any real plan and keep what such a file
+// How large a plan in a file may be (its cluster: cluster/validate.hpp). A file of a few kilobytes can name a model of
+// a hundred thousand layers; these limits lie far above any real plan and keep what such a file
 // costs within minutes.
 #pragma once
 
@@ -13,7 +13,6 @@
 namespace weft {
 
 inline constexpr std::size_t kMaxPlanFileBytes = std::size_t{256} << 20;
-inline constexpr std::int64_t kMaxPlanDevices = 1'048'576;
 inline constexpr std::int64_t kMaxPlanLayers = 10'000;
 // Operations of all classes, each counted once per micro-batch where it repeats.
 inline constexpr std::int64_t kMaxPlanInstances = 20'000'000;

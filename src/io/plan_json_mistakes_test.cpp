@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"layers_without_operations", "/model/layers", "9000", "are too few for 9000 layers"},
         Mistake{"cluster", "/cluster/nodes", "0", "plan.json: cluster: key 'nodes': value 0 is not"},
         Mistake{"too_many_devices", "/cluster/devices_per_node", "1000000",
-                "devices; a plan file is for at most 1048576"},
+                "2000000 devices, at most 1048576 are allowed"},
         Mistake{"layout_name", "/layout/schedule", "\"1f1\"",
                 "plan.json: layout: key 'schedule': value '1f1' is not known; did you mean '1f1b'?"},
         Mistake{"layout_key", "/layout/microbatch", "1", "key 'microbatch' is not known; did you mean 'micro_batch'?"},

@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "cluster/validate.hpp"
 #include "graph/transfer_program.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/json/json_rows.hpp"
@@ -178,7 +179,7 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   communication.collective = static_cast<Collective>(object.one_of("collective", collectives_));
   communication.algorithm = static_cast<Algorithm>(object.one_of("algorithm", algorithms_));
   communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
-  communication.inner = small_integer_or(object, "inner", 0, 0, kMaxPlanDevices);
+  communication.inner = small_integer_or(object, "inner", 0, 0, kMaxDevices);
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));

@@ -236,6 +236,13 @@ TEST(PlanFileText, HasOneLinePerValueOperationAndBlock) {
   EXPECT_EQ(blocks, 2 * 3);  // forward, backward and update on each of two stages
 }
 
+// A failed write names neither the file nor the reason here; who opened the stream knows both.
+TEST(PlanFileText, LeavesAFailedStreamToWhoeverOpenedIt) {
+  std::ostream nowhere(nullptr);
+  EXPECT_NO_THROW(write_plan_json(nowhere, plan_of({"", "gpt2", 2, "local:2", {}, 3})));
+  EXPECT_TRUE(nowhere.bad());
+}
+
 TEST(PlanFileText, OfALargeModelIsAFewMegabytes) {
   // Four stages of 20 layers: 80 layers of some 40 operations and as many values, a line of some 200 bytes
   // each.

@@ -209,7 +209,7 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
     write_lines(out, lines, "", [&](std::size_t i) { return waits_line(plan.waits, i); });
   }
   out << "\n}\n";
-  if (!out.flush()) fail("the plan could not be written: the stream failed");
+  out.flush();
 }
 
 }  // namespace weft

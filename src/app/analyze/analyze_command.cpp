@@ -18,6 +18,7 @@
 #include "app/cli.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/output_paths.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
@@ -133,6 +134,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of tables");
   flags.parse(arguments);
+  require_outputs_can_be_written(flags, {"out"}, {"csv", "trace"});
   if (flags.texts().empty()) fail("weft analyze: name a trace, e.g. weft analyze trace.json.gz");
 
   WhyOptions options;

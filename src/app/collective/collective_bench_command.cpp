@@ -10,6 +10,7 @@
 #include "app/collective/collective_command.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/output_paths.hpp"
 #include "app/version.hpp"
 #include "app/world/own_processes.hpp"
 #include "app/world/world.hpp"
@@ -225,6 +226,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   BenchOptions options = read_options(flags);
   const Launch launch = launch_from_environment();
   const bool processes = launch.kind != LaunchKind::local;
+  if (!processes || launch.rank == 0) require_outputs_can_be_written(flags, {"out"});
   if (const auto count = flags.integer("processes", 1, 512); count && !processes)
     return run_own_processes(*count, {"collective", "bench"}, arguments, err);
 

@@ -8,6 +8,7 @@
 #include "app/collective/program_numbers.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
+#include "app/output_paths.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/table.hpp"
@@ -207,6 +208,7 @@ int run_collective_list_command(const std::vector<std::string>& arguments, std::
               "weft collective list --algorithm ring --collective all_reduce --ranks 8 --out out/msccl");
   declare(flags);
   flags.parse(arguments);
+  require_outputs_can_be_written(flags, {"out"});
   const ListOptions options = read_options(flags);
   std::vector<Row> rows = rows_of(options);
   if (options.folder) make_folder(*options.folder);

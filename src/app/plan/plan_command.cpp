@@ -7,6 +7,7 @@
 #include "app/inputs.hpp"
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
@@ -63,6 +64,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
 
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  require_outputs_can_be_written(flags, {"out"}, {"csv"});
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   if (!lengths.empty()) {

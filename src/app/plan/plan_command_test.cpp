@@ -8,6 +8,7 @@
 
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
+#include "app/test_stages.hpp"
 #include "io/timeline_json.hpp"
 #include "timeline/accounting.hpp"
 
@@ -62,6 +63,20 @@ TEST(PlanJson, TheAccountingAddsUpAndTheBoundIsBelow) {
     EXPECT_LE(json.at("bound_s").get<double>(), p.at("step_s").get<double>() * (1 + 1e-9)) << flags;
     EXPECT_NEAR(p.at("gap_to_bound_pct").get<double>(),
                 100 * (p.at("step_s").get<double>() / json.at("bound_s").get<double>() - 1), 1e-9);
+  }
+}
+
+TEST(PlanJson, EveryStageAddsUpToTheStepAndAllOfThemToTheMeansAndMaxima) {
+  for (const char* flags : {"--model gpt2 --cluster dgx-a100:2 --tp 2 --pp 4 --zero 1 --global-batch 16 --clip-grad 1",
+                            "--model gpt2 --cluster dgx-a100:1 --pp 2 --vpp 3 --global-batch 16",
+                            "--model gpt2-s-moe --cluster p4de:2 --ep 8 --pp 2 --seq 512 --global-batch 32",
+                            "--model gpt2 --cluster dgx-a100:1,gpus=1"}) {
+    const nlohmann::json json = plan_json(flags);
+    for (const auto& [name, policy] : json.at("policies").items()) {
+      EXPECT_EQ(policy.at("stages").size(), policy.at("memory").size()) << flags;
+      test::expect_whole_stages(policy, json.at("cluster").at("devices").get<std::int64_t>(),
+                                name + std::string(" ") + flags);
+    }
   }
 }
 

@@ -31,6 +31,19 @@ Json account_json(const RankAccount& a, double hidden) {
   return json;
 }
 
+// Every rank of the timeline: a stage for all ranks that do the same, as planned; each rank by itself, as measured.
+Json stages_json(const Timeline& timeline, const Accounting& accounting) {
+  Json stages = Json::array();
+  for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
+    const TimelineRank& rank = timeline.ranks[r];
+    const RankAccount& own = accounting.ranks[r];
+    Json stage{{"stage", rank.name}, {"rank", rank.rank.value}, {"ranks", rank.ranks}, {"step_s", own.step_s}};
+    stage.update(account_json(own, hidden_pct(own)));
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
 Json memory_json(const std::vector<StageMemory>& memory) {
   Json stages = Json::array();
   for (const StageMemory& stage : memory) {
@@ -73,6 +86,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   }
   json["critical_path"] = critical;
   json["max"] = account_json(p.accounting.max, most_hidden);
+  json["stages"] = stages_json(p.timeline, p.accounting);
   json["memory"] = memory_json(p.memory);
   json["collectives"] = Json::object();
   for (const auto& [collective, ways] : programs_in_words(p.plan.graph)) json["collectives"][collective] = ways;

@@ -6,6 +6,7 @@
 
 #include "app/cli.hpp"
 #include "app/files.hpp"
+#include "app/output_paths.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/run/run_session.hpp"
 #include "app/world/own_processes.hpp"
@@ -55,6 +56,7 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   if (flags.given("profile")) fail("--profile: weft calibrate makes one");
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
+  if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out"});
   if (!kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
   if (options.processes) return run_own_processes(*options.processes, {"calibrate"}, arguments, err);
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;

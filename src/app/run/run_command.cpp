@@ -7,6 +7,7 @@
 #include "app/cli.hpp"
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
+#include "app/output_paths.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/run/checkpoint_options.hpp"
 #include "app/run/run_files.hpp"
@@ -48,6 +49,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
   read_checkpoint_options(flags, options);
+  if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out", "record"});
   if (options.checkpoint) hold_stop_signals();
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
   if (options.processes) {

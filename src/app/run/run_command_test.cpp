@@ -9,6 +9,7 @@
 
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
+#include "app/test_stages.hpp"
 #include "base/machine.hpp"
 #include "io/timeline_json.hpp"
 #include "kernels/kernels.hpp"
@@ -194,6 +195,8 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
   const std::string best = json.at("best");
   for (const std::string policy : {"serial", "ddp"}) {
     const auto& p = json.at("policies").at(policy);
+    EXPECT_EQ(p.at("stages").size(), 2U) << "each rank by itself";
+    test::expect_whole_stages(p, 2, policy);
     EXPECT_EQ(p.at("predicted_step_s"), plan.at("policies").at(policy).at("step_s"));
     EXPECT_EQ(p.at("losses").size(), 8);
     EXPECT_EQ(p.at("losses").back(), p.at("loss"));

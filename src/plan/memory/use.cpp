@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "plan/memory/lifetimes.hpp"
 
@@ -22,99 +23,162 @@ const char* term_of(const Value& value) {
   }
 }
 
-// What the blocks of one class hold.
+// What the placements of one class are for.
 struct Holdings {
   std::map<std::string, Bytes> terms;
-  Bytes named;                 // sum of the terms
-  Bytes persistent;            // once a step
-  std::vector<Bytes> kept;     // by block: what one execution leaves for another block
-  std::vector<Bytes> scratch;  // by block: the stretch its own values lie in
+  Bytes named;  // sum of the terms
 };
 
-// A value that stays in its block (or in a pool) is scratch: the memory is shared, so only its extent counts.
-std::vector<Holdings> find_holdings(const Plan& plan) {
-  const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
-  const std::vector<ValueId> storage = find_storage(plan);
-  std::vector<Holdings> classes(plan.classes.size());
-  std::vector<std::vector<std::pair<Bytes, Bytes>>> extents(plan.classes.size());  // by block: lowest, highest
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    classes[c].kept.resize(plan.classes[c].blocks.size());
-    classes[c].scratch.resize(plan.classes[c].blocks.size());
-    extents[c].assign(plan.classes[c].blocks.size(), {Bytes{INT64_MAX}, Bytes{0}});
+// A value that stays in its block (or in a pool) is scratch, which shares its memory and has no term of its own.
+bool is_scratch(const Value& value, const Lifetime& life) {
+  return value.per_micro_batch && (!life.leaves_block || life.pooled);
+}
+
+// The stretch of memory that the frames of a class lie in, all of them together.
+Bytes extent_of_frames(const ClassPlan& plan, const std::vector<Bytes>& frame_sizes) {
+  Bytes lowest{INT64_MAX}, highest;
+  for (std::size_t f = 0; f < frame_sizes.size(); ++f) {
+    for (const Bytes base : plan.frames[f].base) {
+      lowest = std::min(lowest, base);
+      highest = std::max(highest, base + frame_sizes[f]);
+    }
   }
-  std::vector<std::vector<Bytes>> frame_end(plan.classes.size());  // by frame: its size
-  for (std::size_t c = 0; c < classes.size(); ++c) frame_end[c].resize(plan.classes[c].frames.size());
+  return highest.value == 0 ? Bytes{} : highest - lowest;
+}
+
+std::vector<Holdings> find_holdings(const Plan& plan, const std::vector<Lifetime>& lifetimes,
+                                    const std::vector<ValueId>& storage) {
+  std::vector<Holdings> classes(plan.classes.size());
+  std::vector<std::vector<Bytes>> frame_sizes(plan.classes.size());
+  for (std::size_t c = 0; c < classes.size(); ++c) frame_sizes[c].resize(plan.classes[c].frames.size());
+  const auto add = [&](std::size_t c, const char* term, Bytes bytes) {
+    classes[c].terms[term] += bytes;
+    classes[c].named += bytes;
+  };
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const Value& value = plan.graph.values[i];
-    if (storage[i].index() != i) continue;
-    Holdings& own = classes[value.rank_class.index()];
+    if (storage[i].index() != i || is_scratch(value, lifetimes[i])) continue;
     const Bytes size = aligned(value.bytes());
-    const Lifetime& life = lifetimes[i];
-    if (value.per_micro_batch && (!life.leaves_block || life.pooled)) {
-      if (life.block < 0) continue;
-      auto& [lowest, highest] = extents[value.rank_class.index()][static_cast<std::size_t>(life.block)];
-      lowest = std::min(lowest, plan.placements[i].offset);
-      highest = std::max(highest, plan.placements[i].offset + size);
-      continue;
-    }
     const Placement& place = plan.placements[i];
     if (place.frame >= 0) {
-      Bytes& end = frame_end[value.rank_class.index()][static_cast<std::size_t>(place.frame)];
-      end = std::max(end, place.offset + size);
-      own.kept[static_cast<std::size_t>(life.block)] += size;
-      continue;
-    }
-    own.terms[term_of(value)] += size * plan.placements[i].copies;
-    own.named += size * plan.placements[i].copies;
-    if (!value.per_micro_batch || plan.placements[i].waits) {
-      // What only transfers hold on to has as many places as it waits for, whatever is in flight.
-      own.persistent += size * plan.placements[i].copies;
-    } else if (life.block >= 0) {
-      own.kept[static_cast<std::size_t>(life.block)] += size;
+      Bytes& frame = frame_sizes[value.rank_class.index()][static_cast<std::size_t>(place.frame)];
+      frame = std::max(frame, place.offset + size);
+    } else {
+      add(value.rank_class.index(), term_of(value), size * place.copies);
     }
   }
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    for (std::size_t b = 0; b < extents[c].size(); ++b) {
-      classes[c].scratch[b] = std::max(Bytes{0}, extents[c][b].second - extents[c][b].first);
-    }
-    Bytes lowest{INT64_MAX}, highest;
-    for (std::size_t f = 0; f < frame_end[c].size(); ++f) {
-      for (const Bytes base : plan.classes[c].frames[f].base) {
-        lowest = std::min(lowest, base);
-        highest = std::max(highest, base + frame_end[c][f]);
-      }
-    }
-    if (highest.value == 0) continue;
-    classes[c].terms["activations"] += highest - lowest;
-    classes[c].named += highest - lowest;
+    const Bytes frames = extent_of_frames(plan.classes[c], frame_sizes[c]);
+    if (frames.value > 0) add(c, "activations", frames);
   }
   return classes;
 }
 
-// Blocks come in pairs, forward and backward of a model chunk (order_blocks): what either leaves is gone when the
-// backward has ended.
-MemoryPeak find_peak(const ClassPlan& plan, const Holdings& holds) {
+// Where the operations of one class stand in its issue order, which is the time that liveness is counted in.
+class IssuePositions {
+ public:
+  IssuePositions(const Plan& plan, std::size_t rank_class)
+      : micro_batches_(static_cast<std::size_t>(plan.graph.micro_batches)), row_(plan.graph.operations.size(), -1) {
+    const ClassPlan& c = plan.classes[rank_class];
+    std::size_t rows = 0;
+    for (const IssueBlock& block : c.blocks) {
+      for (const OpId op : block.operations) row_[op.index()] = static_cast<std::int32_t>(rows++);
+    }
+    table_.resize(rows * micro_batches_);
+    for (const Slot& slot : c.order) {
+      for (const OpId op : operations_of(c, slot)) {
+        const auto row =
+            table_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row_[op.index()]) * micro_batches_);
+        if (slot.micro_batch < 0) {
+          std::fill_n(row, micro_batches_, count_);
+        } else {
+          *(row + slot.micro_batch) = count_;
+        }
+        ++count_;
+      }
+    }
+  }
+
+  std::int32_t count() const { return count_; }
+  // Of an operation that runs once a step, whatever the micro-batch.
+  std::int32_t of(OpId op, std::size_t micro_batch) const {
+    return table_[static_cast<std::size_t>(row_[op.index()]) * micro_batches_ + micro_batch];
+  }
+
+ private:
+  std::size_t micro_batches_;
+  std::vector<std::int32_t> row_;    // by operation; -1: of another class
+  std::vector<std::int32_t> table_;  // [row][micro-batch]
+  std::int32_t count_ = 0;
+};
+
+// From the issue of its first writer to that of its last reader; `copy` is the place it lies in.
+struct InUse {
+  std::int32_t first = 0, last = 0, copy = 0;
+};
+
+std::vector<InUse> uses_of(const Plan& plan, std::size_t value, const Lifetime& life, const IssuePositions& positions) {
+  std::vector<InUse> uses;
+  const Placement& place = plan.placements[value];
+  for (std::int32_t mb = 0; mb < static_cast<std::int32_t>(plan.graph.micro_batches); ++mb) {
+    const auto position = [&](OpId op) { return positions.of(op, static_cast<std::size_t>(mb)); };
+    InUse use{INT32_MAX, 0, place.frame >= 0 ? mb : mb % place.copies};
+    for (const OpId writer : life.writers) {
+      use.first = std::min(use.first, position(writer));
+      use.last = std::max(use.last, position(writer));
+    }
+    for (const OpId reader : life.readers) use.last = std::max(use.last, position(reader));
+    uses.push_back(use);
+  }
+  const auto earlier = [](const InUse& a, const InUse& b) { return a.first < b.first; };
+  if (!std::is_sorted(uses.begin(), uses.end(), earlier)) std::stable_sort(uses.begin(), uses.end(), earlier);
+  return uses;
+}
+
+// By issue position: bytes that hold something. Values whose memory is shared are never in use at the same position,
+// but for a copy that a message is issued into while the micro-batch before it is still read: it counts once.
+std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, const IssuePositions& positions,
+                                     const std::vector<Lifetime>& lifetimes, const std::vector<ValueId>& storage) {
+  std::vector<std::int64_t> live(static_cast<std::size_t>(positions.count()) + 1, 0);
+  std::vector<std::int32_t> taken_until;  // by copy
+  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
+    const Value& value = plan.graph.values[i];
+    if (value.rank_class.index() != rank_class || storage[i].index() != i) continue;
+    const std::int64_t size = aligned(value.bytes()).value;
+    if (!value.per_micro_batch) {
+      live.front() += size * plan.placements[i].copies;
+      continue;
+    }
+    if (lifetimes[i].writers.empty()) continue;
+    taken_until.assign(static_cast<std::size_t>(plan.graph.micro_batches), -1);
+    for (const InUse& use : uses_of(plan, i, lifetimes[i], positions)) {
+      std::int32_t& until = taken_until[static_cast<std::size_t>(use.copy)];
+      const std::int32_t first = std::max(use.first, until + 1);
+      if (first > use.last) continue;
+      live[static_cast<std::size_t>(first)] += size;
+      live[static_cast<std::size_t>(use.last) + 1] -= size;
+      until = use.last;
+    }
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  live.pop_back();
+  return live;
+}
+
+// Blocks come in pairs, forward and backward of a model chunk (order_blocks); the last one runs once a step.
+MemoryPeak find_peak(const ClassPlan& plan, const std::vector<std::int64_t>& live) {
   MemoryPeak peak;
-  const auto is_backward = [&](std::size_t block) { return block % 2 == 1 && block + 1 < plan.blocks.size(); };
-  std::int64_t running = 0;
-  Bytes kept = holds.persistent, scratch;
+  std::int64_t in_flight = 0;
+  std::size_t position = 0;
   for (const Slot& slot : plan.order) {
     const auto block = static_cast<std::size_t>(slot.block);
-    const bool once = slot.micro_batch < 0;
-    if (slot.begin == 0) {
-      kept += holds.kept[block];
-      scratch += holds.scratch[block];
-      if (!once && !is_backward(block)) ++running;
+    const bool is_backward = block % 2 == 1 && block + 1 < plan.blocks.size();
+    if (slot.micro_batch >= 0 && !is_backward && slot.begin == 0) ++in_flight;
+    for (std::size_t i = 0; i < operations_of(plan, slot).size(); ++i, ++position) {
+      if (live[position] <= peak.live.value) continue;
+      peak = {plan.blocks[block].name, slot.micro_batch, in_flight, Bytes{live[position]}};
     }
-    if (kept + scratch > peak.live) peak = {plan.blocks[block].name, slot.micro_batch, running, kept + scratch};
-    if (!ends_block(plan, slot)) continue;
-    scratch -= holds.scratch[block];
-    if (!once && is_backward(block)) {
-      kept -= holds.kept[block] + holds.kept[block - 1];
-      --running;
-    } else if (once) {
-      kept -= holds.kept[block];
-    }
+    if (slot.micro_batch >= 0 && is_backward && ends_block(plan, slot)) --in_flight;
   }
   return peak;
 }
@@ -122,7 +186,9 @@ MemoryPeak find_peak(const ClassPlan& plan, const Holdings& holds) {
 }  // namespace
 
 std::vector<MemoryUse> memory_use(const Plan& plan) {
-  const std::vector<Holdings> holdings = find_holdings(plan);
+  const std::vector<Lifetime> lifetimes = find_lifetimes(plan);
+  const std::vector<ValueId> storage = find_storage(plan);
+  const std::vector<Holdings> holdings = find_holdings(plan, lifetimes, storage);
   std::vector<MemoryUse> result(plan.classes.size());
   for (std::size_t c = 0; c < result.size(); ++c) {
     std::map<std::string, Bytes> terms = holdings[c].terms;
@@ -132,7 +198,8 @@ std::vector<MemoryUse> memory_use(const Plan& plan) {
     }
     std::stable_sort(result[c].terms.begin(), result[c].terms.end(),
                      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
-    result[c].peak = find_peak(plan.classes[c], holdings[c]);
+    const IssuePositions positions(plan, c);
+    result[c].peak = find_peak(plan.classes[c], live_bytes(plan, c, positions, lifetimes, storage));
   }
   return result;
 }

@@ -62,6 +62,12 @@ bool PlanSearcher::Outcome::operator<(const Outcome& other) const {
   return step_s < other.step_s;
 }
 
+bool PlanSearcher::is_better_result(const Outcome& a, const Outcome& b) {
+  if (a.can_run != b.can_run) return a.can_run;
+  if (a.fits != b.fits) return a.fits;
+  return a.step_s < b.step_s;
+}
+
 PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
     : request_(request),
       graph_(graph),
@@ -176,14 +182,21 @@ Decisions PlanSearcher::descend_by_pairs() {
   return best;
 }
 
-std::vector<Decisions> PlanSearcher::best_by_pairs() const {
-  std::map<std::size_t, Decisions> best;
-  for (const auto& [decisions, outcome] : known_) {
-    const auto [entry, first] = best.try_emplace(decisions.chosen[DecisionSpace::kPairs], decisions);
-    if (!first && outcome < known_.at(entry->second)) entry->second = decisions;
+std::vector<Decisions> PlanSearcher::finalists() const {
+  using Known = std::pair<const Decisions, Outcome>;
+  std::map<std::size_t, const Known*> best, fastest;  // without pairs and with them
+  for (const Known& known : known_) {
+    const std::size_t pairs = known.first.chosen[DecisionSpace::kPairs];
+    const Known*& first = best.try_emplace(pairs, &known).first->second;
+    if (known.second < first->second) first = &known;
+    const Known*& quick = fastest.try_emplace(pairs, &known).first->second;
+    if (is_better_result(known.second, quick->second)) quick = &known;
   }
   std::vector<Decisions> result;
-  for (const auto& [pairs, decisions] : best) result.push_back(decisions);
+  for (const auto& [pairs, known] : best) {
+    result.push_back(known->first);
+    if (fastest.at(pairs) != known) result.push_back(fastest.at(pairs)->first);
+  }
   return result;
 }
 
@@ -210,13 +223,14 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
 Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   std::vector<Overlap> overlaps;
   std::vector<Outcome> small;
-  for (const Decisions& decisions : best_by_pairs()) {
+  for (const Decisions& decisions : finalists()) {
     overlaps.push_back(space_.overlap(decisions));
     small.push_back(known_.at(decisions));
   }
   const std::size_t own = overlaps.size();
   std::vector<Outcome> outcomes = of_whole_step(overlaps, small);
-  const Outcome found = *std::min_element(outcomes.begin(), outcomes.end());
+  const auto best_found = std::min_element(outcomes.begin(), outcomes.end(), is_better_result);
+  const Outcome found = best_found == outcomes.end() ? Outcome{} : *best_found;
   std::vector<Overlap> rest = worth_a_look(others, overlaps, found);
   const std::vector<Outcome> of_rest = of_whole_step(rest, evaluate_all(small_.request, small_.graph, rest));
   overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
@@ -224,7 +238,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
   spent_ = budget_;
   report();
-  return overlaps[static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin())];
+  return overlaps[index_of_best(outcomes)];
 }
 
 // Those of `others` that are not among `known`, once each, and whose least step is below that of `found`.
@@ -239,15 +253,23 @@ std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& othe
   std::vector<double> least(rest.size(), 0);
   parallel_for(rest.size(), request_.search.jobs,
                [&](std::size_t i) { least[i] = least_step_seconds(request_, graph_, rest[i]); });
+  const double limit = extrapolates() ? found.step_s * (1 + kMargin) : found.step_s;
   std::vector<Overlap> result;
   for (std::size_t i = 0; i < rest.size(); ++i) {
-    if (least[i] < found.step_s) result.push_back(std::move(rest[i]));
+    if (least[i] < limit) result.push_back(std::move(rest[i]));
   }
   return result;
 }
 
+std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
+  return static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end(), is_better_result) -
+                                  outcomes.begin());
+}
+
 bool PlanSearcher::extrapolates() const {
-  return graph_.micro_batches >= kFewTimes * more_.graph.micro_batches;
+  // GPipe holds every micro-batch of the step.
+  return request_.layout.schedule != PipelineSchedule::gpipe &&
+         graph_.micro_batches >= kFewTimes * more_.graph.micro_batches;
 }
 
 // Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each
@@ -270,11 +292,11 @@ std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector
 // Extrapolated steps may be a little off: where a named policy comes as close as that to the best, both are simulated.
 void PlanSearcher::simulate_close_ones(const std::vector<Overlap>& overlaps, std::size_t own,
                                        std::vector<Outcome>& outcomes) {
-  const auto best = static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end()) - outcomes.begin());
+  const std::size_t best = index_of_best(outcomes);
   std::vector<std::size_t> close;
   for (std::size_t i = 0; i < overlaps.size(); ++i) {
     const bool near = outcomes[i].can_run && outcomes[i].fits == outcomes[best].fits &&
-                      (!outcomes[i].fits || outcomes[i].step_s <= outcomes[best].step_s * (1 + kMargin));
+                      outcomes[i].step_s <= outcomes[best].step_s * (1 + kMargin);
     if (i == best || (i >= own && near)) close.push_back(i);
   }
   if (close.size() == 1) return;

@@ -15,7 +15,8 @@ class PlanSearcher {
   // Both must outlive it.
   PlanSearcher(const PlanRequest& request, const StepGraph& graph);
 
-  // The fastest that fits in memory, of those found and of `others`; where none fits, the one that needs least.
+  // The fastest that fits in memory, of those found and of `others`, of which there is at least one; where none fits,
+  // the fastest of all. Without a budget nothing is searched for: it is the best of `others`.
   Overlap best_of(const std::vector<Overlap>& others);
 
  private:
@@ -24,8 +25,12 @@ class PlanSearcher {
     bool fits = false;
     double step_s = 0;
     Bytes memory;
+    // The order in which the search goes on: where nothing fits yet, to what needs less.
     bool operator<(const Outcome& other) const;
   };
+  // The order in which the result is chosen: where nothing fits, the fastest, as everywhere.
+  static bool is_better_result(const Outcome& a, const Outcome& b);
+  static std::size_t index_of_best(const std::vector<Outcome>& outcomes);  // of at least one
   struct Problem {
     PlanRequest request;
     StepGraph graph;
@@ -39,11 +44,13 @@ class PlanSearcher {
   // Goes on from `from` as long as changing one dimension but kPairs helps and there is work left.
   Decisions descend(Decisions from);
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
-  std::vector<Decisions> best_by_pairs() const;
+  // Without pairs and with them: the best found, and the fastest where that does not fit.
+  std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
   Overlap best_in_full(const std::vector<Overlap>& others);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
+  // Whether few micro-batches say what a step of all of them takes and holds.
   bool extrapolates() const;
   // With every micro-batch; `small`: as the small problem has them.
   std::vector<Outcome> of_whole_step(const std::vector<Overlap>& overlaps, const std::vector<Outcome>& small);
