@@ -41,6 +41,12 @@ bool is_message(const Communication& c) {
   return c.collective == Collective::send_recv;
 }
 
+// Members of one class carry out the same operation; those of several classes have operations of their own, which share
+// the number of the transfer.
+std::int64_t identity_of(OpId operation, const Communication& c) {
+  return c.transfer >= 0 ? 2 * std::int64_t{c.transfer} + 1 : 2 * std::int64_t{operation.value};
+}
+
 }  // namespace
 
 std::int64_t queue_number(const Plan& plan, ClassId rank_class, std::int32_t queue) {
@@ -334,6 +340,7 @@ TransferCall TransferBinder::call(OpId id) const {
     result.call.members = members(c);
     result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
     result.call.label = describe(op);
+    result.call.identity = identity_of(id, c);
     return result;
   }
   const std::int64_t ranks = std::ssize(view_.members(c));
@@ -353,6 +360,7 @@ TransferCall TransferBinder::call(OpId id) const {
   result.call.members = members(c);
   result.call.queue = queue(op, view_.plan().issues[id.index()].queue);
   result.call.label = describe(op);
+  result.call.identity = identity_of(id, c);
   result.call.segments = std::ssize(places.input.size() > places.output.size() ? places.input : places.output);
   return result;
 }
