@@ -11,6 +11,7 @@
 
 #include "app/files.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "io/json/json_reader.hpp"
 
@@ -111,14 +112,15 @@ void Flags::read_config(const std::string& file, std::map<std::string, std::stri
     if (value.is_string()) {
       from_file[key] = value.get<std::string>();
     } else if (value.is_number() || value.is_boolean()) {
-      from_file[key] = value.dump();
+      from_file[key] = json_text(value);
     } else if (value.is_array() &&
                std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_number(); })) {
       std::vector<std::string> parts;  // a list such as stage-layers
-      for (const auto& part : value) parts.push_back(part.dump());
+      for (const auto& part : value) parts.push_back(json_text(part));
       from_file[key] = fmt::format("{}", fmt::join(parts, ","));
     } else {
-      fail("{}: key '{}': value {} is not a string, a number, a boolean or a list of numbers", file, key, value.dump());
+      fail("{}: key '{}': value {} is not a string, a number, a boolean or a list of numbers", file, key,
+           json_text(value));
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "app/world/world.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
@@ -204,10 +205,10 @@ void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json&
   if (const auto folder = flags.text("out")) {
     make_folder(*folder);
     write_text_file((std::filesystem::path(*folder) / "bench.json").string(),
-                    [&](std::ostream& file) { file << json.dump(2) << "\n"; });
+                    [&](std::ostream& file) { file << json_text(json, 2) << "\n"; });
   }
   if (flags.on("json")) {
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     print();
   }

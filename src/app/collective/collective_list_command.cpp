@@ -10,6 +10,7 @@
 #include "app/flags.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "collective/algorithms.hpp"
@@ -212,7 +213,7 @@ int run_collective_list_command(const std::vector<std::string>& arguments, std::
   if (options.folder) make_folder(*options.folder);
   for (Row& row : rows) fill(options, row);
   if (flags.on("json")) {
-    out << in_json(options, rows).dump(2) << "\n";
+    out << json_text(in_json(options, rows), 2) << "\n";
   } else {
     out << in_words(options, rows);
   }

@@ -16,6 +16,7 @@
 #include "app/world/own_processes.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
@@ -27,7 +28,7 @@ int say_finished(const RunOptions& options, std::int64_t step, std::ostream& out
   if (options.json) {
     const nlohmann::ordered_json json = {{"finished", true},
                                          {"checkpoints", {{"folder", folder}, {"last_step", step}}}};
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   }
   return kOk;
 }
@@ -65,7 +66,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   std::vector<std::string> written;
   if (options.out) written = write_run_files(session.study(), *options.out);
   if (options.json) {
-    out << run_json_report(session.study()).dump(2) << "\n";
+    out << json_text(run_json_report(session.study()), 2) << "\n";
   } else {
     out << run_text_report(session.study()) << written_line(written);
   }
