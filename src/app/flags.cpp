@@ -37,10 +37,10 @@ void Flags::positionals(const std::string& name, const std::string& help) {
   declared_.push_back({name, {name, help, "", true, true}});
 }
 
-std::vector<std::string> Flags::names() const {
+std::vector<std::string> Flags::declared_names() const {
   std::vector<std::string> names;
   for (const auto& [name, declared] : declared_) {
-    if (!declared.positional) names.push_back("--" + name);
+    if (!declared.positional) names.push_back(name);
   }
   return names;
 }
@@ -78,7 +78,8 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   }
   const std::vector<std::string> extras = app.remaining();
   if (!extras.empty()) {
-    const std::vector<std::string> known = names();
+    std::vector<std::string> known;
+    for (const std::string& flag : declared_names()) known.push_back("--" + flag);
     const std::string name = extras.front().substr(0, extras.front().find('='));
     if (!name.starts_with("--")) fail("'{}': weft {} does not take this argument", name, command_);
     const std::string nearest = nearest_name(name, known);

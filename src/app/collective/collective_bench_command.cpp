@@ -90,6 +90,17 @@ BenchOptions read_options(const Flags& flags) {
   return options;
 }
 
+// Ranks must time the same in the same order; where they report to is each one's own affair.
+AgreedSettings agreed_settings(const Flags& flags) {
+  AgreedSettings settings{{"Weft", kVersion, ""}};
+  for (const auto& [name, value] : flags.values()) {
+    const bool may_differ = name == "out" || name == "json" || name == "config" || name == "timeout" ||
+                            name == "silence" || name == "processes";
+    if (!may_differ) settings.push_back({"--" + name, value, ""});
+  }
+  return settings;
+}
+
 std::string described(const Launch& launch, const std::string& way, const std::optional<Cluster>& cluster,
                       const BenchOptions& options) {
   if (launch.kind == LaunchKind::mpi) return "processes under MPI, " + way;
@@ -245,6 +256,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
+  if (processes) world.agreed = agreed_settings(flags);
 
   run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
     const std::string description = described(launch, way, cluster, options);

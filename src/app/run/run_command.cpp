@@ -48,6 +48,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
+  options.lengths = lengths;
   read_checkpoint_options(flags, options);
   if (options.checkpoint) hold_stop_signals();
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
