@@ -71,6 +71,9 @@ class Hygiene(unittest.TestCase):
         for text in ("#pragma once\n", "// What.\n#include <vector>\n#pragma once\n", "// What.\n", ""):
             self.expect_failure({"src/base/error.hpp": text}, "src/base/error.hpp")
 
+    def test_call_that_throws_for_bytes_that_are_no_utf8_is_named(self):
+        self.expect_failure({"src/base/error.cpp": "// What.\nout << json.dump(2);\n"}, "src/base/error.cpp", "dump()")
+
 
 if __name__ == "__main__":
     unittest.main()

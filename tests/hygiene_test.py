@@ -71,6 +71,8 @@ def source_problems(path, text, src):
         yield f"{path}: a header starts with a // comment that says what it is, then #pragma once"
     if text.count("\n") > MAX_LINES:
         yield f"{path}: {text.count(chr(10))} lines; above {MAX_LINES} it is two files"
+    if ".dump(" in text and not path.name.endswith("_test.cpp") and path.name != "json_text.hpp":
+        yield f"{path}: dump() throws where a string is not UTF-8; base/json_text.hpp does not"
 
 
 def main():

@@ -85,6 +85,9 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
   } catch (const std::bad_alloc&) {
     err << "weft: out of memory: the model, cluster or layout is too large for this machine\n";
     return kRunFailed;
+  } catch (const std::exception& error) {
+    err << "weft: internal error: " << error.what() << "\n";
+    return kRunFailed;
   }
 }
 

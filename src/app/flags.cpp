@@ -11,6 +11,7 @@
 
 #include "app/files.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "io/json/json_reader.hpp"
 
@@ -36,10 +37,10 @@ void Flags::positionals(const std::string& name, const std::string& help) {
   declared_.push_back({name, {name, help, "", true, true}});
 }
 
-std::vector<std::string> Flags::names() const {
+std::vector<std::string> Flags::declared_names() const {
   std::vector<std::string> names;
   for (const auto& [name, declared] : declared_) {
-    if (!declared.positional) names.push_back("--" + name);
+    if (!declared.positional) names.push_back(name);
   }
   return names;
 }
@@ -77,7 +78,8 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   }
   const std::vector<std::string> extras = app.remaining();
   if (!extras.empty()) {
-    const std::vector<std::string> known = names();
+    std::vector<std::string> known;
+    for (const std::string& flag : declared_names()) known.push_back("--" + flag);
     const std::string name = extras.front().substr(0, extras.front().find('='));
     if (!name.starts_with("--")) fail("'{}': weft {} does not take this argument", name, command_);
     const std::string nearest = nearest_name(name, known);
@@ -111,14 +113,15 @@ void Flags::read_config(const std::string& file, std::map<std::string, std::stri
     if (value.is_string()) {
       from_file[key] = value.get<std::string>();
     } else if (value.is_number() || value.is_boolean()) {
-      from_file[key] = value.dump();
+      from_file[key] = json_text(value);
     } else if (value.is_array() &&
                std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_number(); })) {
       std::vector<std::string> parts;  // a list such as stage-layers
-      for (const auto& part : value) parts.push_back(part.dump());
+      for (const auto& part : value) parts.push_back(json_text(part));
       from_file[key] = fmt::format("{}", fmt::join(parts, ","));
     } else {
-      fail("{}: key '{}': value {} is not a string, a number, a boolean or a list of numbers", file, key, value.dump());
+      fail("{}: key '{}': value {} is not a string, a number, a boolean or a list of numbers", file, key,
+           json_text(value));
     }
   }
 }

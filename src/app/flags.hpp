@@ -38,6 +38,10 @@ class Flags {
   // By the command line itself, not by a file.
   bool typed(const std::string& name) const { return given(name) && !sources_.contains(name); }
   bool declares(const std::string& name) const;
+  // All that were given, by name; not what many positionals hold.
+  const std::map<std::string, std::string>& values() const { return values_; }
+  // All flags that are declared, without their dashes; no positionals.
+  std::vector<std::string> declared_names() const;
   bool on(const std::string& name) const;
   // Gives a declared flag a value, whatever it had: one combination of a sweep, or what another file says. `from`,
   // where not empty, is what messages call it instead of "--name".
@@ -55,7 +59,6 @@ class Flags {
     bool many = false;
   };
   void read_config(const std::string& file, std::map<std::string, std::string>& from_file) const;
-  std::vector<std::string> names() const;
 
   std::string command_, description_, example_;
   std::vector<std::pair<std::string, Declared>> declared_;  // in order of declaration, for --help

@@ -283,11 +283,21 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   return l;
 }
 
+void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& model, Layout& layout) {
+  if (!cluster.spec().emulated || !model.experts || model.experts->capacity_factor != 0) return;
+  Experts& experts = *model.experts;
+  experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
+  if (flags.given("expert-exchange") || layout.experts_gather_tokens()) return;
+  layout.expert_exchange = ExpertExchange::uneven;
+}
+
 Inputs read_inputs(const Flags& flags) {
   Inputs inputs;
   inputs.model = read_model(flags);
   inputs.cluster = read_cluster(flags);
-  inputs.layout = read_layout(flags, inputs.model, Cluster(inputs.cluster));
+  const Cluster cluster(inputs.cluster);
+  inputs.layout = read_layout(flags, inputs.model, cluster);
+  make_room_for_all(flags, cluster, inputs.model, inputs.layout);
   inputs.options = read_policy_options(flags);
   inputs.budget_s = read_budget(flags);
   return inputs;

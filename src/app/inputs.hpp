@@ -26,6 +26,9 @@ Inputs read_inputs(const Flags& flags);
 Transformer read_model(const Flags& flags);
 ClusterSpec read_cluster(const Flags& flags);
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster);
+// On a local cluster, where plans are run, experts that drop nothing have a slot for every token; few of them are
+// filled, and unless --expert-exchange says otherwise only those travel. Elsewhere nothing changes.
+void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& model, Layout& layout);
 
 PolicyOptions read_policy_options(const Flags& flags);
 double read_budget(const Flags& flags);

@@ -13,6 +13,7 @@
 #include "app/version.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "exec/train_lengths.hpp"
@@ -187,7 +188,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
     }
   }
   if (flags.on("json")) {
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     out << table.to_string() << failed << written_line(written);
   }
@@ -206,7 +207,7 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
                        [&](Communicator& communicator, const std::string&) { run.run_rank(communicator); });
   if (!reports) return kOk;
   if (options.json) {
-    out << json_of(run.studies(), run.losses()).dump(2) << "\n";
+    out << json_text(json_of(run.studies(), run.losses()), 2) << "\n";
   } else {
     out << text_of(run.studies(), run.losses());
   }

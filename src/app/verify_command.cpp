@@ -8,6 +8,7 @@
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "io/plan_json.hpp"
 #include "plan/verify/verify_plan.hpp"
 
@@ -38,7 +39,7 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
       json["rule"] = name_of(violation->rule);
       json["message"] = violation->message;
     }
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else if (violation) {
     out << fmt::format("{}: not safe\n{}\n", *file, violation->message);
   } else {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/text.hpp"
 
@@ -14,6 +15,13 @@ std::string in_words(const CallNote& note) {
                      label.empty() ? "" : " '" + label + "'", format_count(note.elements),
                      name_of(static_cast<DataType>(note.type)), name_of(static_cast<ReduceOp>(note.op)),
                      note.algorithm.data(), note.root, note.turn);
+}
+
+bool same_call(const CallNote& a, const CallNote& b) {
+  const auto compared = [](const CallNote& n) {
+    return std::tie(n.turn, n.elements, n.shape, n.identity, n.kind, n.op, n.type, n.root, n.algorithm);
+  };
+  return compared(a) == compared(b);
 }
 
 CallCheck::CallCheck(std::vector<std::int64_t> members, std::int64_t channel, Transport& transport)
@@ -53,8 +61,8 @@ bool CallCheck::advance() {
 
 std::optional<std::string> CallCheck::mismatch() const {
   const auto votes = [&](const CallNote& note) {
-    return std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.note == note; }) +
-           (mine_ == note ? 1 : 0);
+    return std::count_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return same_call(peer.note, note); }) +
+           (same_call(mine_, note) ? 1 : 0);
   };
   // Ties go to the lowest rank, so that all members say the same.
   std::int64_t best_rank = transport_.rank();
@@ -68,7 +76,7 @@ std::optional<std::string> CallCheck::mismatch() const {
   }
   std::string words;
   const auto name_if_other = [&](std::int64_t rank, const CallNote& note) {
-    if (note == *best || !words.empty()) return;
+    if (same_call(note, *best) || !words.empty()) return;
     words = fmt::format("rank {} calls {}, but rank {} calls {}", rank, in_words(note), best_rank, in_words(*best));
   };
   std::vector<std::pair<std::int64_t, const CallNote*>> all = {{transport_.rank(), &mine_}};

@@ -15,12 +15,16 @@ namespace weft {
 struct CallNote {
   std::int64_t turn = 0;  // how many calls the queue has had
   std::int64_t elements = 0;
-  std::uint64_t shape = 0;  // a hash of all sizes, of the root, of whether it is in place and of the program
+  std::uint64_t shape = 0;  // a hash of all sizes, of the members and of whether it is in place
+  // Which call it is (PreparedCall::identity), or a hash of the label where the call has no number.
+  std::uint64_t identity = 0;
   std::int32_t kind = 0, op = 0, type = 0, root = 0;
   std::array<char, 32> algorithm{};
-  std::array<char, 64> label{};
-  friend bool operator==(const CallNote&, const CallNote&) = default;
+  std::array<char, 64> label{};  // for words alone: the ends of a message may call it by different names
 };
+
+// Whether two members are about to make the same call.
+bool same_call(const CallNote& a, const CallNote& b);
 
 std::string in_words(const CallNote& note);
 

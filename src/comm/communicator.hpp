@@ -32,6 +32,9 @@ struct PreparedCall {
   std::vector<std::int64_t> members;
   std::int64_t queue = 0;  // 0 .. 1023, the same on all members
   std::string label;       // for messages: "dp gradients, bucket 3"
+  // Which call it is, the same number on all members and another for every other call of the queue. With `check`,
+  // members compare it. -1: their labels say it. The two ends of a message have labels of their own, so they need it.
+  std::int64_t identity = -1;
   // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
   bool accumulate = false;
   std::int64_t segments = 1;  // at most so many in each buffer given to start()

@@ -383,6 +383,29 @@ TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
   }
 }
 
+// The ends of a message have labels of their own; that they are one call is said by a number.
+TEST(Communicator, CheckingModeKnowsTheEndsOfAMessageByTheirNumber) {
+  const auto exchange = [](std::int64_t number_of_rank_1) {
+    on_ranks({.ranks = 2}, {.timeout = std::chrono::seconds(20), .check = true}, [&](Communicator& communicator) {
+      const bool sends = communicator.rank() == 0;
+      PreparedCall call = call_of({.algorithm = Algorithm::direct, .kind = Collective::send_recv, .ranks = 2}, 10);
+      call.label = sends ? "stage_output forward" : "stage_input forward";
+      call.identity = sends ? 7 : number_of_rank_1;
+      std::vector<float> data(10, sends ? 3 : 0), received(10);
+      communicator.wait(communicator.start(communicator.prepare(call), data.data(), received.data()));
+      EXPECT_EQ(received, std::vector<float>(10, sends ? 0 : 3));
+    });
+  };
+  exchange(7);
+  try {
+    exchange(9);
+    FAIL() << "not noticed";
+  } catch (const RunFailed& failure) {
+    EXPECT_NE(std::string(failure.what()).find("rank 1 calls send_recv 'stage_input forward'"), std::string::npos)
+        << failure.what();
+  }
+}
+
 TEST(Communicator, CheckingModeNamesAnotherOrder) {
   PreparedCall first = call_of({.ranks = 2, .in_place = true}, 100), second = first;
   first.label = "layer 1";

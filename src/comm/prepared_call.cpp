@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/mix.hpp"
 
 namespace weft {
 namespace {
@@ -60,6 +61,7 @@ CallNote note_of(const PreparedCall& call) {
   CallNote note;
   note.elements = std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0});
   note.shape = hash_of(call);
+  note.identity = call.identity >= 0 ? static_cast<std::uint64_t>(call.identity) : hash_text(call.label);
   note.kind = static_cast<std::int32_t>(call.spec.kind);
   note.op = static_cast<std::int32_t>(call.op);
   note.type = static_cast<std::int32_t>(call.type);

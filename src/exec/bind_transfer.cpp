@@ -38,6 +38,12 @@ bool is_message(const Communication& c) {
   return c.collective == Collective::send_recv;
 }
 
+// Members of one class carry out the same operation; those of several classes have operations of their own, which share
+// the number of the transfer.
+std::int64_t identity_of(OpId operation, const Communication& c) {
+  return c.transfer >= 0 ? 2 * std::int64_t{c.transfer} + 1 : 2 * std::int64_t{operation.value};
+}
+
 }  // namespace
 
 TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
@@ -318,6 +324,7 @@ TransferCall TransferBinder::call(OpId id) const {
     result.call.members = members(c);
     result.call.queue = queue(id);
     result.call.label = describe(op);
+    result.call.identity = identity_of(id, c);
     return result;
   }
   const std::int64_t ranks = std::ssize(view_.members(c));
@@ -337,6 +344,7 @@ TransferCall TransferBinder::call(OpId id) const {
   result.call.members = members(c);
   result.call.queue = queue(id);
   result.call.label = describe(op);
+  result.call.identity = identity_of(id, c);
   result.call.segments = std::ssize(places.input.size() > places.output.size() ? places.input : places.output);
   return result;
 }

@@ -72,22 +72,23 @@ std::vector<Transformer> expert_models() {
   return {gpt, llama};
 }
 
-std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
   const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
-  local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
+  local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
     const TrainResult own = train_rank(job, communicator);
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
 }
 
-std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
+                              bool check = false) {
   layout.micro_batch = 1;
   const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
-  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, check);
 }
 
 TEST(ExpertLayouts, TrainWhatOneRankTrains) {
@@ -107,6 +108,16 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
         EXPECT_NEAR(losses[step] / expected[step], 1, 1e-5) << "step " << step;
       }
     }
+  }
+}
+
+TEST(ExpertLayouts, ChecksOfCallsFindNothingInAnyLayout) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const Transformer model = expert_models().back();
+  for (const ExpertCase& c : expert_cases()) {
+    SCOPED_TRACE(fmt::format("{}, {}", c.name, c.policy));
+    EXPECT_EQ(losses_of(model, c.layout, c.ranks, c.policy, true), losses_of(model, c.layout, c.ranks, c.policy));
   }
 }
 

@@ -71,22 +71,23 @@ std::vector<Transformer> some_models() {
   return {gpt, dropping, llama, copied, latent};
 }
 
-std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks) {
+std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
   const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
-  local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
+  local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
     const TrainResult own = train_rank(job, communicator);
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
 }
 
-std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy) {
+std::vector<double> losses_of(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
+                              bool check = false) {
   layout.micro_batch = 1;
   const std::int64_t replicas = ranks / (layout.tp * layout.cp * layout.pp);
-  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks);
+  return losses_of(PlannedLayout(model, layout, ranks, policy, kGlobalBatch / replicas), ranks, check);
 }
 
 // One rank agrees with PyTorch (tests/run_oracle_test.py).
@@ -106,6 +107,32 @@ TEST(Layouts, TrainWhatOneRankTrains) {
           EXPECT_NEAR(losses[step] / alone[step], 1, 1e-5) << "step " << step;
         }
       }
+    }
+  }
+}
+
+// Ranks that compare their calls find them alike, also where the two ends of a message have names of their own and
+// where ranks of several classes (tied embeddings, norms over stages) make one transfer of different operations.
+TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  const Transformer model = some_models().front();
+  ASSERT_TRUE(model.tied_embeddings);
+  std::vector<LayoutCase> cases = layout_cases();
+  cases.insert(
+      cases.end(),
+      {{"dp 2", {}, 2, {"serial", "ddp", "priority"}},
+       {"dp 2, zero 1, clipped", {.zero = 1, .clip_grad = 0.1}, 2, {"megatron-dist", "megatron-param"}},
+       {"dp 2, zero 3", {.zero = 3}, 2, {"fsdp", "priority"}},
+       {"pp 2, clipped, recomputed", {.pp = 2, .recompute = Recompute::full, .clip_grad = 0.1}, 2, {"priority"}},
+       {"tp 2, pp 2, interleaved",
+        {.tp = 2, .pp = 2, .vpp = 2, .sequence_parallel = true, .schedule = PipelineSchedule::interleaved},
+        4,
+        {"centauri", "priority"}}});
+  for (const LayoutCase& c : cases) {
+    for (const std::string& policy : c.policies) {
+      SCOPED_TRACE(fmt::format("{}, {}", c.name, policy));
+      EXPECT_EQ(losses_of(model, c.layout, c.ranks, policy, true), losses_of(model, c.layout, c.ranks, policy));
     }
   }
 }
@@ -148,6 +175,9 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
                               [](const Operation& op) { return op.per_micro_batch && is_part(op); }));
       const std::vector<double> cut = losses_of(planned, c.ranks);
       ASSERT_EQ(cut.size(), whole.size());
+      if (c.layout.pp > 1) {
+        EXPECT_EQ(losses_of(planned, c.ranks, true), cut);  // checks of calls find nothing
+      }
       for (std::size_t step = 0; step < cut.size(); ++step) {
         EXPECT_NEAR(cut[step] / whole[step], 1, 1e-6) << "step " << step;
       }

@@ -118,6 +118,35 @@ std::string text_of_rank_0(Communicator& communicator, const std::string& text) 
   return {reinterpret_cast<const char*>(words.data()), static_cast<std::size_t>(length)};
 }
 
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& text) {
+  const auto all_gather = [&](const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& counts) {
+    PreparedCall call = call_of({.algorithm = Algorithm::direct,
+                                 .kind = Collective::all_gather,
+                                 .ranks = communicator.size(),
+                                 .in_place = false},
+                                everybody(communicator), kExchangeQueue, "words of all ranks");
+    call.sizes = sliced_sizes(call.spec, counts);
+    std::vector<std::int64_t> all(
+        static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
+    run_now(communicator, communicator.prepare(std::move(call)), own.data(), all.data());
+    return all;
+  };
+  const std::vector<std::int64_t> one_each(static_cast<std::size_t>(communicator.size()), 1);
+  const std::vector<std::int64_t> lengths = all_gather({std::ssize(text)}, one_each);
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t length : lengths) counts.push_back(length / 8 + 1);
+  std::vector<std::int64_t> own(text.size() / 8 + 1, 0);
+  std::memcpy(own.data(), text.data(), text.size());
+  const std::vector<std::int64_t> all = all_gather(own, counts);
+  std::vector<std::string> texts;
+  const std::int64_t* begin = all.data();
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    texts.emplace_back(reinterpret_cast<const char*>(begin), static_cast<std::size_t>(lengths[rank]));
+    begin += counts[rank];
+  }
+  return texts;
+}
+
 std::int64_t steady_nanos() {
   return std::chrono::nanoseconds(Transport::Clock::now().time_since_epoch()).count();
 }

@@ -45,6 +45,8 @@ std::vector<std::vector<std::int64_t>> gather_numbers(Communicator& communicator
                                                       const std::vector<std::int64_t>& counts);
 // Every rank gets rank 0's text.
 std::string text_of_rank_0(Communicator& communicator, const std::string& text);
+// Every rank gets the texts of all, by rank.
+std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& text);
 
 // This rank's time in nanoseconds.
 using ClockReader = std::function<std::int64_t()>;

@@ -102,7 +102,8 @@ void RankRun::prepare(const TransferBinder& transfers) {
   const auto is_native = [](const Known* k) { return k->call.program == nullptr && !k->call.uneven; };
   const auto programs = std::stable_partition(in_order.begin(), in_order.end(), is_native);
   std::stable_sort(in_order.begin(), programs, [](const Known* a, const Known* b) {
-    return std::tie(a->call.members, a->call.queue) < std::tie(b->call.members, b->call.queue);
+    const auto order = [](const PreparedCall& c) { return std::tie(c.members, c.queue, c.identity, c.accumulate); };
+    return order(a->call) < order(b->call);
   });
   for (Known* const k : in_order) k->prepared = &communicator_.prepare(std::move(k->call));
   for (RunOperation& op : operations_) {

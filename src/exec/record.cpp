@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "exec/settings_json.hpp"
 
 namespace weft {
@@ -67,7 +68,7 @@ void write_record(const std::filesystem::path& folder, const RunRecord& record) 
     out.write(reinterpret_cast<const char*>(record.batches.data()),
               static_cast<std::streamsize>(record.batches.size() * sizeof(std::int64_t)));
   });
-  write_file(folder / "run.json", [&](std::ostream& out) { out << run_to_json(record).dump(2) << '\n'; });
+  write_file(folder / "run.json", [&](std::ostream& out) { out << json_text(run_to_json(record), 2) << '\n'; });
 }
 
 }  // namespace weft

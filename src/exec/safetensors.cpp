@@ -19,6 +19,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 
@@ -186,7 +187,7 @@ std::string safetensors_opening(std::span<const TensorHeading> tensors) {
         tensor.name, ordered_json{{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}});
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the numbers are aligned in memory
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "cluster/validate.hpp"
 #include "io/json/json_reader.hpp"
@@ -245,7 +246,7 @@ json cluster_to_json(const ClusterSpec& spec) {
 
 std::string write_cluster_json(const ClusterSpec& spec) {
   // A name that is not UTF-8 cannot come from a JSON file; it is written with replacement characters.
-  return cluster_to_json(spec).dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(cluster_to_json(spec), 2) + "\n";
 }
 
 }  // namespace weft

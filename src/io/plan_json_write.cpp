@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "io/cluster_json.hpp"
 #include "io/layout_json.hpp"
 #include "io/model_json.hpp"
@@ -18,12 +19,6 @@ namespace weft {
 namespace {
 
 using nlohmann::ordered_json;
-
-template <class Json>
-std::string line_of(const Json& value) {
-  // Text that is not UTF-8 cannot come from a JSON file; it is written with replacement characters.
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // An array with an item per line; `item` gives the text of the i-th.
 template <class Item>
@@ -150,15 +145,15 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
                     {"memory_bytes", plan.memory.value}};
   ordered_json queues = ordered_json::array();
   for (const Queue& queue : plan.queues) queues.push_back({{"name", queue.name}, {"kind", name_of(queue.kind)}});
-  const std::string text = line_of(head);
-  out << text.substr(0, text.size() - 1) << ",\n \"queues\":" << line_of(queues) << ",\n \"blocks\":";
-  write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return line_of(block_line(plan.blocks[i])); });
+  const std::string text = json_text(head);
+  out << text.substr(0, text.size() - 1) << ",\n \"queues\":" << json_text(queues) << ",\n \"blocks\":";
+  write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return json_text(block_line(plan.blocks[i])); });
   out << ",\n \"order\":";
   const std::size_t lines = (plan.order.size() + kRowsPerLine - 1) / kRowsPerLine;
   write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, has_pieces(plan), i); });
   if (!plan.frames.empty()) {
     out << ",\n \"frames\":";
-    write_lines(out, plan.frames.size(), "  ", [&](std::size_t i) { return line_of(frame_line(plan.frames[i])); });
+    write_lines(out, plan.frames.size(), "  ", [&](std::size_t i) { return json_text(frame_line(plan.frames[i])); });
   }
   out << '}';
 }
@@ -190,19 +185,19 @@ void check_limits(const Plan& plan) {
 
 void write_plan_json(std::ostream& out, const Plan& plan) {
   check_limits(plan);
-  out << "{\"weft_plan\":" << kPlanVersion << ",\n\"policy\":" << line_of(ordered_json(plan.policy))
-      << ",\n\"model\":" << line_of(model_to_json(plan.model))
-      << ",\n\"cluster\":" << line_of(cluster_to_json(plan.cluster))
-      << ",\n\"layout\":" << line_of(layout_to_json(plan.layout)) << ",\n\"micro_batches\":" << plan.graph.micro_batches
-      << ",\n\"classes\":[";
+  out << "{\"weft_plan\":" << kPlanVersion << ",\n\"policy\":" << json_text(ordered_json(plan.policy))
+      << ",\n\"model\":" << json_text(model_to_json(plan.model))
+      << ",\n\"cluster\":" << json_text(cluster_to_json(plan.cluster))
+      << ",\n\"layout\":" << json_text(layout_to_json(plan.layout))
+      << ",\n\"micro_batches\":" << plan.graph.micro_batches << ",\n\"classes\":[";
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     out << (c == 0 ? "\n" : ",\n");
     write_class(out, plan.graph.classes[c], plan.classes[c]);
   }
   out << "],\n\"values\":";
-  write_lines(out, plan.graph.values.size(), "", [&](std::size_t i) { return line_of(value_line(plan, i)); });
+  write_lines(out, plan.graph.values.size(), "", [&](std::size_t i) { return json_text(value_line(plan, i)); });
   out << ",\n\"operations\":";
-  write_lines(out, plan.graph.operations.size(), "", [&](std::size_t i) { return line_of(operation_line(plan, i)); });
+  write_lines(out, plan.graph.operations.size(), "", [&](std::size_t i) { return json_text(operation_line(plan, i)); });
   if (!plan.waits.empty()) {
     out << ",\n\"waits\":";
     const std::size_t lines = (plan.waits.size() + kRowsPerLine - 1) / kRowsPerLine;

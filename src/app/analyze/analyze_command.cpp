@@ -22,6 +22,7 @@
 #include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 
 namespace weft {
@@ -99,7 +100,7 @@ void print_json(const AnalyzeReport& report, std::ostream& out) {
   if (report.comparison) add_comparison_json(*report.comparison, json);
   json["warnings"] = report.study.warnings;
   // Names in foreign traces may be no UTF-8.
-  out << json.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+  out << json_text(json, 2) << "\n";
 }
 
 void print_text(const AnalyzeReport& report, const std::vector<std::string>& written, std::ostream& out) {

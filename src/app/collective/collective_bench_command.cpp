@@ -16,6 +16,7 @@
 #include "app/world/world.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
@@ -88,6 +89,17 @@ BenchOptions read_options(const Flags& flags) {
       fail("--size {}: not a whole number of {} ({} bytes each)", size.value, name_of(options.type), width);
   }
   return options;
+}
+
+// Ranks must time the same in the same order; where they report to is each one's own affair.
+AgreedSettings agreed_settings(const Flags& flags) {
+  AgreedSettings settings{{"Weft", kVersion, ""}};
+  for (const auto& [name, value] : flags.values()) {
+    const bool may_differ = name == "out" || name == "json" || name == "config" || name == "timeout" ||
+                            name == "silence" || name == "processes";
+    if (!may_differ) settings.push_back({"--" + name, value, ""});
+  }
+  return settings;
 }
 
 std::string described(const Launch& launch, const std::string& way, const std::optional<Cluster>& cluster,
@@ -205,10 +217,10 @@ void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json&
   if (const auto folder = flags.text("out")) {
     make_folder(*folder);
     write_text_file((std::filesystem::path(*folder) / "bench.json").string(),
-                    [&](std::ostream& file) { file << json.dump(2) << "\n"; });
+                    [&](std::ostream& file) { file << json_text(json, 2) << "\n"; });
   }
   if (flags.on("json")) {
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     print();
   }
@@ -246,6 +258,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
+  if (processes) world.agreed = agreed_settings(flags);
 
   run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
     const std::string description = described(launch, way, cluster, options);

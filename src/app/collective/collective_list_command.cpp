@@ -11,6 +11,7 @@
 #include "app/output_paths.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "collective/algorithms.hpp"
@@ -214,7 +215,7 @@ int run_collective_list_command(const std::vector<std::string>& arguments, std::
   if (options.folder) make_folder(*options.folder);
   for (Row& row : rows) fill(options, row);
   if (flags.on("json")) {
-    out << in_json(options, rows).dump(2) << "\n";
+    out << json_text(in_json(options, rows), 2) << "\n";
   } else {
     out << in_words(options, rows);
   }

@@ -9,6 +9,7 @@
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "io/msccl/msccl_xml.hpp"
 
 namespace weft {
@@ -75,7 +76,7 @@ int run_collective_verify_command(const std::vector<std::string>& arguments, std
     json["files"].push_back(in_json(verdict));
   }
   json["safe"] = all_safe;
-  if (flags.on("json")) out << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  if (flags.on("json")) out << json_text(json, 2) << "\n";
   return all_safe ? kOk : kAnswerIsNo;
 }
 

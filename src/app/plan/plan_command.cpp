@@ -17,6 +17,7 @@
 #include "app/plan/sweep_command.hpp"
 #include "app/terminal.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "plan/policy/policy.hpp"
 
 namespace weft {
@@ -92,7 +93,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       json["policies"][e.study->policy]["explanation"] = explanation_json(*e.study, e.explanation);
     }
     add_ignored_flags(json, ignored);
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     out << plan_text_report(study);
     for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(*e.study, e.explanation);

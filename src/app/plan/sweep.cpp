@@ -92,9 +92,10 @@ class Evaluator {
       for (const std::size_t row : unit.rows) sweep_.rows[row].reason = reason;
     };
     try {
-      const Transformer& model = *models_[unit.model];
+      Transformer model = *models_[unit.model];
       SweptCluster& machine = *clusters_[unit.cluster];
-      const Layout layout = read_layout(flags(unit), model, machine.cluster);
+      Layout layout = read_layout(flags(unit), model, machine.cluster);
+      make_room_for_all(flags(unit), machine.cluster, model, layout);
       const Bytes least = memory_lower_bound(model, layout).total();
       if (least > machine.largest_memory) {
         for (const std::size_t row : unit.rows) sweep_.rows[row].fits = false;

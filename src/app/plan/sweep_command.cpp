@@ -19,6 +19,7 @@
 #include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 
 namespace weft {
 namespace {
@@ -50,7 +51,7 @@ int report_nothing_feasible(const Flags& flags, const Sweep& sweep, std::ostream
     json["version"] = kVersion;
     json["best"] = nullptr;
     json["sweep"] = sweep_json(sweep);
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     out << sweep_text_report(sweep, 0);
   }
@@ -97,7 +98,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
     nlohmann::ordered_json json = plan_json_report(study);
     add_ignored_flags(json, ignored);
     json["sweep"] = sweep_json(sweep);
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     out << sweep_text_report(sweep, top) << fmt::format("\nBest: {}: verified safe.\n\n", sweep.describe(best))
         << plan_text_report(study) << written_line(written);

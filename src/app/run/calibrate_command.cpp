@@ -12,6 +12,7 @@
 #include "app/world/own_processes.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "io/profile_json.hpp"
@@ -64,7 +65,7 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   session.on_ranks(read_world_options(flags, launch), err,
                    [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
   if (!reports) return kOk;
-  const std::string json = profile_to_json(session.profile()).dump(2);
+  const std::string json = json_text(profile_to_json(session.profile()), 2);
   std::vector<std::string> written;
   if (options.out) {
     make_folder(*options.out);

@@ -17,6 +17,7 @@
 #include "app/world/own_processes.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
@@ -28,7 +29,7 @@ int say_finished(const RunOptions& options, std::int64_t step, std::ostream& out
   if (options.json) {
     const nlohmann::ordered_json json = {{"finished", true},
                                          {"checkpoints", {{"folder", folder}, {"last_step", step}}}};
-    out << json.dump(2) << "\n";
+    out << json_text(json, 2) << "\n";
   }
   return kOk;
 }
@@ -48,6 +49,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
+  options.lengths = lengths;
   read_checkpoint_options(flags, options);
   if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out", "record"});
   if (options.checkpoint) hold_stop_signals();
@@ -67,7 +69,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   std::vector<std::string> written;
   if (options.out) written = write_run_files(session.study(), *options.out);
   if (options.json) {
-    out << run_json_report(session.study()).dump(2) << "\n";
+    out << json_text(run_json_report(session.study()), 2) << "\n";
   } else {
     out << run_text_report(session.study()) << written_line(written);
   }

@@ -216,5 +216,28 @@ TEST(RunCommand, RunsWithAProfileOfItsOwnAndLeavesFiles) {
   for (const std::string& line : split(again.out, '\n')) EXPECT_LE(line.size(), 160) << line;
 }
 
+// A plan for a local cluster is the plan of a run: with room for every token where experts drop none.
+TEST(RunCommand, TrainsPlansOfExpertsAsItTrainsTheirFlags) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const auto losses_of = [](const std::string& flags) {
+    const CliResult result = weft_cli("run " + flags + " --json --steps 3 " + kShort);
+    EXPECT_EQ(result.code, kOk) << flags << "\n" << result.err;
+    if (result.code != kOk) return std::vector<double>();
+    return nlohmann::json::parse(result.out).at("policies").at("ddp").at("losses").get<std::vector<double>>();
+  };
+  for (const std::string experts : {"--experts 4 --ep 2", "--experts 4 --ep 2 --capacity-factor 1.25",
+                                    "--experts 4 --ep 2 --capacity-factor 0 --expert-exchange padded --top-k 2"}) {
+    SCOPED_TRACE(experts);
+    const ScratchFolder folder("run_expert_plans");
+    const std::string flags = kTiny + experts + " --policy ddp";
+    const CliResult planned = weft_cli("plan " + flags + " --out " + folder.path());
+    ASSERT_EQ(planned.code, kOk) << planned.err;
+    const std::vector<double> expected = losses_of(flags), found = losses_of(folder.file("plan.json"));
+    ASSERT_EQ(found.size(), 3);
+    ASSERT_EQ(expected.size(), 3);
+    for (std::size_t step = 0; step < 3; ++step) EXPECT_NEAR(found[step] / expected[step], 1, 1e-6) << step;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -68,15 +68,6 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
   }
 }
 
-// Experts that drop nothing have a slot for every token; few of them are filled.
-void make_room_for_all(const Flags& flags, Inputs& inputs) {
-  if (!inputs.model.experts || inputs.model.experts->capacity_factor != 0) return;
-  Experts& experts = *inputs.model.experts;
-  experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
-  if (flags.given("expert-exchange") || inputs.layout.experts_gather_tokens()) return;
-  inputs.layout.expert_exchange = ExpertExchange::uneven;
-}
-
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
   if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
@@ -87,7 +78,6 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
-  make_room_for_all(flags, options.inputs);
   // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
@@ -132,8 +122,8 @@ void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions&
 }
 
 void read_data(const Flags& flags, RunOptions& options) {
-  const auto data = flags.text("data");
-  options.corpus = data ? Corpus::open(*data) : Corpus::generate(options.settings.seed);
+  options.data = flags.text("data");
+  options.corpus = options.data ? Corpus::open(*options.data) : Corpus::generate(options.settings.seed);
   const Layout& layout = options.inputs.layout;
   const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, options.inputs.model.vocab};
   const Batches refuses_what_is_too_short(options.corpus, shape, options.settings.seed);

@@ -40,7 +40,8 @@ struct RunOptions {
   TrainSettings settings;
   std::int64_t warm_up = 2;
   std::shared_ptr<const Corpus> corpus;
-  std::optional<Profile> profile;  // as given; otherwise measured
+  std::optional<std::string> data;  // the file of the corpus; none: it is generated
+  std::optional<Profile> profile;   // as given; otherwise measured
   std::string profile_name;
   std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
   int threads = 0;  // inside a kernel
@@ -49,7 +50,8 @@ struct RunOptions {
   std::optional<CheckpointOptions> checkpoint;
   NativeWish native = NativeWish::automatic;
   bool json = false;
-  bool links_given = false;  // --cluster says what the links are
+  bool links_given = false;                // --cluster says what the links are
+  std::vector<std::int64_t> lengths = {};  // of sequences, where there are several (app/lengths.hpp)
 };
 
 // Throws Error naming the flag or file, the value and what is allowed: what it returns can be trained.

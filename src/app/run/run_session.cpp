@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "app/run/checkpoint_options.hpp"
+#include "app/run/run_settings.hpp"
 #include "app/run/stop_signal.hpp"
 #include "app/world/bench_ranks.hpp"
 #include "app/world/stream_probe.hpp"
@@ -33,6 +34,7 @@ void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody
   const Cluster cluster(options_.inputs.cluster);
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
+  if (processes()) world.agreed = agreed_run_settings(options_, world);
   set_kernel_threads(options_.threads);
   err_ = &err;
   run_world(launch_, world, err, body);
@@ -59,7 +61,15 @@ const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
   if (!options_.links_given && processes()) measure_links(communicator);
   if (!options_.profile) measure_machine(communicator);
   std::call_once(planned_, [&] { plan(communicator); });
+  if (processes()) compare_plans(communicator);
   return best_prediction();
+}
+
+// Each process has made its plans by itself, from what all of them measured together.
+void RunSession::compare_plans(Communicator& communicator) const {
+  std::vector<const Plan*> plans;
+  for (const std::size_t i : to_run_) plans.push_back(&study_.plan.policies[i].plan);
+  require_agreement(agreed_plans(plans), [&](const std::string& mine) { return texts_of_all(communicator, mine); });
 }
 
 const PolicyStudy& RunSession::best_prediction() const {

@@ -46,6 +46,7 @@ class RunSession {
   std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
   void measure_machine(Communicator& communicator);
   void plan(const Communicator& communicator);
+  void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
   void train(Communicator& communicator, std::size_t policy);
   void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;

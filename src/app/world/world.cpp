@@ -74,6 +74,7 @@ void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody&
         "launcher is for (docs/launching.md)",
         launch.rank, launch.ranks, session->size());
   }
+  require_agreement(options.agreed, [&](const std::string& mine) { return session->exchange(mine); });
   Liveness liveness(session->rank(), session->size(), [&](const std::string& mine) { return session->exchange(mine); },
                     {});
   MpiOptions mpi;
@@ -87,7 +88,7 @@ void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody&
 }
 
 // While ranks connect, one that dies may not be known to the others yet; who started them knows.
-void run_tcp(const Launch& launch, const CommunicatorOptions& options, const WorldBody& body,
+void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody& body,
              const std::function<void(const std::string&)>& end) {
   TcpOptions tcp;
   tcp.rank = launch.rank;
@@ -95,6 +96,7 @@ void run_tcp(const Launch& launch, const CommunicatorOptions& options, const Wor
   tcp.root = launch.root;
   tcp.job = launch.job;
   tcp.root_listener = launch.root_listener;
+  tcp.on_meeting = [&](const Exchange& exchange) { require_agreement(options.agreed, exchange); };
   const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };
   std::unique_ptr<Transport> transport;
   {
@@ -106,7 +108,7 @@ void run_tcp(const Launch& launch, const CommunicatorOptions& options, const Wor
       end_connecting(news.words().value_or(failure.what()));
     }
   }
-  Communicator communicator(std::move(transport), options);
+  Communicator communicator(std::move(transport), options.communicator);
   body(communicator, "messages over TCP sockets");
 }
 
@@ -136,11 +138,12 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
   };
   settings.communicator.on_failure = say_once;
   // Before anything is taken down: the communication thread may be stuck inside the library.
-  const auto end = [&](const std::string& words) {
+  const auto end_with = [&](ExitCode code, const std::string& words) {
     say_once(words);
     if (launch.kind == LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
-    std::_Exit(kRunFailed);
+    std::_Exit(code);
   };
+  const auto end = [&](const std::string& words) { end_with(kRunFailed, words); };
   // The worker may compute for long before it asks.
   settings.communicator.after_failure = end;
   const auto body_or_exit = [&](Communicator& communicator, const std::string& way) {
@@ -148,12 +151,21 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
       body(communicator, way);
     } catch (const RunFailed& failure) {
       end(failure.what());
+    } catch (const Error& error) {
+      // Often all ranks find the same. Each shall say it before it sees another leave.
+      say_once(error.what());
+      if (launch.kind != LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
+      end_with(kBadInput, error.what());
+    } catch (const std::bad_alloc&) {
+      end("out of memory: the model, cluster or layout is too large for this machine");
+    } catch (const std::exception& error) {
+      end(fmt::format("internal error: {}", error.what()));
     }
   };
   if (launch.kind == LaunchKind::mpi) {
     run_mpi(launch, settings, body_or_exit);
   } else {
-    run_tcp(launch, settings.communicator, body_or_exit, end);
+    run_tcp(launch, settings, body_or_exit, end);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <ostream>
 
+#include "app/world/agreed_settings.hpp"
 #include "app/world/transport_choice.hpp"
 #include "comm/communicator.hpp"
 #include "comm/launch.hpp"
@@ -16,6 +17,7 @@ struct WorldOptions {
   double slowdown = 1;
   CommunicatorOptions communicator;
   TransportWish transport = TransportWish::automatic;  // of processes under MPI
+  AgreedSettings agreed = {};                          // what processes compare before they are ranks of one run
 };
 
 // One rank's part of a run: its communicator, and how its messages go, in words.
@@ -24,7 +26,8 @@ using WorldBody = std::function<void(Communicator&, const std::string& way)>;
 // How this process was launched: the one place that reads the launchers' variables.
 Launch launch_from_environment();
 
-// Runs `body` once per rank of this process and returns when all have ended. A failure is said on `err` the moment it
+// Runs `body` once per rank of this process and returns when all have ended. Throws Error on all ranks, before `body`,
+// where processes do not agree on `agreed`. A failure is said on `err` the moment it
 // is noticed, then thrown as RunFailed; a process of a larger job ends there and then with exit code 3, since the
 // library below may never return.
 void run_world(const Launch& launch, const WorldOptions& options, std::ostream& err, const WorldBody& body);

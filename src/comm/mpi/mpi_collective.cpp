@@ -1,11 +1,13 @@
 // The library's own collectives on a communicator of the members, ready to be called again and again.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/mix.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/mpi/mpi_calls.hpp"
 
@@ -367,6 +369,39 @@ MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members)
   return communicator;
 }
 
+// What members must have alike: the library trusts that they do, and writes past buffers where they do not.
+using CallNumbers = std::array<std::int64_t, 7>;
+
+CallNumbers numbers_of(const NativeRequest& request) {
+  std::uint64_t hash = 0;
+  for (const std::int64_t size : request.sizes) hash = mix_bits(hash ^ static_cast<std::uint64_t>(size));
+  return {static_cast<std::int64_t>(request.spec.kind),
+          std::accumulate(request.sizes.begin(), request.sizes.end(), std::int64_t{0}),
+          static_cast<std::int64_t>(request.type),
+          static_cast<std::int64_t>(request.op),
+          request.spec.root,
+          request.queue,
+          static_cast<std::int64_t>(hash)};
+}
+
+std::string in_words(const CallNumbers& call) {
+  return fmt::format("{} of {} x {}, {}, root {} on queue {}", name_of(static_cast<Collective>(call[0])), call[1],
+                     name_of(static_cast<DataType>(call[2])), name_of(static_cast<ReduceOp>(call[3])), call[4],
+                     call[5]);
+}
+
+void compare_members(MPI_Comm comm, const NativeRequest& request) {
+  const CallNumbers own = numbers_of(request);
+  std::vector<CallNumbers> all(request.members.size());
+  constexpr int kCount = static_cast<int>(std::tuple_size_v<CallNumbers>);
+  mpi_check(MPI_Allgather(own.data(), kCount, MPI_INT64_T, all.data(), kCount, MPI_INT64_T, comm), "MPI_Allgather");
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    if (all[member] == all.front()) continue;
+    throw RunFailed(fmt::format("rank {} prepares a native {}, but rank {} a native {}", request.members[member],
+                                in_words(all[member]), request.members.front(), in_words(all.front())));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession> session, MPI_Comm everyone,
@@ -384,6 +419,7 @@ std::unique_ptr<NativeCollective> make_mpi_collective(std::shared_ptr<MpiSession
     group = std::make_shared<MpiGroup>(session, communicator_of(everyone, request.members));
     known = group;
   }
+  compare_members(group->comm, request);
   return std::make_unique<MpiCollective>(std::move(session), std::move(group), request, rank);
 }
 

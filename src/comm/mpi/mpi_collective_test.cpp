@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/mpi/test_session.hpp"
 
@@ -220,6 +221,23 @@ TEST(Native, MovesHalfPrecisionButDoesNotReduceIt) {
   request.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 1};
   request.sizes = {16};
   EXPECT_EQ(transport->native(request), nullptr);
+}
+
+// The library would trust the counts, and write past the end of somebody's buffer.
+TEST(Native, MembersThatPrepareDifferentCallsAreNamed) {
+  const std::unique_ptr<Transport> transport = make_mpi_transport(test_session(), {});
+  if (transport->size() < 2) GTEST_SKIP() << "one rank has no peer";
+  NativeRequest request{.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 1},
+                        .members = everyone(transport->size()),
+                        .sizes = {transport->rank() == 1 ? 104 : 100}};
+  try {
+    transport->native(request);
+    FAIL() << "not noticed";
+  } catch (const RunFailed& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "rank 1 prepares a native all_reduce of 104 x f32, sum, root 0 on queue 0, but rank 0 a native "
+                 "all_reduce of 100 x f32, sum, root 0 on queue 0");
+  }
 }
 
 TEST(Native, HasNoCallForMoreElementsThanTheLibraryCounts) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/mpi/mpi_arrivals.hpp"
 #include "comm/mpi/mpi_calls.hpp"
 #include "comm/segment_cursor.hpp"
 
@@ -38,7 +39,8 @@ void validate(const MpiOptions& options) {
 // One ticket. The wire carries the concatenation of the segments, in pieces. A piece across a border between segments
 // passes through `staging`, which is kept for the next ticket; the others go straight from and to memory.
 struct Message {
-  std::int64_t open_requests = 0;
+  std::int64_t open_requests = 0;  // pieces that are not over: under way, or awaited
+  std::string failure;             // why it can never arrive; empty where nothing is wrong
   std::uint64_t asked_in_round = 0;
   bool in_use = false;
   std::span<const Segment> scatter;  // a receive's segments, where some are to be filled from staging; else empty
@@ -75,7 +77,7 @@ class MpiTransport final : public Transport {
   }
 
   ~MpiTransport() override {
-    if (!requests_.empty()) session_->abandon();
+    if (!requests_.empty() || !arrivals_.idle()) session_->abandon();
     if (!session_->state().abandoned) MPI_Comm_free(&messages_comm_);
   }
 
@@ -107,14 +109,14 @@ class MpiTransport final : public Transport {
     const Ticket ticket = take_ticket(peer, channel);
     Message& message = message_of(ticket);
     message.scatter = prepare_staging(message, landing.dst) > 0 ? landing.dst : std::span<const Segment>{};
-    start_requests(
-        ticket, landing.dst,
-        [&](const SegmentCursor& cursor, std::int64_t count, std::int64_t staged, MPI_Request* request) {
-          std::byte* const data = staged >= 0 ? message.staging.data() + staged : count > 0 ? cursor.data() : nullptr;
-          check(MPI_Irecv(data, static_cast<int>(count), MPI_BYTE, static_cast<int>(peer), static_cast<int>(channel),
-                          messages_comm_, request),
-                "MPI_Irecv");
-        });
+    const auto await_one = [&](const SegmentCursor& cursor, std::int64_t count, std::int64_t staged) {
+      std::byte* const data = staged >= 0 ? message.staging.data() + staged : count > 0 ? cursor.data() : nullptr;
+      ++message.open_requests;
+      arrivals_.await(channel, {ticket, peer, data, count},
+                      [&](const AwaitedPiece& awaited, ArrivedPiece arrived) { land(awaited, arrived); });
+    };
+    if (message.bytes == 0) await_one({}, 0, -1);
+    for_each_piece(landing.dst, message.bytes, options_, await_one);
     return ticket;
   }
 
@@ -123,6 +125,7 @@ class MpiTransport final : public Transport {
   bool done(Ticket ticket) override {
     Message& message = message_of(ticket);
     WEFT_CHECK(message.in_use);
+    if (!message.failure.empty()) throw RunFailed(message.failure);
     if (message.open_requests > 0 && message.asked_in_round == round_) make_progress();
     message.asked_in_round = round_;
     if (message.open_requests > 0) return false;
@@ -137,7 +140,7 @@ class MpiTransport final : public Transport {
       prepared_thread_ = true;
     }
     if (std::exchange(news_, false)) return;
-    if (requests_.empty()) {
+    if (requests_.empty() && !arrivals_.awaits_any()) {
       sleep_.sleep_until(until);
       return;
     }
@@ -202,6 +205,7 @@ class MpiTransport final : public Transport {
     const Ticket ticket{free_tickets_.back()};
     free_tickets_.pop_back();
     message_of(ticket).in_use = true;
+    message_of(ticket).failure.clear();
     message_of(ticket).asked_in_round = 0;
     return ticket;
   }
@@ -220,15 +224,38 @@ class MpiTransport final : public Transport {
     const auto start_one = [&](const SegmentCursor& cursor, std::int64_t count, std::int64_t staged) {
       MPI_Request request = MPI_REQUEST_NULL;
       start(cursor, count, staged, &request);
-      requests_.push_back(request);
-      owners_.push_back(ticket);
+      add_request(ticket, request);
       ++message_of(ticket).open_requests;
     };
     // Nothing to carry is carried too: the other end counts messages.
     const std::int64_t bytes = message_of(ticket).bytes;
     if (bytes == 0) start_one({}, 0, -1);
     for_each_piece(segments, bytes, options_, start_one);
+  }
+
+  void add_request(Ticket ticket, MPI_Request request) {
+    requests_.push_back(request);
+    owners_.push_back(ticket);
     finished_.resize(requests_.size());
+  }
+
+  // Never into memory that is too short: a message of another length ends the call that waits for it. Whoever asks for
+  // its ticket knows which call that is.
+  void land(const AwaitedPiece& awaited, ArrivedPiece arrived) {
+    Message& message = message_of(awaited.ticket);
+    if (arrived.bytes != awaited.bytes) {
+      session_->abandon();
+      const bool whole = awaited.bytes == message.bytes;
+      message.failure =
+          fmt::format("rank {} expects {} bytes of rank {}, which sends {}{}", rank(), awaited.bytes, awaited.peer,
+                      arrived.bytes, whole ? "" : fmt::format(" (in a piece of a message of {})", message.bytes));
+      news_ = true;
+      return;
+    }
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(MPI_Imrecv(awaited.data, static_cast<int>(awaited.bytes), MPI_BYTE, &arrived.message, &request),
+          "MPI_Imrecv");
+    add_request(awaited.ticket, request);
   }
 
   void unpack(const Message& message) const {
@@ -241,6 +268,9 @@ class MpiTransport final : public Transport {
 
   void make_progress() {
     ++round_;
+    arrivals_.look(
+        messages_comm_, [this](int code, std::string_view call) { check(code, call); },
+        [this](const AwaitedPiece& awaited, const ArrivedPiece& arrived) { land(awaited, arrived); });
     if (requests_.empty()) return;
     int count = 0;
     check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, finished_.data(),
@@ -277,6 +307,7 @@ class MpiTransport final : public Transport {
   MpiGroups groups_;
   std::vector<Message> messages_;  // by ticket
   std::vector<std::int64_t> free_tickets_;
+  MpiArrivals arrivals_;
   std::vector<MPI_Request> requests_;  // all under way, and beside each its ticket
   std::vector<Ticket> owners_;
   std::vector<int> finished_;  // where MPI_Testsome writes

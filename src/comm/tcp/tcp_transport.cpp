@@ -106,6 +106,7 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   tcp::Rendezvous rendezvous(
       {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
   const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
+  if (options.on_meeting) options.on_meeting(exchange);
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.u64 = kWakeEvent;

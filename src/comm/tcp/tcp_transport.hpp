@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "comm/exchange.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {
@@ -19,6 +21,8 @@ struct TcpOptions {
   int root_listener = -1;  // rank 0: a listening socket it was given (comm/tcp/process_group.hpp)
   std::chrono::milliseconds timeout = std::chrono::minutes(1);  // for all ranks to come
   std::chrono::milliseconds beat = std::chrono::milliseconds(200);
+  // Called on all ranks when all are here, before any connects to the others. What it throws ends the rank.
+  std::function<void(const Exchange&)> on_meeting = {};
 };
 
 // All ranks call it together; returns when all are connected. Throws RunFailed, or Error on bad options.

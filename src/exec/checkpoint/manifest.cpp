@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "exec/checkpoint/crc32.hpp"
 
 namespace weft {
@@ -37,7 +38,7 @@ ordered_json to_json(const StoredFile& file) {
 }
 
 std::uint32_t checksum_of(const ordered_json& json) {
-  const std::string text = json.dump();
+  const std::string text = json_text(json);
   return crc32(text.data(), text.size());
 }
 
@@ -61,7 +62,7 @@ class ManifestReader {
   std::int64_t number(const ordered_json& value) const {
     constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > kMost) {
-      fail("{}: {} is no whole number from 0 on", name_, value.dump());
+      fail("{}: {} is no whole number from 0 on", name_, json_text(value));
     }
     return value.get<std::int64_t>();
   }
@@ -79,7 +80,7 @@ class ManifestReader {
     const ordered_json& value = list(json, key);
     if (value.size() != 2) fail("{}: '{}' are not two numbers", name_, key);
     const ElementRange range{number(value[0]), number(value[1])};
-    if (range.begin > range.end) fail("{}: {} {} ends before it begins", name_, key, value.dump());
+    if (range.begin > range.end) fail("{}: {} {} ends before it begins", name_, key, json_text(value));
     return range;
   }
 
@@ -144,7 +145,7 @@ std::string manifest_text(const CheckpointManifest& manifest) {
   ordered_json json = {
       {kVersionKey, kManifestVersion}, {"step", manifest.step}, {"run", run}, {"files", std::move(files)}};
   json["crc32"] = checksum_of(json);
-  return json.dump() + "\n";
+  return json_text(json) + "\n";
 }
 
 CheckpointManifest parse_manifest(const std::string& text, const std::string& name) {
@@ -158,13 +159,13 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& na
   if (checksum_of(json) != checksum) fail("{}: has changed since it was written", name);
   CheckpointManifest manifest;
   manifest.step = reader.number(json, "step");
-  manifest.run = reader.at(json, "run").dump();
+  manifest.run = json_text(reader.at(json, "run"));
   for (const ordered_json& file : reader.list(json, "files")) manifest.files.push_back(reader.file(file));
   return manifest;
 }
 
 std::string stored_file_text(const StoredFile& file) {
-  return to_json(file).dump() + "\n";
+  return json_text(to_json(file)) + "\n";
 }
 
 StoredFile parse_stored_file(const std::string& text, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "exec/checkpoint/crc32.hpp"
 #include "exec/settings_json.hpp"
 
@@ -45,7 +46,7 @@ std::string conflict_in(const std::string& path, const ordered_json& saved, cons
     }
     return "";
   }
-  return fmt::format("{} is {} there, {} here", words_of(path), saved.dump(), here.dump());
+  return fmt::format("{} is {} there, {} here", words_of(path), json_text(saved), json_text(here));
 }
 
 }  // namespace
@@ -82,13 +83,13 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
         {"dp", layout.dp},
         {"zero", layout.zero},
         {"micro_batch", layout.micro_batch}}}};
-  return identity.dump();
+  return json_text(identity);
 }
 
 std::string with_policy(const std::string& identity, const std::string& policy) {
   ordered_json json = ordered_json::parse(identity);
   json["policy"] = policy;
-  return json.dump();
+  return json_text(json);
 }
 
 std::string policy_of(const std::string& identity) {
@@ -110,7 +111,8 @@ std::vector<std::string> identity_changes(const std::string& saved_text, const s
   std::vector<std::string> changes;
   for (const std::string path : kMayChange) {
     const ordered_json before = at(saved, path), now = at(here, path);
-    if (before != now) changes.push_back(fmt::format("{} is {}, was {}", words_of(path), now.dump(), before.dump()));
+    if (before != now)
+      changes.push_back(fmt::format("{} is {}, was {}", words_of(path), json_text(now), json_text(before)));
   }
   return changes;
 }

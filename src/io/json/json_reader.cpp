@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "base/text.hpp"
 
 namespace weft {
@@ -50,7 +51,7 @@ std::string shortened(const std::string& text) {
 std::string quoted(const json& value) {
   if (value.is_array() && value.size() > 8) return fmt::format("(array of {} items)", value.size());
   if (value.is_object() && !value.empty()) return fmt::format("(object with {} keys)", value.size());
-  return shortened(value.dump());
+  return shortened(json_text(value));
 }
 
 [[noreturn]] void reject_value(const std::string& place, const json& value, const std::string& wanted) {

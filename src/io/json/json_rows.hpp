@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json_text.hpp"
 #include "io/json/json_reader.hpp"
 
 namespace weft {
@@ -50,7 +51,7 @@ std::vector<std::array<std::int64_t, N>> json_rows(const JsonObject& object, con
     for (std::size_t i = 0; i < N; ++i) {
       if (fits_column(item[i], columns[i], row[i])) continue;
       fail("{}: {} {} is not an integer in {}..{}", place, columns[i].name,
-           item[i].is_number() ? item[i].dump() : fmt::format("of type {}", item[i].type_name()), columns[i].min,
+           item[i].is_number() ? json_text(item[i]) : fmt::format("of type {}", item[i].type_name()), columns[i].min,
            columns[i].max);
     }
     rows.push_back(row);

@@ -76,7 +76,7 @@ TEST_F(RejectsMemory, AReductionThatOnlyHalfOverlapsItsInput) {
   plan_ = test::serial(test::small_gpt(2), "local:2", {});
   ASSERT_FALSE(verify_plan(plan_).has_value());
   place("stage 0", "layer 0 ffn_in.grad.reduced").offset.value += kAlignment;
-  expect(Rule::hazard, {"grad_reduce optimizer"});
+  expect(Rule::hazard, {"'layer 0 ffn_in.grad.reduced'", "apart from 'layer 0 ffn_in.grad'", "works in place"});
 }
 
 TEST_F(RejectsMemory, TwoParametersOnTheSameBytes) {
