@@ -6,9 +6,9 @@
 
 #include <csignal>
 
+#include "base/test_folder.hpp"
 #include "exec/checkpoint/crc32.hpp"
 #include "exec/checkpoint/synced_file.hpp"
-#include "exec/test_folder.hpp"
 
 namespace weft {
 namespace {
@@ -64,7 +64,9 @@ TEST(CheckpointFolder, IsNotPutTogetherWithoutAllShards) {
   save(scratch.path(), 1);
   write_shards(scratch.path(), 2);
   fs::remove(partial_folder(scratch.path(), 2) / "rank-00001.json");
-  EXPECT_NE(error_of([&] { put_together(scratch.path(), {2, {}, kRanks, 1}); }).find("rank-00001.json: cannot be read"),
+  EXPECT_NE(error_of([&] {
+              put_together(scratch.path(), {2, {}, kRanks, 1});
+            }).find("rank-00001.json: cannot be read"),
             std::string::npos);
   EXPECT_EQ(checkpoints_in(scratch.path()), Steps{1});
 }

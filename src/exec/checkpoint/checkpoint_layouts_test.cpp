@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "base/test_folder.hpp"
 #include "exec/checkpoint/checkpoint_reader.hpp"
 #include "exec/checkpoint/shard_writer.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
-#include "exec/test_folder.hpp"
 
 namespace weft {
 namespace {

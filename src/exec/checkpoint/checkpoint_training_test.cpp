@@ -3,10 +3,10 @@
 
 #include <atomic>
 
+#include "base/test_folder.hpp"
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
-#include "exec/test_folder.hpp"
 #include "exec/test_training.hpp"
 
 namespace weft {

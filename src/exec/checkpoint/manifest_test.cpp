@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/test_folder.hpp"
+#include "base/test_folder.hpp"
 
 namespace weft {
 namespace {
