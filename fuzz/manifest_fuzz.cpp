@@ -29,7 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto manifest = parsed(weft::parse_manifest, text)) {
     const weft::CheckpointManifest again = weft::parse_manifest(weft::manifest_text(*manifest), "again");
-    if (again.step != manifest->step || again.run != manifest->run || again.files != manifest->files) std::abort();
+    if (again.step != manifest->step || again.run != manifest->run || again.run_id != manifest->run_id ||
+        again.files != manifest->files)
+      std::abort();
   }
   return 0;
 }

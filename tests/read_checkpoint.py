@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 def read_safetensors(path):
-    """Name -> numbers; also checks that the file is as long as its header says."""
+    """Name -> numbers, and the metadata; also checks that the file is as long as its header says."""
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
     body = data[8 + length :]
     assert len(body) == max((entry["data_offsets"][1] for entry in header.values()), default=0), path
     tensors = {}
@@ -25,19 +25,25 @@ def read_safetensors(path):
         numbers = array.array("f")
         numbers.frombytes(body[entry["data_offsets"][0] : entry["data_offsets"][1]])
         tensors[name] = numbers
-    return tensors
+    return tensors, metadata
 
 
 def read_checkpoint(folder):
     """The manifest, and {(kind, tensor): {row: {column: number}}} flattened to sorted lists of numbers."""
     folder = Path(folder)
     manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["weft_checkpoint"] in (1, 2), manifest["weft_checkpoint"]
     elements = {}
     for file in manifest["files"]:
         data = (folder / file["name"]).read_bytes()
         assert len(data) == file["bytes"], file["name"]
         assert zlib.crc32(data) == file["crc32"], file["name"]
-        tensors = read_safetensors(folder / file["name"])
+        tensors, metadata = read_safetensors(folder / file["name"])
+        if manifest["weft_checkpoint"] > 1:
+            assert metadata["weft_run_id"] == manifest["run_id"], file["name"]
+            assert metadata["weft_step"] == str(manifest["step"]), file["name"]
+            assert file["name"] == f"rank-{int(metadata['weft_rank']):05}.safetensors", file["name"]
+        assert tensors.keys() == {piece["name"] for piece in file["pieces"]}, file["name"]
         for piece in file["pieces"]:
             whole = elements.setdefault((piece["kind"], piece["tensor"]), {})
             (first_row, _), (first, end_column) = piece["rows"], piece["columns"]

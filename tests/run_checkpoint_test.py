@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -44,6 +45,7 @@ class Program:
 
     def __init__(self, weft, folder):
         self.weft = weft
+        self.started = []
         self.profile = ["--profile", f"{folder}/profile.json"]
         done = subprocess.run([weft, "calibrate", *MODEL, *CALIBRATE, *THREADS, "--out", folder], capture_output=True,
                               text=True, timeout=120)
@@ -69,12 +71,22 @@ class Program:
         return policy["losses"], answer["checkpoints"]
 
     def start(self, folder, steps, *flags):
-        return subprocess.Popen(self.command(folder, steps, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True)
+        running = subprocess.Popen(self.command(folder, steps, *flags), stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.started.append(running)
+        return running
+
+    def end_all(self):
+        """A part that failed may have left runs of 100,000 steps."""
+        for running in self.started:
+            if running.poll() is None:
+                running.kill()
+                running.communicate(timeout=60)
 
 
 def names(folder):
-    return sorted(entry.name for entry in Path(folder).iterdir())
+    """All but the lock, which is of no run when nobody holds it."""
+    return sorted(entry.name for entry in Path(folder).iterdir() if entry.name != ".lock")
 
 
 def same_tensors(one, other):
@@ -238,6 +250,122 @@ def killed(program, scratch, rounds, seed):
     check(not any(name.startswith(".") for name in names(folder)), names(folder))
 
 
+def saved_any(folder):
+    return folder.exists() and any(name.startswith("step-") for name in names(folder))
+
+
+def two_runs(program, scratch):
+    """The second is refused at once and does no harm; the first ends, and goes on to the bits of a run without it."""
+    for ranks in (THREADS, PROCESSES):
+        folder, straight = scratch("shared"), scratch("straight")
+        first = program.start(folder, 100_000, *ranks, *PRIORITY, "--checkpoint-every", 2)
+        wait_for(lambda: first.poll() is not None or saved_any(folder))
+        holder = (folder / ".lock").read_text().strip()
+        check(holder.startswith("process ") and f" on host {os.uname().nodename}" in holder, holder)
+        second = program.run(folder, 100_000, *ranks, *PRIORITY, "--checkpoint-every", 2, "--resume", code=2)
+        words = f"--checkpoint {folder}: another run saves there: {holder}"
+        check(words in second.stderr and "goes on after" not in second.stderr, words, "not in", second.stderr)
+        check("step " not in second.stderr.replace("step-", ""), "it has trained:", second.stderr)
+        check(first.poll() is None, "the first run has ended:", first.poll())
+        first.send_signal(signal.SIGTERM)
+        out, err = first.communicate(timeout=60)
+        check(first.returncode == 0, first.returncode, err)
+        last = json.loads(out)["checkpoints"]["last_saved"]
+        program.run(folder, last + 2, *ranks, *PRIORITY, "--resume")
+        program.run(straight, last + 2, *ranks, *PRIORITY)
+        same_tensors(folder / f"step-{last + 2:08}", straight / f"step-{last + 2:08}")
+
+
+def killed_holder(program, scratch):
+    """The lock of a run that was killed, and what it had half written, are in nobody's way."""
+    folder = scratch("killed_holder")
+    first = program.start(folder, 100_000, *THREADS, *PRIORITY, "--checkpoint-every", 2)
+    wait_for(lambda: first.poll() is not None or saved_any(folder))
+    first.kill()
+    first.communicate(timeout=60)
+    last = max(int(name[5:]) for name in names(folder) if name.startswith("step-"))
+    _, said = program.losses(folder, last + 2, *THREADS, *PRIORITY, "--resume")
+    check(said["resumed_from"] == last, said, last)
+    check(not any(name.startswith(".") for name in names(folder)), names(folder))
+
+
+def rewrite_manifest(checkpoint, change):
+    """As a tool would that means well: the manifest's own checksum is right afterwards."""
+    path = checkpoint / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["crc32"]
+    change(manifest)
+    compact = {"separators": (",", ":"), "ensure_ascii": False}
+    manifest["crc32"] = zlib.crc32(json.dumps(manifest, **compact).encode())
+    path.write_text(json.dumps(manifest, **compact) + "\n")
+
+
+def mixed(program, scratch):
+    """Shards of two runs of the same training, of two steps, or of another rank, with checksums that are right."""
+    one, other = scratch("one"), scratch("other")
+    for folder in (one, other):
+        program.run(folder, 4, *THREADS, *PRIORITY, "--checkpoint-every", 2)
+    step, shards = "step-00000004", [f"rank-{rank:05}.safetensors" for rank in range(2)]
+    ids = [json.loads((folder / step / "manifest.json").read_text())["run_id"] for folder in (one, other)]
+    check(ids[0] != ids[1] and all(len(word) == 32 for word in ids), ids)
+
+    def copied_as_shard_1(source):
+        def damage(folder):
+            shutil.copy(source, folder / step / shards[1])
+            described = json.loads((source.parent / "manifest.json").read_text())["files"][shards.index(source.name)]
+
+            def change(manifest):
+                manifest["files"][1] = {**described, "name": shards[1]}
+
+            rewrite_manifest(folder / step, change)
+        return damage
+
+    def of_version_1(folder):
+        def change(manifest):
+            manifest["weft_checkpoint"] = 1
+            del manifest["run_id"]
+        rewrite_manifest(folder / step, change)
+
+    place = f"{step}: {shards[1]}"
+    cases = {
+        f"{place} is of run {ids[1]}, the manifest of run {ids[0]}: shards of two runs are mixed; not used":
+            copied_as_shard_1(other / step / shards[1]),
+        f"{place} is of step 2, the manifest of step 4; not used": copied_as_shard_1(one / "step-00000002" / shards[1]),
+        f"{place} is the shard of rank 0; not used": copied_as_shard_1(one / step / shards[0]),
+        "step-00000004 is of version 1, without the id of a run": of_version_1,
+    }
+    for words, damage in cases.items():
+        folder = scratch("mixed")
+        shutil.copytree(one, folder)
+        damage(folder)
+        done = program.run(folder, 5, *THREADS, *PRIORITY, "--resume")
+        check(words in done.stderr, words, "not in", done.stderr)
+        check(f"goes on after step {4 if 'version' in words else 2}" in done.stderr, done.stderr)
+
+
+def special_files(program, scratch):
+    """What is no file, or cannot be written, is said at the start: nothing hangs, nothing is trained for nothing."""
+    folder = scratch("special")
+    program.run(folder, 2, *THREADS, *PRIORITY)
+    manifest = folder / "step-00000002" / "manifest.json"
+    manifest.unlink()
+    os.mkfifo(manifest)
+    done = program.run(folder, 4, *THREADS, *PRIORITY, "--resume", code=2)
+    check("manifest.json: is a named pipe, not a file" in done.stderr, done.stderr)
+    manifest.unlink()
+    manifest.symlink_to("/dev/zero")
+    done = program.run(folder, 4, *THREADS, *PRIORITY, "--resume", code=2)
+    check("manifest.json: is a device, not a file" in done.stderr, done.stderr)
+    done = program.run("/sys", 4, *THREADS, *PRIORITY, code=2)  # which not even root can write to
+    check("--checkpoint /sys: cannot be written to" in done.stderr, done.stderr)
+    for ranks in (THREADS, PROCESSES):
+        limited = scratch("limited")
+        done = program.run(limited, 2, *ranks, *PRIORITY, "--out", limited / "out", code=3,
+                           under=["prlimit", "--fsize=50000"])
+        check("File too large" in done.stderr, done.stderr)
+        check(not any(".part" in path.name for path in limited.rglob("*")), list(limited.rglob("*")))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft", help="the program")
@@ -247,7 +375,8 @@ def main():
     parser.add_argument("--only", default="", help="the parts with this in their names")
     arguments = parser.parse_args()
     parts = {"goes on": goes_on, "other layouts": other_layouts, "broken": broken, "refuses": refuses,
-             "full disk": full_disk, "ends when asked": ends_when_asked,
+             "full disk": full_disk, "ends when asked": ends_when_asked, "two runs": two_runs,
+             "killed holder": killed_holder, "mixed": mixed, "special files": special_files,
              "killed": lambda p, s: killed(p, s, arguments.rounds, arguments.seed)}
     calibrated = tempfile.TemporaryDirectory()
     program = Program(arguments.weft, calibrated.name)
@@ -258,8 +387,9 @@ def main():
             count = iter(range(1_000_000))
             try:
                 parts[name](program, lambda label: Path(folder) / f"{label}-{next(count)}")
-            except (Failure, AssertionError) as failure:
-                print(f"FAIL  {name}: {failure}", flush=True)
+            except (Failure, AssertionError, KeyError, OSError, subprocess.TimeoutExpired) as failure:
+                print(f"FAIL  {name}: {failure!r}", flush=True)
+                program.end_all()  # before their folder goes; other parts fail with this one
                 return False
         print(f"ok    {name} ({time.monotonic() - begin:.1f} s)", flush=True)
         return True
@@ -267,7 +397,10 @@ def main():
     # Most of a run's time goes into loading libtorch: parts go side by side, the longest first.
     chosen = [name for name in ("broken", *parts) if arguments.only in name]
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
-        results = list(pool.map(attempt, dict.fromkeys(chosen)))
+        try:
+            results = list(pool.map(attempt, dict.fromkeys(chosen)))
+        finally:
+            program.end_all()
     return 0 if results and all(results) else 1
 
 

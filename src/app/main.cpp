@@ -1,5 +1,6 @@
 // The program: hands the command line to run_command_line and its streams to the terminal.
 #include <climits>
+#include <csignal>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ void keep_freed_memory() {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  // A file that would grow beyond the limit of the process is an error of write(), reported as any other.
+  std::signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const int code = weft::run_command_line(arguments, std::cout, std::cerr);
   if (std::cout.flush()) return code;

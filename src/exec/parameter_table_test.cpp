@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "exec/test_folder.hpp"
+#include "base/test_folder.hpp"
 #include "exec/test_shapes.hpp"
 #include "model/presets.hpp"
 

@@ -1,12 +1,11 @@
 #include "exec/record.hpp"
 
-#include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/output_file.hpp"
 #include "exec/settings_json.hpp"
 
 namespace weft {
@@ -41,14 +40,6 @@ ordered_json run_to_json(const RunRecord& record) {
     json["dropout"] = std::move(dropout);
   }
   return json;
-}
-
-void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write) {
-  std::ofstream file(path, std::ios::binary);
-  if (!file) fail("{}: cannot be written", path.string());
-  write(file);
-  file.close();
-  if (!file) fail("{}: cannot be written to its end (disk full?)", path.string());
 }
 
 }  // namespace

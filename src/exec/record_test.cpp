@@ -6,7 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "exec/test_folder.hpp"
+#include "base/test_folder.hpp"
 
 namespace weft {
 namespace {

@@ -1,13 +1,7 @@
 #include "exec/safetensors.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -19,7 +13,9 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 #include "base/json_text.hpp"
+#include "base/output_file.hpp"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 
@@ -29,81 +25,70 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr int kMaxDepth = 8;                      // a tensor's list of numbers is at the third
+constexpr const char* kMetadataKey = "__metadata__";
 
 std::int64_t file_bytes(const NamedTensor& tensor) {
   return static_cast<std::int64_t>(tensor.data.size() * sizeof(float));
 }
 
-// The name of a file is on disk only when its contents are.
-void sync_file(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (!synced) fail("{}: cannot be written to disk: {}", path.string(), std::strerror(error));
-}
-
-struct Entry {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::int64_t begin = 0, end = 0;
-};
-
 // Reads one file; every message names it.
 class TensorReader {
  public:
-  explicit TensorReader(const std::filesystem::path& path) : name_(path.string()) {
-    std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) fail("{}: is a folder, not a file", name_);
-    file_.open(path, std::ios::binary | std::ios::ate);
-    if (!file_) fail("{}: cannot be read", name_);
-    size_ = static_cast<std::int64_t>(file_.tellg());
+  explicit TensorReader(const std::filesystem::path& path) : name_(path.string()), file_(path), size_(file_.size()) {}
+
+  SafetensorsHeader read_header() {
+    const json text = read_header_text();
+    SafetensorsHeader header;
+    for (const auto& [key, value] : text.items()) {
+      if (key == kMetadataKey) {
+        header.metadata = read_metadata(value);
+      } else {
+        header.tensors.push_back(read_entry(key, value));
+      }
+    }
+    std::ranges::sort(header.tensors, {},
+                      [](const PlacedTensor& t) { return std::tuple(t.begin, t.end, std::string_view(t.name)); });
+    std::int64_t expected = data_begin_;
+    for (const PlacedTensor& tensor : header.tensors) {
+      if (tensor.begin != expected) {
+        fail("{}: tensor '{}' begins at byte {} of the data, not at {} where the one before it ends", name_,
+             tensor.name, tensor.begin - data_begin_, expected - data_begin_);
+      }
+      expected = tensor.end;
+    }
+    if (size_ != expected) fail("{}: {} bytes follow the last tensor", name_, size_ - expected);
+    return header;
   }
 
   std::vector<NamedTensor> read() {
-    std::vector<Entry> entries = read_header();
-    std::ranges::sort(entries, {}, [](const Entry& e) { return std::tuple(e.begin, e.end, std::string_view(e.name)); });
     std::vector<NamedTensor> tensors;
-    std::int64_t expected = 0;
-    for (Entry& entry : entries) {
-      if (entry.begin != expected) {
-        fail("{}: tensor '{}' begins at byte {} of the data, not at {} where the one before it ends", name_, entry.name,
-             entry.begin, expected);
-      }
-      expected = entry.end;
-      tensors.push_back(read_tensor(std::move(entry)));
+    for (PlacedTensor& placed : read_header().tensors) {
+      NamedTensor tensor{.name = std::move(placed.name), .shape = std::move(placed.shape), .data = {}};
+      tensor.data.resize(static_cast<std::size_t>(placed.end - placed.begin) / sizeof(float));
+      file_.read_at(placed.begin, std::as_writable_bytes(std::span(tensor.data)));
+      tensors.push_back(std::move(tensor));
     }
-    const std::int64_t behind = size_ - data_begin_ - expected;
-    if (behind != 0) fail("{}: {} bytes follow the last tensor", name_, behind);
     return tensors;
   }
 
  private:
-  void read_bytes(void* out, std::int64_t offset, std::int64_t count) {
-    file_.seekg(offset);
-    file_.read(static_cast<char*>(out), count);
-    if (!file_) fail("{}: cannot be read to its end", name_);
-  }
-
-  std::vector<Entry> read_header() {
-    if (size_ < 8) fail("{}: {} bytes are too few for a safetensors file", name_, size_);
+  json read_header_text() {
+    if (size_ < kLengthBytes) fail("{}: {} bytes are too few for a safetensors file", name_, size_);
     std::uint64_t length = 0;
-    read_bytes(&length, 0, 8);
-    if (length > static_cast<std::uint64_t>(std::min(kMaxHeader, size_ - 8))) {
-      fail("{}: a header of {} bytes is not in 0..{}: truncated, or no safetensors file", name_, length,
-           std::min(kMaxHeader, size_ - 8));
+    file_.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+    const std::int64_t most = std::min(kMaxHeader, size_ - kLengthBytes);
+    if (length > static_cast<std::uint64_t>(most)) {
+      fail("{}: a header of {} bytes is not in 0..{}: truncated, or no safetensors file", name_, length, most);
     }
     std::string text(length, '\0');
-    read_bytes(text.data(), 8, static_cast<std::int64_t>(length));
-    data_begin_ = 8 + static_cast<std::int64_t>(length);
-    const json header = parse(text);
+    file_.read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
+    data_begin_ = kLengthBytes + static_cast<std::int64_t>(length);
+    json header = parse(text);
     if (!header.is_object()) fail("{}: the header is no JSON object: no safetensors file", name_);
-    std::vector<Entry> entries;
-    for (const auto& [key, value] : header.items()) {
-      if (key != "__metadata__") entries.push_back(read_entry(key, value));
-    }
-    return entries;
+    return header;
   }
 
   // nlohmann keeps the last of two equal keys; we keep none.
@@ -111,6 +96,7 @@ class TensorReader {
     std::set<std::string> seen;
     std::string twice;
     const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& key) {
+      if (depth > kMaxDepth) fail("{}: the header is nested more than {} levels deep", name_, kMaxDepth);
       if (event == json::parse_event_t::key && depth == 1 && !seen.insert(key.get<std::string>()).second) twice = key;
       return true;
     };
@@ -135,46 +121,52 @@ class TensorReader {
     return numbers;
   }
 
-  Entry read_entry(const std::string& tensor, const json& object) const {
+  SafetensorsMetadata read_metadata(const json& object) const {
+    SafetensorsMetadata metadata;
+    if (!object.is_object()) fail("{}: {} is no JSON object", name_, kMetadataKey);
+    for (const auto& [key, value] : object.items()) {
+      if (!value.is_string()) fail("{}: {} '{}' is no text", name_, kMetadataKey, key);
+      metadata[key] = value.get<std::string>();
+    }
+    return metadata;
+  }
+
+  PlacedTensor read_entry(const std::string& tensor, const json& object) const {
     if (!object.is_object()) fail("{}: tensor '{}' is no JSON object", name_, tensor);
     const auto type = object.find("dtype");
     if (type == object.end() || !type->is_string()) fail("{}: tensor '{}' has no dtype", name_, tensor);
     if (*type != "F32") fail("{}: tensor '{}' has dtype {}; only F32 is read", name_, tensor, type->get<std::string>());
-    Entry entry{.name = tensor, .shape = whole_numbers(tensor, object, "shape")};
+    PlacedTensor entry{.name = tensor, .shape = whole_numbers(tensor, object, "shape")};
     std::int64_t bytes = sizeof(float);
     for (const std::int64_t size : entry.shape) {
       bytes = checked_product({bytes, size}, fmt::format("{}: tensor '{}'", name_, tensor));
     }
     const std::vector<std::int64_t> offsets = whole_numbers(tensor, object, "data_offsets");
     if (offsets.size() != 2) fail("{}: tensor '{}': data_offsets are not two numbers", name_, tensor);
-    entry.begin = offsets[0];
-    entry.end = offsets[1];
-    if (entry.begin > entry.end || entry.end > size_ - data_begin_) {
-      fail("{}: tensor '{}': bytes {}..{} are not within the {} bytes of data: truncated?", name_, tensor, entry.begin,
-           entry.end, size_ - data_begin_);
+    const std::int64_t data_bytes = size_ - data_begin_;
+    if (offsets[0] > offsets[1] || offsets[1] > data_bytes) {
+      fail("{}: tensor '{}': bytes {}..{} are not within the {} bytes of data: truncated?", name_, tensor, offsets[0],
+           offsets[1], data_bytes);
     }
-    if (entry.end - entry.begin != bytes) {
-      fail("{}: tensor '{}': {} bytes of data, its shape needs {}", name_, tensor, entry.end - entry.begin, bytes);
+    if (offsets[1] - offsets[0] != bytes) {
+      fail("{}: tensor '{}': {} bytes of data, its shape needs {}", name_, tensor, offsets[1] - offsets[0], bytes);
     }
+    entry.begin = data_begin_ + offsets[0];
+    entry.end = data_begin_ + offsets[1];
     return entry;
   }
 
-  NamedTensor read_tensor(Entry entry) {
-    NamedTensor tensor{.name = std::move(entry.name), .shape = std::move(entry.shape), .data = {}};
-    tensor.data.resize(static_cast<std::size_t>(entry.end - entry.begin) / sizeof(float));
-    if (!tensor.data.empty()) read_bytes(tensor.data.data(), data_begin_ + entry.begin, entry.end - entry.begin);
-    return tensor;
-  }
-
   std::string name_;
-  std::ifstream file_;
+  InputFile file_;
   std::int64_t size_ = 0, data_begin_ = 0;
 };
 
 }  // namespace
 
-std::string safetensors_opening(std::span<const TensorHeading> tensors) {
+std::string safetensors_opening(std::span<const TensorHeading> tensors, const SafetensorsMetadata& metadata,
+                                std::size_t least_bytes) {
   ordered_json header = ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
   std::set<std::string_view> names;
   std::int64_t offset = 0;
   for (const TensorHeading& tensor : tensors) {
@@ -188,7 +180,8 @@ std::string safetensors_opening(std::span<const TensorHeading> tensors) {
     offset = end;
   }
   std::string text = json_text(header);
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the numbers are aligned in memory
+  const std::size_t least = std::max(text.size(), least_bytes - std::min(least_bytes, sizeof(std::uint64_t)));
+  text.resize((least + 7) / 8 * 8, ' ');  // so that the numbers are aligned in memory
   const std::uint64_t length = text.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
@@ -202,25 +195,21 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
     headings.push_back({tensor.name, tensor.shape});
   }
   const std::string opening = safetensors_opening(headings);
-  const std::filesystem::path part = path.string() + ".part";
-  {
-    std::ofstream file(part, std::ios::binary);
-    if (!file) fail("{}: cannot be written", part.string());
+  const auto write = [&](std::ostream& file) {
     file.write(opening.data(), static_cast<std::streamsize>(opening.size()));
     for (const NamedTensor& tensor : tensors) {
       file.write(reinterpret_cast<const char*>(tensor.data.data()), file_bytes(tensor));
     }
-    file.close();
-    if (!file) fail("{}: cannot be written to its end (disk full?)", part.string());
-  }
-  sync_file(part);
-  std::error_code error;
-  std::filesystem::rename(part, path, error);
-  if (error) fail("{}: cannot be renamed from {}: {}", path.string(), part.string(), error.message());
+  };
+  write_file(path, write, Durability::synchronized);
 }
 
 std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path) {
   return TensorReader(path).read();
+}
+
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
+  return TensorReader(path).read_header();
 }
 
 }  // namespace weft

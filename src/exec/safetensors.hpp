@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,12 +21,28 @@ struct TensorHeading {
   std::string name;  // all different
   std::vector<std::int64_t> shape;
 };
-// All that stands before the numbers of a file with these tensors: its length and the header, a multiple of 8 bytes.
-std::string safetensors_opening(std::span<const TensorHeading> tensors);
+// What a file says of itself beside its tensors: the format's `__metadata__`, text by name.
+using SafetensorsMetadata = std::map<std::string, std::string>;
+// All that stands before the numbers of a file with these tensors: its length and the header, a multiple of 8 bytes and
+// at least `least_bytes`, so that another metadata need not move the numbers.
+std::string safetensors_opening(std::span<const TensorHeading> tensors, const SafetensorsMetadata& metadata = {},
+                                std::size_t least_bytes = 0);
 
-// Writes to the side, syncs and renames. Throws Error naming the file.
+// Where a tensor lies in a file.
+struct PlacedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t begin = 0, end = 0;  // bytes of the file
+};
+struct SafetensorsHeader {
+  SafetensorsMetadata metadata;
+  std::vector<PlacedTensor> tensors;  // by place; one begins where the one before it ends, the last ends with the file
+};
+
+// Writes to the side, syncs and renames. Throws Error or RunFailed naming the file.
 void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors);
 // F32 only. Throws Error naming the file and what is wrong with it (truncated, not safetensors, another type).
 std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path);
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 }  // namespace weft

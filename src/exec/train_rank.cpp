@@ -60,7 +60,8 @@ std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView&
                                             const ParameterStates& parameters, const Communicator& communicator) {
   if (job.checkpoint == nullptr) return nullptr;
   const std::size_t count = parameters.all().size();
-  ShardWriter shard(owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank());
+  ShardWriter shard(owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank(),
+                    job.checkpoint->run_id);
   auto saver =
       std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), std::ssize(parameters.all()), communicator);
   saver->set_last_step(job.settings.steps - 1);

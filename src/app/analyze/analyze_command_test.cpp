@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "app/files.hpp"
@@ -106,13 +108,32 @@ TEST(AnalyzeCommand, SaysWhatIsMissing) {
   fails(host_only, host_only + ": no GPU kernels among 1 events; record with ProfilerActivity.CUDA to see the device");
   fails("", "weft analyze: name a trace, e.g. weft analyze trace.json.gz");
   fails(folder.path(), folder.path() + ": is a folder, not a file");
-  fails(folder.file("none.json"), folder.file("none.json") + ": cannot be read");
+  fails(folder.file("none.json"), folder.file("none.json") + ": cannot be read: No such file or directory");
   const std::string a = data("hta_sampled_rank0of128.json.gz");
   fails(a + " " + data("hta_sampled_rank1of128.json.gz") + " " + a + " " + a,
         a + " and " + a + ": both are of rank 0; give one trace per rank, or compare them with --against");
   const std::string whole = read_text_file(a);
   const std::string cut = folder.write("cut.json.gz", whole.substr(0, 1000));
   fails(cut, cut + ": the compressed data ends too early, after 1000 bytes: the file is truncated");
+}
+
+TEST(AnalyzeCommand, ReadsPipesOfTheShellAndNoDevices) {
+  const std::string trace = data("hta_sampled_rank0of128.json.gz");
+  std::FILE* const piped = ::popen(("cat " + trace).c_str(), "r");
+  ASSERT_NE(piped, nullptr);
+  const CliResult result = weft_cli(fmt::format("analyze /dev/fd/{}", ::fileno(piped)));
+  ::pclose(piped);
+  EXPECT_EQ(result.code, kOk) << result.err;
+  EXPECT_EQ(result.out.substr(0, 400), weft_cli("analyze " + trace).out.substr(0, 400));
+  const ScratchFolder folder("analyze_special");
+  ASSERT_EQ(::mkfifo(folder.file("pipe.json").c_str(), 0600), 0);
+  for (const std::string command : {"analyze ", "verify ", "run ", "plan --cluster local:2 --model "}) {
+    const CliResult refused = weft_cli(command + folder.file("pipe.json"));
+    EXPECT_EQ(refused.code, kBadInput);
+    EXPECT_TRUE(contains(refused.err, "pipe.json: is a named pipe, not a file")) << refused.err;
+  }
+  EXPECT_TRUE(contains(weft_cli("analyze /dev/zero").err, "/dev/zero: is a device, not a file"));
+  EXPECT_TRUE(contains(weft_cli("verify /dev/zero").err, "/dev/zero: is a device, not a file"));
 }
 
 TEST(AnalyzeCommand, AnswersInPartWhereARankHasNoKernels) {

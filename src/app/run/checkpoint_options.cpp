@@ -4,7 +4,9 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/checkpoint_folder.hpp"
+#include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/checkpoint/run_identity.hpp"
+#include "exec/checkpoint/shard_check.hpp"
 
 namespace weft {
 namespace {
@@ -93,6 +95,8 @@ ResumePoint find_resume_point(const RunOptions& options) {
       if (point.manifest.step != step) {
         fail("{}: says that it is of step {}", (folder / checkpoint_name(step)).string(), point.manifest.step);
       }
+      check_cover((folder / checkpoint_name(step)).string(), point.manifest, options.inputs.model,
+                  kinds_of(options.settings));
       point.step = step;
       break;
     } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "exec/checkpoint/checkpoint_folder.hpp"
+#include "exec/checkpoint/run_id.hpp"
 #include "exec/checkpoint/run_identity.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
@@ -81,35 +82,56 @@ void RunSession::say(const std::string& words) const {
   *err_ << fmt::format("weft: {}\n", words) << std::flush;
 }
 
-// Rank 0 looks which checkpoint is whole, for all: the step of it, or what is wrong.
+// Rank 0 takes the folder and looks which checkpoint is whole, for all. It says the step of it, the checksum of its
+// manifest and the id of this run, or what is wrong.
 void RunSession::find_start(Communicator& communicator) {
   const std::string said = text_of_rank_0(communicator, reports(communicator) ? start_in_words() : "");
   if (said.front() == '!') throw Error(said.substr(1));
   std::call_once(started_, [&] {
-    first_step_ = parse_integer(said, "step");
+    const std::vector<std::string> words = split(said, ' ');
+    first_step_ = parse_integer(words[0], "step");
+    run_id_ = words[2];
     if (first_step_ == 0 || finished()) return;
     const std::filesystem::path folder = options_.checkpoint->folder / checkpoint_name(first_step_);
-    resume_ = std::make_unique<CheckpointReader>(folder, read_manifest(folder));
+    CheckpointManifest manifest = read_manifest(folder);
+    if (std::to_string(checksum_of(manifest)) != words[1]) {
+      fail("--resume: {} is another checkpoint on rank {} than on rank 0: all ranks must see the same folder",
+           folder.string(), communicator.rank());
+    }
+    resume_ = std::make_unique<CheckpointReader>(folder, std::move(manifest));
   });
+}
+
+void RunSession::take_folder() {
+  const std::filesystem::path& folder = options_.checkpoint->folder;
+  make_checkpoint_folder(folder);
+  folder_lock_ = std::make_unique<FolderLock>(folder);
+  if (folder_lock_->is_enforced()) return remove_partials(folder);
+  say(fmt::format("{}: this file system has no locks: make sure that no other run saves there", folder.string()));
 }
 
 std::string RunSession::start_in_words() {
   const CheckpointOptions& checkpoint = *options_.checkpoint;
+  const auto start_at = [](std::int64_t step, const CheckpointManifest& manifest) {
+    return fmt::format("{} {} {}", step, checksum_of(manifest), draw_run_id());
+  };
   try {
-    make_checkpoint_folder(checkpoint.folder);
-    remove_partials(checkpoint.folder);
-    if (!checkpoint.resume) return "0";
+    take_folder();
+    if (!checkpoint.resume) return start_at(0, {});
     const ResumePoint point = find_resume_point(options_);
     for (const std::string& words : point.broken) say(words);
     if (point.step == 0) {
       say(fmt::format("{} has no checkpoint yet: training starts at the first step", checkpoint.folder.string()));
-      return "0";
+    } else if (point.step < options_.settings.steps) {
+      const std::string place = (checkpoint.folder / checkpoint_name(point.step)).string();
+      say(fmt::format("goes on after step {} of {}", point.step, place));
+      if (point.manifest.run_id.empty()) {
+        say(fmt::format("{} is of version 1, without the id of a run: that its shards are of one run is not checked",
+                        place));
+      }
+      for (const std::string& words : identity_changes(point.manifest.run, checkpoint.identity)) say(words);
     }
-    if (point.step >= options_.settings.steps) return std::to_string(point.step);
-    say(fmt::format("goes on after step {} of {}", point.step,
-                    (checkpoint.folder / checkpoint_name(point.step)).string()));
-    for (const std::string& words : identity_changes(point.manifest.run, checkpoint.identity)) say(words);
-    return std::to_string(point.step);
+    return start_at(point.step, point.manifest);
   } catch (const Error& error) {
     return fmt::format("!{}", error.what());
   }
@@ -125,6 +147,8 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
                     stop_signal_came,
                     {}};
   job.say = [this](const std::string& words) { say(words); };
+  job.run_id = run_id_;
+  if (folder_lock_) job.keep_folder = [this] { folder_lock_->keep(); };
   return job;
 }
 

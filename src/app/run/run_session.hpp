@@ -8,6 +8,7 @@
 #include "app/run/run_progress.hpp"
 #include "app/run/run_study.hpp"
 #include "calibrate/calibrate.hpp"
+#include "exec/checkpoint/folder_lock.hpp"
 #include "exec/train_rank.hpp"
 
 namespace weft {
@@ -40,6 +41,7 @@ class RunSession {
   void say(const std::string& words) const;
   void find_start(Communicator& communicator);
   std::string start_in_words();
+  void take_folder();
   CheckpointJob checkpoint_job(const std::string& policy) const;
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
@@ -57,6 +59,8 @@ class RunSession {
   std::ostream* err_ = nullptr;  // while ranks run
   std::int64_t first_step_ = 0;  // that many were trained before
   std::unique_ptr<const CheckpointReader> resume_;
+  std::unique_ptr<FolderLock> folder_lock_;  // on rank 0
+  std::string run_id_;                       // that checkpoints carry; drawn by rank 0
   std::once_flag started_, planned_for_calibration_, planned_, profiled_;
   struct Prepared;  // what the calibration runs on
   std::shared_ptr<const Prepared> calibration_;

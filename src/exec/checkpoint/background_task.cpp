@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <utility>
 
 namespace weft {
@@ -15,11 +14,6 @@ constexpr int kNice = 10;
 void be_modest() {
   // On Linux a thread has a priority of its own.
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
-  // A file that grows beyond the limit of the process shall be an error of write(), not the end of the run.
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGXFSZ);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
 #include "exec/checkpoint/checkpoint_folder.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
+#include "exec/checkpoint/shard_check.hpp"
 #include "exec/checkpoint/synced_file.hpp"
 
 namespace weft {
@@ -14,6 +20,8 @@ namespace fs = std::filesystem;
 constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kPrefix = "step-", kPartialPrefix = ".step-", kPartialSuffix = ".partial";
 constexpr std::size_t kDigits = 8;
+// A manifest has some 250 bytes for every piece: this is a model of a trillion parameters on thousands of ranks.
+constexpr TextLimits kManifestLimits{Pipes::refused, std::int64_t{1} << 29, 0};
 
 std::string note_name(std::int64_t rank) {
   return fmt::format("rank-{:05}.json", rank);
@@ -57,10 +65,17 @@ void check_file(const fs::path& checkpoint, const StoredFile& file) {
 
 // First out of sight: whoever is killed while files go leaves nothing that looks like a checkpoint.
 void remove_checkpoint(const fs::path& folder, std::int64_t step) {
-  remove_partial(folder, step);
+  constexpr const char* kRemoved = "removed";  // in place of a run's id
+  remove_partial(folder, step, kRemoved);
   std::error_code ignored;
-  fs::rename(folder / checkpoint_name(step), partial_folder(folder, step), ignored);
-  remove_partial(folder, step);
+  fs::rename(folder / checkpoint_name(step), partial_folder(folder, step, kRemoved), ignored);
+  remove_partial(folder, step, kRemoved);
+}
+
+// Also of a link to nowhere.
+bool is_name_taken(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
 }
 
 }  // namespace
@@ -73,8 +88,18 @@ std::string shard_name(std::int64_t rank) {
   return fmt::format("rank-{:05}.safetensors", rank);
 }
 
-fs::path partial_folder(const fs::path& folder, std::int64_t step) {
-  return folder / fmt::format(".{}{}", checkpoint_name(step), kPartialSuffix);
+fs::path partial_folder(const fs::path& folder, std::int64_t step, const std::string& run_id) {
+  return folder / fmt::format(".{}.{}{}", checkpoint_name(step), run_id, kPartialSuffix);
+}
+
+void make_partial_folder(const fs::path& partial) {
+  make_checkpoint_folder(partial.parent_path());
+  if (::mkdir(partial.c_str(), 0777) == 0) return;
+  const int error = errno;
+  std::error_code ignored;
+  // Another rank may have made it.
+  if (error == EEXIST && fs::symlink_status(partial, ignored).type() == fs::file_type::directory) return;
+  fail("{}: cannot be created: {}", partial.string(), std::strerror(error));
 }
 
 std::vector<std::int64_t> checkpoints_in(const fs::path& folder) {
@@ -90,12 +115,15 @@ CheckpointManifest read_manifest(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifest;
   std::error_code error;
   if (!fs::exists(path, error)) fail("{}: {} is missing", checkpoint.string(), kManifest);
-  return parse_manifest(read_whole_file(path), fmt::format("{}: {}", checkpoint.string(), kManifest));
+  return parse_manifest(read_text_file(path, kManifestLimits), fmt::format("{}: {}", checkpoint.string(), kManifest));
 }
 
 CheckpointManifest read_checkpoint(const fs::path& checkpoint) {
   CheckpointManifest manifest = read_manifest(checkpoint);
-  for (const StoredFile& file : manifest.files) check_file(checkpoint, file);
+  for (const StoredFile& file : manifest.files) {
+    check_file(checkpoint, file);
+    check_shard(checkpoint, manifest, file);
+  }
   return manifest;
 }
 
@@ -106,11 +134,12 @@ void announce_shard(const fs::path& partial, std::int64_t rank, const StoredFile
 }
 
 std::int64_t put_together(const fs::path& folder, const CommitOptions& options) {
-  const fs::path partial = partial_folder(folder, options.step), whole = folder / checkpoint_name(options.step);
-  CheckpointManifest manifest{options.step, options.run, {}};
+  const fs::path partial = partial_folder(folder, options.step, options.run_id);
+  const fs::path whole = folder / checkpoint_name(options.step);
+  CheckpointManifest manifest{options.step, options.run, {}, options.run_id};
   for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
     const fs::path note = partial / note_name(rank);
-    manifest.files.push_back(parse_stored_file(read_whole_file(note), note.string()));
+    manifest.files.push_back(parse_stored_file(read_text_file(note, kManifestLimits), note.string()));
   }
   SyncedFile file(partial / kManifest);
   file.append(manifest_text(manifest));
@@ -127,12 +156,11 @@ std::int64_t put_together(const fs::path& folder, const CommitOptions& options) 
 }
 
 // Two ranks that do it at once find files gone under their hands, and stop; then once more.
-void remove_partial(const fs::path& folder, std::int64_t step) {
+void remove_partial(const fs::path& folder, std::int64_t step, const std::string& run_id) {
   constexpr int kTries = 5;
+  const fs::path partial = partial_folder(folder, step, run_id);
   std::error_code ignored;
-  for (int i = 0; i < kTries && fs::exists(partial_folder(folder, step), ignored); ++i) {
-    fs::remove_all(partial_folder(folder, step), ignored);
-  }
+  for (int i = 0; i < kTries && is_name_taken(partial); ++i) fs::remove_all(partial, ignored);
 }
 
 void remove_partials(const fs::path& folder) {
@@ -143,9 +171,8 @@ void remove_partials(const fs::path& folder) {
 }
 
 std::string set_aside(const fs::path& folder, std::int64_t step) {
-  const std::string name = fmt::format("bad-{}", checkpoint_name(step));
-  std::error_code ignored;
-  fs::remove_all(folder / name, ignored);
+  std::string name = fmt::format("bad-{}", checkpoint_name(step));
+  for (int i = 2; is_name_taken(folder / name); ++i) name = fmt::format("bad-{}-{}", checkpoint_name(step), i);
   rename_synced(folder / checkpoint_name(step), folder / name);
   return name;
 }

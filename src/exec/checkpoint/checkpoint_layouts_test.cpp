@@ -3,10 +3,11 @@
 
 #include <memory>
 
+#include "base/test_folder.hpp"
 #include "exec/checkpoint/checkpoint_reader.hpp"
+#include "exec/checkpoint/shard_check.hpp"
 #include "exec/checkpoint/shard_writer.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
-#include "exec/test_folder.hpp"
 
 namespace weft {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::PlannedLayout, test::ScratchFolder, test::WholeTensors;
 
+const std::string kRunId = "0123456789abcdef0123456789abcdef";
 const std::vector<TensorKind> kAllKinds = {TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment};
 
 struct Case {
@@ -117,10 +119,10 @@ void write_whole(const fs::path& folder, std::int64_t step, const Transformer& m
     const std::int64_t size = std::ssize(data), rows = shape.front();
     pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, data.data(), shape});
   }
-  ShardWriter writer(std::move(pieces), 1, 0);
+  ShardWriter writer(std::move(pieces), 1, 0, kRunId);
   writer.copy(0);
-  writer.write(partial_folder(folder, step));
-  put_together(folder, {step, {}, 1, 100});
+  writer.write(partial_folder(folder, step, kRunId), step);
+  put_together(folder, {step, {}, 1, 100, kRunId});
 }
 
 // The ranks of a layout, with their memory.
@@ -142,11 +144,12 @@ class Ranks {
   void save(const fs::path& folder, std::int64_t step) const {
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const std::size_t count = parameters_[r]->all().size();
-      ShardWriter writer(owned_pieces(*views_[r], *parameters_[r], kAllKinds), count, static_cast<std::int64_t>(r));
+      ShardWriter writer(owned_pieces(*views_[r], *parameters_[r], kAllKinds), count, static_cast<std::int64_t>(r),
+                         kRunId);
       for (std::size_t p = 0; p < count; ++p) writer.copy(p);
-      writer.write(partial_folder(folder, step));
+      writer.write(partial_folder(folder, step, kRunId), step);
     }
-    put_together(folder, {step, {}, std::ssize(views_), 100});
+    put_together(folder, {step, {}, std::ssize(views_), 100, kRunId});
   }
 
   // Everything that a rank holds, copies too, against the whole.
@@ -198,6 +201,9 @@ void expect_all_load_what_all_save(const std::vector<Transformer>& models, const
       ranks.expect_holds(tensors);
       ranks.save(scratch.path(), ++step);
       EXPECT_EQ(test::whole_tensors(scratch.path() / checkpoint_name(step), model, kAllKinds), tensors);
+      EXPECT_EQ(test::error_of(
+                    [&] { check_cover("", read_manifest(scratch.path() / checkpoint_name(step)), model, kAllKinds); }),
+                "");
       if (testing::Test::HasFailure()) return;
     }
   }
@@ -237,6 +243,10 @@ TEST(Checkpoint, SaysWhichTensorItLacks) {
   const std::string words = test::error_of([&] { ranks.load(scratch.path() / "step-00000001"); });
   EXPECT_TRUE(words.ends_with("of layers.1.qkv.weight second_moment")) << words;
   EXPECT_NE(words.find("has 0 of "), std::string::npos) << words;
+  const CheckpointManifest manifest = read_manifest(scratch.path() / "step-00000001");
+  const std::string at_once = test::error_of([&] { check_cover("c", manifest, model, kAllKinds); });
+  EXPECT_TRUE(at_once.starts_with("c: has 0 of ")) << at_once;
+  EXPECT_TRUE(at_once.ends_with("of layers.1.qkv.weight second_moment")) << at_once;
 }
 
 }  // namespace

@@ -34,14 +34,17 @@ void CheckpointSaver::updated(std::int64_t step, std::size_t parameter) {
 }
 
 void CheckpointSaver::write_shard(std::int64_t step) {
-  std::string trouble = trouble_of([&] { shard_.write(partial_folder(job_.folder, step + 1)); });
+  std::string trouble = trouble_of([&] { shard_.write(partial_folder(job_.folder, step + 1, job_.run_id), step + 1); });
   const std::lock_guard lock(mutex_);
   shards_.push_back({step, std::move(trouble)});
 }
 
 void CheckpointSaver::commit(std::int64_t step) {
   std::int64_t bytes = 0;
-  std::string trouble = trouble_of([&] { bytes = put_together(job_.folder, {step + 1, job_.run, ranks_, job_.keep}); });
+  std::string trouble = trouble_of([&] {
+    if (job_.keep_folder) job_.keep_folder();
+    bytes = put_together(job_.folder, {step + 1, job_.run, ranks_, job_.keep, job_.run_id});
+  });
   const std::lock_guard lock(mutex_);
   commit_ = {step, std::move(trouble)};
   committed_bytes_ = bytes;
@@ -102,7 +105,7 @@ void CheckpointSaver::end_failed() {
     committing_ = false;
   }
   ++summary_.failed;
-  if (rank_ == 0 || !trouble.empty()) remove_partial(job_.folder, step + 1);
+  if (rank_ == 0 || !trouble.empty()) remove_partial(job_.folder, step + 1, job_.run_id);
   if (trouble.empty()) return;
   const std::string words =
       fmt::format("rank {}: the checkpoint of step {} was not saved: {}", rank_, step + 1, trouble);

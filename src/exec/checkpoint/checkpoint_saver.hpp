@@ -29,6 +29,9 @@ struct CheckpointJob {
   std::function<bool()> asked_to_stop = {};
   // Told of saves that failed where the run goes on. May be null.
   std::function<void(const std::string&)> say = {};
+  std::string run_id = {};  // run_id.hpp; the same on all ranks
+  // Called by rank 0 before it adds a checkpoint; throws Error where the folder is another run's. May be null.
+  std::function<void()> keep_folder = {};
 };
 
 // The same on all ranks.

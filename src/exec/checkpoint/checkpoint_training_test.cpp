@@ -3,10 +3,10 @@
 
 #include <atomic>
 
+#include "base/test_folder.hpp"
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
-#include "exec/test_folder.hpp"
 #include "exec/test_training.hpp"
 
 namespace weft {
@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 using test::PlannedLayout, test::ScratchFolder, test::WholeTensors;
 
 constexpr std::int64_t kSteps = 6;
+const std::string kTrainingRun = "00112233445566778899aabbccddeeff";
 
 Transformer even_gpt() {
   Transformer model = test::tiny_gpt();
@@ -56,7 +57,8 @@ TrainResult train(const Case& c, const fs::path& folder, const Run& run) {
   layout.micro_batch = 2;
   const std::int64_t data_ranks = c.ranks / (layout.tp * layout.pp * layout.cp);
   const PlannedLayout planned(even_gpt(), layout, c.ranks, c.policy, 8 / (2 * data_ranks));
-  CheckpointJob checkpoint{folder, run.every, run.keep, run.stop_on_error, R"({"seed":1})", run.asked_to_stop, {}};
+  CheckpointJob checkpoint{folder,          run.every,         run.keep, run.stop_on_error,
+                           R"({"seed":1})", run.asked_to_stop, {},       kTrainingRun};
   TrainJob job{
       planned.plan, planned.unfolded, planned.original, settings_of(c, run.steps), Corpus::generate(3, 4096), 1,
       true,         run.kept};
@@ -194,7 +196,9 @@ TEST_F(CheckpointTraining, StopsOrGoesOnWhereItCannotSave) {
   const Case c{"ddp", {}, 2};
   const ScratchFolder scratch("ckpt_unsavable");
   train(c, scratch.path(), {.steps = 2});
-  const auto block = [&](std::int64_t step) { std::ofstream(partial_folder(scratch.path(), step)) << "in the way"; };
+  const auto block = [&](std::int64_t step) {
+    std::ofstream(partial_folder(scratch.path(), step, kTrainingRun)) << "in the way";
+  };
   block(4);
   std::string words;
   try {
@@ -203,7 +207,7 @@ TEST_F(CheckpointTraining, StopsOrGoesOnWhereItCannotSave) {
     words = failure.what();
   }
   EXPECT_NE(words.find("the checkpoint of step 4 was not saved"), std::string::npos) << words;
-  EXPECT_NE(words.find(".step-00000004.partial"), std::string::npos) << words;
+  EXPECT_NE(words.find(".step-00000004." + kTrainingRun + ".partial"), std::string::npos) << words;
   EXPECT_EQ(checkpoints_in(scratch.path()), (std::vector<std::int64_t>{2}));
 
   block(4);
@@ -221,12 +225,12 @@ TEST_F(CheckpointTraining, IsNotSavedWhereItCannotBePutTogether) {
   const TrainResult result = train(c, scratch.path(), {.steps = 4, .every = 2, .stop_on_error = false});
   EXPECT_EQ(result.saves.failed, 1);
   EXPECT_EQ(result.saves.saved, 1);
-  EXPECT_FALSE(fs::exists(partial_folder(scratch.path(), 2)));
+  EXPECT_FALSE(fs::exists(partial_folder(scratch.path(), 2, kTrainingRun)));
   EXPECT_EQ(read_checkpoint(scratch.path() / "step-00000004").step, 4);
   const ScratchFolder again("ckpt_no_name_stop");
   fs::create_directories(again.path() / "step-00000002" / "in the way");
   EXPECT_THROW(train(c, again.path(), {.steps = 4, .every = 2}), RunFailed);
-  EXPECT_FALSE(fs::exists(partial_folder(again.path(), 2)));
+  EXPECT_FALSE(fs::exists(partial_folder(again.path(), 2, kTrainingRun)));
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "exec/checkpoint/crc32.hpp"
+#include "exec/checkpoint/run_id.hpp"
 
 namespace weft {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kVersionKey = "weft_checkpoint";
-constexpr std::int64_t kManifestVersion = 1;
+constexpr std::int64_t kVersionWithoutRunId = 1, kManifestVersion = 2;
+constexpr int kMaxDepth = 64;  // far above what is written; the library's own recursion stays shallow
 
 ordered_json range_json(const ElementRange& range) {
   return {range.begin, range.end};
@@ -48,13 +51,17 @@ class ManifestReader {
   explicit ManifestReader(const std::string& name) : name_(name) {}
 
   ordered_json parse(const std::string& text) const {
-    ordered_json json = ordered_json::parse(text, nullptr, false);
+    const ordered_json::parser_callback_t watch = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+      if (depth > kMaxDepth) fail("{}: is nested more than {} levels deep", name_, kMaxDepth);
+      return true;
+    };
+    ordered_json json = ordered_json::parse(text, watch, false);
     if (json.is_discarded() || !json.is_object()) fail("{}: is no JSON object", name_);
     return json;
   }
 
   const ordered_json& at(const ordered_json& json, const char* key) const {
-    const auto found = json.find(key);
+    const auto found = json.find(key);  // the end, too, where it is no object
     if (found == json.end()) fail("{}: has no '{}'", name_, key);
     return *found;
   }
@@ -95,6 +102,9 @@ class ManifestReader {
     piece.columns = range(json, "columns");
     piece.elements = range(json, "elements");
     piece.offset = number(json, "offset");
+    if (const std::string name = text(json, "name"); name != piece.name()) {
+      fail("{}: '{}' is said to be {}", name_, name, piece.name());
+    }
     if (piece.elements.end > checked_product({piece.rows.size(), piece.columns.size()}, name_)) {
       fail("{}: {} goes beyond its rectangle", name_, piece.name());
     }
@@ -105,9 +115,13 @@ class ManifestReader {
     StoredFile file;
     file.name = text(json, "name");
     // A name, not a path to anywhere.
-    if (file.name.empty() || file.name.find('/') != std::string::npos) fail("{}: '{}' is no file", name_, file.name);
+    if (!file.name.starts_with("rank-") || file.name.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+      fail("{}: '{}' is no shard's name", name_, file.name);
+    }
     file.bytes = number(json, "bytes");
-    file.checksum = static_cast<std::uint32_t>(number(json, "crc32"));
+    const std::int64_t checksum = number(json, "crc32");
+    if (checksum > std::numeric_limits<std::uint32_t>::max()) fail("{}: {} is no CRC-32", name_, checksum);
+    file.checksum = static_cast<std::uint32_t>(checksum);
     for (const ordered_json& one : list(json, "pieces")) {
       file.pieces.push_back(piece(one));
       const StoredPiece& last = file.pieces.back();
@@ -124,6 +138,13 @@ class ManifestReader {
   const std::string& name_;
 };
 
+void refuse_files_named_twice(const CheckpointManifest& manifest, const std::string& name) {
+  std::set<std::string_view> names;
+  for (const StoredFile& file : manifest.files) {
+    if (!names.insert(file.name).second) fail("{}: names {} twice", name, file.name);
+  }
+}
+
 }  // namespace
 
 std::string StoredPiece::name() const {
@@ -134,7 +155,7 @@ std::string StoredPiece::name() const {
 
 std::int64_t CheckpointManifest::bytes() const {
   std::int64_t sum = 0;
-  for (const StoredFile& file : files) sum += file.bytes;
+  for (const StoredFile& file : files) sum = checked_sum({sum, file.bytes}, "a checkpoint");
   return sum;
 }
 
@@ -142,17 +163,26 @@ std::string manifest_text(const CheckpointManifest& manifest) {
   ordered_json files = ordered_json::array();
   for (const StoredFile& file : manifest.files) files.push_back(to_json(file));
   const ordered_json run = manifest.run.empty() ? ordered_json::object() : ordered_json::parse(manifest.run);
-  ordered_json json = {
-      {kVersionKey, kManifestVersion}, {"step", manifest.step}, {"run", run}, {"files", std::move(files)}};
+  ordered_json json = {{kVersionKey, manifest.run_id.empty() ? kVersionWithoutRunId : kManifestVersion}};
+  if (!manifest.run_id.empty()) json["run_id"] = manifest.run_id;
+  json["step"] = manifest.step;
+  json["run"] = run;
+  json["files"] = std::move(files);
   json["crc32"] = checksum_of(json);
   return json_text(json) + "\n";
+}
+
+std::uint32_t checksum_of(const CheckpointManifest& manifest) {
+  const std::string text = manifest_text(manifest);
+  return crc32(text.data(), text.size());
 }
 
 CheckpointManifest parse_manifest(const std::string& text, const std::string& name) {
   const ManifestReader reader(name);
   ordered_json json = reader.parse(text);
-  if (const std::int64_t version = reader.number(json, kVersionKey); version != kManifestVersion) {
-    fail("{}: has version {}; this weft reads {}", name, version, kManifestVersion);
+  const std::int64_t version = reader.number(json, kVersionKey);
+  if (version != kManifestVersion && version != kVersionWithoutRunId) {
+    fail("{}: has version {}; this weft reads {} and {}", name, version, kVersionWithoutRunId, kManifestVersion);
   }
   const std::int64_t checksum = reader.number(json, "crc32");
   json.erase("crc32");
@@ -161,6 +191,10 @@ CheckpointManifest parse_manifest(const std::string& text, const std::string& na
   manifest.step = reader.number(json, "step");
   manifest.run = json_text(reader.at(json, "run"));
   for (const ordered_json& file : reader.list(json, "files")) manifest.files.push_back(reader.file(file));
+  refuse_files_named_twice(manifest, name);
+  if (version == kVersionWithoutRunId) return manifest;
+  manifest.run_id = reader.text(json, "run_id");
+  if (!is_run_id(manifest.run_id)) fail("{}: run_id '{}' are not 32 hexadecimal digits", name, manifest.run_id);
   return manifest;
 }
 

@@ -39,10 +39,12 @@ struct CheckpointManifest {
   std::int64_t step = 0;  // that many have been trained
   std::string run;        // JSON: model, optimizer, seed, global_batch, ... (run_identity.hpp); empty says nothing
   std::vector<StoredFile> files;
+  std::string run_id = {};  // of the run that saved it (run_id.hpp); empty in version 1 of the format, which had none
   std::int64_t bytes() const;  // of all files
 };
 
 std::string manifest_text(const CheckpointManifest& manifest);
+std::uint32_t checksum_of(const CheckpointManifest& manifest);
 // Throws Error that begins with `name`: no JSON, changed since it was written, another version, a key that is missing.
 CheckpointManifest parse_manifest(const std::string& text, const std::string& name);
 

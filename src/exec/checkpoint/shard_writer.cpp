@@ -1,28 +1,29 @@
 #include "exec/checkpoint/shard_writer.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "exec/checkpoint/checkpoint_folder.hpp"
+#include "exec/checkpoint/shard_check.hpp"
 #include "exec/checkpoint/synced_file.hpp"
-#include "exec/safetensors.hpp"
 
 namespace weft {
 
-ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank)
-    : rank_(rank), by_parameter_(parameters) {
+ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank, std::string run_id)
+    : rank_(rank), run_id_(std::move(run_id)), by_parameter_(parameters) {
+  constexpr std::int64_t kLongestStep = std::numeric_limits<std::int64_t>::max();
   shard_.name = shard_name(rank);
-  std::vector<TensorHeading> headings;
-  for (const OwnedPiece& piece : pieces) headings.push_back({piece.stored.name(), piece.shape});
-  opening_ = safetensors_opening(headings);
+  for (const OwnedPiece& piece : pieces) headings_.push_back({piece.stored.name(), piece.shape});
+  opening_bytes_ = safetensors_opening(headings_, shard_metadata(run_id_, kLongestStep, rank)).size();
   for (OwnedPiece& piece : pieces) {
     const auto count = static_cast<std::size_t>(piece.stored.elements.size());
     by_parameter_[piece.parameter].push_back({piece.source, elements_, count});
-    piece.stored.offset = static_cast<std::int64_t>(opening_.size() + elements_ * sizeof(float));
+    piece.stored.offset = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
     elements_ += count;
     shard_.pieces.push_back(std::move(piece.stored));
   }
-  shard_.bytes = static_cast<std::int64_t>(opening_.size() + elements_ * sizeof(float));
+  shard_.bytes = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
   copies_ = std::make_unique<float[]>(elements_);  // touched now, not while it trains
 }
 
@@ -30,10 +31,10 @@ void ShardWriter::copy(std::size_t parameter) {
   for (const Copy& one : by_parameter_[parameter]) std::copy_n(one.from, one.count, copies_.get() + one.to);
 }
 
-void ShardWriter::write(const std::filesystem::path& partial) const {
-  make_checkpoint_folder(partial);
+void ShardWriter::write(const std::filesystem::path& partial, std::int64_t step) const {
+  make_partial_folder(partial);
   SyncedFile file(partial / shard_.name);
-  file.append(opening_);
+  file.append(safetensors_opening(headings_, shard_metadata(run_id_, step, rank_), opening_bytes_));
   file.append(std::as_bytes(std::span(copies_.get(), elements_)));
   file.sync();
   StoredFile shard = shard_;

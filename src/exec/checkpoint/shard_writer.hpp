@@ -8,18 +8,19 @@
 
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
+#include "exec/safetensors.hpp"
 
 namespace weft {
 
 class ShardWriter {
  public:
-  ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank);
+  ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank, std::string run_id);
 
   // Copies what the rank owns of a parameter. Allocates nothing.
   void copy(std::size_t parameter);
-  // Writes what was copied to `partial`, made where it is missing, and announces it. When it returns, it is on disk.
-  // Throws Error naming the file.
-  void write(const std::filesystem::path& partial) const;
+  // Writes what was copied, the state after `step` steps, to `partial`, made where it is missing, and announces it.
+  // When it returns, it is on disk. Throws Error naming the file.
+  void write(const std::filesystem::path& partial, std::int64_t step) const;
   std::int64_t bytes() const { return shard_.bytes; }
 
  private:
@@ -30,7 +31,9 @@ class ShardWriter {
   };
   std::int64_t rank_;
   StoredFile shard_;  // checksum not yet known
-  std::string opening_;
+  std::string run_id_;
+  std::vector<TensorHeading> headings_;
+  std::size_t opening_bytes_ = 0;  // the same whatever the step
   std::vector<std::vector<Copy>> by_parameter_;
   std::size_t elements_ = 0;
   std::unique_ptr<float[]> copies_;

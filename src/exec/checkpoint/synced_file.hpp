@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Written from the begin; what was there before is gone.
+// Written from the begin; what was there before is gone. A link is not followed.
 class SyncedFile {
  public:
   explicit SyncedFile(const std::filesystem::path& path);
@@ -46,7 +46,6 @@ struct FileFacts {
 };
 FileFacts read_file_facts(const std::filesystem::path& path);
 std::int64_t file_size_of(const std::filesystem::path& path);
-std::string read_whole_file(const std::filesystem::path& path);
 
 // A file mapped into memory. It must not shrink meanwhile.
 class MappedFile {

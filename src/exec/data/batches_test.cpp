@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "exec/test_folder.hpp"
+#include "base/test_folder.hpp"
 
 namespace weft {
 namespace {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <map>
 
+#include "base/test_folder.hpp"
 #include "exec/data/batches.hpp"
-#include "exec/test_folder.hpp"
 
 namespace weft {
 namespace {
@@ -48,7 +48,7 @@ TEST(Corpus, SaysWhyAFileCannotBeUsed) {
   const auto opening = [](const std::string& path) { return error_of([&] { Corpus::open(path); }); };
   EXPECT_EQ(opening(folder.file("absent")), folder.file("absent") + ": cannot be read: No such file or directory");
   EXPECT_EQ(opening(folder.path().string()), folder.path().string() + ": is a folder, not a file");
-  EXPECT_EQ(opening(pipe), pipe + ": is no regular file (it is mapped into memory)");
+  EXPECT_EQ(opening(pipe), pipe + ": is a named pipe, not a file");
   EXPECT_EQ(opening(folder.write("empty", "")), folder.file("empty") + ": is empty");
 }
 

@@ -4,12 +4,12 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
+#include <span>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 
 namespace weft {
 namespace {
@@ -17,16 +17,18 @@ namespace {
 constexpr std::size_t kPiece = std::size_t{1} << 18;
 constexpr int kGzipOnly = 15 + 16;  // window bits as zlib wants them
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
+// What comes out of a pipe may never end; no trace is as large as this.
+constexpr std::int64_t kMostPipedBytes = std::int64_t{1} << 33;
 
 }  // namespace
 
 class ByteSource::State {
  public:
-  State(std::string file_name, std::unique_ptr<std::FILE, CloseFile> file, std::int64_t size, Progress progress)
-      : name(std::move(file_name)), file_(std::move(file)), size_(size), progress_(std::move(progress)) {
+  State(const std::string& file_name, Progress progress)
+      : name(file_name),
+        file_(std::make_unique<InputFile>(file_name, Pipes::accepted)),
+        size_(file_->size()),
+        progress_(std::move(progress)) {
     start();
   }
   State(std::string_view bytes, std::string given_name) : name(std::move(given_name)), memory_(bytes) { start(); }
@@ -57,14 +59,20 @@ class ByteSource::State {
   bool fill_input() {
     input_begin_ = 0;
     if (file_) {
-      input_end_ = std::fread(input_.data(), 1, input_.size(), file_.get());
-      if (input_end_ < input_.size() && std::ferror(file_.get()) != 0) fail("{}: cannot be read to its end", name);
+      input_end_ = 0;
+      // A pipe gives what it has, which may be less than the two bytes that tell gzip.
+      while (const std::size_t got = file_->read(std::as_writable_bytes(std::span(input_).subspan(input_end_)))) {
+        input_end_ += got;
+      }
     } else {
       input_end_ = std::min(input_.size(), memory_.size());
       std::copy_n(memory_.begin(), input_end_, input_.begin());
       memory_.remove_prefix(input_end_);
     }
     taken_ += static_cast<std::int64_t>(input_end_);
+    if (file_ && file_->is_piped() && taken_ > kMostPipedBytes) {
+      fail("{}: has more than {} bytes, which is the most that is read from a pipe", name, kMostPipedBytes);
+    }
     if (progress_ && input_end_ > 0) progress_(taken_, std::max(size_, taken_));
     return input_end_ > 0;
   }
@@ -120,7 +128,7 @@ class ByteSource::State {
     return true;
   }
 
-  std::unique_ptr<std::FILE, CloseFile> file_;
+  std::unique_ptr<InputFile> file_;
   std::string_view memory_;  // where there is no file: what is left of the bytes
   std::int64_t size_ = 0, taken_ = 0;
   Progress progress_;
@@ -136,14 +144,7 @@ ByteSource::~ByteSource() = default;
 ByteSource::ByteSource(ByteSource&&) noexcept = default;
 
 ByteSource ByteSource::of_file(const std::string& file_name, Progress progress) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(file_name, ignored)) fail("{}: is a folder, not a file", file_name);
-  std::unique_ptr<std::FILE, CloseFile> file(std::fopen(file_name.c_str(), "rb"));
-  if (!file) fail("{}: cannot be read", file_name);
-  std::error_code unknown;
-  const auto size = std::filesystem::file_size(file_name, unknown);
-  return ByteSource(std::make_unique<State>(file_name, std::move(file), unknown ? 0 : static_cast<std::int64_t>(size),
-                                            std::move(progress)));
+  return ByteSource(std::make_unique<State>(file_name, std::move(progress)));
 }
 
 ByteSource ByteSource::of_bytes(std::string_view bytes, std::string name) {

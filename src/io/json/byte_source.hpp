@@ -16,7 +16,7 @@ class ByteSource {
   // Called with the bytes of the file that are read and its size.
   using Progress = std::function<void(std::int64_t read, std::int64_t size)>;
 
-  // Throws Error where the file cannot be opened or is a folder.
+  // Throws Error where the file cannot be opened, or is neither a regular file nor a pipe between processes.
   static ByteSource of_file(const std::string& file_name, Progress progress = nullptr);
   // `bytes` must outlive the source; `name` is for messages.
   static ByteSource of_bytes(std::string_view bytes, std::string name);
