@@ -93,7 +93,7 @@ void run_tcp(const Launch& launch, const CommunicatorOptions& options, const Wor
   tcp.rank = launch.rank;
   tcp.size = launch.ranks;
   tcp.root = launch.root;
-  tcp.job = launch.job;
+  tcp.secret = launch.secret;
   tcp.root_listener = launch.root_listener;
   const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };
   std::unique_ptr<Transport> transport;
