@@ -60,29 +60,40 @@ void Door::hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>&
 
 // Half of the places at most in one go, so that who came last is heard at least once before it may have to go.
 void Door::take_visitors() {
-  const std::size_t at_once = most_visitors(options_.size) / 2;
-  for (std::size_t taken = 0; taken < at_once; ++taken) {
+  std::size_t at_once = most_visitors(options_.size) / 2;
+  bool could_not = false;  // at the last attempt
+  for (std::size_t i = 0; i < at_once; ++i) {
     Socket socket;
     const Outcome outcome = accept_from(listener_, socket);
     if (!outcome.ok()) {
       cannot_take_ = outcome.reason;
-      closed_until_ = Clock::now() + kPause;
-      make_room();
+      // One who goes leaves a file for another; where that does not help, or nobody can go, the door rests.
+      if (could_not || !make_room()) {
+        closed_until_ = Clock::now() + kPause;
+        return;
+      }
+      at_once = std::min(at_once, i + 1 + visitors_.size());
+      could_not = true;
+      continue;
     }
+    could_not = false;
     if (!socket) return;
     if (visitors_.size() >= most_visitors(options_.size)) make_room();
     visitors_.emplace_back(std::move(socket));
   }
 }
 
-// Who has said nothing goes first, then who came first. An honest rank knocks again. Who has the key stays.
-void Door::make_room() {
+// Who has said nothing goes first, then who came first. An honest rank knocks again. Who has the key stays. Returns
+// whether anybody went.
+bool Door::make_room() {
   auto goes = std::find_if(visitors_.begin(), visitors_.end(), [](const Visitor& each) { return !each.has_greeted(); });
   if (goes == visitors_.end()) {
     goes =
         std::find_if(visitors_.begin(), visitors_.end(), [](const Visitor& each) { return !each.has_proven_itself(); });
   }
-  if (goes != visitors_.end()) visitors_.erase(goes);
+  if (goes == visitors_.end()) return false;
+  visitors_.erase(goes);
+  return true;
 }
 
 std::string Door::remarks() const {

@@ -41,7 +41,7 @@ class Door {
 
  private:
   void take_visitors();
-  void make_room();
+  bool make_room();
   void hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests);
 
   Socket listener_;
