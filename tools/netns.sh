@@ -5,7 +5,7 @@
 #
 #   tools/netns.sh --ranks 4 --rate 200mbit -- build/release/weft collective bench
 #   tools/netns.sh --ranks 2 --rate 1gbit --delay 100us --mpi mpich -- ./program
-#   tools/netns.sh --ranks 3 --no-mpi -- ./program     # one process each, WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS set
+#   tools/netns.sh --ranks 3 --no-mpi -- ./program     # one process each, with its WEFT_ variables set
 #
 # Every namespace is a host: eth0 with the address 10.78.0.(rank+1), `rate` in each direction at once (token buckets at
 # both ends of its cable), joined by a bridge. The bridge and the launcher live in a namespace of their own, so runs do
@@ -28,7 +28,7 @@ usage: tools/netns.sh --ranks N [OPTION...] -- COMMAND [ARGUMENT...]
   --burst SIZE   what a link that was idle lets through at once; default 64kb
   --mpi WHICH    the launcher: openmpi (default) or mpich; the command must be built with the same
   --any-core     let ranks run on any core; default: those of a host on cores of its own, as far as there are enough
-  --no-mpi       start the processes without MPI, with WEFT_RANK, WEFT_RANKS and WEFT_ROOT_ADDRESS in the environment
+  --no-mpi       start the processes without MPI, with WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS and WEFT_JOB_SECRET set
 The exit code is the command's: the launcher's with MPI, the highest without; 2: bad usage or no rights.
 END
   exit 2
@@ -187,9 +187,10 @@ start_mpich() {
 }
 
 start_without_mpi() {
-  local rank
+  local rank secret
+  secret=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
   for ((rank = 0; rank < ranks; ++rank)); do
-    WEFT_RANK=$rank WEFT_RANKS=$ranks WEFT_ROOT_ADDRESS=$network.1:$root_port \
+    WEFT_RANK=$rank WEFT_RANKS=$ranks WEFT_ROOT_ADDRESS=$network.1:$root_port WEFT_JOB_SECRET=$secret \
       ip netns exec "$run-$rank" taskset -c "${cores[rank]}" "$@" </dev/null &
     children+=($!)
   done

@@ -12,11 +12,12 @@ compile=(        # the compiler, the build and the scripts that check the reposi
   'cmake|cmake'
   'python3|python3'
 )
-libraries=(      # formatting, JSON, the command line
+libraries=(      # formatting, JSON, the command line, compression, proofs that a process belongs to a job
   'libfmt-dev|<fmt/format.h>'
   'nlohmann-json3-dev|<nlohmann/json.hpp>'
   'zlib1g-dev|<zlib.h>'
   'libcli11-dev|<CLI/CLI.hpp>'
+  'libssl-dev|<openssl/evp.h>'
 )
 checking=(       # tests
   'libgtest-dev|<gtest/gtest.h>'

@@ -109,7 +109,7 @@ TEST(SteadyState, AllocatesNothingOverTcp) {
   Counted counted;
   tcp::TestRoot root;
   tcp::expect_no_errors(tcp::run_threads(kRanks, [&](std::int64_t rank) {
-    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .job = "test"};
+    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .secret = "test"};
     options.root_listener = root.take_listener(rank);
     Communicator communicator(make_tcp_transport(options), {});
     run_until_a_block_allocates_nothing(communicator, counted);

@@ -31,6 +31,18 @@ std::int64_t need_integer(const Variables& variables, const std::string& name, c
   return parse_integer(need(variables, name, beside), "environment variable " + name);
 }
 
+// Nothing else that ranks of a job share is hidden from others: numbers of jobs and addresses can be guessed.
+std::string need_secret(const Variables& variables, const std::string& beside) {
+  constexpr std::size_t kShortest = 16;
+  const std::optional<std::string> secret = find(variables, "WEFT_JOB_SECRET");
+  if (secret && secret->size() >= kShortest) return *secret;
+  fail(
+      "environment: {} is set but WEFT_JOB_SECRET {}; expected {} characters or more that nobody can guess, the same "
+      "for "
+      "all ranks: export WEFT_JOB_SECRET=$(openssl rand -hex 32)",
+      beside, secret ? fmt::format("has {} characters", secret->size()) : "is not", kShortest);
+}
+
 struct Names {
   std::string rank, ranks, local_rank;
 };
@@ -54,7 +66,7 @@ Launch our_own(const Variables& variables) {
   Launch launch = place_of(variables, {"WEFT_RANK", "WEFT_RANKS", "WEFT_LOCAL_RANK"}, LaunchKind::tcp);
   launch.root = need(variables, "WEFT_ROOT_ADDRESS", "WEFT_RANK");
   tcp::parse_address(launch.root, "environment variable WEFT_ROOT_ADDRESS");
-  launch.job = find(variables, "WEFT_JOB").value_or("");
+  launch.secret = need_secret(variables, "WEFT_RANK");
   if (find(variables, "WEFT_ROOT_LISTENER") && launch.rank == 0) {
     launch.root_listener = static_cast<int>(need_integer(variables, "WEFT_ROOT_LISTENER", "WEFT_RANK"));
   }
@@ -68,8 +80,8 @@ Launch slurm(const Variables& variables) {
   // SLURM_NTASKS is the job's where a step has fewer tasks. PMIX_RANK: srun --mpi=pmix has prepared the MPI library.
   const bool of_step = find(variables, "SLURM_STEP_NUM_TASKS").has_value();
   const LaunchKind kind = find(variables, "PMIX_RANK") ? LaunchKind::mpi : LaunchKind::tcp;
-  Launch launch = place_of(
-      variables, {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID"}, kind);
+  Launch launch =
+      place_of(variables, {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID"}, kind);
   if (launch.ranks == 1) return {};  // a single task, such as a batch script: by hand
   if (kind == LaunchKind::mpi) return launch;
   std::string nodes;
@@ -84,7 +96,7 @@ Launch slurm(const Variables& variables) {
   if (step.find_first_not_of("0123456789") == std::string::npos) number += 7 * parse_integer(step, "SLURM_STEP_ID");
   if (number < 0) fail("environment: SLURM_JOB_ID={}; expected a number of 0 or more", job);
   launch.root = fmt::format("{}:{}", first_host(nodes), kFirstPort + number % kPorts);
-  launch.job = fmt::format("slurm-{}.{}", job, step);
+  launch.secret = need_secret(variables, "SLURM_PROCID");
   return launch;
 }
 

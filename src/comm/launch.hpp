@@ -20,7 +20,7 @@ struct Launch {
   std::int64_t ranks = 1;
   std::int64_t local_rank = 0;  // among the ranks of this node, where the launcher says so
   std::string root;             // tcp: the address of rank 0
-  std::string job;              // tcp: the word that keeps jobs apart
+  std::string secret;           // tcp: the job's, by which its ranks know each other (docs/security.md)
   int root_listener = -1;       // tcp, rank 0: a listening socket that it inherited
   int launcher_news = -1;       // tcp: where our own launcher tells of ranks that died (comm/tcp/launcher_news.hpp)
   friend bool operator==(const Launch&, const Launch&) = default;
@@ -28,10 +28,10 @@ struct Launch {
 
 using Variables = std::map<std::string, std::string>;
 
-// In this order: WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS (our own launcher, or by hand); Open MPI's
-// OMPI_COMM_WORLD_RANK and _SIZE; MPICH's PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID and SLURM_NTASKS of a job step,
-// through MPI where PMIX_RANK is there too, else with rank 0 on the first node of the step. Throws Error naming the
-// variable that is missing or makes no sense.
+// In this order: WEFT_RANK, WEFT_RANKS, WEFT_ROOT_ADDRESS and WEFT_JOB_SECRET (our own launcher, or by hand); Open
+// MPI's OMPI_COMM_WORLD_RANK and _SIZE; MPICH's PMI_RANK and PMI_SIZE; Slurm's SLURM_PROCID and SLURM_NTASKS of a job
+// step, through MPI where PMIX_RANK is there too, else with rank 0 on the first node of the step, and then with
+// WEFT_JOB_SECRET too. Throws Error naming the variable that is missing or makes no sense.
 Launch launch_from(const Variables& variables);
 
 // The first host of Slurm's notation: "gpu[03-05,09],login1" is gpu03.
@@ -43,7 +43,7 @@ inline constexpr const char* kLaunchVariables[] = {"WEFT_RANK",
                                                    "WEFT_ROOT_ADDRESS",
                                                    "WEFT_ROOT_LISTENER",
                                                    "WEFT_LAUNCHER_NEWS",
-                                                   "WEFT_JOB",
+                                                   "WEFT_JOB_SECRET",
                                                    "WEFT_LOCAL_RANK",
                                                    "OMPI_COMM_WORLD_RANK",
                                                    "OMPI_COMM_WORLD_SIZE",

@@ -16,6 +16,8 @@ std::string complaint(const Variables& variables) {
   return "no complaint";
 }
 
+constexpr const char* kSecret = "0123456789abcdef";
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -29,7 +31,7 @@ TEST(Launch, ReadsOurOwnVariables) {
   const Launch launch = launch_from({{"WEFT_RANK", "2"},
                                      {"WEFT_RANKS", "4"},
                                      {"WEFT_ROOT_ADDRESS", "node01:4242"},
-                                     {"WEFT_JOB", "abc"},
+                                     {"WEFT_JOB_SECRET", kSecret},
                                      {"WEFT_ROOT_LISTENER", "7"},
                                      {"WEFT_LAUNCHER_NEWS", "8"},
                                      {"OMPI_COMM_WORLD_RANK", "9"}});
@@ -37,7 +39,7 @@ TEST(Launch, ReadsOurOwnVariables) {
   EXPECT_EQ(launch.rank, 2);
   EXPECT_EQ(launch.ranks, 4);
   EXPECT_EQ(launch.root, "node01:4242");
-  EXPECT_EQ(launch.job, "abc");
+  EXPECT_EQ(launch.secret, kSecret);
   EXPECT_EQ(launch.root_listener, -1);  // only rank 0 has it
   EXPECT_EQ(launch.launcher_news, 8);
 }
@@ -54,9 +56,10 @@ TEST(Launch, UnderMpirunAsksMpi) {
 }
 
 Variables slurm_step() {
-  return {{"SLURM_PROCID", "5"},   {"SLURM_NTASKS", "8"},
-          {"SLURM_LOCALID", "1"},  {"SLURM_STEP_NODELIST", "gpu[03-05,09]"},
-          {"SLURM_JOB_ID", "100"}, {"SLURM_JOB_NODELIST", "login,gpu[03-05,09]"}};
+  return {{"SLURM_PROCID", "5"},       {"SLURM_NTASKS", "8"},
+          {"SLURM_LOCALID", "1"},      {"SLURM_STEP_NODELIST", "gpu[03-05,09]"},
+          {"SLURM_JOB_ID", "100"},     {"SLURM_JOB_NODELIST", "login,gpu[03-05,09]"},
+          {"WEFT_JOB_SECRET", kSecret}};
 }
 
 TEST(Launch, UnderSlurmWithPmixIsTheMpiLibrarysAffair) {
@@ -79,7 +82,7 @@ TEST(Launch, UnderSrunFindsRankZeroOnTheFirstNodeOfTheStep) {
   EXPECT_EQ(launch.ranks, 8);
   EXPECT_EQ(launch.local_rank, 1);
   EXPECT_EQ(launch.root, "gpu03:15100");
-  EXPECT_EQ(launch.job, "slurm-100.0");
+  EXPECT_EQ(launch.secret, kSecret);
 }
 
 TEST(Launch, SlurmsPortStaysInRangeForAnyJob) {
@@ -113,6 +116,19 @@ TEST(Launch, NamesWhatIsMissingOrSenseless) {
     EXPECT_TRUE(contains(complaint({{"WEFT_RANK", "0"}, {"WEFT_RANKS", "2"}, {"WEFT_ROOT_ADDRESS", address}}),
                          "WEFT_ROOT_ADDRESS"))
         << address;
+  }
+}
+
+// Whoever knows the number of a job, or nothing at all, must not be able to join it.
+TEST(Launch, AJobOverTcpNeedsASecretThatIsNotShort) {
+  const Variables variables{{"WEFT_RANK", "0"}, {"WEFT_RANKS", "2"}, {"WEFT_ROOT_ADDRESS", "127.0.0.1:4242"}};
+  for (Variables each : {variables, slurm_step()}) {
+    each.erase("WEFT_JOB_SECRET");
+    EXPECT_TRUE(contains(complaint(each), "WEFT_JOB_SECRET is not; expected 16 characters")) << complaint(each);
+    each["WEFT_JOB_SECRET"] = "fifteen letters";
+    EXPECT_TRUE(contains(complaint(each), "WEFT_JOB_SECRET has 15 characters")) << complaint(each);
+    each["WEFT_JOB_SECRET"] = "sixteen letters!";
+    EXPECT_EQ(launch_from(each).secret, "sixteen letters!");
   }
 }
 

@@ -75,12 +75,13 @@ void say(Neighbour& neighbour, const std::string& bytes) {
 class Liveness::Watch {
  public:
   Watch(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options)
-      : rank_(rank), options_(std::move(options)) {
+      : rank_(rank), size_(size), options_(std::move(options)) {
     tcp::MeshOptions mesh;
     mesh.rank = rank;
     mesh.size = size;
     mesh.neighbours = Liveness::neighbours(rank, size, options_.mesh_limit);
     mesh.own_address = options_.own_address;
+    mesh.secret = options_.secret;
     mesh.timeout = options_.connect_timeout;
     std::vector<tcp::Socket> sockets = tcp::connect_mesh(mesh, exchange);
     last_pass_ = Clock::now();
@@ -175,7 +176,11 @@ class Liveness::Watch {
       if (count > 0) {
         neighbour.last_heard = now;
         neighbour.heard.append(buffer, static_cast<std::size_t>(count));
-        understand(neighbour);
+        if (!understand(neighbour)) {
+          neighbour.socket.close();
+          if (!leaving_) note_loss({neighbour.rank, "it does not speak as a rank of weft does"}, rank_);
+          return;
+        }
         if (!neighbour.left) continue;
         neighbour.socket.close();  // it waits for our end of the connection
         return;
@@ -194,18 +199,21 @@ class Liveness::Watch {
     return fmt::format("its connection broke: {}", tcp::error_text(error));
   }
 
-  void understand(Neighbour& neighbour) {
+  // Whether what has come are words of ours.
+  bool understand(Neighbour& neighbour) {
     while (neighbour.heard.size() >= sizeof(Word)) {
       Word word;
       std::memcpy(&word, neighbour.heard.data(), sizeof word);
-      const std::size_t length = std::min<std::size_t>(word.length, kLongestReason);
-      if (neighbour.heard.size() < sizeof word + length) return;
+      const std::size_t length = word.length;
+      if (std::max(word.rank, word.by) >= size_ || length > kLongestReason) return false;
+      if (neighbour.heard.size() < sizeof word + length) return true;
       const std::string reason = neighbour.heard.substr(sizeof word, length);
       neighbour.heard.erase(0, sizeof word + length);
       if (word.kind == WordKind::goodbye) neighbour.left = true;
       if (word.kind != WordKind::lost) continue;
       note_loss({static_cast<std::int64_t>(word.rank), reason}, word.by);
     }
+    return true;
   }
 
   void beat() {
@@ -259,7 +267,7 @@ class Liveness::Watch {
     return found == neighbours_.end() ? nullptr : &*found;
   }
 
-  const std::int64_t rank_;
+  const std::int64_t rank_, size_;
   const LivenessOptions options_;
   tcp::Socket wake_;  // an eventfd
   std::atomic<bool> leaving_ = false;

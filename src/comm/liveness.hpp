@@ -25,6 +25,7 @@ struct LivenessOptions {
   std::int64_t mesh_limit = 64;
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(1);
   std::string own_address;  // for the others to try first; may be empty
+  std::string secret;       // of the job; empty where strangers cannot hear what is exchanged (comm/tcp/mesh.hpp)
   // Called once, on the thread that notices, with what lost() says from then on.
   std::function<void(const LostRank&)> on_loss;
 };

@@ -30,7 +30,8 @@ struct Member {
 };
 
 int live(const Launch& launch, LivenessOptions options, const std::function<int(const Member&)>& body) {
-  tcp::Rendezvous rendezvous({launch.rank, launch.ranks, launch.root, launch.job, launch.root_listener, kGrace});
+  tcp::Rendezvous rendezvous({launch.rank, launch.ranks, launch.root, launch.secret, launch.root_listener, kGrace});
+  options.secret = launch.secret;
   Liveness liveness(
       launch.rank, launch.ranks, [&](const std::string& mine) { return rendezvous.exchange(mine); },
       std::move(options));

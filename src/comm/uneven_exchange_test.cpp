@@ -23,7 +23,7 @@ TEST(UnevenExchange, BringsWhatWasAskedForOverTcp) {
   for (const std::int64_t ranks : {2, 3}) {
     tcp::TestRoot root;
     tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
-      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .job = "test"};
+      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .secret = "test"};
       options.root_listener = root.take_listener(rank);
       Communicator communicator(make_tcp_transport(options), {});
       check_uneven_exchanges(communicator);

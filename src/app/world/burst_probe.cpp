@@ -18,7 +18,7 @@ namespace {
 
 using tcp::Clock;
 
-constexpr std::chrono::seconds kConnect{5}, kStandstill{2};
+constexpr std::chrono::seconds kStandstill{2};
 constexpr std::int64_t kLeast = 256 << 10, kMost = 4 << 20;  // bytes of an answer
 constexpr double kPauseBytes = 512 << 10;                    // what the link could carry in a pause
 constexpr double kLeastPause = 0.02, kMostPause = 0.5;       // seconds
@@ -68,8 +68,8 @@ std::optional<double> answer_time(const tcp::Socket& socket, std::int64_t size, 
 
 }  // namespace
 
-Bytes ask_for_bursts(const tcp::Socket& listener, double rate) {
-  const tcp::Socket socket = tcp::accept_until(listener, Clock::now() + kConnect);
+Bytes ask_for_bursts(ProbeDoor& door, double rate) {
+  const tcp::Socket socket = door.let_in();
   if (!socket) return {};
   const double pause = std::clamp(kPauseBytes / rate, kLeastPause, kMostPause);
   const std::optional<double> small = answer_time(socket, 1, pause);
@@ -85,9 +85,9 @@ Bytes ask_for_bursts(const tcp::Socket& listener, double rate) {
   return {};
 }
 
-void answer_in_bursts(const std::string& address) {
-  tcp::Socket socket;
-  if (!tcp::connect_to(tcp::parse_address(address, "rank 0"), Clock::now() + kConnect, socket).ok()) return;
+void answer_in_bursts(const ProbeDoor& door) {
+  const tcp::Socket socket = door.enter();
+  if (!socket) return;
   const std::vector<std::byte> answer(kMost);
   std::array<std::byte, sizeof(std::int64_t)> asked{};
   while (receive_all(socket, asked.data(), std::ssize(asked))) {

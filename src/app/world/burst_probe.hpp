@@ -2,17 +2,15 @@
 // pause takes a small answer's time and that of S minus the burst.
 #pragma once
 
-#include <string>
-
+#include "app/world/probe_door.hpp"
 #include "base/units.hpp"
-#include "comm/tcp/socket.hpp"
 
 namespace weft {
 
 // The side that asks; `rate` is what the link carries in the long run, in bytes a second. None where it is too small to
 // be told from chance, and where the other side does not answer.
-Bytes ask_for_bursts(const tcp::Socket& listener, double rate);
+Bytes ask_for_bursts(ProbeDoor& door, double rate);
 // The side that answers, until it is asked no more.
-void answer_in_bursts(const std::string& address);
+void answer_in_bursts(const ProbeDoor& door);
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "app/world/burst_probe.hpp"
+#include "app/world/probe_door.hpp"
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/tcp/socket.hpp"
@@ -16,21 +17,15 @@ namespace {
 using tcp::Clock;
 
 constexpr std::chrono::milliseconds kStream{1200};
-constexpr std::chrono::seconds kConnect{5};
 constexpr std::int64_t kWarmUp = 1 << 20;  // what slow start and a token bucket's burst let through otherwise
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
 constexpr int kPings = 50;
 // A stream that breaks off or stands still is left alone: the barrier after it names the rank that is to blame.
 constexpr std::chrono::seconds kStandstill{2};
 
-std::string own_address() {
-  const auto found = tcp::interfaces();
-  return found.empty() ? "127.0.0.1" : tcp::dotted(found.front().address);
-}
-
 // Rank 0: bytes a second after the warm-up; 0 where nothing came.
-double receive_stream(const tcp::Socket& listener) {
-  const tcp::Socket stream = tcp::accept_until(listener, Clock::now() + kConnect);
+double receive_stream(ProbeDoor& door) {
+  const tcp::Socket stream = door.let_in();
   if (!stream) return 0;
   std::vector<std::byte> buffer(1 << 20);
   std::int64_t bytes = 0, counted = 0;
@@ -53,9 +48,9 @@ double receive_stream(const tcp::Socket& listener) {
 }
 
 // Rank 1.
-void send_stream(const std::string& address) {
-  tcp::Socket stream;
-  if (!tcp::connect_to(tcp::parse_address(address, "rank 0"), Clock::now() + kConnect, stream).ok()) return;
+void send_stream(const ProbeDoor& door) {
+  const tcp::Socket stream = door.enter();
+  if (!stream) return;
   const std::vector<std::byte> buffer(256 << 10);
   const Clock::time_point end = Clock::now() + kStream;
   std::int64_t sent = 0;
@@ -93,23 +88,17 @@ Nanos measure_latency(Communicator& communicator) {
 
 MeasuredLink measure_link(Communicator& communicator, BenchRanks& ranks) {
   const std::int64_t rank = communicator.rank();
-  tcp::Socket listener;
-  std::string address;
-  if (rank == 0) {
-    listener = tcp::listen_on({"", 0});
-    address = tcp::Address{own_address(), tcp::local_address(listener).port}.text();
-  }
-  address = ranks.from_rank_0(address);
+  ProbeDoor door(rank, ranks);
   double goodput = 0;
   ranks.barrier();
-  if (rank == 0) goodput = receive_stream(listener);
-  if (rank == 1) send_stream(address);
+  if (rank == 0) goodput = receive_stream(door);
+  if (rank == 1) send_stream(door);
   ranks.barrier();
   if (rank == 0 && goodput <= 0)
-    throw RunFailed(fmt::format("no TCP stream from rank 1 reached rank 0 at {}", address));
+    throw RunFailed(fmt::format("no TCP stream from rank 1 reached rank 0 at {}", door.address()));
   Bytes burst;
-  if (rank == 0) burst = ask_for_bursts(listener, goodput);
-  if (rank == 1) answer_in_bursts(address);
+  if (rank == 0) burst = ask_for_bursts(door, goodput);
+  if (rank == 1) answer_in_bursts(door);
   ranks.barrier();
   Nanos latency;
   if (rank <= 1) latency = measure_latency(communicator);

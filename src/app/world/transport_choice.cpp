@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "comm/tcp/proof.hpp"
 #include "comm/tcp/socket.hpp"
 #include "comm/tcp/tcp_transport.hpp"
 
@@ -19,6 +20,7 @@ using Clock = Transport::Clock;
 // TCP is taken where it carries at least this much of what the library does: then the library uses TCP too.
 constexpr double kAsGood = 0.8;
 constexpr std::int64_t kProbeBytes = 2 << 20;
+constexpr std::size_t kSecretBytes = 32;
 constexpr std::int64_t kProbeChannel = (1 << 20) - 1;
 
 // Our messages over TCP, the library's collectives through the library.
@@ -99,12 +101,12 @@ std::unique_ptr<Transport> make_tcp(MpiSession& session, const std::string& addr
   options.size = session.size();
   std::string root;
   if (options.rank == 0) {
-    tcp::Socket listener = tcp::listen_on({"", 0});
-    root = tcp::Address{address, tcp::local_address(listener).port}.text();
+    tcp::Socket listener = tcp::listen_on({address, 0});
+    root = tcp::local_address(listener).text();
     options.root_listener = listener.release();
   }
   options.root = session.exchange(root).front();
-  options.job = options.root;
+  options.secret = session.exchange(options.rank == 0 ? tcp::random_hex(kSecretBytes) : "").front();
   return make_tcp_transport(options);
 }
 

@@ -94,7 +94,7 @@ void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody&
   tcp.rank = launch.rank;
   tcp.size = launch.ranks;
   tcp.root = launch.root;
-  tcp.job = launch.job;
+  tcp.secret = launch.secret;
   tcp.root_listener = launch.root_listener;
   tcp.on_meeting = [&](const Exchange& exchange) { require_agreement(options.agreed, exchange); };
   const auto end_connecting = [&](const std::string& words) { end("while connecting to the other ranks: " + words); };

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -348,14 +349,19 @@ Link::EarlyMessage* Link::keep_early(Channel& line, std::int64_t total) {
 }
 
 void Link::handle_ready(Channel& line, std::uint64_t count, std::uint64_t last_number) {
+  constexpr std::uint64_t kMost =
+      std::numeric_limits<std::uint32_t>::max();  // messages of a channel are numbered in 32 bits
+  if (count > kMost || last_number > kMost) {
+    close(fmt::format("rank {} asked for {} messages at once (channel {})", peer_, count, line.number));
+    return;
+  }
   const auto last = static_cast<std::int64_t>(last_number), announced = static_cast<std::int64_t>(count);
   line.in_sequence = last - announced == line.last_announced ? line.in_sequence + announced : announced;
   line.last_announced = last;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const bool began = line.announced < line.sent || (line.announced == line.sent && frame_.channel == &line);
-    if (began) --early_out_;
-    ++line.announced;
-  }
+  // Those that have left, or begun to, before they were announced.
+  const auto begun = static_cast<std::int64_t>(line.sent - line.announced) + (frame_.channel == &line ? 1 : 0);
+  early_out_ -= std::clamp<std::int64_t>(begun, 0, announced);
+  line.announced += count;
   line.find_oldest_awaited();
   take_turn(line);
 }
@@ -370,7 +376,8 @@ void Link::begin_data(Channel& line, const Header& header) {
     if (in_.early != nullptr) in_.early->number = number_of(header.slice);
   }
   const std::int64_t room = in_.transfer != nullptr ? total - in_.transfer->moved : total;
-  if ((in_.transfer == nullptr && in_.early == nullptr) || in_.left < 0 || in_.left > room) {
+  const bool is_cut = in_.early != nullptr && in_.left != total;  // small messages come whole
+  if ((in_.transfer == nullptr && in_.early == nullptr) || is_cut || in_.left > room) {
     close(fmt::format("rank {} sent what nobody asked for (channel {}, {} bytes)", peer_, line.number, total));
     return;
   }
@@ -378,7 +385,10 @@ void Link::begin_data(Channel& line, const Header& header) {
 }
 
 void Link::begin_frame(const Header& header) {
-  if (header.kind == kReady) {
+  if (header.channel >= kChannels) {
+    close(
+        fmt::format("rank {} sent a frame of channel {}, which is not in 0..{}", peer_, header.channel, kChannels - 1));
+  } else if (header.kind == kReady) {
     handle_ready(channel(header.channel), header.slice, header.total);
   } else if (header.kind == kData) {
     begin_data(channel(header.channel), header);

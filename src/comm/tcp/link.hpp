@@ -52,6 +52,9 @@ struct TransferLine {
 enum class LinkKind : std::uint8_t { small_messages, large_messages };
 LinkKind link_kind(std::int64_t bytes);
 
+// Of a link; their numbers come from the peer.
+inline constexpr std::int64_t kChannels = 1 << 20;
+
 class Link {
  public:
   // The scratch is shared by the links of a rank; `only_peer`: it has no other.

@@ -1,88 +1,34 @@
 #include "comm/tcp/mesh.hpp"
 
-#include <poll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <random>
-#include <sstream>
+#include <optional>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/tcp/contact.hpp"
+#include "comm/tcp/door.hpp"
+#include "comm/tcp/handshake.hpp"
 #include "comm/tcp/message.hpp"
+#include "comm/tcp/proof.hpp"
 
 namespace weft::tcp {
 
 namespace {
 
 constexpr std::chrono::seconds kAttemptTime{5};  // for one address; a machine may have some that nobody reaches
-
-// What a rank tells the others of itself.
-struct Contact {
-  std::string nonce;  // rank 0's counts
-  std::string host;   // equal where two ranks can talk over loopback
-  std::uint16_t port = 0;
-  std::vector<std::string> addresses;
-};
-
-std::string random_word() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
-}
-
-// The machine since it started, and the network namespace: loopback is shared by those who share both.
-std::string host_identity() {
-  std::string boot = "?";
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  char space[64] = {};
-  const ssize_t length = ::readlink("/proc/self/ns/net", space, sizeof space - 1);
-  return fmt::format("{}/{}", boot, std::string_view(space, length > 0 ? static_cast<std::size_t>(length) : 0));
-}
-
-Contact own_contact(const Socket& listener, const std::string& first_address) {
-  Contact contact{random_word(), host_identity(), local_address(listener).port, {}};
-  if (!first_address.empty() && !first_address.starts_with("127.")) contact.addresses.push_back(first_address);
-  for (const Interface& one : interfaces()) contact.addresses.push_back(dotted(one.address));
-  return contact;
-}
-
-std::string to_text(const Contact& contact) {
-  return fmt::format("{} {} {} {}", contact.nonce, contact.host, contact.port, fmt::join(contact.addresses, " "));
-}
-
-Contact contact_from(const std::string& text) {
-  Contact contact;
-  std::istringstream words(text);
-  words >> contact.nonce >> contact.host >> contact.port;
-  for (std::string address; words >> address;) contact.addresses.push_back(address);
-  return contact;
-}
-
-// Loopback on one machine; otherwise addresses on a network that we are on come first.
-std::vector<Address> candidates(const Contact& own, const Contact& other) {
-  std::vector<std::string> hosts = other.addresses;
-  const std::vector<Interface> here = interfaces();
-  std::stable_partition(hosts.begin(), hosts.end(), [&](const std::string& host) {
-    const std::uint32_t there = from_dotted(host);
-    return std::any_of(here.begin(), here.end(),
-                       [&](const Interface& one) { return ((one.address ^ there) & one.mask) == 0; });
-  });
-  if (own.host == other.host) hosts.insert(hosts.begin(), "127.0.0.1");
-  std::vector<Address> addresses;
-  for (const std::string& host : hosts) addresses.push_back({host, other.port});
-  return addresses;
-}
+constexpr std::chrono::milliseconds kTryAgain{50};
+constexpr const char* kPurpose = "mesh";
+constexpr std::size_t kWordBytes = 32;
 
 class MeshBuilder {
  public:
   MeshBuilder(const MeshOptions& options, const Exchange& exchange)
-      : options_(options), listener_(listen_on({"", 0})), sockets_(static_cast<std::size_t>(options.size)) {
-    own_ = own_contact(listener_, options.own_address);
-    for (const std::string& text : exchange(to_text(own_))) contacts_.push_back(contact_from(text));
-    WEFT_CHECK(static_cast<std::int64_t>(contacts_.size()) == options.size);
+      : options_(options), sockets_(static_cast<std::size_t>(options.size)) {
+    tell_location(exchange);
+    Socket listener = listen_on({listening_address(locations_, options.rank), 0});
+    tell_contact(exchange, local_address(listener));
+    door_.emplace(std::move(listener), DoorOptions{kPurpose, options.rank, options.size, key_});
     deadline_ = Clock::now() + options.timeout;
   }
 
@@ -96,21 +42,35 @@ class MeshBuilder {
   }
 
  private:
-  struct Visitor {
-    Socket socket;
-    MessageReader reader;
-  };
+  // Each tells a random word too; rank 0's makes the key of this mesh.
+  void tell_location(const Exchange& exchange) {
+    const Location own = own_location(options_.own_address);
+    const std::vector<std::string> texts = exchange(random_hex(kWordBytes) + to_text(own));
+    WEFT_CHECK(static_cast<std::int64_t>(texts.size()) == options_.size);
+    for (const std::string& text : texts) {
+      const auto rank = static_cast<std::int64_t>(locations_.size());
+      locations_.push_back(location_from(text.substr(std::min(text.size(), 2 * kWordBytes)), rank));
+    }
+    key_ = keyed_hash("weft mesh " + options_.secret, texts[0].substr(0, 2 * kWordBytes));
+  }
 
-  std::string greeting(std::int64_t from, std::int64_t to) const {
-    return fmt::format("{} {} {}", contacts_[0].nonce, from, to);
+  void tell_contact(const Exchange& exchange, const Address& listens) {
+    const std::string place = listens.host == dotted(0) ? "" : listens.host;
+    const Contact own{reachable_at(place, locations_[static_cast<std::size_t>(options_.rank)]), listens.port};
+    const std::vector<std::string> texts = exchange(to_text(own));
+    WEFT_CHECK(static_cast<std::int64_t>(texts.size()) == options_.size);
+    for (const std::string& text : texts) {
+      contacts_.push_back(contact_from(text, static_cast<std::int64_t>(contacts_.size())));
+    }
   }
 
   void connect_to_peer(std::int64_t peer) {
-    const Contact& contact = contacts_[static_cast<std::size_t>(peer)];
+    const Location& own = locations_[static_cast<std::size_t>(options_.rank)];
+    const Location& other = locations_[static_cast<std::size_t>(peer)];
     std::string obstacles;
     while (Clock::now() < deadline_) {
       obstacles.clear();
-      for (const Address& address : candidates(own_, contact)) {
+      for (const Address& address : candidates(own, other, contacts_[static_cast<std::size_t>(peer)])) {
         Socket socket;
         const Outcome outcome = greet(address, peer, socket);
         if (outcome.ok()) {
@@ -119,19 +79,22 @@ class MeshBuilder {
         }
         obstacles += fmt::format("; {}: {}", address.text(), outcome.reason);
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      std::this_thread::sleep_for(kTryAgain);
     }
     throw RunFailed(fmt::format("rank {} could not connect to rank {}{}", options_.rank, peer, obstacles));
   }
 
+  // A peer that is still connecting itself answers later, perhaps to the next attempt. Once it is proven it is waited
+  // for.
   Outcome greet(const Address& address, std::int64_t peer, Socket& socket) {
     Outcome outcome = connect_to(address, std::min(deadline_, Clock::now() + kAttemptTime), socket);
     if (outcome.ok()) {
-      outcome = send_message(socket, MessageKind::greeting, greeting(options_.rank, peer), deadline_);
+      const Claim claim{kPurpose, options_.rank, peer, options_.size};
+      outcome = prove_to_host(socket, claim, key_, std::min(deadline_, Clock::now() + kHandshakeTime));
     }
     MessageReader reader;
     if (outcome.ok()) outcome = reader.read_until(socket, deadline_);
-    if (outcome.ok() && reader.kind() != MessageKind::welcome) outcome.reason = "somebody else listens there";
+    if (outcome.ok() && reader.kind() != MessageKind::welcome) outcome.reason = "it does not want us";
     return outcome;
   }
 
@@ -144,40 +107,32 @@ class MeshBuilder {
   }
 
   void accept_higher_ranks() {
-    std::vector<Visitor> visitors;
+    std::vector<pollfd> others;
     while (true) {
       const std::vector<std::int64_t> missing = awaited();
       if (missing.empty()) return;
       if (Clock::now() >= deadline_) {
-        throw RunFailed(
-            fmt::format("rank {} waited in vain for a connection of rank {}", options_.rank, fmt::join(missing, ", ")));
+        throw RunFailed(fmt::format("rank {} waited in vain for a connection of rank {}{}", options_.rank,
+                                    fmt::join(missing, ", "), door_->remarks()));
       }
-      std::vector<pollfd> watched{{listener_.fd(), POLLIN, 0}};
-      for (const Visitor& visitor : visitors) watched.push_back({visitor.socket.fd(), POLLIN, 0});
-      ::poll(watched.data(), watched.size(), poll_milliseconds(deadline_));
-      while (Socket socket = accept_from(listener_)) visitors.push_back({std::move(socket), {}});
-      std::erase_if(visitors, [&](Visitor& visitor) { return hear(visitor); });
+      for (Guest& guest : door_->wait(deadline_, others)) take(guest);
     }
   }
 
-  // Whether the visitor is dealt with.
-  bool hear(Visitor& visitor) {
-    const MessageReader::Status status = visitor.reader.read(visitor.socket);
-    if (status == MessageReader::Status::more) return false;
-    if (status == MessageReader::Status::broken || visitor.reader.kind() != MessageKind::greeting) return true;
-    for (const std::int64_t peer : options_.neighbours) {
-      if (peer < options_.rank || visitor.reader.text() != greeting(peer, options_.rank)) continue;
-      if (send_message(visitor.socket, MessageKind::welcome, "", deadline_).ok()) {
-        sockets_[static_cast<std::size_t>(peer)] = std::move(visitor.socket);
-      }
-    }
-    return true;
+  // One that comes again had lost its first connection before it heard our welcome.
+  void take(Guest& guest) {
+    const std::int64_t peer = guest.claim.from;
+    const bool is_awaited =
+        peer > options_.rank && std::count(options_.neighbours.begin(), options_.neighbours.end(), peer) > 0;
+    if (!is_awaited || !send_message(guest.socket, MessageKind::welcome, "", deadline_).ok()) return;
+    sockets_[static_cast<std::size_t>(peer)] = std::move(guest.socket);
   }
 
   const MeshOptions& options_;
-  Socket listener_;
-  Contact own_;
-  std::vector<Contact> contacts_;
+  std::string key_;
+  std::vector<Location> locations_;  // by rank
+  std::vector<Contact> contacts_;    // by rank
+  std::optional<Door> door_;
   std::vector<Socket> sockets_;
   Clock::time_point deadline_;
 };

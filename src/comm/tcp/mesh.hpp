@@ -16,11 +16,14 @@ struct MeshOptions {
   std::int64_t size = 1;
   std::vector<std::int64_t> neighbours;  // each names us among its own
   std::string own_address;               // of this machine, for the others to try first; may be empty
+  // The job's, the same on all ranks. Empty where the exchange itself is out of strangers' sight, as MPI's is.
+  std::string secret;
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
 };
 
-// By rank; empty where the rank is no neighbour. A fresh random word of rank 0 protects the mesh against connections
-// that are not its own. Throws RunFailed naming who could not be reached.
+// By rank; empty where the rank is no neighbour. Both ends of every connection prove that they know the secret and a
+// fresh random word of rank 0, so nobody else gets in, and no connection of another mesh. Where all ranks are on one
+// machine they listen on loopback alone. Throws RunFailed naming who could not be reached.
 std::vector<Socket> connect_mesh(const MeshOptions& options, const Exchange& exchange);
 
 // All ranks but this one.

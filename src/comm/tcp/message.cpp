@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "base/error.hpp"
@@ -13,8 +15,8 @@ namespace weft::tcp {
 namespace {
 
 // "weft" and the version of the protocol. A machine of the other byte order reads another word.
-constexpr std::uint64_t kMagic = 0x7765'6674'0000'0001;
-constexpr std::uint64_t kLongestText = std::uint64_t{1} << 28;
+constexpr std::uint64_t kMagic = 0x7765'6674'0000'0002;
+constexpr std::size_t kFirstPortion = std::size_t{64} << 10;  // of a text, in bytes
 
 struct Header {
   std::uint64_t magic = kMagic;
@@ -46,18 +48,25 @@ Outcome send_message(const Socket& socket, MessageKind kind, const std::string& 
 MessageReader::Status MessageReader::parse_header() {
   Header header;
   std::memcpy(&header, header_.data(), sizeof header);
-  if (header.magic != kMagic || header.length > kLongestText) {
-    reason_ = "it does not speak as a rank of weft does";
+  const bool is_known = header.kind >= static_cast<std::uint64_t>(MessageKind::greeting) &&
+                        header.kind <= static_cast<std::uint64_t>(MessageKind::text);
+  if (header.magic != kMagic || !is_known) {
+    reason_ = "it does not speak as a rank of this version of weft does";
+    return Status::broken;
+  }
+  if (header.length > longest_) {
+    reason_ = fmt::format("it announced {} bytes where {} are the most", header.length, longest_);
     return Status::broken;
   }
   kind_ = static_cast<MessageKind>(header.kind);
-  text_.resize(header.length);
-  return text_.empty() ? Status::whole : Status::more;
+  length_ = header.length;
+  return length_ == 0 ? Status::whole : Status::more;
 }
 
 MessageReader::Status MessageReader::read(const Socket& socket) {
   while (true) {
     const bool in_header = header_.size() < sizeof(Header);
+    if (!in_header && filled_ == text_.size()) text_.resize(std::min(length_, std::max(kFirstPortion, 2 * filled_)));
     char buffer[sizeof(Header)];
     char* to = in_header ? buffer : text_.data() + filled_;
     const std::size_t room = in_header ? sizeof(Header) - header_.size() : text_.size() - filled_;
@@ -70,7 +79,7 @@ MessageReader::Status MessageReader::read(const Socket& socket) {
     }
     if (!in_header) {
       filled_ += static_cast<std::size_t>(count);
-      if (filled_ == text_.size()) return Status::whole;
+      if (filled_ == length_) return Status::whole;
       continue;
     }
     header_.append(buffer, static_cast<std::size_t>(count));
@@ -91,6 +100,28 @@ Outcome MessageReader::read_until(const Socket& socket, Clock::time_point deadli
         if (!wait_for(socket, POLLIN, deadline)) return {"no answer in time"};
     }
   }
+}
+
+std::string join_texts(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts) joined += fmt::format("{} {}", text.size(), text);
+  return joined;
+}
+
+std::optional<std::vector<std::string>> split_texts(const std::string& joined) {
+  std::vector<std::string> texts;
+  const char* at = joined.data();
+  const char* const end = at + joined.size();
+  while (at != end) {
+    std::size_t length = 0;
+    const auto [behind, error] = std::from_chars(at, end, length);
+    if (error != std::errc{} || behind == end || *behind != ' ') return std::nullopt;
+    at = behind + 1;
+    if (length > static_cast<std::size_t>(end - at)) return std::nullopt;
+    texts.emplace_back(at, length);
+    at += length;
+  }
+  return texts;
 }
 
 }  // namespace weft::tcp

@@ -1,17 +1,27 @@
 // Short texts over a socket while ranks find each other: a magic word, a kind, a length, the text.
+//
+// Anybody may be at the other end, so a reader says how long a text it takes. A longer one is refused by its header,
+// and memory grows with the bytes that have come, not with those that were announced.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/tcp/socket.hpp"
 
 namespace weft::tcp {
 
+// In the order in which two processes that prove themselves to each other send them (comm/tcp/handshake.hpp).
 enum class MessageKind : std::uint32_t {
   greeting = 1,
-  welcome,
-  other_job,  // a greeting that was meant for others; the greeter may try again
+  challenge,
+  proof,
+  here,       // I have seen your proof and stay
+  welcome,    // all are here
+  other_job,  // that was no proof for us; the greeter may try again
   bad_input,  // the text says what; the receiver throws Error
   failed,     // the text says why; the receiver throws RunFailed
   text,
@@ -19,11 +29,19 @@ enum class MessageKind : std::uint32_t {
 
 Outcome send_message(const Socket& socket, MessageKind kind, const std::string& text, Clock::time_point deadline);
 
+// How long a text of whom may be, in bytes.
+inline constexpr std::size_t kLongestOfStranger = 512;
+inline constexpr std::size_t kLongestReason = std::size_t{64} << 10;    // bad_input and failed
+inline constexpr std::size_t kLongestOfMember = std::size_t{16} << 20;  // what a rank gives to an exchange
+inline constexpr std::size_t kLongestOfAll = std::size_t{256} << 20;    // what all ranks give to it together
+
 // Takes a message from a socket as its bytes come.
 class MessageReader {
  public:
+  explicit MessageReader(std::size_t longest = kLongestOfStranger) : longest_(longest) {}
+
   enum class Status { more, whole, broken };
-  // Reads what is there, without waiting. Broken: closed, or not one of our messages.
+  // Reads what is there, without waiting. Broken: closed, or not one of our messages, or longer than it may be.
   Status read(const Socket& socket);
   // Until a whole message is there.
   Outcome read_until(const Socket& socket, Clock::time_point deadline);
@@ -31,16 +49,22 @@ class MessageReader {
   MessageKind kind() const { return kind_; }
   const std::string& text() const { return text_; }
   const std::string& reason() const { return reason_; }
-  void reset() { *this = {}; }
 
  private:
   Status parse_header();
 
+  std::size_t longest_;
   std::string header_;
   MessageKind kind_ = MessageKind::text;
+  std::size_t length_ = 0;  // of the text when it is whole
   std::string text_;
   std::size_t filled_ = 0;  // of text_
   std::string reason_;
 };
+
+// Several texts as one.
+std::string join_texts(const std::vector<std::string>& texts);
+// Nothing where the bytes are no joined texts.
+std::optional<std::vector<std::string>> split_texts(const std::string& joined);
 
 }  // namespace weft::tcp

@@ -13,13 +13,13 @@
 #include <exception>
 #include <fstream>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
 #include "comm/tcp/launcher_news.hpp"
+#include "comm/tcp/proof.hpp"
 
 namespace weft {
 
@@ -27,6 +27,7 @@ namespace {
 
 constexpr int kRunFailed = 3;
 constexpr int kCannotExecute = 127;
+constexpr std::size_t kSecretBytes = 32;
 // A killed rank's connections close before it counts as ended: another may see that, and end, first.
 constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
 // Ranks that are connected see for themselves who stands still; those that connect would wait for a minute.
@@ -82,7 +83,7 @@ std::vector<std::string> environment_for(const Launch& launch) {
   entries.push_back(fmt::format("WEFT_RANKS={}", launch.ranks));
   entries.push_back(fmt::format("WEFT_LOCAL_RANK={}", launch.local_rank));
   entries.push_back(fmt::format("WEFT_ROOT_ADDRESS={}", launch.root));
-  entries.push_back(fmt::format("WEFT_JOB={}", launch.job));
+  entries.push_back(fmt::format("WEFT_JOB_SECRET={}", launch.secret));
   if (launch.root_listener >= 0) entries.push_back(fmt::format("WEFT_ROOT_LISTENER={}", launch.root_listener));
   if (launch.launcher_news >= 0) entries.push_back(fmt::format("WEFT_LAUNCHER_NEWS={}", launch.launcher_news));
   return entries;
@@ -126,11 +127,10 @@ int exit_code(const std::vector<RankExit>& exits) {
 
 ProcessGroup::ProcessGroup(std::int64_t ranks)
     : pids_(static_cast<std::size_t>(ranks)), listener_(tcp::listen_on({"127.0.0.1", 0})) {
-  std::random_device random;
   launch_.kind = LaunchKind::tcp;
   launch_.ranks = ranks;
   launch_.root = tcp::local_address(listener_).text();
-  launch_.job = fmt::format("{:08x}{:08x}", random(), random());
+  launch_.secret = tcp::random_hex(kSecretBytes);
   std::tie(news_, news_of_ranks_) = tcp::open_launcher_news();
   launch_.launcher_news = news_of_ranks_.fd();
   // Blocked from now on, so that wait() takes them one by one and none is lost in between.

@@ -98,7 +98,7 @@ TEST(ProcessGroup, AStoppedRankIsNotWaitedForOnceAnotherHasFailed) {
 
 TEST(ProcessGroup, ACommandFindsItsPlaceInTheEnvironment) {
   const std::string script =
-      "test $WEFT_RANKS = 2 && test -n \"$WEFT_JOB\" && test -n \"$WEFT_ROOT_ADDRESS\" && "
+      "test $WEFT_RANKS = 2 && test -n \"$WEFT_JOB_SECRET\" && test -n \"$WEFT_ROOT_ADDRESS\" && "
       "case $WEFT_RANK in 0) test -S /proc/self/fd/$WEFT_ROOT_LISTENER;; 1) test -z \"$WEFT_ROOT_LISTENER\";; esac && "
       "test -S /proc/self/fd/$WEFT_LAUNCHER_NEWS";
   ProcessGroup group = ProcessGroup::execute(2, {"/bin/sh", "-c", script});
@@ -117,7 +117,7 @@ std::unique_ptr<Transport> transport_of(const Launch& launch) {
   options.rank = launch.rank;
   options.size = launch.ranks;
   options.root = launch.root;
-  options.job = launch.job;
+  options.secret = launch.secret;
   options.root_listener = launch.root_listener;
   return make_tcp_transport(options);
 }

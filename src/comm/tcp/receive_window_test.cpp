@@ -22,7 +22,7 @@ Pair connected() {
   const Clock::time_point deadline = Clock::now() + std::chrono::seconds(5);
   EXPECT_TRUE(connect_to(local_address(listener), deadline, pair.near).ok());
   EXPECT_TRUE(wait_for(listener, POLLIN, deadline));
-  pair.far = accept_from(listener);
+  EXPECT_TRUE(accept_from(listener, pair.far).ok());
   std::array<char, 1> byte{};
   EXPECT_EQ(::send(pair.near.fd(), byte.data(), 1, 0), 1);
   EXPECT_TRUE(wait_for(pair.far, POLLIN, deadline));

@@ -4,71 +4,26 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cstring>
-#include <sstream>
 #include <thread>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/tcp/door.hpp"
+#include "comm/tcp/handshake.hpp"
 #include "comm/tcp/message.hpp"
 
 namespace weft::tcp {
 
 namespace {
 
-constexpr std::chrono::seconds kGreetingTime{5};  // for a connection to say who it is
+constexpr const char* kPurpose = "rendezvous";
 constexpr std::chrono::milliseconds kKnockAgain{50};
 constexpr std::chrono::milliseconds kTimeToHearWhy{2000};  // rank 0 decides; the others wait a little longer than it
-
-struct Greeting {
-  std::int64_t rank = -1;
-  std::int64_t size = -1;
-  std::string job;
-};
-
-std::string to_text(const Greeting& greeting) {
-  return fmt::format("{} {} {}", greeting.rank, greeting.size, greeting.job);
-}
-
-Greeting greeting_from(const std::string& text) {
-  Greeting greeting;
-  std::istringstream words(text);
-  words >> greeting.rank >> greeting.size;
-  words.get();
-  std::getline(words, greeting.job);
-  return greeting;
-}
-
-std::string encode(const std::vector<std::string>& texts) {
-  std::string bytes;
-  for (const std::string& text : texts) bytes += fmt::format("{} {}", text.size(), text);
-  return bytes;
-}
-
-std::vector<std::string> decode(const std::string& bytes) {
-  std::vector<std::string> texts;
-  std::size_t at = 0;
-  while (at < bytes.size()) {
-    const std::size_t space = bytes.find(' ', at);
-    WEFT_CHECK(space != std::string::npos);
-    const std::size_t length = std::stoul(bytes.substr(at, space - at));
-    texts.push_back(bytes.substr(space + 1, length));
-    at = space + 1 + length;
-  }
-  return texts;
-}
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:.3g} s", static_cast<double>(time.count()) / 1e3);
 }
-
-// Somebody who has connected and not yet said who it is.
-struct Visitor {
-  Socket socket;
-  MessageReader reader;
-  Clock::time_point deadline;
-};
 
 std::string rank_list(const std::vector<std::int64_t>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
@@ -81,8 +36,24 @@ void check_options(const RendezvousOptions& options) {
   }
 }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host.starts_with("127.");
+// A name may stand for another address on its own machine than on the others, so it is listened to on all interfaces;
+// an address in numbers is that one alone, where this machine has it.
+Address listening_place(const std::string& root) {
+  Address address = parse_address(root, "address of rank 0");
+  const std::vector<Interface> here = interfaces();
+  const bool is_ours =
+      std::any_of(here.begin(), here.end(), [&](const Interface& one) { return dotted(one.address) == address.host; });
+  if (!is_loopback(address.host) && !is_ours) address.host.clear();
+  return address;
+}
+
+Socket open_listener(const RendezvousOptions& options) {
+  if (options.root_listener < 0) return listen_on(listening_place(options.root));
+  Socket listener(options.root_listener);
+  const int flags = ::fcntl(listener.fd(), F_GETFL);
+  ::fcntl(listener.fd(), F_SETFL, flags | O_NONBLOCK);
+  ::fcntl(listener.fd(), F_SETFD, FD_CLOEXEC);
+  return listener;
 }
 
 }  // namespace
@@ -103,7 +74,8 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
   for (const Socket& member : members_) {
     if (member) {
       // Whoever does not take it will see the connection close.
-      std::ignore = send_message(member, bad_input ? MessageKind::bad_input : MessageKind::failed, why, deadline);
+      std::ignore = send_message(member, bad_input ? MessageKind::bad_input : MessageKind::failed,
+                                 why.substr(0, kLongestReason), deadline);
     }
   }
   if (bad_input) throw Error(why);
@@ -112,23 +84,13 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
 
 namespace {
 
-// Rank 0's side: a door that lets ranks in one by one.
-class Door {
+// Rank 0's side: lets the ranks in one by one. What cannot be mended is said in `problem`.
+class Reception {
  public:
-  Door(const RendezvousOptions& options, std::vector<Socket>& members) : options_(options), members_(members) {
-    if (options.root_listener >= 0) {
-      listener_ = Socket(options.root_listener);
-      const int flags = ::fcntl(listener_.fd(), F_GETFL);
-      ::fcntl(listener_.fd(), F_SETFL, flags | O_NONBLOCK);
-      ::fcntl(listener_.fd(), F_SETFD, FD_CLOEXEC);
-      return;
-    }
-    Address address = parse_address(options.root, "address of rank 0");
-    // A name may stand for a loopback address on its own machine, so listen on all interfaces, unless loopback is
-    // meant.
-    if (!is_loopback(address.host)) address.host.clear();
-    listener_ = listen_on(address);
-  }
+  Reception(const RendezvousOptions& options, std::vector<Socket>& members)
+      : options_(options),
+        members_(members),
+        door_(open_listener(options), {kPurpose, options.rank, options.size, options.secret}) {}
 
   std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> ranks;
@@ -138,83 +100,65 @@ class Door {
     return ranks;
   }
 
-  // Waits for news until the deadline and deals with it. What cannot be mended is said in `problem`.
+  // Waits for news until the deadline and deals with it.
   void pass(Clock::time_point deadline) {
-    std::vector<pollfd> watched{{listener_.fd(), POLLIN, 0}};
-    for (const Visitor& visitor : visitors_) {
-      watched.push_back({visitor.socket.fd(), POLLIN, 0});
-      deadline = std::min(deadline, visitor.deadline);
-    }
     // A member says nothing before all are here: what can be read from it is its end.
+    std::vector<pollfd> watched;
     for (const Socket& member : members_) watched.push_back({member.fd(), POLLIN, 0});
-    ::poll(watched.data(), watched.size(), poll_milliseconds(deadline));
-    while (Socket socket = accept_from(listener_)) {
-      visitors_.push_back({std::move(socket), {}, Clock::now() + kGreetingTime});
-    }
-    std::erase_if(visitors_, [&](Visitor& visitor) { return hear(visitor); });
-    const std::size_t first_member = watched.size() - members_.size();
+    std::vector<Guest> guests = door_.wait(deadline, watched);
     for (std::size_t rank = 1; rank < members_.size(); ++rank) {
-      if (watched[first_member + rank].fd >= 0 && watched[first_member + rank].revents != 0 && problem.empty()) {
-        problem = fmt::format("rank {} left before all ranks had come", rank);
-        members_[rank].close();
-      }
+      if (!members_[rank] || watched[rank].revents == 0 || !problem.empty()) continue;
+      problem = fmt::format("rank {} left before all ranks had come", rank);
+      members_[rank].close();
     }
+    for (Guest& guest : guests) take(guest);
   }
+
+  std::string remarks() const { return door_.remarks(); }
 
   std::string problem;
   bool bad_input = false;
 
  private:
-  // Whether the visitor is dealt with: let in, or sent away.
-  bool hear(Visitor& visitor) {
-    const MessageReader::Status status = visitor.reader.read(visitor.socket);
-    if (status == MessageReader::Status::more) return Clock::now() >= visitor.deadline;
-    if (status == MessageReader::Status::broken || visitor.reader.kind() != MessageKind::greeting) return true;
-    const Greeting greeting = greeting_from(visitor.reader.text());
-    if (greeting.job != options_.job) {
-      answer(visitor, MessageKind::other_job, options_.job);
-    } else if (greeting.size != options_.size) {
-      refuse(visitor, fmt::format("rank {} was started as one of {} ranks, rank 0 as one of {}", greeting.rank,
-                                  greeting.size, options_.size));
-    } else if (greeting.rank < 0 || greeting.rank >= options_.size) {
-      refuse(visitor, fmt::format("a process claims rank {}, which is not in 0..{}", greeting.rank, options_.size - 1));
-    } else if (greeting.rank == 0 || members_[static_cast<std::size_t>(greeting.rank)]) {
-      refuse(visitor, fmt::format("two processes claim rank {}", greeting.rank));
+  void take(Guest& guest) {
+    const auto [purpose, rank, to, size] = guest.claim;
+    if (size != options_.size) {
+      refuse(guest,
+             fmt::format("rank {} was started as one of {} ranks, rank 0 as one of {}", rank, size, options_.size));
+    } else if (rank >= options_.size) {
+      refuse(guest, fmt::format("a process claims rank {}, which is not in 0..{}", rank, options_.size - 1));
+    } else if (rank == 0 || members_[static_cast<std::size_t>(rank)]) {
+      refuse(guest, fmt::format("two processes claim rank {}", rank));
     } else {
-      members_[static_cast<std::size_t>(greeting.rank)] = std::move(visitor.socket);
+      members_[static_cast<std::size_t>(rank)] = std::move(guest.socket);
     }
-    return true;
   }
 
-  void answer(const Visitor& visitor, MessageKind kind, const std::string& text) {
-    std::ignore = send_message(visitor.socket, kind, text, Clock::now() + std::chrono::milliseconds(200));
-  }
-
-  void refuse(const Visitor& visitor, const std::string& why) {
+  void refuse(const Guest& guest, const std::string& why) {
     problem = why;
     bad_input = true;
-    answer(visitor, MessageKind::bad_input, why);
+    std::ignore = send_message(guest.socket, MessageKind::bad_input, why, Clock::now());
   }
 
   const RendezvousOptions& options_;
   std::vector<Socket>& members_;
-  Socket listener_;
-  std::vector<Visitor> visitors_;
+  Door door_;
 };
 
 }  // namespace
 
 void Rendezvous::serve() {
   const Clock::time_point deadline = Clock::now() + options_.timeout;
-  Door door(options_, members_);
+  Reception reception(options_, members_);
   while (true) {
-    const std::vector<std::int64_t> missing = door.missing();
+    const std::vector<std::int64_t> missing = reception.missing();
     if (missing.empty()) break;
     if (Clock::now() >= deadline) {
-      abandon(false, fmt::format("{} did not come within {}", rank_list(missing), seconds_text(options_.timeout)));
+      abandon(false, fmt::format("{} did not come within {}{}", rank_list(missing), seconds_text(options_.timeout),
+                                 reception.remarks()));
     }
-    door.pass(deadline);
-    if (!door.problem.empty()) abandon(door.bad_input, door.problem);
+    reception.pass(deadline);
+    if (!reception.problem.empty()) abandon(reception.bad_input, reception.problem);
   }
   for (const Socket& member : members_) {
     if (!member) continue;
@@ -224,30 +168,32 @@ void Rendezvous::serve() {
   }
 }
 
+// One attempt. Only a host that has proven itself is listened to; what it says may end this rank.
+Outcome Rendezvous::knock_once(const Address& root, Clock::time_point deadline) {
+  Socket socket;
+  Outcome outcome = connect_to(root, deadline, socket);
+  if (outcome.ok()) {
+    const Claim claim{kPurpose, options_.rank, 0, options_.size};
+    outcome = prove_to_host(socket, claim, options_.secret, std::min(deadline, Clock::now() + kHandshakeTime));
+  }
+  MessageReader reader(kLongestReason);
+  if (outcome.ok()) outcome = reader.read_until(socket, deadline + kTimeToHearWhy);
+  if (!outcome.ok()) return outcome;
+  if (reader.kind() == MessageKind::bad_input) throw Error(reader.text());
+  if (reader.kind() == MessageKind::failed) throw RunFailed(reader.text());
+  if (reader.kind() != MessageKind::welcome) return {"it does not want us"};
+  own_address_ = local_address(socket).host;
+  members_[0] = std::move(socket);
+  return {};
+}
+
 void Rendezvous::knock() {
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   const Address root = parse_address(options_.root, "address of rank 0");
   std::string obstacle = "no answer";
   while (Clock::now() < deadline) {
-    Socket socket;
-    Outcome outcome = connect_to(root, deadline, socket);
-    MessageReader reader;
-    const auto until = deadline + kTimeToHearWhy;
-    if (outcome.ok()) {
-      const Greeting greeting{options_.rank, options_.size, options_.job};
-      outcome = send_message(socket, MessageKind::greeting, to_text(greeting), deadline);
-    }
-    if (outcome.ok()) outcome = reader.read_until(socket, until);
-    if (outcome.ok()) {
-      if (reader.kind() == MessageKind::bad_input) throw Error(reader.text());
-      if (reader.kind() == MessageKind::failed) throw RunFailed(reader.text());
-      if (reader.kind() == MessageKind::welcome) {
-        own_address_ = local_address(socket).host;
-        members_[0] = std::move(socket);
-        return;
-      }
-      outcome.reason = fmt::format("it serves another job ('{}', ours is '{}')", reader.text(), options_.job);
-    }
+    const Outcome outcome = knock_once(root, deadline);
+    if (outcome.ok()) return;
     obstacle = outcome.reason;
     std::this_thread::sleep_for(kKnockAgain);
   }
@@ -257,7 +203,7 @@ void Rendezvous::knock() {
 
 std::vector<std::string> Rendezvous::gather(const std::string& mine, Clock::time_point deadline) {
   std::vector<std::string> texts(members_.size());
-  std::vector<MessageReader> readers(members_.size());
+  std::vector<MessageReader> readers(members_.size(), MessageReader(kLongestOfMember));
   std::vector<bool> here(members_.size());
   texts[0] = mine;
   here[0] = true;
@@ -270,6 +216,9 @@ std::vector<std::string> Rendezvous::gather(const std::string& mine, Clock::time
       if (status == MessageReader::Status::broken) {
         members_[rank].close();
         abandon(false, fmt::format("rank {} is lost: {}", rank, readers[rank].reason()));
+      }
+      if (status == MessageReader::Status::whole && readers[rank].kind() != MessageKind::text) {
+        abandon(false, fmt::format("rank {} says something else than the others", rank));
       }
       if (status == MessageReader::Status::whole) {
         here[rank] = true;
@@ -289,21 +238,35 @@ std::vector<std::string> Rendezvous::gather(const std::string& mine, Clock::time
 
 std::vector<std::string> Rendezvous::exchange(const std::string& mine) {
   if (options_.size == 1) return {mine};
+  WEFT_CHECK(mine.size() <= kLongestOfMember);
   const Clock::time_point deadline = Clock::now() + options_.timeout;
-  if (options_.rank == 0) {
-    const std::vector<std::string> texts = gather(mine, deadline);
-    const std::string all = encode(texts);
-    for (const Socket& member : members_) {
-      if (member) std::ignore = send_message(member, MessageKind::text, all, deadline);
-    }
-    return texts;
+  return options_.rank == 0 ? tell_all(mine, deadline) : ask_rank_0(mine, deadline);
+}
+
+std::vector<std::string> Rendezvous::tell_all(const std::string& mine, Clock::time_point deadline) {
+  const std::vector<std::string> texts = gather(mine, deadline);
+  const std::string all = join_texts(texts);
+  if (all.size() > kLongestOfAll) {
+    abandon(false, fmt::format("ranks say {} bytes to each other; {} are the most", all.size(), kLongestOfAll));
   }
-  MessageReader reader;
+  for (const Socket& member : members_) {
+    if (member) std::ignore = send_message(member, MessageKind::text, all, deadline);
+  }
+  return texts;
+}
+
+std::vector<std::string> Rendezvous::ask_rank_0(const std::string& mine, Clock::time_point deadline) {
+  MessageReader reader(kLongestOfAll);
   Outcome outcome = send_message(members_[0], MessageKind::text, mine, deadline);
   if (outcome.ok()) outcome = reader.read_until(members_[0], deadline + kTimeToHearWhy);
   if (!outcome.ok()) throw RunFailed(fmt::format("rank 0 is lost: {}", outcome.reason));
   if (reader.kind() == MessageKind::failed) throw RunFailed(reader.text());
-  return decode(reader.text());
+  std::optional<std::vector<std::string>> texts;
+  if (reader.kind() == MessageKind::text) texts = split_texts(reader.text());
+  if (!texts || std::ssize(*texts) != options_.size) {
+    throw RunFailed(fmt::format("rank 0 does not pass on what {} ranks said", options_.size));
+  }
+  return *texts;
 }
 
 }  // namespace weft::tcp

@@ -1,7 +1,8 @@
 // How processes that know their rank, their number and the address of rank 0 find each other.
 //
-// Rank 0 listens at that address; the others knock until it is there. A greeting carries a magic word and the job's
-// name, so that a stray connection, or a rank of another job on the same port, does not get in.
+// Rank 0 listens at that address; the others knock until it is there. Both sides of every connection prove that they
+// know the job's secret (comm/tcp/handshake.hpp), so that no stranger, and no rank of another job on the same port,
+// gets in, learns the secret, or is taken for rank 0.
 #pragma once
 
 #include <chrono>
@@ -17,7 +18,7 @@ struct RendezvousOptions {
   std::int64_t rank = 0;
   std::int64_t size = 1;
   std::string root;        // of rank 0: "node01:29500"
-  std::string job;         // the same on all ranks; any word
+  std::string secret;      // of the job: the same on all ranks, and known to nobody else
   int root_listener = -1;  // rank 0: a listening socket it was given; it owns it now
   std::chrono::milliseconds timeout = std::chrono::minutes(1);  // for all to come, and for each exchange
 };
@@ -28,7 +29,7 @@ class Rendezvous {
   // two claim one rank or they disagree on their number.
   explicit Rendezvous(RendezvousOptions options);
 
-  // Each rank gives a string and gets those of all, by rank.
+  // Each rank gives a string, of up to 16 MiB, and gets those of all, by rank.
   std::vector<std::string> exchange(const std::string& mine);
 
   // The address of this machine that reaches rank 0, and so probably the others; empty where rank 0 is alone.
@@ -37,6 +38,9 @@ class Rendezvous {
  private:
   void serve();
   void knock();
+  Outcome knock_once(const Address& root, Clock::time_point deadline);
+  std::vector<std::string> tell_all(const std::string& mine, Clock::time_point deadline);
+  std::vector<std::string> ask_rank_0(const std::string& mine, Clock::time_point deadline);
   std::vector<std::string> gather(const std::string& mine, Clock::time_point deadline);
   [[noreturn]] void abandon(bool bad_input, const std::string& why);
 

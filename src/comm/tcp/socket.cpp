@@ -123,21 +123,20 @@ void allow_open_files(std::int64_t count) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Socket accept_from(const Socket& listener) {
-  Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (socket) set_no_delay(socket);
-  // It would stay so, and the connection would wait for ever.
-  if (!socket && (errno == EMFILE || errno == ENFILE))
-    throw RunFailed(fmt::format("cannot take a connection: {}", error_text(errno)));
-  return socket;
+Outcome accept_from(const Socket& listener, Socket& socket) {
+  while (true) {
+    socket = Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket) {
+      set_no_delay(socket);
+      return {};
+    }
+    if (errno == EAGAIN) return {};
+    if (errno != EINTR && errno != ECONNABORTED) return {error_text(errno)};  // the next one may be well
+  }
 }
 
-Socket accept_until(const Socket& listener, Clock::time_point deadline) {
-  Socket socket;
-  while (!socket && Clock::now() < deadline) {
-    if (wait_for(listener, POLLIN, deadline)) socket = accept_from(listener);
-  }
-  return socket;
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host.starts_with("127.");
 }
 
 Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& socket) {

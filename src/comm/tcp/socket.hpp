@@ -47,19 +47,21 @@ Socket listen_on(const Address& address);
 Address local_address(const Socket& socket);
 // Raises this process's limit of open files to so many, as far as the system lets it.
 void allow_open_files(std::int64_t count);
-// The next connection that waits, or none. Throws RunFailed where this process may open no more files.
-Socket accept_from(const Socket& listener);
-// The next connection, or none where there is none by then.
-Socket accept_until(const Socket& listener, Clock::time_point deadline);
-
 // How a blocking helper ended: an empty reason is success.
 struct [[nodiscard]] Outcome {
   std::string reason;
   bool ok() const { return reason.empty(); }
 };
 
+// The next connection that waits, or none. A reason says that connections cannot be taken for now, though one may wait:
+// this process may open no more files, say.
+Outcome accept_from(const Socket& listener, Socket& socket);
+
 // One attempt to connect.
 Outcome connect_to(const Address& address, Clock::time_point deadline, Socket& socket);
+
+bool is_loopback(const std::string& host);
+inline constexpr const char* kLoopback = "127.0.0.1";
 
 // How the system paces what a connection sends: "cubic", "bbr"; empty where it does not say.
 std::string congestion_control(const Socket& socket);
@@ -90,6 +92,7 @@ int poll_milliseconds(Clock::time_point deadline);
 struct Interface {
   std::uint32_t address = 0;
   std::uint32_t mask = 0;
+  friend bool operator==(const Interface&, const Interface&) = default;
 };
 std::vector<Interface> interfaces();
 std::string dotted(std::uint32_t address);

@@ -56,7 +56,7 @@ TEST(TcpCollectives, EveryAlgorithmGivesWhatTheCollectiveMeans) {
     ASSERT_FALSE(calls.empty());
     tcp::TestRoot root;
     tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
-      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .job = "test"};
+      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .secret = "test"};
       options.root_listener = root.take_listener(rank);
       Communicator communicator(make_tcp_transport(options), {});
       for (const PreparedCall& call : calls) check_call(communicator, call);
@@ -70,7 +70,7 @@ TEST(TcpCollectives, ScatteredBuffersGiveTheSame) {
     const std::vector<PreparedCall> calls = every_call(ranks, {31, 50'021});
     tcp::TestRoot root;
     tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
-      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .job = "test"};
+      TcpOptions options{.rank = rank, .size = ranks, .root = root.address, .secret = "test"};
       options.root_listener = root.take_listener(rank);
       Communicator communicator(make_tcp_transport(options), {});
       for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -86,7 +86,7 @@ TEST(TcpCollectives, ThousandsOfSegmentsInOneMessage) {
   constexpr std::int64_t kElements = 9'000, kSegments = 5'000;
   tcp::TestRoot root;
   tcp::expect_no_errors(tcp::run_threads(2, [&](std::int64_t rank) {
-    TcpOptions options{.rank = rank, .size = 2, .root = root.address, .job = "test"};
+    TcpOptions options{.rank = rank, .size = 2, .root = root.address, .secret = "test"};
     options.root_listener = root.take_listener(rank);
     Communicator communicator(make_tcp_transport(options), {});
     PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = 2}, kElements);
@@ -106,7 +106,7 @@ TEST(TcpCollectives, ARankThatCannotGoOnTellsTheOthers) {
   tcp::TestRoot root;
   std::barrier over(kRanks);  // one may be ready while others still wait for each other
   tcp::expect_no_errors(tcp::run_threads(kRanks, [&](std::int64_t rank) {
-    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .job = "test"};
+    TcpOptions options{.rank = rank, .size = kRanks, .root = root.address, .secret = "test"};
     options.root_listener = root.take_listener(rank);
     Communicator communicator(make_tcp_transport(options), {.timeout = std::chrono::hours(1)});
     Communicator::Prepared& prepared = communicator.prepare(call_of({.ranks = kRanks, .in_place = true}, 1000));
@@ -133,7 +133,7 @@ TEST(TcpCollectives, SurvivorsNameTheKilledRankAndTheOperation) {
   tcp::Reports reports;
   ProcessGroup group = ProcessGroup::fork(3, [&](const Launch& launch) -> int {
     try {
-      TcpOptions options{.rank = launch.rank, .size = launch.ranks, .root = launch.root, .job = launch.job};
+      TcpOptions options{.rank = launch.rank, .size = launch.ranks, .root = launch.root, .secret = launch.secret};
       options.root_listener = launch.root_listener;
       Communicator communicator(make_tcp_transport(options), {});
       PreparedCall call = call_of({.kind = Collective::all_reduce, .ranks = launch.ranks}, 300'000);

@@ -34,8 +34,9 @@ constexpr std::chrono::milliseconds kTimeForVerdict{1000};
 constexpr std::chrono::milliseconds kTimeToAsk{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
-// Two links to every rank, its connection to the rendezvous while ranks meet, and one for signs of life.
-constexpr std::int64_t kFilesPerRank = 4, kOtherFiles = 256;
+// Two links to every rank, its connection to the rendezvous while ranks meet, one for signs of life, and a place before
+// the door (comm/tcp/door.hpp), where strangers may stand too.
+constexpr std::int64_t kFilesPerRank = 5, kOtherFiles = 512;
 // To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
 // of several ranks share a network best when none runs ahead (docs/tcp.md).
 constexpr std::size_t kLinks = 2;
@@ -104,7 +105,7 @@ TcpTransport::TcpTransport(const TcpOptions& options)
       numbers_(links_.size() / kLinks) {
   tcp::allow_open_files(kFilesPerRank * options.size + kOtherFiles);
   tcp::Rendezvous rendezvous(
-      {options.rank, options.size, options.root, options.job, options.root_listener, options.timeout});
+      {options.rank, options.size, options.root, options.secret, options.root_listener, options.timeout});
   const Exchange exchange = [&](const std::string& mine) { return rendezvous.exchange(mine); };
   if (options.on_meeting) options.on_meeting(exchange);
   epoll_event event{};
@@ -113,13 +114,14 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake_.fd(), &event);
   for (const tcp::LinkKind kind : {tcp::LinkKind::small_messages, tcp::LinkKind::large_messages}) {
     connect({options.rank, options.size, tcp::all_others(options.rank, options.size), rendezvous.own_address(),
-             options.timeout},
+             options.secret, options.timeout},
             exchange, kind);
   }
   LivenessOptions liveness;
   liveness.period = options.beat;
   liveness.connect_timeout = options.timeout;
   liveness.own_address = rendezvous.own_address();
+  liveness.secret = options.secret;
   liveness.on_loss = [this](const LostRank&) { wake(); };
   liveness_ = std::make_unique<Liveness>(options.rank, options.size, exchange, std::move(liveness));
 }
@@ -157,7 +159,7 @@ Link& TcpTransport::link_to(std::int64_t peer, std::int64_t bytes) {
 
 std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes,
                                                         bool receives) {
-  WEFT_CHECK(channel >= 0 && channel < (1 << 20));
+  WEFT_CHECK(channel >= 0 && channel < tcp::kChannels);
   if (free_.empty()) {
     free_.push_back(static_cast<std::int64_t>(transfers_.size()));
     transfers_.emplace_back();

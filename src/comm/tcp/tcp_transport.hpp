@@ -17,7 +17,7 @@ struct TcpOptions {
   std::int64_t rank = 0;
   std::int64_t size = 1;
   std::string root;        // address of rank 0: "node01:29500"
-  std::string job;         // the same on all ranks; any word
+  std::string secret;      // of the job: the same on all ranks, and known to nobody else (docs/security.md)
   int root_listener = -1;  // rank 0: a listening socket it was given (comm/tcp/process_group.hpp)
   std::chrono::milliseconds timeout = std::chrono::minutes(1);  // for all ranks to come
   std::chrono::milliseconds beat = std::chrono::milliseconds(200);

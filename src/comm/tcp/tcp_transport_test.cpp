@@ -21,7 +21,7 @@ std::unique_ptr<Transport> connect(TestRoot& root, std::int64_t rank, std::int64
   options.rank = rank;
   options.size = size;
   options.root = root.address;
-  options.job = "test";
+  options.secret = "test";
   options.root_listener = root.take_listener(rank);
   return make_tcp_transport(options);
 }
