@@ -61,7 +61,7 @@ class Postponer {
   void run() {
     if (candidates_.empty()) return;
     move_a_run();
-    for (bool better = true; better && budget_ > 0;) {
+    for (bool better = true; better && budget_ > 0 && waits_budget_ > 0;) {
       better = hurry();
       better = toggle_one() || better;
       better = better || toggle_two();
@@ -116,8 +116,9 @@ class Postponer {
   }
 
   bool try_moves(const Moves& moves) {
-    if (budget_ <= 0) return false;
+    if (budget_ <= 0 || waits_budget_ <= 0) return false;
     budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
+    waits_budget_ -= lanes_.waits();
     constexpr double kWorthIt = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
     if (period >= least_ * kWorthIt) return false;
@@ -168,7 +169,8 @@ class Postponer {
   TwoLanes lanes_;
   Moves best_;
   double least_ = 0;
-  std::int64_t budget_ = 2'000'000;  // operations and transfers to walk through: well under a second
+  std::int64_t budget_ = 2'000'000;         // operations and transfers to walk through: well under a second
+  std::int64_t waits_budget_ = 20'000'000;  // and waits of transfers for each other, which are many where parts are
 };
 
 }  // namespace

@@ -33,6 +33,13 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
     use_.push_back(use[id.index()]);
     needs_of_job_.push_back(jobs_before(id));
   }
+  readers_.resize(jobs_.size());
+  for (std::size_t j = 0; j < jobs_.size(); ++j) {
+    for (const std::int32_t before : needs_of_job_[j]) {
+      readers_[static_cast<std::size_t>(before)].push_back(static_cast<std::int32_t>(j));
+      ++waits_;
+    }
+  }
   std::vector<bool> updated(plan.graph.operations.size(), false);
   for (const OpId id : c_.blocks[0].operations) {
     needs_of_forward_.push_back(jobs_before(id));
@@ -71,6 +78,7 @@ double TwoLanes::period(const std::vector<OpId>& backward) {
 
 std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) const {
   std::vector<std::int32_t> found;
+  std::vector<bool> is_found(jobs_.size(), false);
   std::vector<OpId> open{id};
   while (!open.empty()) {
     const Operation& op = plan_.graph.op(open.back());
@@ -82,7 +90,8 @@ std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) const {
         const std::int32_t job = job_at_[writer.index()];
         if (job < 0) {
           open.push_back(writer);
-        } else if (std::find(found.begin(), found.end(), job) == found.end()) {
+        } else if (!is_found[static_cast<std::size_t>(job)]) {
+          is_found[static_cast<std::size_t>(job)] = true;
           found.push_back(job);
         }
       }
@@ -118,13 +127,7 @@ void TwoLanes::begin_step() {
   ended_.assign(plan_.graph.operations.size(), 0);
   end_.assign(jobs_.size(), -1);
   missing_.clear();
-  readers_.assign(jobs_.size(), {});
-  for (std::size_t j = 0; j < jobs_.size(); ++j) {
-    missing_.push_back(needs_of_job_[j].size());
-    for (const std::int32_t before : needs_of_job_[j]) {
-      readers_[static_cast<std::size_t>(before)].push_back(static_cast<std::int32_t>(j));
-    }
-  }
+  for (const std::vector<std::int32_t>& needs : needs_of_job_) missing_.push_back(needs.size());
   available_.clear();
   now_ready_.clear();
 }

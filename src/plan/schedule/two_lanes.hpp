@@ -21,6 +21,9 @@ class TwoLanes {
   // Nanoseconds a step, with backward in this order.
   double period(const std::vector<OpId>& backward);
   std::size_t jobs() const { return jobs_.size(); }
+  // How often a transfer waits for another: with every part of a parameter for all parts of its gradient, as many as
+  // the product of the two.
+  std::int64_t waits() const { return waits_; }
 
  private:
   // The transfers whose results an operation reads, itself or by way of updates and of replicas.
@@ -50,6 +53,7 @@ class TwoLanes {
   std::vector<double> end_;                                    // by job; -1: has not been sent
   std::set<std::pair<double, std::int32_t>> available_;        // when, job
   std::set<std::pair<std::int32_t, std::int32_t>> now_ready_;  // use, job
+  std::int64_t waits_ = 0;                                     // of all jobs
   double backward_end_ = 0;
   double between_ = 0;  // the other micro-batches
 };
