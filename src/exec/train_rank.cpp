@@ -160,7 +160,8 @@ class StepEnds {
 
 void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (model.experts->capacity_factor == 0) {
-    fail("model {}: its plan has no slots for the tokens of experts; plans for local clusters have them", model.name);
+    fail("model {}: its plan has no slots for experts (--capacity-factor 0); plans made for local clusters have them",
+         model.name);
   }
   if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
   if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
