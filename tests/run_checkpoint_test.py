@@ -73,13 +73,13 @@ class Program:
     def start(self, folder, steps, *flags):
         running = subprocess.Popen(self.command(folder, steps, *flags), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
-        self.started.append(running)
+        self.started.append((str(folder), running))
         return running
 
-    def end_all(self):
-        """A part that failed may have left runs of 100,000 steps."""
-        for running in self.started:
-            if running.poll() is None:
+    def end_runs(self, where=""):
+        """Those that save below that folder: a part that failed may have left runs of 100,000 steps."""
+        for folder, running in self.started:
+            if folder.startswith(where) and running.poll() is None:
                 running.kill()
                 running.communicate(timeout=60)
 
@@ -389,7 +389,7 @@ def main():
                 parts[name](program, lambda label: Path(folder) / f"{label}-{next(count)}")
             except (Failure, AssertionError, KeyError, OSError, subprocess.TimeoutExpired) as failure:
                 print(f"FAIL  {name}: {failure!r}", flush=True)
-                program.end_all()  # before their folder goes; other parts fail with this one
+                program.end_runs(folder)  # before their folder goes
                 return False
         print(f"ok    {name} ({time.monotonic() - begin:.1f} s)", flush=True)
         return True
@@ -400,7 +400,7 @@ def main():
         try:
             results = list(pool.map(attempt, dict.fromkeys(chosen)))
         finally:
-            program.end_all()
+            program.end_runs()
     return 0 if results and all(results) else 1
 
 
