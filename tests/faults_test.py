@@ -116,9 +116,13 @@ def soak(rounds, chance, kill):
           f"{max(result.ended for result in times):.2f} s at most")
 
 
+SLURM_SECRET = "the same for all tasks of a job"  # as its user exports it; docs/security.md
+
+
 def slurm_run(weft, rank, job_id, extra, **options):
     variables = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_LOCALID": str(rank),
-                 "SLURM_STEP_NODELIST": "localhost,node[07-09]", "SLURM_JOB_ID": str(job_id), "SLURM_STEP_ID": "0"}
+                 "SLURM_STEP_NODELIST": "localhost,node[07-09]", "SLURM_JOB_ID": str(job_id), "SLURM_STEP_ID": "0",
+                 "WEFT_JOB_SECRET": SLURM_SECRET}
     return subprocess.Popen([weft, "collective", "bench", *extra], env={**os.environ, **variables}, text=True,
                             stdin=subprocess.DEVNULL, **options)
 
