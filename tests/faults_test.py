@@ -25,7 +25,7 @@ from fault_jobs import Failure, Job, expect_words, is_running  # noqa: E402
 
 RANKS = 3
 LIMIT = 10.0  # seconds in which every survivor must have ended
-OPERATION = r"(all_reduce|barrier|broadcast|send_recv|connecting)"
+OPERATION = r"(all_reduce|all_gather|barrier|broadcast|send_recv|connecting)"
 LONG_RUN = ["--size", "64MiB", "--repeat", "1000"]
 # Small enough that ranks which share cores are never idle for seconds.
 SHORT_CALLS = ["--size", "1MiB", "--repeat", "10000"]

@@ -35,7 +35,8 @@ def run_by_hand(weft, flags):
     root = f"127.0.0.1:{free_port()}"
     ranks = []
     for rank in (0, 1):
-        variables = {**os.environ, "WEFT_RANK": str(rank), "WEFT_RANKS": "2", "WEFT_ROOT_ADDRESS": root}
+        variables = {**os.environ, "WEFT_RANK": str(rank), "WEFT_RANKS": "2", "WEFT_ROOT_ADDRESS": root,
+                     "WEFT_JOB_SECRET": "a secret of this test alone"}
         ranks.append(subprocess.Popen([weft, "run", *flags[rank]], env=variables, text=True, stdout=subprocess.DEVNULL,
                                       stderr=subprocess.PIPE))
     try:

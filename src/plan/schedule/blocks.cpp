@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
+#include "graph/op_lists.hpp"
 #include "plan/schedule/pipeline.hpp"
 
 namespace weft {
@@ -27,6 +29,39 @@ std::string queue_name(const Operation& op) {
     default:
       return std::string(name_of(c.group));
   }
+}
+
+// The moment in backward at which each reduction may start, counted in the operations of its class; -1: `finished` has
+// none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike although what
+// hides their all-to-alls may differ; and no reduction goes before one that it reads from.
+std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vector<std::int32_t>& finished) {
+  std::vector<std::int32_t> operations(graph.classes.size(), 0), place, moments(graph.operations.size(), -1);
+  for (const Operation& op : graph.operations) place.push_back(operations[op.rank_class.index()]++);
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    if (finished[i] >= 0) moments[i] = place[static_cast<std::size_t>(finished[i])];
+  }
+  const OpLists writers = writers_by_value(graph);
+  for (const Role role : {Role::replica_reduce, Role::grad_reduce}) {
+    std::map<std::int32_t, std::int32_t> latest;  // by transfer
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const Operation& op = graph.operations[i];
+      if (moments[i] < 0 || op.role != role) continue;
+      for (const Read& read : op.reads) {
+        for (const OpId writer : writers[read.value.index()]) {
+          if (graph.op(writer).is_transfer()) moments[i] = std::max(moments[i], moments[writer.index()]);
+        }
+      }
+      if (op.communication->transfer < 0) continue;
+      std::int32_t& shared = latest.try_emplace(op.communication->transfer, moments[i]).first->second;
+      shared = std::max(shared, moments[i]);
+    }
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const Operation& op = graph.operations[i];
+      if (moments[i] < 0 || op.role != role || op.communication->transfer < 0) continue;
+      moments[i] = latest.at(op.communication->transfer);
+    }
+  }
+  return moments;
 }
 
 }  // namespace
@@ -88,12 +123,13 @@ void order_blocks(Plan& plan, bool paired) {
 }
 
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
+  const std::vector<std::int32_t> moments = agreed_moments(plan.graph, finished);
   for (ClassPlan& c : plan.classes) {
     std::vector<OpId>& update = c.blocks.back().operations;
     const auto rest =
-        std::stable_partition(update.begin(), update.end(), [&](OpId id) { return finished[id.index()] >= 0; });
+        std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
     // Stable: replicas' reductions stand before the buckets that read them and finish no later.
-    std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return finished[a.index()] < finished[b.index()]; });
+    std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return moments[a.index()] < moments[b.index()]; });
   }
 }
 
