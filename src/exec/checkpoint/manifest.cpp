@@ -102,11 +102,12 @@ class ManifestReader {
     piece.columns = range(json, "columns");
     piece.elements = range(json, "elements");
     piece.offset = number(json, "offset");
-    if (const std::string name = text(json, "name"); name != piece.name()) {
-      fail("{}: '{}' is said to be {}", name_, name, piece.name());
-    }
+    // First of all: a name counts the elements of the rectangle.
     if (piece.elements.end > checked_product({piece.rows.size(), piece.columns.size()}, name_)) {
       fail("{}: {} goes beyond its rectangle", name_, piece.name());
+    }
+    if (const std::string name = text(json, "name"); name != piece.name()) {
+      fail("{}: '{}' is said to be {}", name_, name, piece.name());
     }
     return piece;
   }
