@@ -174,6 +174,13 @@ void declare_input_flags(Flags& flags) {
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
   flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
               kPolicy);
+  flags.toggle("tp-comm-overlap",
+               "megatron policies: gathers and reductions of tensor parallelism in parts with their products "
+               "(Transformer Engine's userbuffers)",
+               kPolicy);
+  flags.toggle("overlap-moe-expert-parallel-comm",
+               "megatron policies: all-to-alls of experts behind the computation of another micro-batch", kPolicy);
+  flags.toggle("delay-wgrad-compute", "with it: weight gradients may wait and hide all-to-alls too", kPolicy);
   flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)", kPolicy);
   flags.value("part-mib", "MIB", "parts that priority cuts gradients into (default: by the links' speed and latency)",
               kPolicy);
@@ -308,6 +315,9 @@ PolicyOptions read_policy_options(const Flags& flags) {
   options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
   options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
   options.part_mib = flags.number("part-mib", 1e-6, 1 << 30);
+  options.tp_comm_overlap = flags.on("tp-comm-overlap");
+  options.overlap_moe_expert_parallel_comm = flags.on("overlap-moe-expert-parallel-comm");
+  options.delay_wgrad_compute = flags.on("delay-wgrad-compute");
   options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
   return options;
 }

@@ -114,11 +114,14 @@ void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
   links.erase("name");
   to.add("--cluster", links_given ? digest_of(json_text(links)) : "", links_given ? cluster.name : "(measured links)");
   to.add("--memory", cluster.device.memory.value, format_bytes(cluster.device.memory));
-  const auto& [bucket_parameters, bucket_mib, prefetch, part_mib] = options;
+  const auto& [bucket_parameters, bucket_mib, prefetch, part_mib, tp_comm_overlap, overlap_moe, delay_wgrad] = options;
   to.add("--bucket-size", text_of(bucket_parameters));
   to.add("--bucket-mib", text_of(bucket_mib));
   to.add("--prefetch", prefetch);
   to.add("--part-mib", text_of(part_mib));
+  to.add("--tp-comm-overlap", tp_comm_overlap);
+  to.add("--overlap-moe-expert-parallel-comm", overlap_moe);
+  to.add("--delay-wgrad-compute", delay_wgrad);
   to.add("--budget", budget_s);
   to.add("the search's seed", search_seed);
 }

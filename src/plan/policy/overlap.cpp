@@ -11,6 +11,7 @@
 #include "plan/partition/cut.hpp"
 #include "plan/partition/substitute.hpp"
 #include "plan/schedule/blocks.hpp"
+#include "plan/schedule/overlap_linear.hpp"
 #include "plan/schedule/overlap_receives.hpp"
 #include "plan/schedule/overlap_zero.hpp"
 #include "plan/schedule/part_order.hpp"
@@ -115,6 +116,13 @@ void overlap_tensor_parallel(Plan& plan) {
   }
 }
 
+void overlap_cut_transfers(Plan& plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.communication && op.communication->group == GroupKind::tp && is_part(op)) plan.issues[i].blocking = false;
+  }
+}
+
 void overlap_expert_parallel(Plan& plan, const Overlap& overlap) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
@@ -145,6 +153,11 @@ std::vector<std::int32_t> last_writers_in_order(const Plan& plan) {
   return result;
 }
 
+bool runs_beside_compute(const Operation& tensor_parallel, const Overlap& overlap) {
+  return overlap.tensor_parallel || (overlap.linear_backward && is_of_linear_backward(tensor_parallel)) ||
+         (overlap.cut_transfers && is_part(tensor_parallel));
+}
+
 }  // namespace
 
 bool receives_early(const PlanRequest& request) {
@@ -159,7 +172,7 @@ double least_step_seconds(const PlanRequest& request, const StepGraph& graph, co
   std::vector<double> busy(parts.classes.size(), 0);
   for (const Operation& op : parts.operations) {
     const bool waited_for = op.communication && op.per_micro_batch && op.layer >= 0 &&
-                            ((op.communication->group == GroupKind::tp && !overlap.tensor_parallel) ||
+                            ((op.communication->group == GroupKind::tp && !runs_beside_compute(op, overlap)) ||
                              (op.communication->group == GroupKind::ep && !overlap.expert_parallel));
     if (op.communication && !waited_for) continue;
     busy[op.rank_class.index()] +=
@@ -183,7 +196,9 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   block_on_transfers(plan);
   overlap_once_a_step(plan, overlap);
   if (overlap.tensor_parallel) overlap_tensor_parallel(plan);
+  if (overlap.cut_transfers) overlap_cut_transfers(plan);
   if (overlap.expert_parallel) overlap_expert_parallel(plan, overlap);
+  if (overlap.linear_backward) overlap_linear_backward(plan);
   order_blocks(plan, overlap.pairs);
   if (overlap.parts_in_turn) order_parts_in_turn(plan);
   if (!overlap.hides.empty()) move_weight_grads(plan, overlap.hides);
@@ -198,8 +213,10 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
           {.prefetch = overlap.gathers ? overlap.prefetch : -1,
            .gradient_buffers = overlap.reductions ? overlap.gradient_buffers : -1,
            .within_layers = overlap.weave_within_layers,
+           .pairs_in_order = overlap.pairs_in_order,
            .visits = overlap.weave_visits});
   }
+  if (overlap.linear_backward) gather_again_in_turn(plan);
   overlap_sharded_traffic(plan, {.gathers = overlap.gathers,
                                  .reductions = overlap.reductions,
                                  .prefetch = overlap.prefetch,

@@ -32,9 +32,11 @@ struct Overlap {
   // beside compute.
   std::int32_t forward_rows = 1, backward_rows = 1;
   bool tensor_parallel = false;
+  bool linear_backward = false;  // of it only what schedule/overlap_linear.hpp says
   // Cuts of single operations of layers, in place of these; empty: none. With expert_parallel the all-to-alls of
   // experts run beside compute, and rows are cut in layers with experts too.
   LayerCuts layers = {};
+  bool cut_transfers = false;  // transfers of tensor parallelism that `layers` cuts run beside compute
   bool expert_parallel = false;
   bool parts_in_turn = false;       // parts in the order that schedule/part_order.hpp gives them
   bool wait_for_last_part = false;  // of the gradients that return to their tokens: weight gradients do not hide it
@@ -45,6 +47,7 @@ struct Overlap {
   // The forward of a micro-batch and the backward of an earlier one run side by side, each behind the other's traffic;
   // more micro-batches are then under way. With `weave`, ZeRO 0 and 1, several micro-batches and not GPipe.
   bool pairs = false;
+  bool pairs_in_order = false;    // forward and backward each in the order of the model; only their turns are chosen
   std::int64_t weave_visits = 0;  // what the search for that order may cost beyond the first good one
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "graph/operation_part.hpp"
+#include "model/presets.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/test_plans.hpp"
 #include "plan/unfold.hpp"
@@ -51,6 +53,12 @@ TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}", model.name, name, zero, cluster.name));
       PlanRequest r = test::request(model, cluster, layout, layout.pp == 1 ? 2 : layout.pp > 4 ? 3 : 4);
       if (turn % 4 != 3) r = small_buckets(r);
+      const bool megatron = GetParam().starts_with("megatron");
+      r.options.tp_comm_overlap = megatron && layout.sequence_parallel && turn % 2 == 0;
+      r.options.overlap_moe_expert_parallel_comm = megatron && layout.ep > 1 && zero < 2 && turn % 3 != 0 &&
+                                                   (layout.pp == 1 || layout.vpp > 1) &&
+                                                   layout.recompute != Recompute::full;
+      r.options.delay_wgrad_compute = r.options.overlap_moe_expert_parallel_comm && turn % 4 < 2;
       const Plan plan = make_plan(r, test::build(r), GetParam());
       EXPECT_EQ(plan.policy, GetParam());
       ASSERT_EQ(verdict(plan), "safe");
@@ -77,6 +85,83 @@ bool is_send(const Operation& op) {
   return op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
 }
 
+// LinearWithGradAccumulationAndAsyncCommunication, the backward of QKV, of the first product of the feed-forward and of
+// the head: with sequence parallelism it gathers its input beside dgrad and scatters dgrad's result beside wgrad.
+bool is_beside_products_in_megatron(const Operation& op) {
+  const bool column_parallel =
+      op.role == Role::attention_gather || op.role == Role::ffn_gather || op.role == Role::head_gather;
+  return column_parallel && op.per_micro_batch && op.phase != Phase::forward && op.phase != Phase::recompute;
+}
+
+struct LayerTraffic {
+  int all = 0, beside = 0;
+};
+LayerTraffic layer_traffic(const PlanRequest& r, const std::string& policy) {
+  const Plan plan = make_plan(r, test::build(r), policy);
+  LayerTraffic traffic;
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication || op.communication->group != GroupKind::tp || op.layer != 1 || !op.per_micro_batch) continue;
+    ++traffic.all;
+    traffic.beside += plan.issues[i].blocking ? 0 : 1;
+  }
+  return traffic;
+}
+
+// Korthikanti et al. 2022, section 4.2.2; Megatron-LM's core/tensor_parallel/layers.py.
+TEST(Megatron, RunsFourOfTenCollectivesOfALayerBesideItsProducts) {
+  for (const std::string policy : {"megatron-dist", "megatron-grad", "megatron-param"}) {
+    const auto traffic = [&](bool sequence_parallel) {
+      const Layout layout{.tp = 2, .sequence_parallel = sequence_parallel};
+      return layer_traffic(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"), layout), policy);
+    };
+    EXPECT_EQ(traffic(true).all, 10);
+    EXPECT_EQ(traffic(true).beside, 4);
+    EXPECT_EQ(traffic(false).all, 4);
+    EXPECT_EQ(traffic(false).beside, 2);
+  }
+}
+
+// Transformer Engine's userbuffers: what forward communicates, and what row-parallel linears gather in backward,
+// travels in parts beside the products. The four of the column-parallel ones stay as they are.
+TEST(Megatron, WithUserbuffersWaitsForNothingThatIsCut) {
+  Transformer model = model_preset("llama2-13b");
+  model.layers = 2;
+  PlanRequest r = test::request(model, parse_cluster("dgx-a100:1"), {.tp = 8, .seq = 4096, .sequence_parallel = true});
+  r.options.tp_comm_overlap = true;
+  const Plan plan = make_plan(r, test::build(r), "megatron-param");
+  int parts = 0;
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication || !is_part(op)) continue;
+    ++parts;
+    EXPECT_FALSE(plan.issues[i].blocking) << describe(op);
+    EXPECT_FALSE(is_beside_products_in_megatron(op)) << describe(op);
+  }
+  EXPECT_GT(parts, 0);
+  ASSERT_EQ(verdict(plan), "safe");
+}
+
+TEST(Megatron, RefusesWhatMegatronRefuses) {
+  const auto refusal = [](Layout layout, const PolicyOptions& options) {
+    PlanRequest r = test::request(test::small_moe(4), parse_cluster("dgx-a100:1"), layout);
+    r.options = options;
+    try {
+      make_plan(r, test::build(r), "megatron-param");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_NE(refusal({.tp = 2}, {.tp_comm_overlap = true}).find("--sequence-parallel"), std::string::npos);
+  EXPECT_NE(refusal({}, {.tp_comm_overlap = true}).find("--tp"), std::string::npos);
+  EXPECT_NE(refusal({}, {.overlap_moe_expert_parallel_comm = true}).find("--ep"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 2, .ep = 2}, {.overlap_moe_expert_parallel_comm = true}).find("--vpp"), std::string::npos);
+  EXPECT_NE(refusal({.ep = 2}, {.delay_wgrad_compute = true}).find("--overlap-moe-expert-parallel-comm"),
+            std::string::npos);
+  EXPECT_EQ(refusal({.ep = 2}, {.overlap_moe_expert_parallel_comm = true, .delay_wgrad_compute = true}), "accepted");
+}
+
 TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
   for (const std::string& policy : overlapping()) {
     for (int zero = 0; zero <= 3; ++zero) {
@@ -94,7 +179,8 @@ TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
         }
         const bool reduction = op.role == Role::grad_reduce || (op.role == Role::replica_reduce && zero < 2);
         const bool beside = is_send(op) || (policy != "megatron-dist" && reduction) ||
-                            (policy == "megatron-param" && op.role == Role::param_gather);
+                            (policy == "megatron-param" && op.role == Role::param_gather) ||
+                            (policy != "ddp" && is_beside_products_in_megatron(op));
         EXPECT_EQ(plan.issues[i].blocking, !beside) << describe(op);
       }
       EXPECT_EQ(ahead > 0, policy == "megatron-param" && zero == 3);
@@ -103,14 +189,15 @@ TEST(Overlap, IsOfWhatThePolicySaysAndNothingElse) {
 }
 
 TEST(Overlap, PoliciesDecideTheSameWhereTheyHaveNothingToDecide) {
-  const auto decide = [](int zero, std::string_view policy) {
+  const auto decide = [](int zero, std::string_view policy, std::int64_t tp = 2) {
     const PlanRequest r = small_buckets(test::request(test::small_gpt(4), parse_cluster("dgx-a100:1"),
-                                                      {.tp = 2, .pp = 2, .zero = zero, .sequence_parallel = true}));
+                                                      {.tp = tp, .pp = 2, .zero = zero, .sequence_parallel = tp > 1}));
     return decide_overlap(r, test::build(r), policy);
   };
+  EXPECT_EQ(decide(3, "serial", 1), decide(3, "megatron-dist", 1));
+  EXPECT_EQ(decide(3, "ddp", 1), decide(3, "megatron-grad", 1));
+  EXPECT_NE(decide(3, "serial"), decide(3, "megatron-dist"));
   // ZeRO 3 leaves nothing to bucket but the replicas' reductions, which all but fsdp put together.
-  EXPECT_EQ(decide(3, "serial"), decide(3, "megatron-dist"));
-  EXPECT_EQ(decide(3, "ddp"), decide(3, "megatron-grad"));
   EXPECT_NE(decide(3, "serial"), decide(3, "ddp"));
   EXPECT_NE(decide(3, "megatron-grad"), decide(3, "megatron-param"));
   // Buckets of 100 KiB are not those of 30,000 parameters.

@@ -16,10 +16,14 @@ namespace weft {
 
 // Choices that a policy leaves to its user; what is not given is as in the system it is named after.
 struct PolicyOptions {
-  std::optional<std::int64_t> bucket_parameters;  // megatron-grad, megatron-param: Megatron's --ddp-bucket-size
-  std::optional<double> bucket_mib;               // ddp: PyTorch's bucket_cap_mb
-  int prefetch = 1;                               // fsdp, priority: layers gathered ahead of the one in use
-  std::optional<double> part_mib = {};            // priority: what gradients are cut into; by default from the cost
+  std::optional<std::int64_t> bucket_parameters = {};  // megatron-grad, megatron-param: Megatron's --ddp-bucket-size
+  std::optional<double> bucket_mib = {};               // ddp: PyTorch's bucket_cap_mb
+  int prefetch = 1;                                    // fsdp, priority: layers gathered ahead of the one in use
+  std::optional<double> part_mib = {};  // priority: what gradients are cut into; by default from the cost
+  // The megatron policies, by the names of Megatron's flags.
+  bool tp_comm_overlap = false;
+  bool overlap_moe_expert_parallel_comm = false;
+  bool delay_wgrad_compute = false;
 };
 
 struct Overlap;

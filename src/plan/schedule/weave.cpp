@@ -47,7 +47,9 @@ class Weaver {
     add_block(backward);
     if (keep) keep_order();
     add_data(false);
-    const auto crosses = [&](const CyclicEdge& edge) { return block(edge.from) != block(edge.to); };
+    const auto crosses = [&](const CyclicEdge& edge) {
+      return in_a_block(edge.from) && in_a_block(edge.to) && block(edge.from) != block(edge.to);
+    };
     if (!near) std::erase_if(problem_.edges, crosses);
     for (CyclicEdge& edge : problem_.edges) {
       if (crosses(edge)) edge.distance = 1;
@@ -178,6 +180,7 @@ class Weaver {
   }
 
   std::size_t block(std::int32_t operation) const { return block_of_[static_cast<std::size_t>(operation)]; }
+  bool in_a_block(std::int32_t operation) const { return block(operation) < class_.blocks.size(); }
 
   void keep_order() {
     for (std::int32_t i = 1; i < number(operations_.size()); ++i) {
@@ -189,6 +192,7 @@ class Weaver {
     std::vector<Slot> pieces;
     std::vector<std::int32_t> position(class_.blocks.size(), 0);
     for (const std::int32_t i : sequence) {
+      if (!in_a_block(i)) continue;
       const auto b = number(block(i));
       std::int32_t& at = position[block(i)];
       if (pieces.empty() || pieces.back().block != b) pieces.push_back({b, -1, at, at});
@@ -253,7 +257,8 @@ void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options)
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
   // Where several chunks make several kinds of pairs, a block's order must serve all of them: that of the block alone.
   const bool several = plan.layout.vpp > 1;
-  if (several) weave_blocks(plan, cost, options);
+  if (several && !options.pairs_in_order) weave_blocks(plan, cost, options);
+  const bool keep = several || options.pairs_in_order;
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     ClassPlan& class_plan = plan.classes[c];
     const std::vector<PipelineSlot> pipeline = pipeline_order(plan.layout, plan.graph.classes[c].stage, true);
@@ -271,7 +276,7 @@ void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options)
         const bool near = backward.block == slot.block + 1 && slot.micro_batch - backward.micro_batch == 1;
         pattern->second =
             Weaver(plan, cost, writers, readers, c, options)
-                .pair(static_cast<std::size_t>(slot.block), static_cast<std::size_t>(backward.block), near, several);
+                .pair(static_cast<std::size_t>(slot.block), static_cast<std::size_t>(backward.block), near, keep);
       }
       for (Slot piece : pattern->second) {
         piece.micro_batch = piece.block == slot.block ? slot.micro_batch : backward.micro_batch;

@@ -11,8 +11,9 @@ struct WeaveOptions {
   // As ShardedOverlap has them: what a unit's gather and gradients will wait for limits how far units may mix. -1: they
   // are waited for on the spot.
   int prefetch = -1, gradient_buffers = -1;
-  bool within_layers = false;  // what belongs to a layer stays between the layers around it
-  std::int64_t visits = 0;     // operations that a local search for a better order may look at, in all
+  bool within_layers = false;   // what belongs to a layer stays between the layers around it
+  bool pairs_in_order = false;  // weave_pairs: the blocks of a pair keep their order
+  std::int64_t visits = 0;      // operations that a local search for a better order may look at, in all
 };
 
 // Takes a plan with queues, blocking and blocks in some order that its graph allows; orders the operations of every
