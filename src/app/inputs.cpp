@@ -145,9 +145,9 @@ void declare_input_flags(Flags& flags) {
   flags.value("cp", "N", "context parallel ranks", kLayout);
   flags.value("ep", "N", "expert parallel ranks", kLayout);
   flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
-  flags.value("expert-exchange", "padded|uneven",
-              "tokens travel to experts in whole blocks, or only those that are there (default: padded; a run without "
-              "drops: uneven)",
+  flags.value("expert-exchange", "padded|uneven|gathered",
+              "tokens travel to experts in whole blocks, or only those that are there, or all to every rank "
+              "(default: padded; a run without drops: uneven)",
               kLayout);
   flags.toggle("dispatch-fp8", "tokens (and in backward their gradients) travel to experts in fp8", kLayout);
   flags.toggle("ep-forwarding", "a token goes to a node once and is handed on inside it, as DeepEP does", kLayout);
@@ -238,7 +238,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.vpp = flags.integer("vpp", 1, kMany).value_or(1);
   l.ep = flags.integer("ep", 1, kMany).value_or(1);
   l.etp = flags.integer("etp", 1, kMany).value_or(model.experts ? l.tp : 1);
-  if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven"})) {
+  if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven", "gathered"})) {
     if (!model.experts) fail("--expert-exchange: {} has no experts; give --experts", model.name);
     l.expert_exchange = static_cast<ExpertExchange>(*choice);
   }
@@ -275,6 +275,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   if (cluster.spec().emulated) {
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");
+    if (l.expert_exchange == ExpertExchange::gathered) {
+      fail("--expert-exchange gathered: is planned for; on local clusters experts exchange padded or uneven");
+    }
   }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
   l.precision = read_dtype(flags, "precision", cluster.spec().emulated ? DType::fp32 : DType::bf16);

@@ -13,7 +13,7 @@ namespace {
 const char* const kScript = R"(ARGS=(
   --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 256 --max-position-embeddings 256
   --vocab-size 1000 --micro-batch-size 2 --global-batch-size 32 --bf16 --lr 1e-4
-  --tensor-model-parallel-size 2 --use-distributed-optimizer --tp-comm-overlap --hiden-dropout 0.1
+  --tensor-model-parallel-size 2 --use-distributed-optimizer --tp-comm-overlap-cfg ub.yaml --hiden-dropout 0.1
 )
 torchrun pretrain_gpt.py "${ARGS[@]}"
 )";
@@ -47,11 +47,11 @@ TEST_F(MegatronInputs, IgnoredFlagsAreNamed) {
   const nlohmann::json flags = nlohmann::json::parse(result.out).at("ignored_flags");
   std::map<std::string, std::string> reasons;
   for (const nlohmann::json& flag : flags) reasons[flag.at("flag")] = flag.at("reason");
-  EXPECT_EQ(reasons.at("--tp-comm-overlap"), "Weft has no counterpart");
+  EXPECT_EQ(reasons.at("--tp-comm-overlap-cfg"), "Weft has no counterpart");
   EXPECT_EQ(reasons.at("--lr"), "does not change the step");
   EXPECT_EQ(reasons.at("--hiden-dropout"), "is not known; did you mean '--hidden-dropout'?");
   EXPECT_TRUE(contains(result.err, "without effect on a plan: --lr")) << result.err;
-  EXPECT_TRUE(contains(result.err, "ignored --tp-comm-overlap: Weft has no counterpart")) << result.err;
+  EXPECT_TRUE(contains(result.err, "ignored --tp-comm-overlap-cfg ub.yaml: Weft has no counterpart")) << result.err;
   EXPECT_TRUE(contains(result.err, "did you mean '--hidden-dropout'?")) << result.err;
 }
 

@@ -151,6 +151,11 @@ void validate_experts(const Layout& l, const Transformer& model) {
     fail("--expert-exchange uneven: --etp {} ranks gather each other's tokens before the experts, which is padded",
          l.etp);
   }
+  if (l.expert_exchange == ExpertExchange::gathered) {
+    if (l.ep == 1) fail("--expert-exchange gathered: there is no expert parallelism; give --ep");
+    if (l.dispatch_fp8) fail("--expert-exchange gathered: is not for --dispatch-fp8");
+    if (l.ep_forwarding) fail("--expert-exchange gathered: is not for --ep-forwarding");
+  }
   if (l.dispatch_fp8 && l.precision == DType::fp32) fail("--dispatch-fp8: needs --precision bf16 or fp16, not fp32");
   if (l.dispatch_fp8) require_divides("--dispatch-fp8: a block of", 128, "the hidden size", model.hidden);
   const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
@@ -210,7 +215,15 @@ std::string_view name_of(AttentionKernel kernel) {
 }
 
 std::string_view name_of(ExpertExchange exchange) {
-  return exchange == ExpertExchange::padded ? "padded" : "uneven";
+  switch (exchange) {
+    case ExpertExchange::padded:
+      return "padded";
+    case ExpertExchange::uneven:
+      return "uneven";
+    case ExpertExchange::gathered:
+      return "gathered";
+  }
+  return "";
 }
 
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {

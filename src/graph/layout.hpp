@@ -19,8 +19,9 @@ std::string_view name_of(Recompute recompute);
 std::string_view name_of(AttentionKernel kernel);
 
 // How tokens travel to experts that a plan does not cut by tokens: all slots of every expert, or those that are filled,
-// after the ranks have told each other how many those are.
-enum class ExpertExchange : std::uint8_t { padded, uneven };
+// after the ranks have told each other how many those are; or every rank gathers the tokens of all, takes those that
+// its experts are to compute, and results are added up on their way back.
+enum class ExpertExchange : std::uint8_t { padded, uneven, gathered };
 std::string_view name_of(ExpertExchange exchange);
 
 struct Layout {
@@ -54,6 +55,8 @@ struct Layout {
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
   // Expert tensor parallel ranks have different tokens, and gather each other's before the experts.
   bool experts_gather_tokens() const { return etp > 1 && (sequence_parallel || tp == 1); }
+  // Experts have all-to-alls before and behind them.
+  bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.

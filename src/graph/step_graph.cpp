@@ -80,7 +80,7 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
   return {.experts = experts.count,
           .top_k = experts.top_k,
           .capacity = std::max<std::int64_t>(1, capacity),
-          .in_token_order = in_order && layout.ep > 1 && !layout.experts_gather_tokens(),
+          .in_token_order = in_order && layout.experts_exchange_slots() && !layout.experts_gather_tokens(),
           .uneven = layout.expert_exchange == ExpertExchange::uneven,
           .forwarded = layout.ep_forwarding,
           .groups = experts.router_groups,

@@ -91,7 +91,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);
-  read_name(object, "expert_exchange", ExpertExchange::uneven, layout.expert_exchange);
+  read_name(object, "expert_exchange", ExpertExchange::gathered, layout.expert_exchange);
   layout.dispatch_fp8 = object.boolean_or("dispatch_fp8", layout.dispatch_fp8);
   layout.ep_forwarding = object.boolean_or("ep_forwarding", layout.ep_forwarding);
   read_name(object, "recompute", Recompute::local, layout.recompute);

@@ -122,6 +122,10 @@ class ClassBuilder {
   OpKey permute_key() const;
   void forward_gate(LayerValues& v, Phase phase);
   ValueId bound_for_experts(const char* name, ValueKind kind);
+  bool gathers_all_tokens() const;
+  std::int64_t dispatched_tokens() const;
+  ValueId gather_tokens(Role role, Phase phase, ValueId tokens, const char* name);
+  ValueId sum_of_tokens(Role role, Phase phase, ValueId partial, const char* name);
   void expert_activations(LayerValues& v, Phase phase);
   void recompute_experts(LayerValues& v, const LayerValues& saved);
   ValueId forward_experts(LayerValues& v, Phase phase);

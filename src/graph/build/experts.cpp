@@ -19,7 +19,7 @@ constexpr double kFp8Bytes = 1 + 4.0 / 128;
 // What travels to experts: rows of `hidden` in the layout's precision, or in fp8.
 ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
   NewValue spec{label(name), {routed_rows(), model_.hidden}, kind};
-  if (layout_.dispatch_fp8 && layout_.ep > 1) {
+  if (layout_.dispatch_fp8 && layout_.experts_exchange_slots()) {
     spec.dtype = DType::fp8;
     spec.bytes_per_element = kFp8Bytes;
   }
@@ -91,11 +91,12 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
 
   forward_gate(v, phase);
+  const ValueId tokens = gather_tokens(Role::expert_gather, phase, v.ffn_normed, "all_tokens");
   const ValueId sent = bound_for_experts("dispatched", ValueKind::activation);
-  add(Role::dispatch, phase, permute_key(), {{v.ffn_normed, 0}, {v.routing, 0}}, {sent});
+  add(Role::dispatch, phase, permute_key(), {{tokens, 0}, {v.routing, 0}}, {sent});
 
   ValueId received = sent;
-  if (layout_.ep > 1) {
+  if (layout_.experts_exchange_slots()) {
     received = collective(Role::expert_dispatch, phase, Collective::all_to_all, GroupKind::ep, sent, label("received"));
   }
   if (layout_.experts_gather_tokens()) {
@@ -111,13 +112,34 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
     const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     out = collective(Role::expert_reduce, phase, kind, GroupKind::etp, out, label("expert_reduced"));
   }
-  if (layout_.ep > 1) {
+  if (layout_.experts_exchange_slots()) {
     out = collective(Role::expert_combine, phase, Collective::all_to_all, GroupKind::ep, out, label("returned"));
   }
   v.expert_output = out;
-  const ValueId combined = value({label("combined"), {stream_tokens(), h}, ValueKind::activation, stream_splits(), 0});
+  const ValueId combined =
+      value({label("combined"), {dispatched_tokens(), h}, ValueKind::activation, stream_splits(), 0});
   add(Role::combine, phase, permute_key(), {{out, 0}, {v.routing, 0}}, {combined});
-  return combined;
+  return sum_of_tokens(Role::expert_reduce, phase, combined, "combined_sum");
+}
+
+bool ClassBuilder::gathers_all_tokens() const {
+  return layout_.ep > 1 && layout_.expert_exchange == ExpertExchange::gathered;
+}
+
+// Rows that dispatch reads and combine makes: one for every token of this rank, or of all expert-parallel ranks. (Where
+// these are gathered, the choices of their tokens travel too: a few numbers for every row of `hidden`, not counted.)
+std::int64_t ClassBuilder::dispatched_tokens() const {
+  return stream_tokens() * (gathers_all_tokens() ? layout_.ep : 1);
+}
+
+ValueId ClassBuilder::gather_tokens(Role role, Phase phase, ValueId tokens, const char* name) {
+  if (!gathers_all_tokens()) return tokens;
+  return collective(role, phase, Collective::all_gather, GroupKind::ep, tokens, label(name));
+}
+
+ValueId ClassBuilder::sum_of_tokens(Role role, Phase phase, ValueId partial, const char* name) {
+  if (!gathers_all_tokens()) return partial;
+  return collective(role, phase, Collective::reduce_scatter, GroupKind::ep, partial, label(name));
 }
 
 ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
@@ -134,8 +156,9 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   ValueId d_out = bound_for_experts("returned.dx", ValueKind::activation_grad);
   const ValueId d_weights = value(
       {label("gate_weights.dx"), {stream_tokens(), experts.top_k}, ValueKind::activation_grad, {}, 0, DType::fp32});
-  add(Role::combine, kDx, permute_key(), {{grad, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});
-  if (layout_.ep > 1) {
+  const ValueId grads = gather_tokens(Role::expert_reduce, kDx, grad, "combined.dy");
+  add(Role::combine, kDx, permute_key(), {{grads, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});
+  if (layout_.experts_exchange_slots()) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
   if (layout_.experts_gather_tokens()) {
@@ -157,11 +180,12 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     dx = collective(Role::expert_gather, kDx, kind, GroupKind::etp, dx, label("expert_rows.dx"));
   }
-  if (layout_.ep > 1) {
+  if (layout_.experts_exchange_slots()) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
-  const ValueId d_tokens = grad_value("dispatch.dx", stream_tokens(), h);
-  add(Role::dispatch, kDx, permute_key(), {{dx, 0}, {v.routing, 0}}, {d_tokens});
+  const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h);
+  add(Role::dispatch, kDx, permute_key(), {{dx, 0}, {v.routing, 0}}, {of_all});
+  const ValueId d_tokens = sum_of_tokens(Role::expert_gather, kDx, of_all, "all_tokens.dx");
   // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
   const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
   add(Role::gate, kDx, gate_key(kDx), {{d_weights, 0}, {v.scores, 0}, {v.routing, 0}, {v.expert_load, 0}}, {d_scores});

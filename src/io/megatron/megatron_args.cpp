@@ -37,6 +37,8 @@ class LayoutReader {
     read_sharding();
     read_stages();
     read_policy();
+    read_tensor_parallel_overlap();
+    read_expert_overlap();
     return std::move(settings_);
   }
 
@@ -179,10 +181,48 @@ class LayoutReader {
     }
   }
 
+  void read_tensor_parallel_overlap() {
+    if (!flags_.on("--tp-comm-overlap")) return;
+    if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
+      set("tp-comm-overlap", "true", "--tp-comm-overlap");
+    } else {
+      flags_.note("--tp-comm-overlap", "has no effect without tensor parallelism");
+    }
+  }
+
+  void read_expert_overlap() {
+    for (const std::string name : {"overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
+      if (flags_.on("--" + name)) set(name, "true", "--" + name);
+    }
+    const char* const type = "--moe-token-dispatcher-type";
+    const auto dispatcher = flags_.one_of(type, {"allgather", "alltoall", "alltoall_seq", "flex"});
+    // The backends of `flex`, DeepEP and HybridEP, both hand tokens on inside a node.
+    flags_.one_of("--moe-flex-dispatcher-backend", {"deepep", "hybridep"});
+    flags_.on("--moe-enable-deepep");
+    if (flags_.integer("--expert-model-parallel-size").value_or(1) == 1) return;
+    if (dispatcher == "flex") set("ep-forwarding", "true", type);
+    // Megatron's own default.
+    if (dispatcher.value_or("allgather") == "allgather") set("expert-exchange", "gathered", type);
+  }
+
   MegatronReader& flags_;
   const std::optional<Transformer>& model_;
   std::vector<MegatronSetting> settings_;
 };
+
+// What Megatron issues beside the products of backward starts in the order of issue only where the device has one
+// connection. Scripts that say nothing leave it to the container, which sets it.
+void note_connections(const std::string& text, MegatronJob& job) {
+  const std::string name = "CUDA_DEVICE_MAX_CONNECTIONS";
+  for (std::size_t at = text.find(name + "="); at != std::string::npos; at = text.find(name + "=", at + 1)) {
+    const std::size_t begin = at + name.size() + 1;
+    const std::string value = text.substr(begin, text.find_first_of(" \t\r\n;\\\"'", begin) - begin);
+    if (value == "1") continue;
+    job.ignored.push_back(
+        {name, value, "tensor-parallel traffic of backward is planned beside the products, as with 1"});
+    return;
+  }
+}
 
 }  // namespace
 
@@ -192,6 +232,7 @@ MegatronJob read_megatron_args(const std::string& text, const std::string& file_
   job.model = read_megatron_model(flags);
   job.settings = LayoutReader(flags, job.model).read();
   job.ignored = flags.ignored();
+  note_connections(text, job);
   return job;
 }
 

@@ -94,8 +94,7 @@ TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
   EXPECT_EQ(settings.at("bucket-size"), "40000000");
   EXPECT_EQ(settings.at("grad-dtype"), "fp32");
   EXPECT_EQ(settings.at("global-batch"), "1024");
-  ASSERT_TRUE(ignored(job, "--tp-comm-overlap"));
-  EXPECT_EQ(ignored(job, "--tp-comm-overlap")->reason, "Weft has no counterpart");
+  EXPECT_EQ(settings.at("tp-comm-overlap"), "true");
 }
 
 TEST(MegatronArgs, MixtralFromArraysAlone) {
@@ -108,7 +107,27 @@ TEST(MegatronArgs, MixtralFromArraysAlone) {
   EXPECT_EQ(settings.at("ep"), "8");
   EXPECT_FALSE(settings.contains("sequence-parallel"));  // tp is 1
   ASSERT_TRUE(ignored(job, "--sequence-parallel"));
-  ASSERT_TRUE(ignored(job, "--moe-token-dispatcher-type"));
+  EXPECT_FALSE(settings.contains("expert-exchange"));  // alltoall
+}
+
+TEST(MegatronArgs, HowTokensTravelAndWhatHidesThem) {
+  const auto of = [](const std::string& flags) { return settings_of(read("--expert-model-parallel-size 8 " + flags)); };
+  EXPECT_EQ(of("").at("expert-exchange"), "gathered");  // Megatron's default
+  EXPECT_EQ(of("--moe-token-dispatcher-type allgather").at("expert-exchange"), "gathered");
+  EXPECT_FALSE(of("--moe-token-dispatcher-type alltoall").contains("expert-exchange"));
+  EXPECT_FALSE(of("--moe-token-dispatcher-type flex --moe-enable-deepep").contains("expert-exchange"));
+  EXPECT_EQ(of("--moe-token-dispatcher-type flex").at("ep-forwarding"), "true");
+  EXPECT_FALSE(settings_of(read("--moe-token-dispatcher-type flex")).contains("ep-forwarding"));
+  const auto hidden = of("--overlap-moe-expert-parallel-comm --delay-wgrad-compute");
+  EXPECT_EQ(hidden.at("overlap-moe-expert-parallel-comm"), "true");
+  EXPECT_EQ(hidden.at("delay-wgrad-compute"), "true");
+  EXPECT_THROW(of("--moe-token-dispatcher-type ring"), Error);
+}
+
+TEST(MegatronArgs, OneConnectionIsWhatAsynchronousBackwardNeeds) {
+  const std::string flags = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2\n";
+  EXPECT_FALSE(ignored(read("export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + flags), "CUDA_DEVICE_MAX_CONNECTIONS"));
+  EXPECT_TRUE(ignored(read("export CUDA_DEVICE_MAX_CONNECTIONS=8\n" + flags), "CUDA_DEVICE_MAX_CONNECTIONS"));
 }
 
 TEST(MegatronArgs, LatentAttentionAndALayerPattern) {
