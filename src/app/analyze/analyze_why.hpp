@@ -43,7 +43,4 @@ void write_why_trace(const WhyReport& report, std::ostream& out);
 // what the trace says of its devices.
 std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& trace, std::int64_t group_ranks);
 
-// A kernel's name without return type, template and function arguments: "at::native::vectorized_elementwise_kernel".
-std::string short_kernel_name(const std::string& name);
-
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "app/analyze/analyze_why.hpp"
+#include "app/analyze/kernel_names.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/trace/path_entries.hpp"
@@ -44,10 +45,6 @@ std::string rate_text(double bytes_per_s) {
 // What links carry for a buffer depends on how many ranks there are.
 std::string bus_text(const ExposureRow& row, double bytes_per_s) {
   return row.ranks > 0 ? rate_text(bytes_per_s) : "-";
-}
-std::string shortened(const std::string& name, std::size_t most) {
-  const std::string plain = short_kernel_name(name);
-  return plain.size() <= most ? plain : plain.substr(0, most - 3) + "...";
 }
 
 // All ranks of one label, added up.
@@ -119,9 +116,12 @@ void print_hiding_places(const Totals& totals, std::ostream& out) {
     out << fmt::format("  {} over {}: {} of {} exposed", key.collective, key.group,
                        percent_of(row.possible, row.exposed), time_text(per(row.exposed, totals.ranks)));
     out << (beside.empty() ? "; nothing was free of it\n" : "\n");
-    for (std::size_t i = 0; i < beside.size() && i < kMostNames; ++i) {
-      out << fmt::format("    {:>10}  {}\n", time_text(per(beside[i].first, totals.ranks)),
-                         shortened(beside[i].second, 80));
+    if (beside.size() > kMostNames) beside.resize(kMostNames);
+    std::vector<std::string> names;
+    for (const auto& [time, name] : beside) names.push_back(name);
+    names = column_names(names, 80);
+    for (std::size_t i = 0; i < beside.size(); ++i) {
+      out << fmt::format("    {:>10}  {}\n", time_text(per(beside[i].first, totals.ranks)), names[i]);
     }
   }
 }
@@ -185,13 +185,17 @@ void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step,
     out << fmt::format("{:>9}  {:>10}  {}\n", percent_of(times[i], whole), time_text(times[i]), kPathWords[i]);
   }
   std::vector<PathEntry> entries = path_entries(labelled.study);
+  if (entries.size() > kMostEntries) entries.resize(kMostEntries);
+  std::vector<std::string> names;
+  for (const PathEntry& entry : entries) names.push_back(entry.name);
+  names = column_names(names, 48);
   out << "  longest entries\n";
-  for (std::size_t i = 0; i < entries.size() && i < kMostEntries; ++i) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
     const PathEntry& entry = entries[i];
     out << fmt::format(
         "{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time), entry.count,
         entry.name.empty() ? std::string(entry.kind == PathKind::host ? "host: between operators" : name_of(entry.kind))
-                           : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
+                           : fmt::format("{}: {}", name_of(entry.kind), names[i]));
   }
 }
 

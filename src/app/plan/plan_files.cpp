@@ -18,7 +18,6 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
   options.last_iteration = options.first_iteration + timeline.periods - 1;
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
-                      {"timeline", "predicted"},
                       {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
   write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
 }

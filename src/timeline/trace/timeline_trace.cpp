@@ -37,6 +37,7 @@ class TraceOfRank {
     activity.start = span.start;
     activity.end = span.end;
     activity.issued = span.issued;
+    activity.ready = span.ready;
     activity.name = operation.name;
     activity.stream = operation.queue;
     activity.position = position;
@@ -62,13 +63,20 @@ class TraceOfRank {
 
  private:
   std::int32_t collective_of(const TimelineOperation& operation) {
-    const std::vector<std::int64_t> key = {static_cast<std::int64_t>(operation.traffic), operation.group,
-                                           operation.bytes.value};
+    // Files of older versions say only what the transfer is for ("dp_grad").
+    const auto traffic = static_cast<std::int32_t>(operation.traffic);
+    const std::int32_t name = operation.collective >= 0 && at(operation.collective) < timeline_.names.size()
+                                  ? operation.collective
+                                  : static_cast<std::int32_t>(timeline_.names.size()) + traffic;
+    const std::vector<std::int64_t> key = {name, operation.group, operation.group_size, operation.bytes.value,
+                                           operation.transfer};
     const auto [place, added] = collectives_.emplace(key, static_cast<std::int32_t>(trace_.collectives.size()));
     if (added) {
       CollectiveFacts facts;
-      facts.name = static_cast<std::int32_t>(timeline_.names.size()) + static_cast<std::int32_t>(operation.traffic);
+      facts.name = name;
       facts.group_name = operation.group;
+      facts.group_size = operation.group_size;
+      facts.sequence = operation.transfer;
       facts.in_elements = facts.out_elements = operation.bytes.value;
       facts.element_bytes = 1;
       trace_.collectives.push_back(facts);
