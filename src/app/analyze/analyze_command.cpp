@@ -75,6 +75,18 @@ TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& a
   return compare_reports(explain_traces(before), after);
 }
 
+// Whether some communication does not say how many ranks take part.
+bool uses_group_size(const AnalyzeStudy& study) {
+  for (const DeviceTrace& trace : study.traces) {
+    const CommunicationTable table = communication_table(trace);
+    for (std::size_t i = 0; i < trace.device.size(); ++i) {
+      if (trace.device[i].kind != KernelKind::communication) continue;
+      if (table.groups[static_cast<std::size_t>(table.of[i].group)].size == 0) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& report) {
   std::vector<std::string> written;
   const auto csv = [&](const std::string& file) {
@@ -139,6 +151,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.value("step", "N", "the critical path of ProfilerStep#N only (default: of all that counts)");
   flags.value("link", "RATE",
               "what a rank's links carry per direction, e.g. 400Gb/s (default: NVLink of known devices)");
+  flags.value("group-size", "N", "ranks of the groups whose size the trace does not say, for bus bandwidth");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of tables");
   flags.parse(arguments);
@@ -149,6 +162,9 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   if (const auto text = flags.text("link")) options.link = parse_bandwidth(*text, "--link");
   options.step =
       flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
+
+  constexpr std::int64_t kMostRanks = 1 << 20;
+  options.group_size = flags.integer("group-size", 2, kMostRanks).value_or(0);
 
   AnalyzeReport report;
   std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), terminal_of(err)), before;
@@ -164,6 +180,11 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
     report.comparison = compare_with(std::move(before), report.why, err);
   } else {
     report.comparison = compare_labels(report.why);
+  }
+  if (options.group_size > 0 && !uses_group_size(report.study)) {
+    report.study.warnings.push_back(
+        fmt::format("--group-size {}: every communication of the traces says how many ranks take part; it is not used",
+                    options.group_size));
   }
   const std::vector<std::string> written = write_files(flags, report);
   for (const std::string& warning : report.study.warnings) err << "weft: " << warning << "\n";

@@ -44,7 +44,7 @@ bool has_launches(const AnalyzeStudy& study) {
 
 void print_idle(const AnalyzeStudy& study, std::ostream& out) {
   out << "Why devices and streams were idle, and launches that waited in a stream's queue\n\n";
-  TextTable table({"rank", "stream", "idle", "", "host wait", "kernel wait", "other", "queue", "mean", "full"});
+  TextTable table({"rank", "stream", "idle", "", "host wait", "kernel wait", "other", "queue max", "mean", "full"});
   std::size_t rows = 0, left = 0;
   for (std::size_t i = 0; i < study.traces.size(); ++i) {
     for (const IdleTime& idle : study.use[i].idle) {
@@ -72,11 +72,11 @@ void print_idle(const AnalyzeStudy& study, std::ostream& out) {
 
 void print_launches(const AnalyzeStudy& study, std::ostream& out) {
   out << fmt::format(
-      "\nLaunches: short kernels end sooner than the call that launches them; long calls take over {}, "
-      "long\ndelays over {} from the call to the kernel\n\n",
+      "\nLaunches: calls, kernels and delays between them in the median, and the longest. Short: the "
+      "kernel\nis shorter than its call; long calls take over {}, long delays over {}\n\n",
       format_time(kLongCall), format_time(kLongDelay));
   TextTable table(
-      {"rank", "launches", "call", "longest", "kernel", "delay", "longest", "short", "long calls", "delays"});
+      {"rank", "launches", "call", "longest", "kernel", "delay", "longest", "short", "long calls", "long delays"});
   for (std::size_t i = 0; i < study.traces.size() && i < kMostRows; ++i) {
     const LaunchStatistics& launches = study.use[i].launches;
     if (launches.launches == 0) continue;

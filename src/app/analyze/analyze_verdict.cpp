@@ -30,28 +30,20 @@ double ratio(Nanos part, Nanos whole) {
   return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
 }
 
-constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
-    "another rank began the collective late",
-    "nothing was left to compute after it",
-    "the host waited for the device before it launched what came next",
-    "the host had not launched what came next",
-    "computation queued behind it on one stream",
-    "it queued behind other work on its stream",
-    "what came next needed its result",
-    "what came next was launched; why it waited is unknown"};
+// Why, and what to do about it.
 constexpr std::array<std::string_view, kExposedReasons> kReasonAdvice = {
-    "balance the work of the ranks; the table of ranks says who comes last",
-    "start it earlier, in smaller buckets, or let it run into the next step",
-    "remove synchronizations (item(), cudaStreamSynchronize) between launches",
-    "launch earlier: CUDA graphs, fewer operators",
-    "give communication a stream of its own",
-    "issue it in the order in which its results are needed; smaller buckets",
-    "cut it into parts that overlap, prefetch it, or hide it behind other micro-batches",
-    "look at the trace that --out writes"};
+    "another rank began it late: balance the work; the table of ranks says who comes last",
+    "nothing was left to compute: start it earlier, in smaller buckets, or let it run into the next step",
+    "the host waited for the device first: no synchronization (item(), cudaStreamSynchronize) in between",
+    "the host had not launched what came next: CUDA graphs, fewer operators",
+    "computation queued behind it on one stream: give communication a stream of its own",
+    "it queued behind others on its stream: issue it as results are needed, in smaller buckets",
+    "what came next needed it: cut it into parts that overlap, prefetch it, weave micro-batches",
+    "what came next was launched, and why it waited is unknown: look at the trace that --out writes"};
 
 class Judge {
  public:
-  Judge(const AnalyzeStudy& study, const LabelledStudy& labelled) : study_(study), labelled_(labelled) {
+  Judge(const AnalyzeStudy& study, const LabelledStudy& labelled) : labelled_(labelled) {
     for (std::size_t r = 0; r < labelled.traces.size(); ++r) {
       const RankStudy& rank = labelled.study.ranks[r];
       const IdleTime& idle = study.use[labelled.traces[r]].idle.front();
@@ -166,38 +158,35 @@ class Judge {
     const auto top = static_cast<std::size_t>(std::max_element(reasons.begin(), reasons.end()) - reasons.begin());
     const auto& [key, row] = *by_exposed_time(table_).front();
     const std::string group = key.group == "?" ? "" : " over " + key.group;
-    cost.what = fmt::format("communication alone, {} of it {}{}: {}", percent(ratio(row.exposed, cost.time)),
-                            key.collective.substr(0, 14), group.substr(0, 18), kReasonWords[top]);
+    cost.what = fmt::format("communication alone, {} of it {}{}", percent(ratio(row.exposed, cost.time)),
+                            key.collective.substr(0, 30), group.substr(0, 30));
     cost.advice = kReasonAdvice[top];
   }
 
   // ", 41.2 % of it ampere_sgemm_128x64_nn"
   std::string longest_kernel() {
-    std::map<std::string, Nanos> by_name;
-    Nanos all{0};
-    for (const RankStudy& rank : labelled_.study.ranks) {
-      for (const std::int32_t i : rank.order.activities) {
-        const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
-        if (activity.kind != KernelKind::computation) continue;
-        by_name[rank.trace->names[static_cast<std::size_t>(activity.name)]] += activity.duration();
-        all += activity.duration();
-      }
+    std::map<std::string, double> by_name;
+    double all = 0;
+    for (const auto& [key, total] : total_operations(labelled_.study).operations) {
+      if (key.first != KernelKind::computation) continue;
+      by_name[key.second] += total.time_s;
+      all += total.time_s;
     }
     const auto top = std::max_element(by_name.begin(), by_name.end(),
                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (top == by_name.end() || all.value <= 0) return "";
-    return fmt::format(", {} of it {}", percent(ratio(top->second, all)), column_names({top->first}, 40).front());
+    if (top == by_name.end() || !(all > 0)) return "";
+    return fmt::format(", {} of it {}", percent(top->second / all), column_names({top->first}, 48).front());
   }
 
   std::string longest_host_work() const {
     for (const PathEntry& entry : path_entries(labelled_.study)) {
-      if (entry.kind != PathKind::host || entry.name.empty()) continue;
-      return fmt::format("; it spends most in {}", column_names({entry.name}, 24).front());
+      if (entry.kind != PathKind::host) continue;
+      return entry.name.empty() ? "; most of its time passes between operators"
+                                : fmt::format("; most in {}", column_names({entry.name}, 28).front());
     }
     return "";
   }
 
-  const AnalyzeStudy& study_;
   const LabelledStudy& labelled_;
   std::array<Nanos, kCostKinds> times_{};
   ExposureTable table_;
@@ -219,7 +208,7 @@ std::vector<Verdict> judge(const AnalyzeStudy& study, const WhyReport& why) {
 
 void print_verdicts(const std::vector<Verdict>& verdicts, std::ostream& out) {
   for (const Verdict& verdict : verdicts) {
-    out << fmt::format("{}{}\n", verdict.label.empty() ? "" : verdict.label + ": ", verdict.headline);
+    out << fmt::format("Verdict{}: {}\n", verdict.label.empty() ? "" : ", " + verdict.label, verdict.headline);
     for (const Cost& cost : verdict.costs) {
       if (cost.share < kLeastShare) continue;
       out << fmt::format("{:>9}  {}\n{:>11}{}\n", percent(cost.share), cost.what, "", cost.advice);

@@ -50,7 +50,7 @@ WhyReport explain_traces(const AnalyzeStudy& study, const WhyOptions& options) {
   }
   bool any_path = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    report.labels[i].study = study_ranks(std::move(inputs[i]), options.step);
+    report.labels[i].study = study_ranks(std::move(inputs[i]), {options.step, options.group_size});
     any_path = any_path || !report.labels[i].study.path.empty();
   }
   if (options.step && !any_path) fail_without_step(study, *options.step);

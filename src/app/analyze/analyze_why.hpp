@@ -23,6 +23,7 @@ struct LabelledStudy {
 struct WhyOptions {
   std::optional<Bandwidth> link;     // of --link
   std::optional<std::int64_t> step;  // of --step: whose critical path is asked for
+  std::int64_t group_size = 0;       // of --group-size: of groups that do not say theirs; 0: unknown
 };
 
 struct WhyReport {

@@ -211,8 +211,8 @@ void print_why(const WhyReport& report, std::ostream& out) {
     if (totals.table.empty()) {
       out << ": there is none\n";
     } else {
-      out << fmt::format(": mean over {} rank{}, all {} steps\n\n", totals.ranks, totals.ranks == 1 ? "" : "s",
-                         std::max<std::int64_t>(totals.steps, 1));
+      out << fmt::format(": mean over {} rank{}, {}\n\n", totals.ranks, totals.ranks == 1 ? "" : "s",
+                         totals.steps > 1 ? fmt::format("all {} steps", totals.steps) : "1 step");
       print_table(report, labelled, totals, out);
       out << fmt::format("\nexposed: {} of {} ({})\n", time_text(per(totals.exposed, totals.ranks)),
                          time_text(per(totals.communication, totals.ranks)),
