@@ -39,7 +39,8 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonAdvice = {
     "computation queued behind it on one stream: give communication a stream of its own",
     "it queued behind others on its stream: issue it as results are needed, in smaller buckets",
     "what came next needed it: cut it into parts that overlap, prefetch it, weave micro-batches",
-    "what came next was launched, and why it waited is unknown: look at the trace that --out writes"};
+    "what came next was launched, and why it waited is unknown: look at the trace that --out writes",
+    "what came next waited for something else, such as another stage: more micro-batches, --vpp"};
 
 class Judge {
  public:

@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
     "computation queued behind communication on one stream",
     "it or the next computation queued behind others on a stream",
     "the next computation waited for it",
-    "the next computation was launched; why it waited is unknown"};
+    "the next computation was launched; why it waited is unknown",
+    "the next computation waited for something else: another transfer, another stage"};
 
 constexpr std::array<std::string_view, kPathKinds> kPathWords = {"computation",    "communication",  "memory copies",
                                                                  "launch delay",   "gaps on device", "host",
@@ -171,11 +172,21 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   for (const std::string& remark : study.match.remarks) out << remark << "\n";
 }
 
+// Our own traces show whole iterations, and one may begin before the last has ended on all ranks.
+std::string overlapping_steps(const LabelledStudy& labelled, Nanos path) {
+  const RankStudy& rank = labelled.study.ranks.front();
+  const double steps = seconds(rank.trace->step_time) * static_cast<double>(std::max<std::int64_t>(rank.steps, 1));
+  if (!(steps > 0) || seconds(path) <= steps) return "";
+  return fmt::format(" from the first start to the last end; steps overlap, one takes {}",
+                     time_text(rank.trace->step_time));
+}
+
 void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step, std::ostream& out) {
   const std::vector<PathSegment>& path = labelled.study.path;
   if (path.empty()) return;
   const Nanos whole = path.back().end - path.front().begin;
-  out << fmt::format("\nCritical path{}: {}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole));
+  out << fmt::format("\nCritical path{}: {}{}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole),
+                     overlapping_steps(labelled, whole));
   const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
   std::vector<std::size_t> kinds(times.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = i;

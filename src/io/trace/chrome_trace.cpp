@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "io/trace/chrome_trace_arrows.hpp"
@@ -64,6 +65,10 @@ class TraceWriter {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
+    constexpr double kLongestPeriod = 9e15;  // ns; the accounting's limit
+    if (timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
+      events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
+    }
     write_words(events_, options_.metadata);
     events_.text("},\"traceEvents\":[");
   }

@@ -119,6 +119,7 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   trace.source = TraceSource::weft;
   trace.file = about.file;
   trace.warnings = about.warnings;
+  trace.step_time = about.step_time;
   trace.names = process.names.take();
   trace.rank = rank_in(process.name);
   trace.label = label_in(process.name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -22,6 +23,7 @@ class TraceOfRank {
     trace_.file = file_name;
     trace_.source = TraceSource::weft;
     trace_.rank = timeline.ranks[at(rank)].rank;
+    trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
     trace_.names = timeline.names;
     trace_.events = static_cast<std::int64_t>(timeline.spans.size());
     for (int kind = 0; kind < kTrafficKinds; ++kind) {
@@ -53,15 +55,37 @@ class TraceOfRank {
     step.end = std::max(step.end, span.end);
     activity.step = place->second;
     trace_.device.push_back(activity);
+    span_of_.emplace(std::pair{span.operation, span.iteration}, position);
   }
 
   DeviceTrace finish() {
     link_device_trace(trace_);
     set_steps(trace_, std::move(steps_));
+    add_dependencies();
     return std::move(trace_);
   }
 
  private:
+  void add_dependencies() {
+    if (timeline_.dependency_begin.empty()) return;
+    std::map<std::int32_t, std::int32_t> index;  // by position
+    for (std::size_t i = 0; i < trace_.device.size(); ++i) {
+      index[trace_.device[i].position] = static_cast<std::int32_t>(i);
+    }
+    for (const auto& [key, position] : span_of_) {
+      const auto [operation, iteration] = key;
+      for (std::int32_t d = timeline_.dependency_begin[at(operation)];
+           d < timeline_.dependency_begin[at(operation) + 1]; ++d) {
+        const Dependency& wait = timeline_.dependencies[at(d)];
+        const auto before = span_of_.find({wait.operation, iteration - wait.distance});
+        if (before != span_of_.end()) trace_.dependencies.push_back({index[before->second], index[position]});
+      }
+    }
+    std::sort(trace_.dependencies.begin(), trace_.dependencies.end(), [](const auto& a, const auto& b) {
+      return a.before != b.before ? a.before < b.before : a.after < b.after;
+    });
+  }
+
   std::int32_t collective_of(const TimelineOperation& operation) {
     // Files of older versions say only what the transfer is for ("dp_grad").
     const auto traffic = static_cast<std::int32_t>(operation.traffic);
@@ -88,6 +112,7 @@ class TraceOfRank {
   DeviceTrace trace_;
   std::map<std::int32_t, std::int32_t> step_of_;  // by iteration: index into steps_
   std::vector<StepMark> steps_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> span_of_;  // by operation and iteration: position
   std::map<std::vector<std::int64_t>, std::int32_t> collectives_;
 };
 
