@@ -32,15 +32,15 @@ double ratio(Nanos part, Nanos whole) {
 
 // Why, and what to do about it.
 constexpr std::array<std::string_view, kExposedReasons> kReasonAdvice = {
-    "another rank began it late: balance the work; the table of ranks says who comes last",
-    "nothing was left to compute: start it earlier, in smaller buckets, or let it run into the next step",
-    "the host waited for the device first: no synchronization (item(), cudaStreamSynchronize) in between",
+    "another rank began it late: balance the work; the table of ranks says who is late",
+    "nothing was left to compute: start it earlier, in smaller buckets, or in the next step",
+    "the host waited for the device first: no synchronization (item(), cuda...Synchronize)",
     "the host had not launched what came next: CUDA graphs, fewer operators",
     "computation queued behind it on one stream: give communication a stream of its own",
-    "it queued behind others on its stream: issue it as results are needed, in smaller buckets",
-    "what came next needed it: cut it into parts that overlap, prefetch it, weave micro-batches",
-    "what came next was launched, and why it waited is unknown: look at the trace that --out writes",
-    "what came next waited for something else, such as another stage: more micro-batches, --vpp"};
+    "it queued behind others on its stream: issue it as it is needed, in smaller buckets",
+    "what came next needed it: cut it into parts, prefetch it, weave micro-batches",
+    "what came next was launched; why it waited is unknown: see the trace of --out",
+    "what came next waited for something else, as another stage: more micro-batches, --vpp"};
 
 class Judge {
  public:
@@ -95,15 +95,15 @@ class Judge {
     const double computes = share(CostKind::computation), communicates = share(CostKind::exposed_communication),
                  copies = share(CostKind::copies), idle = idle_share();
     if (computes >= kComputeBound || (computes >= communicates && computes >= copies && computes >= idle)) {
-      return fmt::format("compute-bound: computation runs {} of the time, communication alone {}, idle {}",
+      return fmt::format("compute-bound: computation {} of the time, communication alone {}, idle {}",
                          percent(computes), percent(communicates), percent(idle));
     }
     if (communicates >= idle && communicates >= copies) {
-      return fmt::format("communication-bound: communication runs alone {} of the time, computation {}, idle {}",
+      return fmt::format("communication-bound: it runs alone {} of the time; computation {}, idle {}",
                          percent(communicates), percent(computes), percent(idle));
     }
     if (copies >= idle) {
-      return fmt::format("copy-bound: copies run alone {} of the time, computation {}, idle {}", percent(copies),
+      return fmt::format("copy-bound: copies run alone {} of the time; computation {}, idle {}", percent(copies),
                          percent(computes), percent(idle));
     }
     if (own_) {
@@ -114,7 +114,7 @@ class Judge {
                          percent(share(kind)), why);
     };
     if (time(CostKind::idle_host) >= std::max(time(CostKind::idle_kernel), time(CostKind::idle_other))) {
-      return part(CostKind::idle_host, "host-bound", "the host launches too late");
+      return part(CostKind::idle_host, "host-bound", "the host launches late");
     }
     if (time(CostKind::idle_kernel) >= time(CostKind::idle_other)) {
       return part(CostKind::idle_kernel, "launch-bound", "kernels follow each other with gaps");
@@ -132,7 +132,7 @@ class Judge {
         return describe_communication(cost);
       case CostKind::copies:
         cost.what = "copies and fills with nothing beside them";
-        cost.advice = "copy from pinned memory on a stream of its own, beside computation; keep data on the device";
+        cost.advice = "copy from pinned memory on a stream of its own, beside computation; copy less";
         return;
       case CostKind::idle_host:
         cost.what = "idle: the host had not launched the next kernel" + longest_host_work();
@@ -182,7 +182,7 @@ class Judge {
   std::string longest_host_work() const {
     for (const PathEntry& entry : path_entries(labelled_.study)) {
       if (entry.kind != PathKind::host) continue;
-      return entry.name.empty() ? "; most of its time passes between operators"
+      return entry.name.empty() ? "; most of its time is between operators"
                                 : fmt::format("; most in {}", column_names({entry.name}, 28).front());
     }
     return "";

@@ -58,13 +58,13 @@ TEST(AnalyzeVerdict, CostsAreRankedAndCoverTheTime) {
   EXPECT_EQ(costs[2].at("kind"), "idle_host");
   EXPECT_EQ(costs[2].at("time_us"), 10);
   EXPECT_EQ(verdict.at("headline"),
-            "compute-bound: computation runs 75.0 % of the time, communication alone 20.0 %, idle 5.0 %");
+            "compute-bound: computation 75.0 % of the time, communication alone 20.0 %, idle 5.0 %");
 }
 
 TEST(AnalyzeVerdict, CommunicationAloneIsNamedWithItsReason) {
   const CliResult result = analyze(
       {kernel("gemm", 7, 0, 10, 10), kernel("ncclDevKernel_AllReduce", 20, 1, 20, 70), kernel("gemm", 7, 2, 90, 10)});
-  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: communication-bound: communication runs alone 77.8 %"))
+  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: communication-bound: it runs alone 77.8 %"))
       << first_line(result.out);
   EXPECT_TRUE(contains(result.out, "what came next needed it")) << result.out;
 }

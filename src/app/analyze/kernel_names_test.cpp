@@ -32,7 +32,7 @@ TEST(KernelNames, KernelsOfOneTemplateStayApart) {
     for (const std::string& name : shown) EXPECT_LE(name.size(), width) << name;
   }
   const std::vector<std::string> shown = column_names(names, 48);
-  EXPECT_EQ(shown[0], "Kernel<cutlass_80_tens...m_128x128_16x5_nn_align4>");
+  EXPECT_EQ(shown[0], "Kernel<cutlass_80_tens...128x128_16x5_nn_align4>");
   EXPECT_NE(shown[2].find("CUDAFunctor_add"), std::string::npos) << shown[2];
   EXPECT_NE(shown[3].find("MulFunctor_x"), std::string::npos) << shown[3];
 }
