@@ -57,11 +57,6 @@ class Judge {
       own_ = own_ || rank.trace->source == TraceSource::weft;
       add_table(table_, rank.table);
     }
-    // No host is seen in our own traces: all that is idle waits for something.
-    if (own_) {
-      time(CostKind::idle_other) += time(CostKind::idle_kernel);
-      time(CostKind::idle_kernel) = Nanos{0};
-    }
     Nanos rest = whole_;
     for (const Nanos t : times_) rest -= t;
     time(CostKind::copies) = std::max(rest, Nanos{0});
@@ -99,20 +94,21 @@ class Judge {
                          percent(computes), percent(communicates), percent(idle));
     }
     if (communicates >= idle && communicates >= copies) {
-      return fmt::format("communication-bound: it runs alone {} of the time; computation {}, idle {}",
-                         percent(communicates), percent(computes), percent(idle));
+      return fmt::format("communication-bound: alone {} of the time; computation {}, idle {}", percent(communicates),
+                         percent(computes), percent(idle));
     }
     if (copies >= idle) {
       return fmt::format("copy-bound: copies run alone {} of the time; computation {}, idle {}", percent(copies),
                          percent(computes), percent(idle));
     }
-    if (own_) {
-      return fmt::format("waiting: devices are idle {} of the time, for other stages and ranks", percent(idle));
-    }
     const auto part = [&](CostKind kind, const char* bound, const char* why) {
       return fmt::format("{}: the device is idle {} of the time, {} because {}", bound, percent(idle),
                          percent(share(kind)), why);
     };
+    if (own_ && time(CostKind::idle_kernel) > time(CostKind::idle_other)) {
+      return part(CostKind::idle_kernel, "short of cores", "what is ready does not begin");
+    }
+    if (own_) return part(CostKind::idle_other, "waiting", "of other stages and ranks");
     if (time(CostKind::idle_host) >= std::max(time(CostKind::idle_kernel), time(CostKind::idle_other))) {
       return part(CostKind::idle_host, "host-bound", "the host launches late");
     }
@@ -139,6 +135,11 @@ class Judge {
         cost.advice = "CUDA graphs or torch.compile, larger micro-batches, fewer operators, no synchronization";
         return;
       case CostKind::idle_kernel:
+        if (own_) {
+          cost.what = "idle: ready, but not begun";
+          cost.advice = "fewer ranks and threads on a machine, or more cores";
+          return;
+        }
         cost.what = fmt::format("idle: gaps below {} between kernels that were launched", format_time(kShortGap));
         cost.advice = "CUDA graphs, fewer and larger kernels (fusion)";
         return;

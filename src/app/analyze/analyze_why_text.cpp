@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
     "it or the next computation queued behind others on a stream",
     "the next computation waited for it",
     "the next computation was launched; why it waited is unknown",
-    "the next computation waited for something else: another transfer, another stage"};
+    "the next computation waited for another transfer or stage"};
 
 constexpr std::array<std::string_view, kPathKinds> kPathWords = {"computation",    "communication",  "memory copies",
                                                                  "launch delay",   "gaps on device", "host",

@@ -6,6 +6,7 @@
 
 #include "timeline/trace/device_waits.hpp"
 #include "timeline/trace/hta_times.hpp"
+#include "timeline/trace/transfer_match.hpp"
 
 namespace weft {
 namespace {
@@ -26,15 +27,27 @@ class GapFinder {
   void add(const DeviceActivity& activity) {
     const Nanos start = hta_start(trace_, activity.start), end = hta_end(trace_, activity.start, activity.end);
     if (ended_ != kNoTime && start > ended_) {
-      const auto reason = static_cast<std::size_t>(reason_of(trace_, activity, ended_, start - ended_));
-      result_.time[reason] += start - ended_;
-      ++result_.gaps[reason];
+      if (trace_.source == TraceSource::weft) {
+        // A transfer begins when its last member is ready, so it waits for others up to its start.
+        const bool waits = activity.kind == KernelKind::communication;
+        const Nanos ready = waits ? start : std::clamp(ready_to_begin(activity), ended_, start);
+        add_gap(IdleReason::other, ready - ended_);
+        add_gap(IdleReason::kernel_wait, start - ready);
+      } else {
+        add_gap(reason_of(trace_, activity, ended_, start - ended_), start - ended_);
+      }
     }
     // On a stream HTA goes by the kernel before, also where rounding let it end too early.
     ended_ = result_.stream == kAbsent ? std::max(ended_, end) : end;
   }
 
  private:
+  void add_gap(IdleReason reason, Nanos gap) {
+    if (gap.value == 0) return;
+    result_.time[static_cast<std::size_t>(reason)] += gap;
+    ++result_.gaps[static_cast<std::size_t>(reason)];
+  }
+
   const DeviceTrace& trace_;
   IdleTime& result_;
   Nanos ended_ = kNoTime;

@@ -15,6 +15,7 @@ enum class IdleReason : std::uint8_t {
   host_wait,    // the next kernel was launched after the one before had ended: the host came late
   kernel_wait,  // it was launched in time, and the gap is short: the overhead between two kernels
   other         // it was launched in time, and waited longer: for an event of another stream, say
+  // No host is seen in our own traces: `other` until the next operation is ready, `kernel_wait` from then on.
 };
 inline constexpr int kIdleReasons = 3;
 std::string_view name_of(IdleReason reason);

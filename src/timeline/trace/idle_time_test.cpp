@@ -70,6 +70,17 @@ TEST_F(IdleTimeTest, AKernelWithoutLaunchIsNeverTheHosts) {
   EXPECT_EQ(time_of(idle_times(t_.trace(), t_.all())[0], IdleReason::other).value, 90 * kMicro);
 }
 
+// Ready at 60, begun at 65. The transfer after it waits for its other members until it begins.
+TEST_F(IdleTimeTest, OurOwnOperationsWaitUntilTheyAreReady) {
+  t_.trace().source = TraceSource::weft;
+  t_.compute(0, 0, 10);
+  t_.trace().device[static_cast<std::size_t>(t_.compute(0, 65, 70))].ready = Nanos{60};
+  t_.trace().device[static_cast<std::size_t>(t_.communicate(1, 90, 100))].ready = Nanos{75};
+  const IdleTime idle = idle_times(t_.trace(), t_.all())[0];
+  EXPECT_EQ(time_of(idle, IdleReason::other).value, 50 + 20);
+  EXPECT_EQ(time_of(idle, IdleReason::kernel_wait).value, 5);
+}
+
 TEST_F(IdleTimeTest, NothingIsIdleWhereNothingRuns) {
   const std::vector<IdleTime> idle = idle_times(t_.trace(), {});
   ASSERT_EQ(idle.size(), 1U);
