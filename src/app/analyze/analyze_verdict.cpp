@@ -102,11 +102,11 @@ class Judge {
                          percent(computes), percent(idle));
     }
     const auto part = [&](CostKind kind, const char* bound, const char* why) {
-      return fmt::format("{}: the device is idle {} of the time, {} because {}", bound, percent(idle),
-                         percent(share(kind)), why);
+      return fmt::format("{}: device idle {} of the time, {} because {}", bound, percent(idle), percent(share(kind)),
+                         why);
     };
     if (own_ && time(CostKind::idle_kernel) > time(CostKind::idle_other)) {
-      return part(CostKind::idle_kernel, "short of cores", "what is ready does not begin");
+      return part(CostKind::idle_kernel, "short of cores", "ready work waits");
     }
     if (own_) return part(CostKind::idle_other, "waiting", "of other stages and ranks");
     if (time(CostKind::idle_host) >= std::max(time(CostKind::idle_kernel), time(CostKind::idle_other))) {
@@ -153,12 +153,9 @@ class Judge {
   }
 
   void describe_communication(Cost& cost) {
-    std::array<Nanos, kExposedReasons> reasons{};
-    for (const auto& [key, row] : table_) {
-      for (std::size_t i = 0; i < reasons.size(); ++i) reasons[i] += row.reasons[i];
-    }
-    const auto top = static_cast<std::size_t>(std::max_element(reasons.begin(), reasons.end()) - reasons.begin());
     const auto& [key, row] = *by_exposed_time(table_).front();
+    const auto top =
+        static_cast<std::size_t>(std::max_element(row.reasons.begin(), row.reasons.end()) - row.reasons.begin());
     const std::string group = key.group == "?" ? "" : " over " + key.group;
     cost.what = fmt::format("communication alone, {} of it {}{}", percent(ratio(row.exposed, cost.time)),
                             key.collective.substr(0, 30), group.substr(0, 30));

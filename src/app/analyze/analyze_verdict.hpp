@@ -33,7 +33,7 @@ struct Cost {
 
 struct Verdict {
   std::string label;        // of the traces: "predicted", "measured"
-  std::string headline;     // "host-bound: the device is idle 78.2 % of the time, ..."
+  std::string headline;     // "host-bound: device idle 78.2 % of the time, ..."
   std::vector<Cost> costs;  // the largest first; only what occurs
 };
 

@@ -37,7 +37,7 @@ std::string first_line(const std::string& text) {
 TEST(AnalyzeVerdict, TheFirstLineNamesAnIdleDeviceAndALateHost) {
   const CliResult result = weft_cli("analyze " + data("hta_nccl_data_a100_rank0of2.json.gz"));
   // 77.78 % is HTA's idle time of this trace.
-  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: host-bound: the device is idle 77.8 % of the time"))
+  EXPECT_TRUE(first_line(result.out).starts_with("Verdict: host-bound: device idle 77.8 % of the time"))
       << first_line(result.out);
 }
 
@@ -73,9 +73,9 @@ TEST(AnalyzeVerdict, GapsThatAreNotTheHostsAreToldApart) {
   // Launched in time, 20 us gaps around 10 us kernels.
   const CliResult gaps = analyze({kernel("gemm", 7, 0, 10, 10), kernel("gemm", 7, 1, 40, 10),
                                   kernel("gemm", 7, 2, 70, 10), kernel("gemm", 7, 3, 100, 10)});
-  EXPECT_TRUE(first_line(gaps.out).starts_with("Verdict: launch-bound: the device is idle 60.0 %")) << gaps.out;
+  EXPECT_TRUE(first_line(gaps.out).starts_with("Verdict: launch-bound: device idle 60.0 %")) << gaps.out;
   const CliResult waits = analyze({kernel("gemm", 7, 0, 10, 10), kernel("gemm", 7, 1, 100, 10)});
-  EXPECT_TRUE(first_line(waits.out).starts_with("Verdict: waiting: the device is idle 80.0 %")) << waits.out;
+  EXPECT_TRUE(first_line(waits.out).starts_with("Verdict: waiting: device idle 80.0 %")) << waits.out;
 }
 
 // Groups of unknown size: no bus bandwidth until the flag says it.

@@ -66,7 +66,7 @@ class TraceWriter {
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
     constexpr double kLongestPeriod = 9e15;  // ns; the accounting's limit
-    if (timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
+    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
       events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
     }
     write_words(events_, options_.metadata);

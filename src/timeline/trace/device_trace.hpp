@@ -148,7 +148,7 @@ struct DeviceTrace {
   // older profilers count from 1970 and have 0 here.
   std::int64_t base_time_ns = 0;
 
-  Nanos step_time;  // our own traces: of a step in the steady state, where steps may overlap; 0: unknown
+  Nanos step_time;  // our own predictions: of a step in the steady state, where steps may overlap; 0: unknown
 
   std::vector<std::string> names;
   std::vector<DeviceActivity> device;  // by start, then longer first, then as in the file

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <optional>
@@ -18,7 +19,7 @@ constexpr std::int64_t kMostShift = 256;
 constexpr std::size_t kMostCompared = 4096;
 // Profilers count from 1970, and the clocks of machines that work together differ by less than a second. What fits only
 // with more than this is another run.
-constexpr Nanos kMostClockDifference{60'000'000'000};
+constexpr double kMostClockDifferenceSeconds = 60;
 
 struct Listed {
   std::int32_t activity = 0;
@@ -216,16 +217,15 @@ class RankMatcher {
   void leave_out_impossible_clocks() {
     std::vector<bool> impossible(ranks_.size(), false);
     for (std::size_t r = 1; r < ranks_.size(); ++r) {
-      const Nanos moved = result_.offset[r] - base_offset(r);
-      const Nanos size = std::max(moved, Nanos{0} - moved);
-      if (!result_.aligned[r] || size <= kMostClockDifference) continue;
+      const double moved_s = std::abs(seconds(result_.offset[r]) - seconds(base_offset(r)));
+      if (!result_.aligned[r] || moved_s <= kMostClockDifferenceSeconds) continue;
       impossible[r] = true;
       result_.aligned[r] = false;
       result_.offset[r] = base_offset(r);
       result_.remarks.push_back(
           fmt::format("rank {} is not matched with rank {}: their collectives fit only with a clock moved by {:.0f} s "
                       "(allowed: {:.0f} s), most likely another run",
-                      trace(r).rank.value, trace(0).rank.value, seconds(size), seconds(kMostClockDifference)));
+                      trace(r).rank.value, trace(0).rank.value, moved_s, kMostClockDifferenceSeconds));
     }
     if (std::find(impossible.begin(), impossible.end(), true) != impossible.end()) drop(impossible);
   }

@@ -23,7 +23,8 @@ class TraceOfRank {
     trace_.file = file_name;
     trace_.source = TraceSource::weft;
     trace_.rank = timeline.ranks[at(rank)].rank;
-    trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
+    // Measured steps vary: no length holds for all of them.
+    if (!timeline.measured) trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
     trace_.names = timeline.names;
     trace_.events = static_cast<std::int64_t>(timeline.spans.size());
     for (int kind = 0; kind < kTrafficKinds; ++kind) {
