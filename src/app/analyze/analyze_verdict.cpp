@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, kCostKinds> kNames = {"computation", "exposed_communication", "copies",
                                                              "idle_host",   "idle_kernel",           "idle_other"};
-// A rank that computes for more of its time than this is bound by its computation, whatever else there is.
+// Who computes for so much of the time is bound by computation; else the largest of the others is what to look at.
 constexpr double kComputeBound = 0.6;
 // Smaller costs are left to the tables.
 constexpr double kLeastShare = 0.01;
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonAdvice = {
     "it queued behind others on its stream: issue it as it is needed, in smaller buckets",
     "what came next needed it: cut it into parts, prefetch it, weave micro-batches",
     "what came next was launched; why it waited is unknown: see the trace of --out",
-    "what came next waited for something else, as another stage: more micro-batches, --vpp"};
+    "what came next waited for another transfer or stage: weft plan --explain says which"};
 
 class Judge {
  public:
@@ -89,7 +89,7 @@ class Judge {
     if (whole_.value <= 0) return "nothing ran";
     const double computes = share(CostKind::computation), communicates = share(CostKind::exposed_communication),
                  copies = share(CostKind::copies), idle = idle_share();
-    if (computes >= kComputeBound || (computes >= communicates && computes >= copies && computes >= idle)) {
+    if (computes >= kComputeBound) {
       return fmt::format("compute-bound: computation {} of the time, communication alone {}, idle {}",
                          percent(computes), percent(communicates), percent(idle));
     }

@@ -69,6 +69,17 @@ TEST(AnalyzeVerdict, CommunicationAloneIsNamedWithItsReason) {
   EXPECT_TRUE(contains(result.out, "what came next needed it")) << result.out;
 }
 
+// Computation that fills 60 % of the time is what to look at first; below that, what keeps it from doing so is.
+TEST(AnalyzeVerdict, ComputeBoundBeginsAtSixtyPercent) {
+  const auto headline = [](int computes) {
+    return first_line(analyze({kernel("gemm", 7, 0, 10, computes),
+                               kernel("ncclDevKernel_AllReduce", 20, 1, 10 + computes, 100 - computes)})
+                          .out);
+  };
+  EXPECT_TRUE(headline(60).starts_with("Verdict: compute-bound: computation 60.0 %")) << headline(60);
+  EXPECT_TRUE(headline(59).starts_with("Verdict: communication-bound: alone 41.0 %")) << headline(59);
+}
+
 TEST(AnalyzeVerdict, GapsThatAreNotTheHostsAreToldApart) {
   // Launched in time, 20 us gaps around 10 us kernels.
   const CliResult gaps = analyze({kernel("gemm", 7, 0, 10, 10), kernel("gemm", 7, 1, 40, 10),

@@ -144,6 +144,7 @@ void print_bound(const LabelledStudy& labelled, std::ostream& out) {
 void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   const TraceStudy& study = labelled.study;
   if (study.ranks.size() < 2) {
+    if (study.ranks.front().trace->source == TraceSource::weft) return;  // it stands for all of its peers
     out << "\nOne rank: whether it waited for a late peer cannot be told; give the traces of its peers too.\n";
     return;
   }
