@@ -106,7 +106,7 @@ class TimelineReader {
     if (object.has("traffic")) {
       read_transfer(object, op);
     } else {
-      for (const char* key : {"bytes", "group", "transfer", "receives"}) {
+      for (const char* key : {"collective", "bytes", "group", "group_size", "transfer", "receives"}) {
         if (object.has(key)) fail("{}: key '{}' is for transfers, which have a key 'traffic'", object.where(), key);
       }
     }
@@ -117,7 +117,9 @@ class TimelineReader {
     op.activity = Activity::transfer;
     op.traffic = static_cast<TrafficKind>(object.one_of("traffic", traffic_));
     op.bytes = {object.integer("bytes", 0, kFarthest)};
+    if (object.has("collective")) op.collective = name(object, "collective");
     if (object.has("group")) op.group = name(object, "group");
+    op.group_size = narrow(object.integer_or("group_size", 0, 0, kMaxInt32));
     op.transfer = narrow(object.integer_or("transfer", -1, -1, kMaxInt32));
     op.receives = object.boolean_or("receives", false);
   }
@@ -181,8 +183,9 @@ class TimelineReader {
                                        "names",         "ranks",    "operations", "spans",  "memory"};
   const std::vector<std::string> steady_keys_{"first", "begin", "period", "periods"};
   const std::vector<std::string> rank_keys_{"name", "rank", "ranks", "queues"};
-  const std::vector<std::string> operation_keys_{"name",    "phase", "rank",  "queue",    "micro_batch", "alone",
-                                                 "traffic", "bytes", "group", "transfer", "receives",    "waits"};
+  const std::vector<std::string> operation_keys_{"name",       "phase",    "rank",       "queue", "micro_batch",
+                                                 "alone",      "traffic",  "collective", "bytes", "group",
+                                                 "group_size", "transfer", "receives",   "waits"};
   const json& value_;
   JsonObject file_;
   std::vector<std::string> traffic_;

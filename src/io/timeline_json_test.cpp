@@ -40,6 +40,8 @@ Timeline small_timeline() {
     message.activity = Activity::transfer;
     message.traffic = TrafficKind::pp;
     message.group = 3;
+    message.collective = 0;
+    message.group_size = 2;
     message.bytes = Bytes{4096};
     message.alone = Nanos{50};
     message.transfer = 7;
@@ -78,8 +80,8 @@ void expect_same(const Timeline& a, const Timeline& b) {
   ASSERT_EQ(a.operations.size(), b.operations.size());
   for (std::size_t i = 0; i < a.operations.size(); ++i) {
     const auto fields = [](const TimelineOperation& o) {
-      return std::tie(o.name, o.micro_batch, o.rank, o.queue, o.activity, o.traffic, o.phase, o.group, o.bytes, o.alone,
-                      o.transfer, o.receives);
+      return std::tie(o.name, o.micro_batch, o.rank, o.queue, o.activity, o.traffic, o.phase, o.group, o.collective,
+                      o.group_size, o.bytes, o.alone, o.transfer, o.receives);
     };
     EXPECT_EQ(fields(a.operations[i]), fields(b.operations[i])) << i;
   }

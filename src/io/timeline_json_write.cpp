@@ -79,7 +79,9 @@ class TimelineWriter {
     put(",\"alone\":{}", op.alone.value);
     if (op.activity == Activity::transfer) {
       put(",\"traffic\":\"{}\",\"bytes\":{}", name_of(op.traffic), op.bytes.value);
+      if (op.collective >= 0) put(",\"collective\":{}", op.collective);
       if (op.group >= 0) put(",\"group\":{}", op.group);
+      if (op.group_size > 0) put(",\"group_size\":{}", op.group_size);
       if (op.transfer >= 0) put(",\"transfer\":{}", op.transfer);
       if (op.receives) put(",\"receives\":true");
     }

@@ -1,5 +1,7 @@
 #include "plan/describe_operations.hpp"
 
+#include <fmt/format.h>
+
 #include <map>
 
 namespace weft {
@@ -34,6 +36,18 @@ TrafficKind traffic_kind(const Operation& op) {
   }
 }
 
+// How many ranks take part in it.
+std::int64_t members_of(const ClassGroup& group, Scope scope) {
+  if (scope == Scope::self) return 1;
+  return group.levels.empty() ? group.view.size : group.scoped(scope).view.size;
+}
+
+// "dp", or "dp inner" of what works within one of its levels.
+std::string group_name(std::pair<GroupKind, Scope> group) {
+  const std::string name(name_of(group.first));
+  return group.second == Scope::whole ? name : fmt::format("{} {}", name, name_of(group.second));
+}
+
 }  // namespace
 
 std::vector<TimelineOperation> describe_operations(const Plan& plan, const std::vector<Nanos>& alone, bool names,
@@ -43,28 +57,34 @@ std::vector<TimelineOperation> describe_operations(const Plan& plan, const std::
     return static_cast<std::int32_t>(timeline.names.size()) - 1;
   };
   std::map<Phase, std::int32_t> phases;
-  std::map<GroupKind, std::int32_t> groups;
-  const auto once = [&](auto& known, auto what) {
+  std::map<std::pair<GroupKind, Scope>, std::int32_t> groups;
+  std::map<Collective, std::int32_t> collectives;
+  const auto once = [&](auto& known, auto what, auto text_of) {
     if (!names) return 0;
     const auto [found, added] = known.try_emplace(what, 0);
-    if (added) found->second = add_name(std::string(name_of(what)));
+    if (added) found->second = add_name(std::string(text_of(what)));
     return found->second;
   };
+  const auto plain_name = [](auto what) { return name_of(what); };
   std::vector<TimelineOperation> templates;
   templates.reserve(plan.graph.operations.size());
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     TimelineOperation t;
     if (names) t.name = add_name(describe(op));
-    t.phase = once(phases, op.phase);
+    t.phase = once(phases, op.phase, plain_name);
     t.rank = op.rank_class.value;
     t.queue = plan.issues[i].queue;
     if (op.communication) {
-      t.group = once(groups, op.communication->group);
+      const Communication& c = *op.communication;
+      t.group = once(groups, std::pair{c.group, c.scope}, group_name);
+      if (names) t.collective = once(collectives, c.collective, plain_name);
+      const ClassGroup& group = plan.graph.classes[op.rank_class.index()].group(c.group);
+      t.group_size = static_cast<std::int32_t>(members_of(group, c.scope));
       t.activity = Activity::transfer;
       t.traffic = traffic_kind(op);
-      t.bytes = op.communication->bytes;
-      t.receives = op.communication->collective == Collective::send_recv && !op.communication->sends;
+      t.bytes = c.bytes;
+      t.receives = c.collective == Collective::send_recv && !c.sends;
     }
     t.alone = alone[i];
     templates.push_back(t);

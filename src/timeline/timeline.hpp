@@ -42,7 +42,9 @@ struct TimelineOperation {
   // Operations of several ranks that are one transfer share this number; -1: no other rank of this timeline takes
   // part (a compute operation, or a collective among the ranks that this rank stands for).
   std::int32_t transfer = -1;
-  bool receives = false;  // the receiving end of a message; the other members of the transfer send
+  bool receives = false;         // the receiving end of a message; the other members of the transfer send
+  std::int32_t collective = -1;  // index into Timeline::names: "all_reduce", ... of a transfer; -1: unknown
+  std::int32_t group_size = 0;   // ranks that take part in the transfer; 0: unknown
 };
 
 // `distance` iterations earlier: 0 or 1.

@@ -13,7 +13,9 @@
 
 #include "app/analyze/analyze_breakdown.hpp"
 #include "app/analyze/analyze_compare.hpp"
+#include "app/analyze/analyze_device_use.hpp"
 #include "app/analyze/analyze_study.hpp"
+#include "app/analyze/analyze_verdict.hpp"
 #include "app/analyze/analyze_why.hpp"
 #include "app/cli.hpp"
 #include "app/files.hpp"
@@ -30,11 +32,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What is reported: the breakdown first, then why communication is exposed, then the comparison where one is asked for.
-// Each has files of its own.
+// What is reported: the verdict, the breakdown, why devices were idle, why communication is exposed, and the comparison
+// where one is asked for. Each has files of its own.
 struct AnalyzeReport {
   AnalyzeStudy study;
   WhyReport why;
+  std::vector<Verdict> verdicts;
   std::optional<TraceComparison> comparison;
 };
 
@@ -54,7 +57,7 @@ std::vector<DeviceTrace> traces_of_against(const std::string& against, std::ostr
 
 // Two files of the same ranks are not two ranks of one run: the first is what was before. It is taken out of `traces`.
 std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces) {
-  if (files.size() != 2 || files[0] == files[1]) return {};
+  if (files.size() != 2) return {};
   using Identity = std::pair<std::int32_t, std::string>;  // rank, label
   std::map<std::string, std::set<Identity>> of_file;
   for (const DeviceTrace& trace : traces) of_file[trace.file].insert({trace.rank.value, trace.label});
@@ -70,6 +73,18 @@ TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& a
   const AnalyzeStudy before = study_traces(std::move(traces));
   for (const std::string& warning : before.warnings) err << "weft: " << warning << "\n";
   return compare_reports(explain_traces(before), after);
+}
+
+// Whether some communication does not say how many ranks take part.
+bool uses_group_size(const AnalyzeStudy& study) {
+  for (const DeviceTrace& trace : study.traces) {
+    const CommunicationTable table = communication_table(trace);
+    for (std::size_t i = 0; i < trace.device.size(); ++i) {
+      if (trace.device[i].kind != KernelKind::communication) continue;
+      if (table.groups[static_cast<std::size_t>(table.of[i].group)].size == 0) return true;
+    }
+  }
+  return false;
 }
 
 std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& report) {
@@ -95,7 +110,9 @@ std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& re
 void print_json(const AnalyzeReport& report, std::ostream& out) {
   ordered_json json;
   json["version"] = kVersion;
+  add_verdicts_json(report.verdicts, json);
   add_breakdown_json(report.study, json);
+  add_device_use_json(report.study, json);
   add_why_json(report.why, json);
   if (report.comparison) add_comparison_json(*report.comparison, json);
   json["warnings"] = report.study.warnings;
@@ -104,8 +121,10 @@ void print_json(const AnalyzeReport& report, std::ostream& out) {
 }
 
 void print_text(const AnalyzeReport& report, const std::vector<std::string>& written, std::ostream& out) {
+  print_verdicts(report.verdicts, out);
   print_breakdown(report.study, out);
   out << "\n";
+  print_device_use(report.study, out);
   print_why(report.why, out);
   if (report.comparison) {
     out << "\n";
@@ -132,6 +151,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.value("step", "N", "the critical path of ProfilerStep#N only (default: of all that counts)");
   flags.value("link", "RATE",
               "what a rank's links carry per direction, e.g. 400Gb/s (default: NVLink of known devices)");
+  flags.value("group-size", "N", "ranks of the groups whose size the trace does not say, for bus bandwidth");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of tables");
   flags.parse(arguments);
@@ -143,6 +163,9 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   options.step =
       flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
 
+  constexpr std::int64_t kMostRanks = 1 << 20;
+  options.group_size = flags.integer("group-size", 2, kMostRanks).value_or(0);
+
   AnalyzeReport report;
   std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), terminal_of(err)), before;
   if (const auto against = flags.text("against")) {
@@ -152,10 +175,16 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   }
   report.study = study_traces(std::move(traces));
   report.why = explain_traces(report.study, options);
+  report.verdicts = judge(report.study, report.why);
   if (!before.empty()) {
     report.comparison = compare_with(std::move(before), report.why, err);
   } else {
     report.comparison = compare_labels(report.why);
+  }
+  if (options.group_size > 0 && !uses_group_size(report.study)) {
+    report.study.warnings.push_back(
+        fmt::format("--group-size {}: every communication of the traces says how many ranks take part; it is not used",
+                    options.group_size));
   }
   const std::vector<std::string> written = write_files(flags, report);
   for (const std::string& warning : report.study.warnings) err << "weft: " << warning << "\n";

@@ -111,7 +111,10 @@ TEST(AnalyzeCommand, SaysWhatIsMissing) {
   fails(folder.file("none.json"), folder.file("none.json") + ": cannot be read: No such file or directory");
   const std::string a = data("hta_sampled_rank0of128.json.gz");
   fails(a + " " + data("hta_sampled_rank1of128.json.gz") + " " + a + " " + a,
-        a + " and " + a + ": both are of rank 0; give one trace per rank, or compare them with --against");
+        a + " and " + a + " are one file; give each rank's own trace, or compare two with --against");
+  const std::string copy = folder.write("copy.json.gz", read_text_file(a));
+  fails(a + " " + data("hta_sampled_rank1of128.json.gz") + " " + copy,
+        a + " and " + copy + ": both are of rank 0; give one trace per rank, or compare them with --against");
   const std::string whole = read_text_file(a);
   const std::string cut = folder.write("cut.json.gz", whole.substr(0, 1000));
   fails(cut, cut + ": the compressed data ends too early, after 1000 bytes: the file is truncated");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/kernel_names.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -50,6 +51,13 @@ ordered_json total_json(const OperationTotal& total) {
   return {{"count", total.count}, {"time_us", micros(total.time_s)}, {"exposed_us", micros(total.exposed_s)}};
 }
 
+// Of as many as are printed.
+std::vector<std::string> shown_names(const std::vector<const OperationChange*>& rows, std::size_t width) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < rows.size() && i < kMostRows; ++i) names.push_back(rows[i]->name);
+  return column_names(names, width);
+}
+
 void print_list(const TraceComparison& comparison, ChangeKind kind, std::string_view title, std::ostream& out) {
   std::vector<const OperationChange*> rows;
   for (const OperationChange& change : comparison.changes) {
@@ -57,11 +65,10 @@ void print_list(const TraceComparison& comparison, ChangeKind kind, std::string_
   }
   if (rows.empty()) return;
   out << fmt::format("\n{}: {}\n", title, rows.size());
-  for (std::size_t i = 0; i < rows.size() && i < kMostRows; ++i) {
+  const std::vector<std::string> names = shown_names(rows, 72);
+  for (std::size_t i = 0; i < names.size(); ++i) {
     const OperationTotal& total = kind == ChangeKind::appeared ? rows[i]->after : rows[i]->before;
-    std::string name = short_kernel_name(rows[i]->name);
-    if (name.size() > 64) name = name.substr(0, 61) + "...";
-    out << fmt::format("  {:>10}  {:>8.6g} x  {}\n", time_text(total.time_s), total.count, name);
+    out << fmt::format("  {:>10}  {:>8.6g} x  {}\n", time_text(total.time_s), total.count, names[i]);
   }
   if (rows.size() > kMostRows) out << fmt::format("  {} more with --json\n", rows.size() - kMostRows);
 }
@@ -103,23 +110,21 @@ void print_comparison(const TraceComparison& comparison, std::ostream& out) {
 
   out << "\nWhat changed most\n";
   TextTable table({"operation", "calls", "", "time", "", "difference", "exposed"});
-  std::size_t rows = 0, left = 0;
+  std::vector<const OperationChange*> rows;
   for (const OperationChange& change : comparison.changes) {
-    if (change.change != ChangeKind::changed) continue;
-    if (rows++ >= kMostRows) {
-      ++left;
-      continue;
-    }
-    std::string name = short_kernel_name(change.name);
-    if (name.size() > 40) name = name.substr(0, 37) + "...";
+    if (change.change == ChangeKind::changed) rows.push_back(&change);
+  }
+  const std::vector<std::string> names = shown_names(rows, 40);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const OperationChange& change = *rows[i];
     table.add_row(
-        {name, fmt::format("{:.6g}", change.before.count), fmt::format("{:.6g}", change.after.count),
+        {names[i], fmt::format("{:.6g}", change.before.count), fmt::format("{:.6g}", change.after.count),
          time_text(change.before.time_s), time_text(change.after.time_s), difference_text(change.difference_s()),
          change.kind == KernelKind::communication ? difference_text(change.after.exposed_s - change.before.exposed_s)
                                                   : "-"});
   }
-  out << (rows == 0 ? "nothing\n" : table.to_string());
-  if (left > 0) out << fmt::format("{} more with --json\n", left);
+  out << (rows.empty() ? "nothing\n" : table.to_string());
+  if (rows.size() > kMostRows) out << fmt::format("{} more with --json\n", rows.size() - kMostRows);
   print_list(comparison, ChangeKind::appeared, "Appeared", out);
   print_list(comparison, ChangeKind::vanished, "Vanished", out);
 }

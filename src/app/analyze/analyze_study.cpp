@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/progress.hpp"
 #include "io/trace/device_trace_reader.hpp"
+#include "timeline/trace/one_job.hpp"
 
 namespace weft {
 namespace {
@@ -42,6 +43,35 @@ class ReadProgress {
   ProgressBar bar_;
   std::int64_t reported_ = 0;
 };
+
+// Under whatever name: a link, "./t.json".
+void require_different_files(const std::vector<std::string>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t j = i + 1; j < files.size(); ++j) {
+      std::error_code unknown;
+      if (files[i] != files[j] && !std::filesystem::equivalent(files[i], files[j], unknown)) continue;
+      fail("{} and {} are one file; give each rank's own trace, or compare two with --against", files[i], files[j]);
+    }
+  }
+}
+
+bool hold_the_same_events(const DeviceTrace& a, const DeviceTrace& b) {
+  return a.events == b.events && !a.device.empty() &&
+         std::equal(
+             a.device.begin(), a.device.end(), b.device.begin(), b.device.end(),
+             [](const DeviceActivity& x, const DeviceActivity& y) { return x.start == y.start && x.end == y.end; });
+}
+
+// Of traces that do not say their rank: a copy would become a rank of its own.
+void require_different_events(const std::vector<DeviceTrace>& traces) {
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    for (std::size_t j = i + 1; j < traces.size(); ++j) {
+      const DeviceTrace &a = traces[i], &b = traces[j];
+      if (a.rank.valid() || b.rank.valid() || a.file == b.file || !hold_the_same_events(a, b)) continue;
+      fail("{} and {} hold the same events; give each rank's own trace, or compare two with --against", a.file, b.file);
+    }
+  }
+}
 
 void name_ranks(std::vector<DeviceTrace>& traces) {
   std::set<std::int32_t> taken;
@@ -80,6 +110,7 @@ void require_kernels(const std::vector<DeviceTrace>& traces) {
 }  // namespace
 
 std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, std::ostream* terminal) {
+  require_different_files(files);
   ReadProgress progress(terminal, files);
   std::vector<DeviceTrace> traces;
   for (const std::string& file : files) {
@@ -88,6 +119,7 @@ std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& fi
     for (DeviceTrace& trace : read_device_traces(file, report)) traces.push_back(std::move(trace));
   }
   if (traces.empty()) fail("{}: it holds no rank", files.front());
+  require_different_events(traces);
   name_ranks(traces);
   return traces;
 }
@@ -97,12 +129,20 @@ AnalyzeStudy study_traces(std::vector<DeviceTrace> traces) {
     return a.label != b.label ? a.label < b.label : a.rank < b.rank;
   });
   require_one_trace_per_rank(traces);
+  for (auto first = traces.begin(); first != traces.end();) {
+    const auto last =
+        std::find_if(first, traces.end(), [&](const DeviceTrace& trace) { return trace.label != first->label; });
+    require_one_job({first, last});
+    first = last;
+  }
   require_kernels(traces);
   AnalyzeStudy study;
   study.traces = std::move(traces);
   study.without_last_step = leaves_out_last_step(study.traces);
   for (const DeviceTrace& trace : study.traces) {
     study.ranks.push_back(break_down(trace, study.without_last_step));
+    const std::vector<std::int32_t> counted = counted_indices(trace, study.without_last_step);
+    study.use.push_back({idle_times(trace, counted), launch_statistics(trace, counted), queue_lengths(trace, counted)});
     for (const std::string& warning : trace.warnings)
       study.warnings.push_back(fmt::format("{}: {}", trace.file, warning));
     if (!trace.device.empty() && study.ranks.back().activities == 0) {
@@ -112,6 +152,15 @@ AnalyzeStudy study_traces(std::vector<DeviceTrace> traces) {
   }
   study.types = sum_kernel_types(study.ranks);
   return study;
+}
+
+std::vector<std::int32_t> counted_indices(const DeviceTrace& trace, bool without_last_step) {
+  const std::vector<bool> counted = counted_activities(trace, without_last_step);
+  std::vector<std::int32_t> indices;
+  for (std::size_t i = 0; i < counted.size(); ++i) {
+    if (counted[i]) indices.push_back(static_cast<std::int32_t>(i));
+  }
+  return indices;
 }
 
 }  // namespace weft

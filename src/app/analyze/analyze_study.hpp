@@ -7,13 +7,23 @@
 #include <vector>
 
 #include "timeline/trace/device_trace.hpp"
+#include "timeline/trace/idle_time.hpp"
+#include "timeline/trace/launch_statistics.hpp"
 #include "timeline/trace/trace_breakdown.hpp"
 
 namespace weft {
 
+// How one rank's device was kept busy.
+struct DeviceUse {
+  std::vector<IdleTime> idle;  // all streams as one, then each
+  LaunchStatistics launches;
+  std::vector<QueueLength> queues;
+};
+
 struct AnalyzeStudy {
   std::vector<DeviceTrace> traces;    // by rank; no two of one rank and label
   std::vector<RankBreakdown> ranks;   // of each trace
+  std::vector<DeviceUse> use;         // of each trace
   std::vector<KernelTypeTime> types;  // of all ranks together
   bool without_last_step = false;     // as RankBreakdown has it
   std::vector<std::string> warnings;  // "FILE: what is odd or missing"
@@ -23,7 +33,11 @@ struct AnalyzeStudy {
 // lowest free number, with a warning.
 std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, std::ostream* terminal);
 
-// Throws Error where two traces are of one rank, and where there is not one kernel in all of them.
+// Throws Error where two traces are of one rank or cannot be of one job, and where there is not one kernel in all of
+// them.
 AnalyzeStudy study_traces(std::vector<DeviceTrace> traces);
+
+// Indices into trace.device of what counts, ascending.
+std::vector<std::int32_t> counted_indices(const DeviceTrace& trace, bool without_last_step);
 
 }  // namespace weft

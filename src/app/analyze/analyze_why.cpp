@@ -45,17 +45,12 @@ WhyReport explain_traces(const AnalyzeStudy& study, const WhyOptions& options) {
       report.labels.emplace_back().label = trace.label;
       inputs.emplace_back();
     }
-    StudyInput input{&trace, {}};
-    const std::vector<bool> counted = counted_activities(trace, study.without_last_step);
-    for (std::size_t i = 0; i < counted.size(); ++i) {
-      if (counted[i]) input.activities.push_back(static_cast<std::int32_t>(i));
-    }
-    inputs[at->second].push_back(std::move(input));
+    inputs[at->second].push_back({&trace, counted_indices(trace, study.without_last_step)});
     report.labels[at->second].traces.push_back(t);
   }
   bool any_path = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    report.labels[i].study = study_ranks(std::move(inputs[i]), options.step);
+    report.labels[i].study = study_ranks(std::move(inputs[i]), {options.step, options.group_size});
     any_path = any_path || !report.labels[i].study.path.empty();
   }
   if (options.step && !any_path) fail_without_step(study, *options.step);
@@ -78,30 +73,6 @@ void write_why_trace(const WhyReport& report, std::ostream& out) {
   const auto measured = std::find_if(report.labels.begin(), report.labels.end(),
                                      [](const LabelledStudy& labelled) { return labelled.label == "measured"; });
   write_study_trace(out, (measured == report.labels.end() ? report.labels.front() : *measured).study);
-}
-
-std::string short_kernel_name(const std::string& name) {
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  const std::string_view text = name;
-  std::string plain;
-  int depth = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text.substr(i).starts_with(kAnonymous)) {
-      i += kAnonymous.size() - 1;
-    } else if (text[i] == '(' && depth == 0 && !plain.empty()) {
-      break;  // a function's arguments: nothing after them names it
-    } else if (text[i] == '<' || text[i] == '(') {
-      ++depth;
-    } else if (text[i] == '>' || text[i] == ')') {
-      depth = std::max(depth - 1, 0);
-    } else if (depth == 0) {
-      plain += text[i];
-    }
-  }
-  // Traces have names such as "Memcpy DtoD (Device -> Device)", where no type comes first.
-  if (plain.starts_with("void ")) plain.erase(0, 5);
-  while (!plain.empty() && plain.back() == ' ') plain.pop_back();
-  return plain.empty() ? name : plain;
 }
 
 }  // namespace weft

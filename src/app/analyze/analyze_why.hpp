@@ -23,6 +23,7 @@ struct LabelledStudy {
 struct WhyOptions {
   std::optional<Bandwidth> link;     // of --link
   std::optional<std::int64_t> step;  // of --step: whose critical path is asked for
+  std::int64_t group_size = 0;       // of --group-size: of groups that do not say theirs; 0: unknown
 };
 
 struct WhyReport {
@@ -42,8 +43,5 @@ void write_why_trace(const WhyReport& report, std::ostream& out);
 // What the links of a device carry per direction, where a group of so many ranks can be within its node: --link, else
 // what the trace says of its devices.
 std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& trace, std::int64_t group_ranks);
-
-// A kernel's name without return type, template and function arguments: "at::native::vectorized_elementwise_kernel".
-std::string short_kernel_name(const std::string& name);
 
 }  // namespace weft

@@ -87,6 +87,8 @@ ordered_json path_json(const LabelledStudy& labelled) {
   const std::vector<PathSegment>& path = labelled.study.path;
   ordered_json json;
   json["time_us"] = path.empty() ? ordered_json(0) : micros_json(path.back().end - path.front().begin);
+  const Nanos step = labelled.study.ranks.front().trace->step_time;
+  if (step.value > 0) json["step_us"] = micros_json(step);
   const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
   ordered_json by_kind = ordered_json::object();
   for (std::size_t i = 0; i < times.size(); ++i) {

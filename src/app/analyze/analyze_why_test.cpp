@@ -122,14 +122,5 @@ TEST(AnalyzeWhy, ABadLinkIsNamed) {
   EXPECT_TRUE(contains(result.err, "--link"));
 }
 
-TEST(AnalyzeWhy, KernelNamesAreShortenedToTheFunction) {
-  EXPECT_EQ(short_kernel_name("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::A<2>, "
-                              "B<float, (C)1>>(int, D)"),
-            "at::native::multi_tensor_apply_kernel");
-  EXPECT_EQ(short_kernel_name("Memcpy DtoD (Device -> Device)"), "Memcpy DtoD");
-  EXPECT_EQ(short_kernel_name("ampere_sgemm_128x64_nn"), "ampere_sgemm_128x64_nn");
-  EXPECT_EQ(short_kernel_name("(weird)"), "(weird)");
-}
-
 }  // namespace
 }  // namespace weft

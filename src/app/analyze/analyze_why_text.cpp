@@ -5,6 +5,7 @@
 #include <array>
 
 #include "app/analyze/analyze_why.hpp"
+#include "app/analyze/kernel_names.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/trace/path_entries.hpp"
@@ -22,7 +23,8 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
     "computation queued behind communication on one stream",
     "it or the next computation queued behind others on a stream",
     "the next computation waited for it",
-    "the next computation was launched; why it waited is unknown"};
+    "the next computation was launched; why it waited is unknown",
+    "the next computation waited for another transfer or stage"};
 
 constexpr std::array<std::string_view, kPathKinds> kPathWords = {"computation",    "communication",  "memory copies",
                                                                  "launch delay",   "gaps on device", "host",
@@ -44,10 +46,6 @@ std::string rate_text(double bytes_per_s) {
 // What links carry for a buffer depends on how many ranks there are.
 std::string bus_text(const ExposureRow& row, double bytes_per_s) {
   return row.ranks > 0 ? rate_text(bytes_per_s) : "-";
-}
-std::string shortened(const std::string& name, std::size_t most) {
-  const std::string plain = short_kernel_name(name);
-  return plain.size() <= most ? plain : plain.substr(0, most - 3) + "...";
 }
 
 // All ranks of one label, added up.
@@ -119,9 +117,12 @@ void print_hiding_places(const Totals& totals, std::ostream& out) {
     out << fmt::format("  {} over {}: {} of {} exposed", key.collective, key.group,
                        percent_of(row.possible, row.exposed), time_text(per(row.exposed, totals.ranks)));
     out << (beside.empty() ? "; nothing was free of it\n" : "\n");
-    for (std::size_t i = 0; i < beside.size() && i < kMostNames; ++i) {
-      out << fmt::format("    {:>10}  {}\n", time_text(per(beside[i].first, totals.ranks)),
-                         shortened(beside[i].second, 80));
+    if (beside.size() > kMostNames) beside.resize(kMostNames);
+    std::vector<std::string> names;
+    for (const auto& [time, name] : beside) names.push_back(name);
+    names = column_names(names, 80);
+    for (std::size_t i = 0; i < beside.size(); ++i) {
+      out << fmt::format("    {:>10}  {}\n", time_text(per(beside[i].first, totals.ranks)), names[i]);
     }
   }
 }
@@ -143,6 +144,7 @@ void print_bound(const LabelledStudy& labelled, std::ostream& out) {
 void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   const TraceStudy& study = labelled.study;
   if (study.ranks.size() < 2) {
+    if (study.ranks.front().trace->source == TraceSource::weft) return;  // it stands for all of its peers
     out << "\nOne rank: whether it waited for a late peer cannot be told; give the traces of its peers too.\n";
     return;
   }
@@ -171,11 +173,21 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   for (const std::string& remark : study.match.remarks) out << remark << "\n";
 }
 
+// Our own traces show whole iterations, and one may begin before the last has ended on all ranks.
+std::string overlapping_steps(const LabelledStudy& labelled, Nanos path) {
+  const RankStudy& rank = labelled.study.ranks.front();
+  const double steps = seconds(rank.trace->step_time) * static_cast<double>(std::max<std::int64_t>(rank.steps, 1));
+  if (!(steps > 0) || seconds(path) <= steps) return "";
+  return fmt::format(" from the first start to the last end; steps overlap, one takes {}",
+                     time_text(rank.trace->step_time));
+}
+
 void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step, std::ostream& out) {
   const std::vector<PathSegment>& path = labelled.study.path;
   if (path.empty()) return;
   const Nanos whole = path.back().end - path.front().begin;
-  out << fmt::format("\nCritical path{}: {}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole));
+  out << fmt::format("\nCritical path{}: {}{}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole),
+                     overlapping_steps(labelled, whole));
   const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
   std::vector<std::size_t> kinds(times.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = i;
@@ -185,13 +197,17 @@ void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step,
     out << fmt::format("{:>9}  {:>10}  {}\n", percent_of(times[i], whole), time_text(times[i]), kPathWords[i]);
   }
   std::vector<PathEntry> entries = path_entries(labelled.study);
+  if (entries.size() > kMostEntries) entries.resize(kMostEntries);
+  std::vector<std::string> names;
+  for (const PathEntry& entry : entries) names.push_back(entry.name);
+  names = column_names(names, 48);
   out << "  longest entries\n";
-  for (std::size_t i = 0; i < entries.size() && i < kMostEntries; ++i) {
+  for (std::size_t i = 0; i < entries.size(); ++i) {
     const PathEntry& entry = entries[i];
     out << fmt::format(
         "{:>9}  {:>10}  {:>6} x  {}\n", percent_of(entry.time, whole), time_text(entry.time), entry.count,
         entry.name.empty() ? std::string(entry.kind == PathKind::host ? "host: between operators" : name_of(entry.kind))
-                           : fmt::format("{}: {}", name_of(entry.kind), shortened(entry.name, 48)));
+                           : fmt::format("{}: {}", name_of(entry.kind), names[i]));
   }
 }
 
@@ -207,8 +223,8 @@ void print_why(const WhyReport& report, std::ostream& out) {
     if (totals.table.empty()) {
       out << ": there is none\n";
     } else {
-      out << fmt::format(": mean over {} rank{}, all {} steps\n\n", totals.ranks, totals.ranks == 1 ? "" : "s",
-                         std::max<std::int64_t>(totals.steps, 1));
+      out << fmt::format(": mean over {} rank{}, {}\n\n", totals.ranks, totals.ranks == 1 ? "" : "s",
+                         totals.steps > 1 ? fmt::format("all {} steps", totals.steps) : "1 step");
       print_table(report, labelled, totals, out);
       out << fmt::format("\nexposed: {} of {} ({})\n", time_text(per(totals.exposed, totals.ranks)),
                          time_text(per(totals.communication, totals.ranks)),

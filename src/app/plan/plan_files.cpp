@@ -1,6 +1,9 @@
 #include "app/plan/plan_files.hpp"
 
+#include <fmt/format.h>
+
 #include "app/files.hpp"
+#include "base/text.hpp"
 #include "io/plan_json.hpp"
 #include "io/timeline_json.hpp"
 #include "io/trace/chrome_trace.hpp"
@@ -18,7 +21,6 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
   options.last_iteration = options.first_iteration + timeline.periods - 1;
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
-                      {"timeline", "predicted"},
                       {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
   write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
 }
@@ -26,11 +28,15 @@ void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::f
 // About 6 MB; a plan of more operations than that has its trace alone.
 constexpr std::int64_t kMostTimelineSpans = 100'000;
 
+std::int64_t timeline_spans(const Timeline& timeline) {
+  return std::ssize(timeline.operations) * (timeline.periods + 2);
+}
+
 // The steady period, and an iteration before and after it: what it waits for, and what follows its last gap. False, and
 // nothing written, where that is much.
 bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   const Timeline& timeline = policy.timeline;
-  if (std::ssize(timeline.operations) * (timeline.periods + 2) > kMostTimelineSpans) return false;
+  if (timeline_spans(timeline) > kMostTimelineSpans) return false;
   TimelineFile file;
   file.timeline = expanded(timeline, timeline.steady_first - 1, timeline.steady_first + timeline.periods);
   file.timeline.memory.clear();  // the trace shows it
@@ -58,7 +64,12 @@ std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesyste
     written.push_back(plan.string());
     written.push_back(trace.string());
     const std::filesystem::path timeline = folder / ("timeline" + suffix + ".json");
-    if (write_timeline(study, policy, timeline)) written.push_back(timeline.string());
+    if (write_timeline(study, policy, timeline)) {
+      written.push_back(timeline.string());
+    } else {
+      written.push_back(fmt::format("(not {}: {} spans, at most {} are written)", timeline.string(),
+                                    format_count(timeline_spans(policy.timeline)), format_count(kMostTimelineSpans)));
+    }
   }
   return written;
 }

@@ -10,8 +10,8 @@
 namespace weft {
 
 // plan.json, trace.json and, for plans of up to some ten thousand operations, timeline.json of every policy: the best
-// one's carry plain names, the others' their own. Returns the names. Adds the curve of memory over time to the
-// timelines, which the traces show.
+// one's carry plain names, the others' their own. Returns the names, and in words what was too large to be written.
+// Adds the curve of memory over time to the timelines, which the traces show.
 std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder);
 
 // "Written: a b" and its line's end, or nothing.

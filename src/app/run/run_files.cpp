@@ -20,7 +20,6 @@ void write_trace(const RunStudy& study, const PolicyRun& run, std::ostream& out)
   TraceOptions options;
   options.metadata = {{"title", study.plan.inputs.model.name + " on " + study.plan.inputs.cluster.name},
                       {"policy", run.measured.policy},
-                      {"timeline", "predicted and measured"},
                       {"links", study.links},
                       {"durations of the prediction", study.profile}};
   write_chrome_traces(out,

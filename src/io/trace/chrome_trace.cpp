@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "io/trace/chrome_trace_arrows.hpp"
@@ -64,6 +65,10 @@ class TraceWriter {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
+    constexpr double kLongestPeriod = 9e15;  // ns; the accounting's limit
+    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
+      events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
+    }
     write_words(events_, options_.metadata);
     events_.text("},\"traceEvents\":[");
   }
@@ -140,13 +145,22 @@ class TraceWriter {
       events_.text(name(operation.phase));
     events_.text(",\"args\":{\"iteration\":").number(span.iteration);
     if (operation.micro_batch >= 0) events_.text(",\"micro_batch\":").number(operation.micro_batch);
-    if (operation.group >= 0) events_.text(",\"group\":").text(name(operation.group));
-    if (transfer) events_.text(",\"bytes\":").number(operation.bytes.value);
+    if (transfer) write_transfer(operation);
     const Nanos slowdown = std::max(Nanos{}, span.end - span.start - operation.alone);
     events_.text(",\"issued_us\":").micros(span.issued - origin_);
     events_.text(",\"ready_us\":").micros(span.ready - origin_);
     events_.text(",\"alone_us\":").micros(operation.alone);
     events_.text(",\"slowdown_us\":").micros(slowdown).text("}}");
+  }
+
+  // In the words of PyTorch's profiler where it has them. Spans of one iteration that carry the same number are members
+  // of one transfer; one without a number has all its other members on ranks that the file does not show.
+  void write_transfer(const TimelineOperation& operation) {
+    if (operation.collective >= 0) events_.text(",\"Collective name\":").text(name(operation.collective));
+    if (operation.group >= 0) events_.text(",\"group\":").text(name(operation.group));
+    if (operation.group_size > 0) events_.text(",\"Group size\":").number(operation.group_size);
+    events_.text(",\"bytes\":").number(operation.bytes.value);
+    if (operation.transfer >= 0) events_.text(",\"transfer\":").number(operation.transfer);
   }
 
   void write_exposed() {

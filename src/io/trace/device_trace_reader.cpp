@@ -117,7 +117,12 @@ class TraceFileReader {
     json_.open('{');
     while (const auto key = json_.next_key()) {
       if (*key == "timeline") weft_ = true;
-      json_.skip();
+      if (*key == "step_us" && json_.peek() >= '0' && json_.peek() <= '9') {
+        constexpr int kMicrosToNanos = 3;
+        about_.step_time = Nanos{json_.number().scaled(kMicrosToNanos).value_or(0)};
+      } else {
+        json_.skip();
+      }
     }
   }
 

@@ -201,13 +201,13 @@ TEST(DeviceTraceReader, TakesTheRankFromTheFileNameWhereTheTraceIsSilent) {
 // Two ranks, two iterations; a gradient's transfer beside compute.
 Timeline small_timeline() {
   Timeline t;
-  t.names = {"layer", "forward", "grads", "dp"};
+  t.names = {"layer", "forward", "grads", "dp", "all_reduce"};
   for (int rank = 0; rank < 2; ++rank) {
     t.ranks.push_back({"rank " + std::to_string(rank), Rank{rank}, 1, {"compute", "comm"}});
     t.operations.push_back(
         {0, -1, rank, 0, Activity::compute, TrafficKind::other, 1, -1, Bytes{}, Nanos{100}, -1, false});
     t.operations.push_back(
-        {2, -1, rank, 1, Activity::transfer, TrafficKind::dp_grad, 1, 3, Bytes{4096}, Nanos{50}, 5, false});
+        {2, -1, rank, 1, Activity::transfer, TrafficKind::dp_grad, 1, 3, Bytes{4096}, Nanos{50}, 5, false, 4, 8});
   }
   t.dependency_begin = {0, 0, 1, 1, 2};
   t.dependencies = {{0, 0, false, false}, {2, 0, false, false}};
@@ -239,10 +239,14 @@ void expect_small_timeline(const std::vector<DeviceTrace>& traces) {
     EXPECT_EQ(grads.kind, KernelKind::communication);
     EXPECT_EQ(grads.duration().value, 50);
     EXPECT_EQ((grads.start - grads.issued).value, 3);
+    EXPECT_EQ(grads.ready, grads.start);
+    EXPECT_EQ(trace.step_time.value, 1000);
     EXPECT_EQ(grads.bytes, 4096);
     const CollectiveFacts& facts = trace.collectives.at(static_cast<std::size_t>(grads.collective));
-    EXPECT_EQ(name(trace, facts.name), "dp_grad");
+    EXPECT_EQ(name(trace, facts.name), "all_reduce");
     EXPECT_EQ(name(trace, facts.group_name), "dp");
+    EXPECT_EQ(facts.group_size, 8);
+    EXPECT_EQ(facts.sequence, 5);
   }
 }
 
@@ -259,7 +263,22 @@ TEST(DeviceTraceReader, ReadsTheChromeTracesThatWeftWrites) {
 TEST(DeviceTraceReader, ReadsTimelineFiles) {
   std::ostringstream out;
   write_timeline_json(out, {small_timeline(), {}});
-  expect_small_timeline(device_traces_of_bytes(out.str(), "own.json"));
+  const std::vector<DeviceTrace> traces = device_traces_of_bytes(out.str(), "own.json");
+  expect_small_timeline(traces);
+  EXPECT_EQ(traces[1].dependencies, (std::vector<DeviceDependency>{{0, 1}, {2, 3}}));
+}
+
+// Files of older versions say only what a transfer is for.
+TEST(DeviceTraceReader, ATransferWithoutACollectiveIsCalledByItsTraffic) {
+  Timeline timeline = small_timeline();
+  for (TimelineOperation& operation : timeline.operations) operation.collective = -1;
+  std::ostringstream trace, file;
+  write_chrome_trace(trace, timeline, account(timeline));
+  write_timeline_json(file, {timeline, {}});
+  for (const std::string& text : {trace.str(), file.str()}) {
+    const DeviceTrace first = device_traces_of_bytes(text, "own.json").front();
+    EXPECT_EQ(name(first, first.collectives.front().name), "dp_grad");
+  }
 }
 
 TEST(DeviceTraceReader, KeepsPredictedAndMeasuredApart) {

@@ -189,6 +189,13 @@ bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
       if (key == "stream") return integer(event.stream);
       if (key == "device") return integer(event.device);
       break;
+    case 8:
+      if (key == "transfer") return integer(event.transfer);
+      if (key == "ready_us") {
+        event.ready = read_micros(json, "ready_us", nullptr);
+        return true;
+      }
+      break;
     case 9:
       if (key == "iteration") return integer(event.iteration);
       if (key == "issued_us") {
@@ -294,10 +301,10 @@ void ParsedEvent::clear() {
   }
   for (std::int64_t* number :
        {&flow, &stream, &device, &correlation, &external, &bytes, &wait_on_stream, &wait_on_event, &record_correlation,
-        &in_elements, &out_elements, &group_size, &sequence, &shape_elements, &iteration}) {
+        &in_elements, &out_elements, &group_size, &sequence, &shape_elements, &iteration, &transfer}) {
     *number = -1;
   }
-  start = duration = issued = kNoTime;
+  start = duration = issued = ready = kNoTime;
   phase = '\0';
   category = EventCategory::none;
   fractional = group_ranks_cut = false;

@@ -46,8 +46,8 @@ struct ParsedEvent {
   std::int64_t shape_elements = -1;  // of all "Input Dims"; read for names that begin with "nccl:"
   std::string shape_dtype;           // the first "Input type"
   // Of our own traces.
-  std::int64_t iteration = -1;
-  Nanos issued = kNoTime;
+  std::int64_t iteration = -1, transfer = -1;
+  Nanos issued = kNoTime, ready = kNoTime;
   std::string group;
 
   void clear();

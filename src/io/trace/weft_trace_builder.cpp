@@ -52,6 +52,7 @@ void WeftTraceBuilder::add_activity(const ParsedEvent& event, Process& process) 
   activity.start = event.start;
   activity.end = event.start + std::max(event.duration, Nanos{});
   activity.issued = event.issued;
+  activity.ready = event.ready;
   activity.name = process.names.number_of(event.name);
   activity.stream = narrow(integer_in(event.thread));
   activity.position = static_cast<std::int32_t>(events_ - 1);
@@ -60,13 +61,17 @@ void WeftTraceBuilder::add_activity(const ParsedEvent& event, Process& process) 
     activity.kind = KernelKind::communication;
     activity.bytes = event.bytes;
     CollectiveFacts facts;
-    facts.name = process.names.number_of(event.category_text);
+    // Files of older versions say only what the transfer is for ("dp_grad").
+    facts.name = process.names.number_of(event.collective.empty() ? event.category_text : event.collective);
     if (!event.group.empty()) facts.group_name = process.names.number_of(event.group);
+    facts.group_size = narrow(event.group_size);
     facts.in_elements = facts.out_elements = event.bytes;
     facts.element_bytes = 1;
+    facts.sequence = event.transfer;
+    const std::vector<std::int64_t> key = {facts.name, facts.group_name, facts.group_size, facts.in_elements,
+                                           facts.sequence};
     const auto [found, is_new] =
-        process.collectives.emplace(std::vector<std::int64_t>{facts.name, facts.group_name, facts.in_elements},
-                                    static_cast<std::int32_t>(process.trace.collectives.size()));
+        process.collectives.emplace(key, static_cast<std::int32_t>(process.trace.collectives.size()));
     if (is_new) process.trace.collectives.push_back(facts);
     activity.collective = found->second;
   }
@@ -114,6 +119,7 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   trace.source = TraceSource::weft;
   trace.file = about.file;
   trace.warnings = about.warnings;
+  trace.step_time = about.step_time;
   trace.names = process.names.take();
   trace.rank = rank_in(process.name);
   trace.label = label_in(process.name);

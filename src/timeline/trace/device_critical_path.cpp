@@ -4,6 +4,7 @@
 
 #include "timeline/trace/device_waits.hpp"
 #include "timeline/trace/host_work.hpp"
+#include "timeline/trace/transfer_match.hpp"
 
 namespace weft {
 namespace {
@@ -17,11 +18,40 @@ PathKind path_kind(KernelKind kind) {
                                              : PathKind::memory;
 }
 
+// In a simulated trace an operation begins at the very instant at which the last of what it waits for ends. Arrows are
+// left out of large traces; ends are not.
+class ActivityEnds {
+ public:
+  explicit ActivityEnds(const PathRank& rank) : trace_(*rank.trace) {
+    if (trace_.source != TraceSource::weft) return;
+    by_end_ = rank.order->activities;
+    // What takes no time cannot have been waited for; computation is named first.
+    std::erase_if(by_end_, [&](std::int32_t i) { return of(i).end <= of(i).start; });
+    std::stable_sort(by_end_.begin(), by_end_.end(), [&](std::int32_t a, std::int32_t b) {
+      return of(a).end != of(b).end ? of(a).end < of(b).end : of(a).kind < of(b).kind;
+    });
+  }
+
+  std::int32_t ended_at(Nanos t) const {
+    const auto found = std::lower_bound(by_end_.begin(), by_end_.end(), t,
+                                        [&](std::int32_t i, Nanos time) { return of(i).end < time; });
+    return found == by_end_.end() || of(*found).end != t ? kAbsent : *found;
+  }
+
+ private:
+  const DeviceActivity& of(std::int32_t i) const { return trace_.device[static_cast<std::size_t>(i)]; }
+  const DeviceTrace& trace_;
+  std::vector<std::int32_t> by_end_;
+};
+
 // Walks backwards. Positions are times on a rank's own clock; segments go out on that of the first rank.
 class PathWalker {
  public:
   PathWalker(const std::vector<PathRank>& ranks, Nanos begin, Nanos end) : ranks_(ranks), begin_(begin), end_(end) {
-    for (const PathRank& rank : ranks) work_.emplace_back(*rank.trace);
+    for (const PathRank& rank : ranks) {
+      work_.emplace_back(*rank.trace);
+      ends_.emplace_back(rank);
+    }
     for (const PathRank& rank : ranks) {
       for (const std::int32_t i : rank.order->activities) {
         const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
@@ -103,6 +133,13 @@ class PathWalker {
       latest = device(wait.before).end;
       previous = wait.before;
     }
+    if (rank().trace->source == TraceSource::weft && latest < ready_to_begin(device(i))) {
+      const std::int32_t awaited = ends_[static_cast<std::size_t>(rank_)].ended_at(ready_to_begin(device(i)));
+      if (awaited != kAbsent) {
+        previous = awaited;
+        latest = device(awaited).end;
+      }
+    }
     const Nanos launch = launched_at(*rank().trace, device(i));
     if (launch != kNoTime && (previous == kAbsent || launch > latest)) {
       go_to(std::min(launch, start), PathKind::launch_delay, i);
@@ -150,6 +187,7 @@ class PathWalker {
   const std::vector<PathRank>& ranks_;
   Nanos begin_, end_;
   std::vector<HostWork> work_;
+  std::vector<ActivityEnds> ends_;
   std::vector<PathSegment> path_;  // last to first
   std::int32_t rank_ = 0;
   Nanos at_;  // on the clock of the first rank; the path is known from here on

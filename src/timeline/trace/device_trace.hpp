@@ -28,6 +28,7 @@ inline constexpr Nanos kNoTime{INT64_MIN};
 struct DeviceActivity {
   Nanos start, end;
   Nanos issued = kNoTime;         // when the host began the call that launched it; our own traces say it themselves
+  Nanos ready = kNoTime;          // our own traces: when all that it waits for on its rank was done
   std::int64_t correlation = -1;  // with the host's call; unique to a launch (a CUDA graph launches many at once)
   std::int64_t bytes = -1;        // moved by a copy or fill; whole buffer of a transfer in our own traces
   std::int32_t name = 0;          // index into DeviceTrace::names
@@ -105,7 +106,9 @@ struct CollectiveFacts {
   std::int32_t group_size = 0;               // 0: unknown
   std::int32_t element_bytes = 0;            // of dtype; 0: unknown
   std::int64_t in_elements = -1, out_elements = -1;  // per rank, as PyTorch records them; -1: unknown
-  std::int64_t sequence = -1;                        // position among the group's collectives, where written ("Seq")
+  // Position among the group's collectives, where written ("Seq"). Our own traces: the number that members of one
+  // transfer share within an iteration; -1: no other rank of the trace takes part.
+  std::int64_t sequence = -1;
   friend bool operator==(const CollectiveFacts&, const CollectiveFacts&) = default;
 };
 // Size of an element of a type as PyTorch names it ("BFloat16", "float", "c10::Half"); 0: unknown.
@@ -144,6 +147,8 @@ struct DeviceTrace {
   // Nanoseconds since 1970 of time 0, where the trace says so (baseTimeNanoseconds): makes ranks comparable. Traces of
   // older profilers count from 1970 and have 0 here.
   std::int64_t base_time_ns = 0;
+
+  Nanos step_time;  // our own predictions: of a step in the steady state, where steps may overlap; 0: unknown
 
   std::vector<std::string> names;
   std::vector<DeviceActivity> device;  // by start, then longer first, then as in the file

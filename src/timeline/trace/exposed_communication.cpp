@@ -4,13 +4,14 @@
 #include <array>
 
 #include "timeline/trace/device_waits.hpp"
+#include "timeline/trace/transfer_match.hpp"
 
 namespace weft {
 namespace {
 
 constexpr std::array<std::string_view, kExposedReasons> kReasonNames = {"late_peer",   "nothing_left", "host_wait",
                                                                         "late_launch", "one_stream",   "stream_order",
-                                                                        "dependency",  "launch_delay"};
+                                                                        "dependency",  "launch_delay", "other_wait"};
 
 const DeviceActivity& activity_of(const DeviceTrace& trace, std::int32_t i) {
   return trace.device[static_cast<std::size_t>(i)];
@@ -96,9 +97,18 @@ class ReasonFinder {
     const bool waited = order_.source == WaitSource::recorded ? precedence_.precedes(communication, current_.next)
                                                               : next.start >= activity_of(trace_, communication).end ||
                                                                     precedence_.precedes(communication, current_.next);
+    if (trace_.source == TraceSource::weft && !same_stream && !waited) return without_arrow(next, communication);
     until(end_, same_stream ? ExposedReason::one_stream
                 : waited    ? ExposedReason::dependency
                             : ExposedReason::launch_delay);
+  }
+
+  // Our own traces leave out arrows where there are many, but they say when an operation was ready to begin.
+  void without_arrow(const DeviceActivity& next, std::int32_t communication) {
+    const Nanos ready = ready_to_begin(next);
+    const bool waited = ready == activity_of(trace_, communication).end;
+    until(ready, waited ? ExposedReason::dependency : ExposedReason::other_wait);
+    until(end_, ExposedReason::launch_delay);
   }
 
   // Up to the launch of what comes next: the host waited for the device, or was busy otherwise.

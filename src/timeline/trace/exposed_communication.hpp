@@ -25,9 +25,10 @@ enum class ExposedReason : std::uint8_t {
   one_stream,    // launched, but on a stream where communication was in front of it
   stream_order,  // launched, but behind a copy; or the communication itself had waited its turn behind another
   dependency,    // launched, and it waited for this communication
-  launch_delay   // launched, and nothing that the trace knows was in its way
+  launch_delay,  // launched, and nothing that the trace knows was in its way
+  other_wait     // our own traces: it waited for something else, such as a message from another stage
 };
-inline constexpr int kExposedReasons = 8;
+inline constexpr int kExposedReasons = 9;
 std::string_view name_of(ExposedReason reason);
 
 struct DeviceExposure {

@@ -68,9 +68,13 @@ std::vector<PathEntry> path_entries(const TraceStudy& study) {
     std::string name;
     if (segment.index != kAbsent) {
       const auto index = static_cast<std::size_t>(segment.index);
-      const std::int32_t number =
-          segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
-      name = trace.names[static_cast<std::size_t>(number)];
+      if (trace.source == TraceSource::weft) {
+        name = operation_name(study.ranks[rank].totals_input(), segment.index);  // the same of all layers
+      } else {
+        const std::int32_t number =
+            segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
+        name = trace.names[static_cast<std::size_t>(number)];
+      }
     }
     add(entries, segment.kind, name, segment.end - segment.begin);
   }

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
+
+#include "timeline/trace/transfer_match.hpp"
 
 namespace weft {
 namespace {
@@ -14,6 +17,9 @@ namespace {
 // Of lists of different length: how far their beginnings may be apart.
 constexpr std::int64_t kMostShift = 256;
 constexpr std::size_t kMostCompared = 4096;
+// Profilers count from 1970, and the clocks of machines that work together differ by less than a second. What fits only
+// with more than this is another run.
+constexpr double kMostClockDifferenceSeconds = 60;
 
 struct Listed {
   std::int32_t activity = 0;
@@ -46,9 +52,11 @@ std::int64_t base_of(const DeviceTrace& trace) {
   return trace.base_time_ns > kMost || trace.base_time_ns < -kMost ? 0 : trace.base_time_ns;
 }
 
-std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunications>& ranks) {
+std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunications>& ranks,
+                                              const std::vector<bool>& left_out) {
   std::map<std::string, GroupLists> groups;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (left_out[r]) continue;
     const DeviceTrace& trace = *ranks[r].trace;
     const CommunicationTable& table = *ranks[r].table;
     const Nanos base{base_of(trace) - base_of(*ranks[0].trace)};
@@ -179,14 +187,65 @@ class RankMatcher {
 
   RankMatch match() {
     result_.begin.push_back(0);
-    for (const auto& [key, group] : list_groups(ranks_)) {
+    leave_out_other_devices();
+    for (const auto& [key, group] : list_groups(ranks_, left_out_)) {
       if (group.ranks.size() > 1) add(group, key == group_key(TraceGroup{}));
     }
     align();
+    leave_out_impossible_clocks();
     return std::move(result_);
   }
 
  private:
+  const DeviceTrace& trace(std::size_t rank) const { return *ranks_[rank].trace; }
+  Nanos base_offset(std::size_t rank) const { return Nanos{base_of(trace(rank)) - base_of(trace(0))}; }
+
+  void leave_out_other_devices() {
+    left_out_.assign(ranks_.size(), false);
+    for (std::size_t r = 1; r < ranks_.size(); ++r) {
+      if (trace(0).devices.empty() || trace(r).devices.empty()) continue;
+      const std::string &first = trace(0).devices.front().name, &other = trace(r).devices.front().name;
+      if (first == other) continue;
+      left_out_[r] = true;
+      result_.remarks.push_back(
+          fmt::format("rank {} ({}) is not matched with rank {} ({}): other devices, most likely another job",
+                      trace(r).rank.value, other, trace(0).rank.value, first));
+    }
+  }
+
+  // Collectives of two runs of one program agree in order and size. Their clocks tell them apart.
+  void leave_out_impossible_clocks() {
+    std::vector<bool> impossible(ranks_.size(), false);
+    for (std::size_t r = 1; r < ranks_.size(); ++r) {
+      const double moved_s = std::abs(seconds(result_.offset[r]) - seconds(base_offset(r)));
+      if (!result_.aligned[r] || moved_s <= kMostClockDifferenceSeconds) continue;
+      impossible[r] = true;
+      result_.aligned[r] = false;
+      result_.offset[r] = base_offset(r);
+      result_.remarks.push_back(
+          fmt::format("rank {} is not matched with rank {}: their collectives fit only with a clock moved by {:.0f} s "
+                      "(allowed: {:.0f} s), most likely another run",
+                      trace(r).rank.value, trace(0).rank.value, moved_s, kMostClockDifferenceSeconds));
+    }
+    if (std::find(impossible.begin(), impossible.end(), true) != impossible.end()) drop(impossible);
+  }
+
+  // Takes ranks out of all collectives; who is left alone has no counterpart.
+  void drop(const std::vector<bool>& ranks) {
+    std::vector<CollectiveMember> members;
+    std::vector<std::size_t> begin = {0};
+    for (std::size_t c = 0; c < result_.collectives(); ++c) {
+      for (std::size_t m = result_.begin[c]; m < result_.begin[c + 1]; ++m) {
+        if (!ranks[static_cast<std::size_t>(result_.members[m].rank)]) members.push_back(result_.members[m]);
+      }
+      if (members.size() - begin.back() < 2) members.resize(begin.back());
+      if (members.size() > begin.back()) begin.push_back(members.size());
+    }
+    result_.unmatched += std::ssize(result_.members) - std::ssize(members);
+    result_.members = std::move(members);
+    result_.begin = std::move(begin);
+  }
+
   void add(const GroupLists& group, bool unknown) {
     std::vector<std::int32_t> left_out;
     const Matches matches = numbered(group) ? match_numbered(group) : match_by_order(group, unknown, left_out);
@@ -238,7 +297,7 @@ class RankMatcher {
     result_.offset.resize(ranks_.size());
     result_.aligned.assign(ranks_.size(), false);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      result_.offset[r] = Nanos{base_of(*ranks_[r].trace) - base_of(*ranks_[0].trace)};
+      result_.offset[r] = base_offset(r);
     }
     if (ranks_.empty()) return;
     result_.aligned[0] = true;
@@ -256,71 +315,15 @@ class RankMatcher {
   }
 
   const std::vector<RankCommunications>& ranks_;
+  std::vector<bool> left_out_;  // by rank
   RankMatch result_;
 };
-
-// Calls with the members of each collective whose clocks are known and with the one that began last.
-template <class Visit>
-void for_each_late(const std::vector<RankCommunications>& ranks, const RankMatch& match, Visit visit) {
-  const auto start = [&](const CollectiveMember& member) {
-    const auto rank = static_cast<std::size_t>(member.rank);
-    return ranks[rank].trace->device[static_cast<std::size_t>(member.activity)].start + match.offset[rank];
-  };
-  for (std::size_t c = 0; c < match.collectives(); ++c) {
-    std::vector<CollectiveMember> members;
-    for (std::size_t m = match.begin[c]; m < match.begin[c + 1]; ++m) {
-      if (match.aligned[static_cast<std::size_t>(match.members[m].rank)]) members.push_back(match.members[m]);
-    }
-    if (members.size() < 2) continue;
-    const auto last = std::max_element(members.begin(), members.end(), [&](const auto& a, const auto& b) {
-      return start(a) < start(b);  // the first of equals
-    });
-    visit(members, *last, start(*last));
-  }
-}
 
 }  // namespace
 
 RankMatch match_ranks(const std::vector<RankCommunications>& ranks) {
-  return RankMatcher(ranks).match();
-}
-
-std::vector<std::vector<PeerStart>> late_peers(const std::vector<RankCommunications>& ranks, const RankMatch& match) {
-  std::vector<std::vector<PeerStart>> result(ranks.size());
-  for_each_late(ranks, match,
-                [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
-                  for (const CollectiveMember& member : members) {
-                    const auto rank = static_cast<std::size_t>(member.rank);
-                    const DeviceActivity& own = ranks[rank].trace->device[static_cast<std::size_t>(member.activity)];
-                    const Nanos here = std::min(at - match.offset[rank], own.end);
-                    if (here > own.start) {
-                      result[rank].push_back({member.activity, last.rank, last.activity, here});
-                    }
-                  }
-                });
-  for (std::vector<PeerStart>& peers : result) {
-    std::sort(peers.begin(), peers.end(),
-              [](const PeerStart& a, const PeerStart& b) { return a.activity < b.activity; });
-  }
-  return result;
-}
-
-std::vector<RankLateness> lateness(const std::vector<RankCommunications>& ranks, const RankMatch& match) {
-  std::vector<RankLateness> result(ranks.size());
-  for_each_late(ranks, match,
-                [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
-                  RankLateness& cause = result[static_cast<std::size_t>(last.rank)];
-                  ++cause.last;
-                  for (const CollectiveMember& member : members) {
-                    const auto rank = static_cast<std::size_t>(member.rank);
-                    const DeviceActivity& own = ranks[rank].trace->device[static_cast<std::size_t>(member.activity)];
-                    const Nanos wait = std::min(at - match.offset[rank], own.end) - own.start;
-                    if (wait <= Nanos{0}) continue;
-                    cause.caused += wait;
-                    result[rank].waited += wait;
-                  }
-                });
-  return result;
+  return !ranks.empty() && ranks.front().trace->source == TraceSource::weft ? match_transfers(ranks)
+                                                                            : RankMatcher(ranks).match();
 }
 
 }  // namespace weft

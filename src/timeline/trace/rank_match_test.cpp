@@ -117,5 +117,32 @@ TEST(RankMatch, ClocksAreKnownThroughOthers) {
   EXPECT_TRUE(found.match.aligned[2]);
 }
 
+// Two runs of one program, an hour apart: everything agrees but the clocks.
+TEST(RankMatch, AClockMovedByMoreThanAMinuteIsAnotherRun) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const std::vector<Call> calls = {{100, 200}, {300, 400}};
+  const TraceStudy near = study({trace_of(0, 0, calls), trace_of(1, 59 * kSecond, calls)});
+  EXPECT_EQ(near.match.collectives(), 2u);
+  EXPECT_EQ(near.match.offset[1].value, 59 * kSecond);
+  const TraceStudy far = study({trace_of(0, 0, calls), trace_of(1, 3600 * kSecond, calls)});
+  EXPECT_EQ(far.match.collectives(), 0u);
+  EXPECT_EQ(far.match.unmatched, 4);
+  EXPECT_EQ(far.match.offset[1].value, 0);
+  EXPECT_FALSE(far.match.aligned[1]);
+  ASSERT_EQ(far.match.remarks.size(), 1u);
+  EXPECT_NE(far.match.remarks[0].find("clock moved by 3600 s"), std::string::npos) << far.match.remarks[0];
+}
+
+TEST(RankMatch, RanksOnOtherDevicesAreNotMatched) {
+  const std::vector<Call> calls = {{100, 200}, {300, 400}};
+  std::vector<DeviceTrace> traces = {trace_of(0, 0, calls), trace_of(1, 0, calls)};
+  traces[0].devices = {{0, "A100", Bytes{}, 108, 8, 0}};
+  traces[1].devices = {{0, "V100", Bytes{}, 80, 7, 0}};
+  const TraceStudy found = study(traces);
+  EXPECT_EQ(found.match.collectives(), 0u);
+  ASSERT_EQ(found.match.remarks.size(), 1u);
+  EXPECT_NE(found.match.remarks[0].find("V100"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace weft

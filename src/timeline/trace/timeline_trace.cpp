@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -22,6 +23,8 @@ class TraceOfRank {
     trace_.file = file_name;
     trace_.source = TraceSource::weft;
     trace_.rank = timeline.ranks[at(rank)].rank;
+    // Measured steps vary: no length holds for all of them.
+    if (!timeline.measured) trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
     trace_.names = timeline.names;
     trace_.events = static_cast<std::int64_t>(timeline.spans.size());
     for (int kind = 0; kind < kTrafficKinds; ++kind) {
@@ -37,6 +40,7 @@ class TraceOfRank {
     activity.start = span.start;
     activity.end = span.end;
     activity.issued = span.issued;
+    activity.ready = span.ready;
     activity.name = operation.name;
     activity.stream = operation.queue;
     activity.position = position;
@@ -52,23 +56,52 @@ class TraceOfRank {
     step.end = std::max(step.end, span.end);
     activity.step = place->second;
     trace_.device.push_back(activity);
+    span_of_.emplace(std::pair{span.operation, span.iteration}, position);
   }
 
   DeviceTrace finish() {
     link_device_trace(trace_);
     set_steps(trace_, std::move(steps_));
+    add_dependencies();
     return std::move(trace_);
   }
 
  private:
+  void add_dependencies() {
+    if (timeline_.dependency_begin.empty()) return;
+    std::map<std::int32_t, std::int32_t> index;  // by position
+    for (std::size_t i = 0; i < trace_.device.size(); ++i) {
+      index[trace_.device[i].position] = static_cast<std::int32_t>(i);
+    }
+    for (const auto& [key, position] : span_of_) {
+      const auto [operation, iteration] = key;
+      for (std::int32_t d = timeline_.dependency_begin[at(operation)];
+           d < timeline_.dependency_begin[at(operation) + 1]; ++d) {
+        const Dependency& wait = timeline_.dependencies[at(d)];
+        const auto before = span_of_.find({wait.operation, iteration - wait.distance});
+        if (before != span_of_.end()) trace_.dependencies.push_back({index[before->second], index[position]});
+      }
+    }
+    std::sort(trace_.dependencies.begin(), trace_.dependencies.end(), [](const auto& a, const auto& b) {
+      return a.before != b.before ? a.before < b.before : a.after < b.after;
+    });
+  }
+
   std::int32_t collective_of(const TimelineOperation& operation) {
-    const std::vector<std::int64_t> key = {static_cast<std::int64_t>(operation.traffic), operation.group,
-                                           operation.bytes.value};
+    // Files of older versions say only what the transfer is for ("dp_grad").
+    const auto traffic = static_cast<std::int32_t>(operation.traffic);
+    const std::int32_t name = operation.collective >= 0 && at(operation.collective) < timeline_.names.size()
+                                  ? operation.collective
+                                  : static_cast<std::int32_t>(timeline_.names.size()) + traffic;
+    const std::vector<std::int64_t> key = {name, operation.group, operation.group_size, operation.bytes.value,
+                                           operation.transfer};
     const auto [place, added] = collectives_.emplace(key, static_cast<std::int32_t>(trace_.collectives.size()));
     if (added) {
       CollectiveFacts facts;
-      facts.name = static_cast<std::int32_t>(timeline_.names.size()) + static_cast<std::int32_t>(operation.traffic);
+      facts.name = name;
       facts.group_name = operation.group;
+      facts.group_size = operation.group_size;
+      facts.sequence = operation.transfer;
       facts.in_elements = facts.out_elements = operation.bytes.value;
       facts.element_bytes = 1;
       trace_.collectives.push_back(facts);
@@ -80,6 +113,7 @@ class TraceOfRank {
   DeviceTrace trace_;
   std::map<std::int32_t, std::int32_t> step_of_;  // by iteration: index into steps_
   std::vector<StepMark> steps_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> span_of_;  // by operation and iteration: position
   std::map<std::vector<std::int64_t>, std::int32_t> collectives_;
 };
 

@@ -6,29 +6,10 @@
 #include <limits>
 #include <set>
 
+#include "timeline/trace/hta_times.hpp"
+
 namespace weft {
 namespace {
-
-constexpr std::int64_t kMicro = 1000;
-
-// A time stamp as HTA has it: a double of microseconds. Where the stamp is large the fraction has few bits, and the
-// rounding below depends on them.
-double micros(Nanos t) {
-  const std::int64_t whole = t.value / kMicro, rest = t.value % kMicro;
-  return static_cast<double>(whole) + static_cast<double>(rest) / 1000.0;
-}
-
-// Starts rounded up and ends down, because neighbours may overlap by a fraction of a microsecond. What lies between
-// two microseconds so ends before it starts.
-Nanos rounded_start(const DeviceTrace& trace, Nanos start) {
-  if (!trace.fractional || trace.source != TraceSource::kineto) return start;
-  return {static_cast<std::int64_t>(std::ceil(micros(start))) * kMicro};
-}
-
-Nanos rounded_end(const DeviceTrace& trace, Nanos start, Nanos end) {
-  if (!trace.fractional || trace.source != TraceSource::kineto) return end;
-  return {static_cast<std::int64_t>(std::floor(micros(start) + micros(end - start))) * kMicro};
-}
 
 struct StreamRow {
   Nanos start, end;
@@ -46,10 +27,10 @@ class LastStep {
       for (const StepMark& step : *steps) last = std::max(last, step.start);
     }
     // HTA keeps nothing of a rank without a step of its own; an answer that says so is worth more.
-    if (last != kNoTime) begin_ = rounded_start(trace, last);
+    if (last != kNoTime) begin_ = hta_start(trace, last);
   }
 
-  bool keeps(Nanos issued) const { return !begin_ || (issued != kNoTime && rounded_start(trace_, issued) < *begin_); }
+  bool keeps(Nanos issued) const { return !begin_ || (issued != kNoTime && hta_start(trace_, issued) < *begin_); }
   // What has a correlation counts by its launch, what has none by itself.
   bool keeps(const DeviceActivity& activity) const {
     return keeps(activity.correlation >= 0 ? activity.issued : activity.start);
@@ -70,7 +51,7 @@ std::vector<StreamRow> stream_rows(const DeviceTrace& trace, bool without_last_s
   std::vector<StreamRow> rows;
   rows.reserve(trace.device.size());
   const auto add = [&](Nanos start, Nanos end, std::int32_t position, KernelKind kind) {
-    rows.push_back({rounded_start(trace, start), rounded_end(trace, start, end), position, kind});
+    rows.push_back({hta_start(trace, start), hta_end(trace, start, end), position, kind});
   };
   for (const DeviceActivity& activity : trace.device) {
     if (last.keeps(activity)) add(activity.start, activity.end, activity.position, activity.kind);

@@ -40,7 +40,7 @@ TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
 
 }  // namespace
 
-TraceStudy study_ranks(std::vector<StudyInput> inputs, std::optional<std::int64_t> step) {
+TraceStudy study_ranks(std::vector<StudyInput> inputs, const StudyOptions& options) {
   TraceStudy study;
   study.ranks.resize(inputs.size());
   std::vector<RankCommunications> communications;
@@ -64,14 +64,18 @@ TraceStudy study_ranks(std::vector<StudyInput> inputs, std::optional<std::int64_
     const DevicePrecedence precedence(*rank.trace, rank.order);
     rank.exposed = find_exposed(*rank.trace, rank.order, precedence, rank.peers);
     rank.bound = bound_overlap(*rank.trace, rank.order, precedence, rank.exposed);
+    // Only bandwidths may rest on it: who belongs together was decided by what the traces say.
+    for (TraceGroup& group : rank.communication.groups) {
+      if (group.size == 0) group.size = options.group_size;
+    }
     rank.table =
         tabulate_exposure({rank.trace, &rank.order, &rank.communication, &rank.exposed, &rank.bound, &rank.peers});
     // A rank whose clock is not known has no place on a common path.
     path_ranks.push_back(
         {rank.trace, study.match.aligned[r] ? &rank.order : &nothing, &rank.peers, study.match.offset[r]});
   }
-  if (step) {
-    const TimeInterval window = window_of_step(study, *step);
+  if (options.step) {
+    const TimeInterval window = window_of_step(study, *options.step);
     if (window.begin < window.end) study.path = device_critical_path(path_ranks, window.begin, window.end);
   } else {
     study.path = device_critical_path(path_ranks);

@@ -39,10 +39,15 @@ struct StudyInput {
   std::vector<std::int32_t> activities;  // that are looked at; ascending
 };
 
-// The traces must outlive the study. The critical path is that of one step where `step` names it by its number: from
-// the first start to the last end of what was launched in it, on all ranks; it is empty where no trace has that step.
-// O(n log n).
-TraceStudy study_ranks(std::vector<StudyInput> ranks, std::optional<std::int64_t> step = {});
+struct StudyOptions {
+  // The critical path is that of one step, by its number: from the first start to the last end of what was launched in
+  // it, on all ranks; it is empty where no trace has that step.
+  std::optional<std::int64_t> step;
+  std::int64_t group_size = 0;  // taken for groups whose size no trace says; 0: unknown
+};
+
+// The traces must outlive the study. O(n log n).
+TraceStudy study_ranks(std::vector<StudyInput> ranks, const StudyOptions& options = {});
 
 TraceTotals total_operations(const TraceStudy& study);
 

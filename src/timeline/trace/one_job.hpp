@@ -1,0 +1,15 @@
+// Whether traces can be those of ranks of one job: what they say of themselves must not contradict itself.
+#pragma once
+
+#include <span>
+
+#include "timeline/trace/device_trace.hpp"
+
+namespace weft {
+
+// Throws Error naming two files and what contradicts: world sizes, a rank beyond the world, members of a process group,
+// traces of ours beside others. Ranks must be known. What only makes one job unlikely (other devices, clocks that are
+// far apart) is left to rank_match.
+void require_one_job(std::span<const DeviceTrace> traces);
+
+}  // namespace weft
