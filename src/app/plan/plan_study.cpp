@@ -216,6 +216,11 @@ PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t
   return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
 }
 
+const StageMemory& fullest_stage(const PolicyStudy& study) {
+  return *std::max_element(study.memory.begin(), study.memory.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.share() < b.share(); });
+}
+
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
   CriticalShare share;
   const auto begin = static_cast<double>(timeline.steady_begin.value);

@@ -21,6 +21,7 @@ struct StageMemory {
   Bytes needed, available;
   std::vector<MemoryTerm> terms;  // largest first
   MemoryPeak peak;
+  double share() const { return static_cast<double>(needed.value) / static_cast<double>(available.value); }
 };
 
 // What the chain of operations that decides the step consists of, per step.
@@ -63,6 +64,9 @@ struct PlanStudy {
   std::vector<FailedPolicy> failed;
   std::size_t best = 0;  // shortest step among those that fit, or of all where none does
 };
+
+// The stage that needs most of what its device has.
+const StageMemory& fullest_stage(const PolicyStudy& study);
 
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
 
