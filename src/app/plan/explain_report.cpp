@@ -70,7 +70,8 @@ class ExplanationText {
     if (t.hidden_s > 0) {
       std::string behind = fmt::format("{} hidden behind ", percent(t.hidden_s, t.hidden_s + t.exposed_s));
       for (std::size_t i = 0; i < t.hidden_behind.size() && i < kMostNamed; ++i) {
-        behind += fmt::format("{}{} {}", i > 0 ? ", " : "", kind_words(e_, t.hidden_behind[i].kind, "waiting for other things"),
+        behind += fmt::format("{}{} {}", i > 0 ? ", " : "",
+                              kind_words(e_, t.hidden_behind[i].kind, "waiting for other things"),
                               percent(t.hidden_behind[i].seconds, t.hidden_s));
       }
       if (t.hidden_behind.size() > kMostNamed) behind += fmt::format(", {} more", t.hidden_behind.size() - kMostNamed);

@@ -13,8 +13,8 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostKinds = 6;    // rows of what is exposed
-constexpr std::size_t kMostChanges = 6;  // of what to do
+constexpr std::size_t kMostKinds = 6;     // rows of what is exposed
+constexpr std::size_t kMostChanges = 6;   // of what to do
 constexpr double kWorthASentence = 0.01;  // of the step
 
 class ExplanationScreen {
@@ -27,9 +27,9 @@ class ExplanationScreen {
     for (const std::string& line : split(study_heading(study_), '\n')) {
       if (!line.empty()) text += wrapped(0, 2, line);
     }
-    text += "\n" + policies() + bound();
-    text += memory() + "\n" + exposed() + waiting() + "\n" + reasons() + what_to_do();
-    return text + "\n" + wrapped(0, 2, "--explain-full: every communication and what hides it; --json: every stage.");
+    text.append("\n").append(policies()).append(bound()).append(memory()).append("\n");
+    text.append(exposed()).append(waiting()).append("\n").append(reasons()).append(what_to_do()).append("\n");
+    return text.append("--explain-full: every communication and what hides it; --json: every stage.\n");
   }
 
  private:
@@ -52,11 +52,11 @@ class ExplanationScreen {
 
   std::string memory() const {
     const StageMemory& fullest = fullest_stage(policy_);
-    return wrapped(0, 2,
-                   fmt::format("Memory of {}: {} needs {} of {} ({}){}", policy_.policy, fullest.name,
-                               format_bytes(fullest.needed), format_bytes(fullest.available),
-                               percent(fullest.share(), 1),
-                               policy_.fits ? "" : ": does not fit; without --explain: what would"));
+    return wrapped(
+        0, 2,
+        fmt::format("Memory of {}: {} needs {} of {} ({}){}", policy_.policy, fullest.name,
+                    format_bytes(fullest.needed), format_bytes(fullest.available), percent(fullest.share(), 1),
+                    policy_.fits ? "" : ": does not fit; without --explain: what would"));
   }
 
   std::string exposed() const {
@@ -118,11 +118,11 @@ class ExplanationScreen {
     std::string text = "Why\n";
     int number = 0;
     for (const LargestExposure& x : e_.largest) {
-      text += wrapped(0, 3,
-                      fmt::format("{}. {}: {} {}. At no cost the step would be {} ({}).", ++number,
-                                  e_.kinds[static_cast<std::size_t>(x.kind)].words,
-                                  percent(x.reason_s, x.exposed_s), main_reason(x), time(x.step_without_s),
-                                  relative_change(x.step_without_s, policy_.step_s)));
+      text += wrapped(
+          0, 3,
+          fmt::format("{}. {}: {} {}. At no cost the step would be {} ({}).", ++number,
+                      e_.kinds[static_cast<std::size_t>(x.kind)].words, percent(x.reason_s, x.exposed_s),
+                      main_reason(x), time(x.step_without_s), relative_change(x.step_without_s, policy_.step_s)));
     }
     return text + "\n";
   }
@@ -146,8 +146,8 @@ class ExplanationScreen {
     std::vector<Change> changes;
     for (std::size_t i = 0; i < e_.largest.size(); ++i) {
       for (const Remedy& r : e_.largest[i].remedies) {
-        const auto same = std::find_if(changes.begin(), changes.end(),
-                                       [&](const Change& c) { return c.remedy->change == r.change; });
+        const auto same =
+            std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.remedy->change == r.change; });
         if (same == changes.end()) {
           changes.push_back({&r, std::to_string(i + 1)});
         } else {

@@ -11,8 +11,8 @@ namespace weft {
 
 inline constexpr std::size_t kExplanationColumns = 100;
 
-std::string time(double seconds);                    // "0", "1.20 ms"
-std::string percent(double part, double whole);      // "12.3 %"
+std::string time(double seconds);                             // "0", "1.20 ms"
+std::string percent(double part, double whole);               // "12.3 %"
 std::string relative_change(double step_s, double before_s);  // "-1.2 %"
 // Breaks at spaces. The first line begins with `first` spaces, the others with `rest`.
 std::string wrapped(std::size_t first, std::size_t rest, const std::string& text);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "graph/layout.hpp"
-#include "graph/operation.hpp"
+#include "graph/step_graph.hpp"
 
 namespace weft {
 

@@ -9,6 +9,7 @@
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
+#include "app/plan/fitting_layouts.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
@@ -90,6 +91,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   require_no_sweep_flags(flags);
   const Profile profile = read_profile(flags);
   PlanStudy study = study_plan(read_searched_inputs(flags), policies, profile, terminal_of(err));
+  const bool fits = study.policies[study.best].fits;
+  if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
@@ -109,7 +112,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     }
     out << written_line(written);
   }
-  return study.failed.empty() ? kOk : kAnswerIsNo;
+  return fits && study.failed.empty() ? kOk : kAnswerIsNo;
 }
 
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "app/inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
+#include "app/plan/fitting_layouts.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
@@ -46,6 +47,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   }
   PlanStudy study = study_given_plans({plan.model, plan.cluster, plan.layout}, {plan}, profile);
   const PolicyStudy& simulated = study.policies.front();
+  if (!simulated.fits) study.would_fit = find_fitting_layouts(study, profile);
   std::optional<PlanExplanation> explanation;
   if (flags.on("explain") || flags.on("explain-full")) {
     explanation = explain_plan(simulated, profile);
