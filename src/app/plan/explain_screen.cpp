@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "app/plan/explain_report.hpp"
 #include "app/plan/explain_words.hpp"
@@ -13,7 +14,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostKinds = 6;     // rows of what is exposed
+constexpr std::size_t kMostKinds = 5;     // rows of what is exposed
 constexpr std::size_t kMostChanges = 6;   // of what to do
 constexpr double kWorthASentence = 0.01;  // of the step
 
@@ -25,7 +26,7 @@ class ExplanationScreen {
   std::string write() const {
     std::string text;
     for (const std::string& line : split(study_heading(study_), '\n')) {
-      if (!line.empty()) text += wrapped(0, 2, line);
+      if (!line.empty()) text += line.size() <= kExplanationColumns ? line + "\n" : wrapped(0, 2, line);
     }
     text.append("\n").append(policies()).append(bound()).append(memory()).append("\n");
     text.append(exposed()).append(waiting()).append("\n").append(reasons()).append(what_to_do()).append("\n");
@@ -46,8 +47,9 @@ class ExplanationScreen {
   }
 
   std::string bound() const {
+    const std::string& why = study_.bound_explanation;
     return wrapped(
-        0, 2, fmt::format("Bound {}, which no schedule beats: {}", time(study_.bound_s), study_.bound_explanation));
+        0, 2, fmt::format("Bound {}, which no schedule beats: {}", time(study_.bound_s), why.substr(0, why.find(':'))));
   }
 
   std::string memory() const {
@@ -67,7 +69,7 @@ class ExplanationScreen {
         fmt::format("{}: {} of {} ({}) is exposed communication, {} is hidden (means over {} ranks)", policy_.policy,
                     time(sum), time(policy_.step_s), percent(sum, policy_.step_s), time(hidden()), study_.devices));
     if (sum == 0) return text;
-    TextTable table({"what is exposed", "over", "calls", "each", "exposed", "of step"});
+    TextTable table({"What is exposed", "calls", "each", "exposed", "of step"});
     double rest = 0;
     std::size_t kinds = 0;
     for (std::size_t i = 0; i < e_.mean.size(); ++i) {
@@ -78,12 +80,10 @@ class ExplanationScreen {
         continue;
       }
       const OperationKind& kind = e_.kinds[static_cast<std::size_t>(t.kind)];
-      table.add_row({kind.words, kind.group, std::to_string(t.instances),
-                     format_bytes(Bytes{t.bytes.value / t.instances}), time(t.exposed_s),
-                     percent(t.exposed_s, policy_.step_s)});
+      table.add_row({kind.words, std::to_string(t.instances), format_bytes(Bytes{t.bytes.value / t.instances}),
+                     time(t.exposed_s), percent(t.exposed_s, policy_.step_s)});
     }
-    if (kinds > 0)
-      table.add_row({fmt::format("{} more", kinds), "", "", "", time(rest), percent(rest, policy_.step_s)});
+    if (kinds > 0) table.add_row({fmt::format("{} more", kinds), "", "", time(rest), percent(rest, policy_.step_s)});
     return text + table.to_string();
   }
 
@@ -117,7 +117,7 @@ class ExplanationScreen {
     if (e_.largest.empty()) return "";
     std::string text = "Why\n";
     int number = 0;
-    for (const LargestExposure& x : e_.largest) {
+    for (const LargestExposure& x : worth_explaining()) {
       text += wrapped(
           0, 3,
           fmt::format("{}. {}: {} {}. At no cost the step would be {} ({}).", ++number,
@@ -125,6 +125,16 @@ class ExplanationScreen {
                       main_reason(x), time(x.step_without_s), relative_change(x.step_without_s, policy_.step_s)));
     }
     return text + "\n";
+  }
+
+  // The largest exposure, and others that take a part of the step that somebody might miss.
+  std::span<const LargestExposure> worth_explaining() const {
+    std::size_t count = 0;
+    while (count < e_.largest.size() &&
+           (count == 0 || e_.largest[count].exposed_s >= kWorthASentence * policy_.step_s)) {
+      ++count;
+    }
+    return std::span(e_.largest).first(count);
   }
 
   // The largest of the clauses with the main reason.
@@ -144,8 +154,9 @@ class ExplanationScreen {
       std::string against;
     };
     std::vector<Change> changes;
-    for (std::size_t i = 0; i < e_.largest.size(); ++i) {
-      for (const Remedy& r : e_.largest[i].remedies) {
+    const std::span<const LargestExposure> explained = worth_explaining();
+    for (std::size_t i = 0; i < explained.size(); ++i) {
+      for (const Remedy& r : explained[i].remedies) {
         const auto same =
             std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.remedy->change == r.change; });
         if (same == changes.end()) {
@@ -160,8 +171,14 @@ class ExplanationScreen {
     }
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });
+    // One kind of faster links says enough; flags can be had today.
+    const auto is_hardware = [](const Change& c) { return c.remedy->change.find("--") == std::string::npos; };
+    const auto first = std::find_if(changes.begin(), changes.end(), is_hardware);
+    if (first != changes.end()) {
+      changes.erase(std::remove_if(std::next(first), changes.end(), is_hardware), changes.end());
+    }
     if (changes.size() > kMostChanges) changes.resize(kMostChanges);
-    TextTable table({"what to do, each alone, planned and simulated", "against", "step", "change", ""});
+    TextTable table({"What to do (each alone, planned and simulated)", "against", "step", "change", ""});
     for (const Change& c : changes) {
       table.add_row({c.remedy->change, c.against, time(c.remedy->step_s),
                      relative_change(c.remedy->step_s, policy_.step_s), c.remedy->fits ? "" : "does not fit"});

@@ -130,7 +130,7 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
     case Role::attention_gather:
       return region_words(op, "at QKV (ColumnParallelLinear)");
     case Role::attention_reduce:
-      return region_words(op, "at attention output (RowParallelLinear)");
+      return region_words(op, "at attention proj (RowParallelLinear)");
     case Role::ffn_gather:
       return region_words(op, "at MLP fc1 (ColumnParallelLinear)");
     case Role::ffn_reduce:
@@ -168,9 +168,9 @@ std::string_view phase_words(const Operation& op) {
   if (op.role == Role::stage_input || op.role == Role::stage_output) return "";
   switch (op.phase) {
     case Phase::forward:
-      return " forward";
+      return " fwd";
     case Phase::input_grad:
-      return op.is_transfer() ? " backward" : " dgrad";
+      return op.is_transfer() ? " bwd" : " dgrad";
     case Phase::weight_grad:
       return op.is_transfer() ? "" : " wgrad";
     case Phase::recompute:

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// "QKV projection (ColumnParallelLinear) forward", "gradient all-reduce (DDP)". At most 60 characters.
+// "QKV projection (ColumnParallelLinear) fwd", "gradient all-reduce (DDP)". At most 60 characters.
 std::string framework_words(const Operation& op, const Layout& layout);
 
 }  // namespace weft

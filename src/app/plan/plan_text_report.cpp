@@ -108,8 +108,8 @@ std::string memory_notes(const PlanStudy& study, const PolicyStudy& best) {
   std::string text;
   const Bytes reserve = study.inputs.reserve;
   if (reserve.value > 0) {
-    text += fmt::format("Of the {} of a {}, {} are left to driver, context, NCCL and fragmentation (--reserve).\n",
-                        format_bytes(study.inputs.cluster.device.memory + reserve), study.inputs.cluster.device.name,
+    text += fmt::format("A device ({}) has {}: {} are left to driver, context, NCCL and fragmentation (--reserve).\n",
+                        study.inputs.cluster.device.name, format_bytes(study.inputs.cluster.device.memory + reserve),
                         format_bytes(reserve));
   }
   if (best.fits && fullest_stage(best).share() > kTightMemory) {
