@@ -23,9 +23,10 @@ std::string wrapped(std::size_t first, std::size_t rest, const std::string& text
   std::string result, line(first, ' ');
   bool empty = true;
   for (const std::string& word : split(text, ' ')) {
+    if (empty && word.empty()) continue;      // of two spaces, at the beginning of a line
     const bool unit = word.starts_with('%');  // stays with its number
     if (!empty && !unit && line.size() + 1 + word.size() > kExplanationColumns - kUnit) {
-      result += line + "\n";
+      result += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
       line.assign(rest, ' ');
       empty = true;
     }

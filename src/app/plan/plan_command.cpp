@@ -56,7 +56,9 @@ Inputs read_searched_inputs(const Flags& flags) {
 
 int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Flags flags(
-      "plan", "Plans one training step: step time, what is exposed and why, memory, the bound.",
+      "plan",
+      "Plans one training step: step time, what is exposed and why, memory, the bound.\n"
+      "Exit code 0: a policy has a plan that fits in memory; 1: none fits, or one of them has no plan; 2: bad input.",
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");

@@ -126,7 +126,7 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 TEST(PlanText, AModelThatDoesNotFitIsTheAnswerNoWithWhatWouldHelp) {
   // 7 billion parameters at 18 bytes each are 113 GiB on every rank; sharding them over eight ranks helps.
-  const std::string flags = "plan --model llama2-7b --cluster dgx-a100:1 --seq 2048 ";
+  const std::string flags = "plan --model llama2-7b --cluster dgx-a100:1 --seq 2048 --policy serial,ddp,fsdp ";
   const CliResult result = weft_cli(flags);
   EXPECT_EQ(result.code, kAnswerIsNo);
   EXPECT_PRED2(contains, result.out, "Does not fit: stage 0 needs");
