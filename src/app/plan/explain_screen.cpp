@@ -30,7 +30,8 @@ class ExplanationScreen {
     }
     text.append("\n").append(policies()).append(bound()).append(memory()).append("\n");
     text.append(exposed()).append(waiting()).append("\n").append(reasons()).append(what_to_do()).append("\n");
-    return text.append("--explain-full: every communication and what hides it; --json: every stage.\n");
+    return text.append("--explain-full: every communication and what hides it; --json: every stage.\n")
+        .append(failed_lines(study_));
   }
 
  private:

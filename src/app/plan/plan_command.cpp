@@ -107,8 +107,9 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
-    out << (flags.on("explain") ? explanation_screen(study, study.best, explained.front().explanation)
-                                : plan_text_report(study));
+    out << (flags.on("explain") && !flags.on("explain-full")
+                ? explanation_screen(study, study.best, explained.front().explanation)
+                : plan_text_report(study));
     for (const ExplainedPolicy& e : explained) {
       if (flags.on("explain-full")) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
     }
