@@ -281,8 +281,13 @@ class Planner:
             lines = result.stderr.strip().splitlines()
             require(lines and lines[-1].startswith("weft: "), f"refused without a word: {result.stderr.strip()}")
             return None
-        require(result.returncode == 0, f"exit code {result.returncode}: {result.stderr.strip()}")
-        return json.loads(result.stdout)
+        has_answer = result.returncode in (0, 1) and result.stdout.strip()
+        require(has_answer, f"exit code {result.returncode}: {result.stderr.strip()}")
+        answer = json.loads(result.stdout)
+        require("failed" not in answer, f"no plan: {answer.get('failed')}")
+        fits = any(policy["fits"] for policy in answer["policies"].values())
+        require(result.returncode == (0 if fits else 1), f"exit code {result.returncode}, and fits: {fits}")
+        return answer
 
     def check_files(self, flags, answer):
         with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@
 #include "app/collective/collective_command.hpp"
 #include "app/flags.hpp"
 #include "app/plan/plan_command.hpp"
+#include "app/plan/simulate_command.hpp"
 #include "app/run/calibrate_command.hpp"
 #include "app/run/run_command.hpp"
 #include "app/verify_command.hpp"
@@ -27,6 +28,8 @@ constexpr Command kCommands[] = {
     {"plan", "model, cluster, layout -> plan: step time, accounting, memory, bound", run_plan_command},
     {"run", "a plan (or the flags of plan) executed for real: predicted and measured step side by side",
      run_run_command},
+    {"simulate", "plan.json, also one that you changed -> step time, accounting, memory, bound; verified first",
+     run_simulate_command},
     {"analyze", "a trace (ours, or PyTorch's) -> overlap, idle time, exposed communication", run_analyze_command},
     {"calibrate", "this machine -> profile.json: the operations of a plan, interference", run_calibrate_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",

@@ -10,7 +10,7 @@ namespace weft {
 // Exit codes other tools rely on.
 enum ExitCode : int {
   kOk = 0,
-  kAnswerIsNo = 1,  // a plan that fails verification
+  kAnswerIsNo = 1,  // a plan that fails verification, or none that fits in memory
   kBadInput = 2,
   kRunFailed = 3
 };

@@ -138,6 +138,10 @@ void declare_input_flags(Flags& flags) {
   flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
               "Cluster");
   flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
+  flags.value("reserve", "GIB",
+              "memory of a device that is not for plans: driver, CUDA context, NCCL, fragmentation (default: 1.8 and "
+              "1.5 % of a GPU's, 3.0 of 80; nothing with --memory or of a CPU)",
+              "Cluster");
   flags.value("tp", "N", "tensor parallel ranks", kLayout);
   flags.value("pp", "N", "pipeline stages", kLayout);
   flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
@@ -209,25 +213,64 @@ Transformer read_model(const Flags& flags) {
   return model;
 }
 
-ClusterSpec read_cluster(const Flags& flags) {
+Bytes default_reserve(const Device& device) {
+  if (device.name == "cpu") return {};
+  // Measured on an H200 (docs/accuracy.md): driver 0.6, context and kernels 0.75, NCCL 0.43 GiB.
+  constexpr double kFixed = 1.8 * 1024 * 1024 * 1024;
+  constexpr double kFragmentation = 0.015;
+  constexpr double kMost = 0.25;  // of a device that is far smaller than any GPU in use
+  const auto memory = static_cast<double>(device.memory.value);
+  return {static_cast<std::int64_t>(std::min(kFixed + kFragmentation * memory, kMost * memory))};
+}
+
+namespace {
+
+Bytes gibibytes(double count) {
+  return {static_cast<std::int64_t>(count * 1024 * 1024 * 1024)};
+}
+
+// What is kept of a device's memory; all of what --memory says is for plans.
+Bytes read_reserve(const Flags& flags, const Device& device, bool emulated) {
+  const auto given = flags.number("reserve", 0, 1e6);
+  if (!given) return flags.given("memory") || emulated ? Bytes{} : default_reserve(device);
+  if (gibibytes(*given) >= device.memory) {
+    fail("--reserve {}: leaves nothing of the {} of a {}", *flags.text("reserve"), format_bytes(device.memory),
+         device.name);
+  }
+  return gibibytes(*given);
+}
+
+struct LimitedCluster {
+  ClusterSpec spec;  // its devices have the memory that plans may use
+  Bytes reserve;     // of spec.device
+};
+
+LimitedCluster read_limited_cluster(const Flags& flags) {
   const auto text = flags.text("cluster");
   if (!text) fail("--cluster: is missing; give PRESET:NODES such as dgx-a100:8, or a JSON file");
   ClusterSpec spec = names_a_file(*text) ? read_cluster_json(read_text_file(*text), *text) : parse_cluster(*text);
-  if (const auto gib = flags.number("memory", 0.001, 1e6)) {
-    const Bytes cap{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
-    const auto limit = [&](Device& device) {
-      if (cap > device.memory) {
-        fail("--memory {}: is above the {} of a {}; a larger device is said in --cluster (memory=)",
-             *flags.text("memory"), format_bytes(device.memory), device.name);
-      }
-      device.memory = cap;
-    };
-    limit(spec.device);
-    for (NodeOverride& node : spec.overrides) {
-      if (node.device) limit(*node.device);
+  const auto cap = flags.number("memory", 0.001, 1e6);
+  const auto limit = [&](Device& device) {
+    if (cap && gibibytes(*cap) > device.memory) {
+      fail("--memory {}: is above the {} of a {}; a larger device is said in --cluster (memory=)",
+           *flags.text("memory"), format_bytes(device.memory), device.name);
     }
+    const Bytes reserve = read_reserve(flags, device, spec.emulated);
+    device.memory = device.memory - reserve;
+    if (cap) device.memory = std::min(device.memory, gibibytes(*cap));
+    return reserve;
+  };
+  const Bytes reserve = limit(spec.device);
+  for (NodeOverride& node : spec.overrides) {
+    if (node.device) limit(*node.device);
   }
-  return spec;
+  return {std::move(spec), reserve};
+}
+
+}  // namespace
+
+ClusterSpec read_cluster(const Flags& flags) {
+  return read_limited_cluster(flags).spec;
 }
 
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
@@ -304,12 +347,14 @@ void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& 
 Inputs read_inputs(const Flags& flags) {
   Inputs inputs;
   inputs.model = read_model(flags);
-  inputs.cluster = read_cluster(flags);
+  LimitedCluster limited = read_limited_cluster(flags);
+  inputs.cluster = std::move(limited.spec);
   const Cluster cluster(inputs.cluster);
   inputs.layout = read_layout(flags, inputs.model, cluster);
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
   inputs.options = read_policy_options(flags);
   inputs.budget_s = read_budget(flags);
+  inputs.reserve = limited.reserve;
   return inputs;
 }
 

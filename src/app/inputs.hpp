@@ -18,13 +18,18 @@ struct Inputs {
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
   std::uint64_t search_seed = PlanSearch{}.seed;
+  Bytes reserve = {};  // what the cluster's device has beside the memory that plans may use
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);
 
 // Its parts, for callers that read many layouts of one model on one cluster.
 Transformer read_model(const Flags& flags);
+// Its devices have the memory that plans may use: what --memory says, or all but the reserve.
 ClusterSpec read_cluster(const Flags& flags);
+// What the driver, a CUDA context, NCCL and the allocator's fragmentation take of a GPU (docs/accuracy.md); nothing of
+// a CPU.
+Bytes default_reserve(const Device& device);
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster);
 // On a local cluster, where plans are run, experts that drop nothing have a slot for every token; few of them are
 // filled, and unless --expert-exchange says otherwise only those travel. Elsewhere nothing changes.

@@ -170,9 +170,11 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   nlohmann::ordered_json json{{"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}};
   std::vector<std::string> written;
   std::string failed;
+  bool fits = true;
   for (const std::int64_t length : lengths) {
     inputs.layout.seq = length;
     PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
+    fits = fits && study.policies[study.best].fits;
     for (const PolicyStudy& policy : study.policies) {
       table.add_row({&policy == study.policies.data() ? format_count(length) : "", policy.policy, time(policy.step_s),
                      time(policy.accounting.mean.exposed_s), time(study.bound_s),
@@ -192,7 +194,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   } else {
     out << table.to_string() << failed << written_line(written);
   }
-  return failed.empty() ? kOk : kAnswerIsNo;
+  return fits && failed.empty() ? kOk : kAnswerIsNo;
 }
 
 int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>& lengths, const RunOptions& options,

@@ -14,6 +14,25 @@
 
 namespace weft {
 
+void print_verification(std::ostream& out, const std::string& file, const std::optional<Violation>& violation,
+                        bool as_json) {
+  if (as_json) {
+    nlohmann::ordered_json json;
+    json["plan"] = file;
+    json["safe"] = !violation.has_value();
+    if (violation) {
+      json["rule"] = name_of(violation->rule);
+      json["message"] = violation->message;
+    }
+    out << json_text(json, 2) << "\n";
+  } else if (violation) {
+    out << fmt::format("{}: not safe\n{}\n", file, violation->message);
+  } else {
+    out << fmt::format(
+        "{}: safe: every operation once, transfers in one order, no deadlock, no hazard, within memory\n", file);
+  }
+}
+
 int run_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
   Flags flags("verify", "Proves a plan safe, or says what is wrong with it (exit code 1).",
               "weft verify out/plan/plan.json");
@@ -31,21 +50,7 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
     options.memory_limit = Bytes{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
   }
   const auto violation = verify_plan(plan, options);
-  if (flags.on("json")) {
-    nlohmann::ordered_json json;
-    json["plan"] = *file;
-    json["safe"] = !violation.has_value();
-    if (violation) {
-      json["rule"] = name_of(violation->rule);
-      json["message"] = violation->message;
-    }
-    out << json_text(json, 2) << "\n";
-  } else if (violation) {
-    out << fmt::format("{}: not safe\n{}\n", *file, violation->message);
-  } else {
-    out << fmt::format(
-        "{}: safe: every operation once, transfers in one order, no deadlock, no hazard, within memory\n", *file);
-  }
+  print_verification(out, *file, violation, flags.on("json"));
   return violation ? kAnswerIsNo : kOk;
 }
 

@@ -230,6 +230,56 @@ class Refinement {
   std::vector<Colour> rank_, link_;
 };
 
+// "node 3", "nodes 0-2,4"; "" where that is a long list.
+std::string in_words(const std::set<NodeId>& nodes) {
+  constexpr int kMostRanges = 3;
+  std::string text;
+  int ranges = 0;
+  for (auto first = nodes.begin(); first != nodes.end() && ranges <= kMostRanges; ++ranges) {
+    auto last = first;
+    while (std::next(last) != nodes.end() && std::next(last)->value == last->value + 1) ++last;
+    text += fmt::format("{}{}", ranges > 0 ? "," : "", first->value);
+    if (last != first) text += fmt::format("-{}", last->value);
+    first = std::next(last);
+  }
+  return ranges > kMostRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
+}
+
+// By stage. Where a stage has several classes and each has its nodes to itself, by those too: "stage 0 on node 3" is
+// the slow node that somebody looks for. Other classes of a stage have letters.
+void name_classes(RankClasses& found, const Cluster& cluster) {
+  std::vector<std::set<NodeId>> nodes(found.classes.size());
+  for (std::size_t r = 0; r < found.class_of.size(); ++r) {
+    nodes[static_cast<std::size_t>(found.class_of[r])].insert(cluster.node_of(make_id<Rank>(r)));
+  }
+  struct Stage {
+    std::int64_t classes = 0, named = 0;
+    std::map<NodeId, int> classes_on;
+  };
+  std::map<std::int64_t, Stage> stages;
+  for (std::size_t c = 0; c < nodes.size(); ++c) {
+    Stage& stage = stages[found.classes[c].stage];
+    ++stage.classes;
+    for (const NodeId node : nodes[c]) ++stage.classes_on[node];
+  }
+  for (std::size_t c = 0; c < nodes.size(); ++c) {
+    RankClass& named = found.classes[c];
+    Stage& stage = stages[named.stage];
+    named.name = fmt::format("stage {}", named.stage);
+    if (stage.classes == 1) continue;
+    const bool alone = std::all_of(stage.classes_on.begin(), stage.classes_on.end(),
+                                   [](const auto& on_node) { return on_node.second == 1; });
+    const std::string place = alone ? in_words(nodes[c]) : "";
+    const std::int64_t number = stage.named++;
+    if (!place.empty()) {
+      named.name += " on " + place;
+      continue;
+    }
+    named.name += static_cast<char>('a' + number % 26);
+    if (stage.classes > 26) named.name += fmt::format("{}", number + 1);
+  }
+}
+
 RankClasses Refinement::result() const {
   RankClasses result;
   std::map<Colour, std::int32_t> class_of_colour;
@@ -247,16 +297,10 @@ RankClasses Refinement::result() const {
     ++result.classes[static_cast<std::size_t>(it->second)].ranks;
   }
 
-  std::map<std::int64_t, std::int64_t> classes_of_stage, named_of_stage;
-  for (const RankClass& c : result.classes) ++classes_of_stage[c.stage];
+  name_classes(result, cluster_);
   std::map<Colour, std::int32_t> link_class_of;
   std::map<LevelId, int> kinds_of_level;
   for (RankClass& c : result.classes) {
-    c.name = fmt::format("stage {}", c.stage);
-    if (classes_of_stage[c.stage] > 1) {
-      c.name += static_cast<char>('a' + named_of_stage[c.stage]++ % 26);
-      if (classes_of_stage[c.stage] > 26) c.name += fmt::format("{}", named_of_stage[c.stage]);
-    }
     for (const GroupTable& table : tables_) {
       ClassGroup group;
       const std::int32_t g = table.group_of[c.representative.index()];

@@ -66,7 +66,7 @@ struct LinkUse {
 };
 
 struct RankClass {
-  std::string name;     // "stage 0"
+  std::string name;     // "stage 0"; "stage 0 on node 3" where nodes tell the classes of a stage apart, else "stage 0a"
   Rank representative;  // its lowest rank
   std::int64_t ranks = 0;
   std::int64_t stage = 0;  // pipeline rank

@@ -90,8 +90,8 @@ TEST(RankClasses, ASlowNicSplitsThem) {
   ASSERT_EQ(flat.classes.size(), 2U);
   EXPECT_EQ(flat.classes[0].ranks, 24);
   EXPECT_EQ(flat.classes[1].ranks, 8);
-  EXPECT_EQ(flat.classes[0].name, "stage 0a");
-  EXPECT_EQ(flat.classes[1].name, "stage 0b");
+  EXPECT_EQ(flat.classes[0].name, "stage 0 on nodes 0-2");
+  EXPECT_EQ(flat.classes[1].name, "stage 0 on node 3");
   EXPECT_TRUE(flat.classes[0].group(GroupKind::dp).spans_classes());
   EXPECT_FALSE(flat.classes[0].group(GroupKind::tp).spans_classes());
   const std::size_t nic = level(cluster, "nic");

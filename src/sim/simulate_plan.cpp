@@ -88,6 +88,24 @@ SimLane lane_of(QueueKind kind) {
   return SimLane::transfer;
 }
 
+// A hundred days of nanoseconds are all that a double counts one by one, and several steps are simulated.
+void require_a_step_of_days(const SimProblem& problem) {
+  constexpr double kMostDays = 10, kNanosOfADay = 86'400e9;
+  std::vector<double> busy(problem.ranks.size(), 0);
+  for (const SimOperation& op : problem.operations) {
+    const SimCost& cost = problem.costs[static_cast<std::size_t>(op.cost)];
+    const double alone = static_cast<double>(cost.fixed.value) + static_cast<double>(cost.moving.value);
+    busy[static_cast<std::size_t>(op.rank)] += alone;
+  }
+  const double days = *std::max_element(busy.begin(), busy.end()) / kNanosOfADay;
+  if (days > kMostDays) {
+    fail(
+        "a rank's operations of one step take {:.0f} days, at most {:.0f} can be simulated: is the model's shape "
+        "right?",
+        days, kMostDays);
+  }
+}
+
 // The problem, and the cost of each plan operation.
 std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, const Unfolded& unfolded,
                                                             const CostModel& cost) {
@@ -127,6 +145,7 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
     }
     problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
   }
+  require_a_step_of_days(problem);
   return {std::move(problem), std::move(cost_of)};
 }
 

@@ -1,6 +1,7 @@
 // What would remove an exposure, tried rather than guessed: each change that suits the traffic and the reason is
 // planned and simulated, and only those that shorten the step are named.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -118,7 +119,7 @@ class ChangeList {
     if (now().etp == now().tp) halve_for_data("tp", &Layout::tp);
   }
   // Half of one axis, and twice the data parallel ranks.
-  void halve_for_data(std::string_view flag, std::int64_t Layout::*axis) {
+  void halve_for_data(std::string_view flag, std::int64_t Layout::* axis) {
     if (now().*axis % 2 != 0) return;
     add(fmt::format("--{} {} --dp {}", flag, now().*axis / 2, 2 * now().dp), [&](Layout& l) {
       if (axis == &Layout::tp) l.etp /= 2;
@@ -174,14 +175,15 @@ class FasterLinks {
   std::optional<Remedy> find(const LargestExposure& exposure) const {
     const auto link = slowest_link(exposure.kind);
     if (!link) return std::nullopt;
+    if (const auto as_others = as_fast_as_others(*link, exposure.kind)) return as_others;
     const Bandwidth now = study_.plan.graph.links[*link].link.bandwidth;
     const std::string& level = study_.plan.graph.links[*link].name;
     const double enough = 0.1 * exposure.exposed_s;
     constexpr double kFactors[] = {1.25, 1.5, 2, 3, 4, 8};
     // Where the greatest does not suffice, none does.
-    if (simulate_with(*link, *std::rbegin(kFactors), exposure.kind).second > enough) return std::nullopt;
+    if (simulate_with(whole_level(*link, *std::rbegin(kFactors)), exposure.kind).second > enough) return std::nullopt;
     for (const double factor : kFactors) {
-      const auto [step, exposed] = simulate_with(*link, factor, exposure.kind);
+      const auto [step, exposed] = simulate_with(whole_level(*link, factor), exposure.kind);
       if (exposed > enough) continue;
       return Remedy{fmt::format("{} {:g} times as fast ({:.4g} GB/s a link)", level, factor,
                                 factor * now.bytes_per_second * 1e-9),
@@ -215,15 +217,48 @@ class FasterLinks {
     return link;
   }
 
-  // The step, and what the kind exposes (mean over ranks).
-  std::pair<double, double> simulate_with(std::size_t link, double factor, std::int32_t kind) const {
-    StepGraph graph = study_.plan.graph;
-    const LevelId level = graph.links[link].link.level;
-    for (LinkClass& l : graph.links) {
+  // Where a node's links are slower than others of their level, those are what to mend.
+  std::optional<Remedy> as_fast_as_others(std::size_t slow, std::int32_t kind) const {
+    std::vector<LinkClass> links = study_.plan.graph.links;
+    std::size_t fastest = slow;
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      const bool same_level = links[i].link.level == links[slow].link.level;
+      if (same_level && links[i].link.bandwidth > links[fastest].link.bandwidth) fastest = i;
+    }
+    if (fastest == slow) return std::nullopt;
+    links[slow].link.bandwidth = links[fastest].link.bandwidth;
+    links[slow].link.latency = links[fastest].link.latency;
+    const double bytes_per_second = links[slow].link.bandwidth.bytes_per_second;
+    return Remedy{fmt::format("{} of {} as fast as the others ({:.4g} GB/s a link)", links[fastest].name,
+                              owners_of(slow), bytes_per_second * 1e-9),
+                  simulate_with(std::move(links), kind).first, study_.fits};
+  }
+
+  // The rank classes whose link it is: "stage 0 on node 3".
+  std::string owners_of(std::size_t link) const {
+    std::vector<std::string> owners;
+    for (const RankClass& c : study_.plan.graph.classes) {
+      const bool owns = std::any_of(c.links.begin(), c.links.end(), [&](const LinkUse& use) {
+        return static_cast<std::size_t>(use.link_class) == link;
+      });
+      if (owns) owners.push_back(c.name);
+    }
+    return fmt::format("{}", fmt::join(owners, " and "));
+  }
+
+  std::vector<LinkClass> whole_level(std::size_t link, double factor) const {
+    std::vector<LinkClass> links = study_.plan.graph.links;
+    const LevelId level = links[link].link.level;
+    for (LinkClass& l : links) {
       if (l.link.level == level) l.link.bandwidth.bytes_per_second *= factor;
     }
+    return links;
+  }
+
+  // The step, and what the kind exposes (mean over ranks).
+  std::pair<double, double> simulate_with(std::vector<LinkClass> links, std::int32_t kind) const {
     Plan plan = study_.plan;
-    plan.graph = std::move(graph);
+    plan.graph.links = std::move(links);
     const Cluster cluster(plan.cluster);
     const CostModel cost(plan.graph, cluster, profile_);
     const Unfolded unfolded(plan);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/plan/explain_words.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -13,47 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kColumns = 100;
-constexpr std::size_t kUnit = 4;       // room for " %);" at the end of a line
 constexpr std::size_t kMostNamed = 3;  // of what hides, and of reasons
-
-std::string time(double s) {
-  return s == 0 ? "0" : format_time(nanos_from_seconds(s));
-}
-std::string percent(double part, double whole) {
-  return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0.0);
-}
-
-// Breaks at spaces. The first line begins with `first` spaces, the others with `rest`.
-std::string wrapped(std::size_t first, std::size_t rest, const std::string& text) {
-  std::string result, line(first, ' ');
-  bool empty = true;
-  for (const std::string& word : split(text, ' ')) {
-    const bool unit = word.starts_with('%');  // stays with its number
-    if (!empty && !unit && line.size() + 1 + word.size() > kColumns - kUnit) {
-      result += line + "\n";
-      line.assign(rest, ' ');
-      empty = true;
-    }
-    line += empty ? word : " " + word;
-    empty = false;
-  }
-  return result + line + "\n";
-}
-
-// As in `words` below.
-std::string_view short_words(ExposureReason reason) {
-  constexpr std::string_view kWords[] = {"dependency",
-                                         "order (ready compute is held back)",
-                                         "order (it is issued late)",
-                                         "queue busy",
-                                         "link busy",
-                                         "memory",
-                                         "latency",
-                                         "late peer"};
-  static_assert(std::size(kWords) == kExposureReasons);
-  return kWords[static_cast<std::size_t>(reason)];
-}
 
 class ExplanationText {
  public:
@@ -69,7 +30,6 @@ class ExplanationText {
 
  private:
   const OperationKind& kind(std::int32_t id) const { return e_.kinds[static_cast<std::size_t>(id)]; }
-  std::string name(std::int32_t id, const char* none) const { return id < 0 ? none : kind(id).name; }
 
   std::string heading() const {
     std::int64_t ranks = 0;
@@ -97,7 +57,7 @@ class ExplanationText {
 
   std::string title(std::int32_t id) const {
     const OperationKind& k = kind(id);
-    std::string text = fmt::format("{} ({} over {}", k.name, k.collective, k.group);
+    std::string text = fmt::format("{}: {} ({} over {}", k.words, k.name, k.collective, k.group);
     if (k.first_layer >= 0) {
       text += k.first_layer == k.last_layer ? fmt::format(", layer {}", k.first_layer)
                                             : fmt::format(", layers {}-{}", k.first_layer, k.last_layer);
@@ -106,11 +66,12 @@ class ExplanationText {
   }
 
   std::string details(const ExplainedTransfer& t) const {
-    std::string text = title(t.kind) + "\n";
+    std::string text = wrapped(0, 2, title(t.kind));
     if (t.hidden_s > 0) {
       std::string behind = fmt::format("{} hidden behind ", percent(t.hidden_s, t.hidden_s + t.exposed_s));
       for (std::size_t i = 0; i < t.hidden_behind.size() && i < kMostNamed; ++i) {
-        behind += fmt::format("{}{} {}", i > 0 ? ", " : "", name(t.hidden_behind[i].kind, "waiting for other things"),
+        behind += fmt::format("{}{} {}", i > 0 ? ", " : "",
+                              kind_words(e_, t.hidden_behind[i].kind, "waiting for other things"),
                               percent(t.hidden_behind[i].seconds, t.hidden_s));
       }
       if (t.hidden_behind.size() > kMostNamed) behind += fmt::format(", {} more", t.hidden_behind.size() - kMostNamed);
@@ -120,7 +81,7 @@ class ExplanationText {
     if (t.beside_s > 0.01 * t.busy_s) text += wrapped(2, 4, fmt::format("{} beside other transfers", time(t.beside_s)));
     for (std::size_t i = 0; i < t.exposures.size() && i < kMostNamed; ++i) {
       const Exposure& e = t.exposures[i];
-      text += wrapped(2, 4, fmt::format("exposed {}: {}", percent(e.seconds, t.exposed_s), words(e)));
+      text += wrapped(2, 4, fmt::format("exposed {}: {}", percent(e.seconds, t.exposed_s), reason_words(e_, e)));
     }
     if (t.exposures.size() > kMostNamed) {
       double rest = 0;
@@ -148,32 +109,6 @@ class ExplanationText {
         fmt::format("one of them left alone {}; {}", time(found->second.under.front().under.front().transfer_s), text));
   }
 
-  std::string words(const Exposure& e) const {
-    const std::string waiting = name(e.waiting, "nothing");
-    switch (e.reason) {
-      case ExposureReason::dependency:
-        return fmt::format("dependency; {} makes its data, {} waits for it", name(e.cause, "nothing"), waiting);
-      case ExposureReason::latency:
-        return fmt::format("latency; mostly no bytes move, {} makes its data, {} waits", name(e.cause, "nothing"),
-                           waiting);
-      case ExposureReason::held_back:
-        return fmt::format("order; {} was ready to compute beside it", name(e.cause, "other compute"));
-      case ExposureReason::issue_order:
-        return fmt::format("order; issued behind {}, {} waits", name(e.cause, "something else"), waiting);
-      case ExposureReason::queue_busy:
-        return fmt::format("queue busy; behind {}, {} waits", name(e.cause, "another transfer"), waiting);
-      case ExposureReason::link_busy:
-        return fmt::format("link busy; shared with {}, {} waits", name(e.cause, "transfers of other ranks"), waiting);
-      case ExposureReason::memory:
-        return fmt::format("memory; {} still used what it fills, {} waits", name(e.cause, "something"), waiting);
-      case ExposureReason::late_peer:
-        return fmt::format("late peer; {} of {} ended later, {} waits", name(e.cause, "something"),
-                           e.cause_rank < 0 ? "another rank" : e_.stages[static_cast<std::size_t>(e.cause_rank)].name,
-                           waiting);
-    }
-    return "";
-  }
-
   std::string summary() const {
     if (e_.largest.empty()) return "Nothing is exposed.\n";
     std::string text = "The largest exposures\n";
@@ -181,7 +116,7 @@ class ExplanationText {
     for (const LargestExposure& x : e_.largest) {
       text += wrapped(0, 3,
                       fmt::format("{}. {}: {}, {} of the step; {} {}. At no cost it would leave a step of {} ({}).",
-                                  ++number, kind(x.kind).name, time(x.exposed_s), percent(x.exposed_s, study_.step_s),
+                                  ++number, kind(x.kind).words, time(x.exposed_s), percent(x.exposed_s, study_.step_s),
                                   percent(x.reason_s, x.exposed_s), short_words(x.reason), time(x.step_without_s),
                                   change(x.step_without_s)));
       std::string remedies;
@@ -195,7 +130,7 @@ class ExplanationText {
     }
     return text;
   }
-  std::string change(double step_s) const { return fmt::format("{:+.1f} %", 100 * (step_s / study_.step_s - 1)); }
+  std::string change(double step_s) const { return relative_change(step_s, study_.step_s); }
 
   const PolicyStudy& study_;
   const PlanExplanation& e_;
@@ -221,6 +156,7 @@ Json choice_json(const ChoiceNode& node) {
 Json transfer_json(const PlanExplanation& e, const ExplainedTransfer& t) {
   const OperationKind& kind = e.kinds[static_cast<std::size_t>(t.kind)];
   Json json{{"name", kind.name},
+            {"framework_name", kind.words},
             {"collective", kind.collective},
             {"group", kind.group},
             {"traffic", std::string(name_of(kind.traffic))},
@@ -281,6 +217,7 @@ Json explanation_json(const PolicyStudy& study, const PlanExplanation& e) {
       remedies.push_back({{"change", r.change}, {"step_s", r.step_s}, {"fits", r.fits}});
     }
     json["largest"].push_back({{"name", e.kinds[static_cast<std::size_t>(x.kind)].name},
+                               {"framework_name", e.kinds[static_cast<std::size_t>(x.kind)].words},
                                {"exposed_s", x.exposed_s},
                                {"of_step_pct", 100 * x.exposed_s / study.step_s},
                                {"reason", std::string(name_of(x.reason))},

@@ -9,6 +9,7 @@
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
+#include "app/plan/fitting_layouts.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
@@ -24,17 +25,22 @@ namespace weft {
 namespace {
 
 struct ExplainedPolicy {
-  const PolicyStudy* study;
+  std::size_t policy;  // of the study
   PlanExplanation explanation;
 };
 
-// The policies that were asked for by name, or else the best.
+bool explains(const Flags& flags) {
+  return flags.on("explain") || flags.on("explain-full");
+}
+
+// The best policy; for those who read more than a screen, all that were asked for by name.
 std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanStudy& study, const Profile& profile) {
   std::vector<ExplainedPolicy> explained;
-  if (!flags.on("explain")) return explained;
+  if (!explains(flags)) return explained;
+  const bool all = flags.given("policy") && (flags.on("explain-full") || flags.on("json"));
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
-    if (!flags.given("policy") && i != study.best) continue;
-    explained.push_back({&study.policies[i], explain_plan(study.policies[i], profile)});
+    if (!all && i != study.best) continue;
+    explained.push_back({i, explain_plan(study.policies[i], profile)});
     add_remedies(explained.back().explanation, study, study.policies[i], profile);
   }
   return explained;
@@ -50,12 +56,15 @@ Inputs read_searched_inputs(const Flags& flags) {
 
 int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Flags flags(
-      "plan", "Plans one training step: step time, what is exposed and why, memory, the bound.",
+      "plan",
+      "Plans one training step: step time, what is exposed and why, memory, the bound.\n"
+      "Exit code 0: a policy has a plan that fits in memory; 1: none fits, or one of them has no plan; 2: bad input.",
       "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
   flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
-  flags.toggle("explain", "why communication is exposed and what would help, of the best policy or those named");
+  flags.toggle("explain", "why communication is exposed and what would help, on one screen, of the best policy");
+  flags.toggle("explain-full", "the same with every communication and what hides it, of the best or all named");
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
@@ -69,12 +78,12 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   if (!lengths.empty()) {
-    for (const char* other : {"sweep", "explain"}) {
+    for (const char* other : {"sweep", "explain", "explain-full"}) {
       if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
     }
     return run_plan_of_lengths(flags, read_searched_inputs(flags), lengths, policies, out, err);
   }
-  if (flags.given("sweep") && flags.on("explain")) {
+  if (flags.given("sweep") && explains(flags)) {
     fail("--explain: is not for --sweep; explain one combination of it by its own flags");
   }
   // A search for every row of a sweep is for those who ask for it.
@@ -84,22 +93,29 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   require_no_sweep_flags(flags);
   const Profile profile = read_profile(flags);
   PlanStudy study = study_plan(read_searched_inputs(flags), policies, profile, terminal_of(err));
+  const bool fits = study.policies[study.best].fits;
+  if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     for (const ExplainedPolicy& e : explained) {
-      json["policies"][e.study->policy]["explanation"] = explanation_json(*e.study, e.explanation);
+      const PolicyStudy& policy = study.policies[e.policy];
+      json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
     }
     add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
-    out << plan_text_report(study);
-    for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(*e.study, e.explanation);
+    out << (flags.on("explain") && !flags.on("explain-full")
+                ? explanation_screen(study, study.best, explained.front().explanation)
+                : plan_text_report(study));
+    for (const ExplainedPolicy& e : explained) {
+      if (flags.on("explain-full")) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
+    }
     out << written_line(written);
   }
-  return study.failed.empty() ? kOk : kAnswerIsNo;
+  return fits && study.failed.empty() ? kOk : kAnswerIsNo;
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
@@ -121,15 +122,90 @@ TEST(PlanJson, OneDeviceHasNothingToHide) {
   EXPECT_TRUE(json.at("policies").at("serial").at("hidden_pct").is_null());
 }
 
-TEST(PlanText, AModelThatDoesNotFitIsAnAnswerWithWhatWouldHelp) {
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+TEST(PlanText, AModelThatDoesNotFitIsTheAnswerNoWithWhatWouldHelp) {
   // 7 billion parameters at 18 bytes each are 113 GiB on every rank; sharding them over eight ranks helps.
-  const CliResult result = weft_cli("plan --model llama2-7b --cluster dgx-a100:1 --seq 2048");
-  EXPECT_EQ(result.code, kOk);
+  const std::string flags = "plan --model llama2-7b --cluster dgx-a100:1 --seq 2048 --policy serial,ddp,fsdp ";
+  const CliResult result = weft_cli(flags);
+  EXPECT_EQ(result.code, kAnswerIsNo);
   EXPECT_PRED2(contains, result.out, "Does not fit: stage 0 needs");
   EXPECT_PRED2(contains, result.out, "optimizer state");
-  EXPECT_PRED2(contains, result.out, "It would fit with --zero");
-  const nlohmann::json json = plan_json("--model llama2-7b --cluster dgx-a100:1 --seq 2048");
+  EXPECT_PRED2(contains, result.out, "What would fit");
+  const CliResult json_result = weft_cli(flags + "--json");
+  EXPECT_EQ(json_result.code, kAnswerIsNo);
+  const nlohmann::json json = nlohmann::json::parse(json_result.out);
   EXPECT_FALSE(json.at("policies").at("serial").at("fits").get<bool>());
+  // Each advice, followed, is as promised; other tp and pp are among them.
+  const nlohmann::json& advice = json.at("would_fit");
+  std::set<std::pair<int, int>> degrees;
+  for (const nlohmann::json& layout : advice.at("layouts")) {
+    const auto changes = layout.at("flags").get<std::string>();
+    const auto policy = advice.at("policy").get<std::string>();
+    const nlohmann::json followed = plan_json(
+        "--model llama2-7b --cluster dgx-a100:1 --seq 2048 --global-batch 8 --policy " + policy + " " + changes);
+    const nlohmann::json& plan = followed.at("policies").at(policy);
+    EXPECT_TRUE(plan.at("fits").get<bool>()) << changes;
+    EXPECT_EQ(plan.at("memory_peak_bytes"), layout.at("memory_peak_bytes")) << changes;
+    EXPECT_DOUBLE_EQ(plan.at("step_s").get<double>(), layout.at("step_s").get<double>()) << changes;
+    degrees.insert({followed.at("layout").at("tp").get<int>(), followed.at("layout").at("pp").get<int>()});
+  }
+  EXPECT_GE(degrees.size(), 3U);
+  EXPECT_TRUE(degrees.contains({1, 1})) << "--zero 1 alone is enough";
+}
+
+TEST(PlanText, WhatFitsNoLayoutOfAClusterSaysSo) {
+  const CliResult result = weft_cli("plan --model gpt3-175b --cluster dgx-a100:1,gpus=1 --policy serial");
+  EXPECT_EQ(result.code, kAnswerIsNo);
+  EXPECT_PRED2(contains, result.out, "use more devices");
+}
+
+TEST(PlanText, OnePolicyThatFitsIsEnoughForExitCodeZero) {
+  // `weft` fits where any does; the memory lies between what serial and fsdp need at ZeRO 3.
+  const std::string flags = "--layers 4 --hidden 1024 --heads 8 --seq 512 --cluster dgx1-v100:1 --zero 3 --policy ";
+  const nlohmann::json both = plan_json(flags + "serial,fsdp").at("policies");
+  const double serial = both.at("serial").at("memory_peak_bytes").get<double>() / kGiB;
+  const double fsdp = both.at("fsdp").at("memory_peak_bytes").get<double>() / kGiB;
+  ASSERT_NE(serial, fsdp);
+  const std::string between = " --memory " + std::to_string((serial + fsdp) / 2);
+  EXPECT_EQ(weft_cli("plan " + flags + "serial,fsdp" + between).code, kOk);
+  EXPECT_EQ(weft_cli("plan " + flags + (serial > fsdp ? "serial" : "fsdp") + between).code, kAnswerIsNo);
+}
+
+TEST(PlanMemory, SomeOfAGpuIsKeptForContextAndNccl) {
+  const auto device_bytes = [](const std::string& flags) {
+    const nlohmann::json json = plan_json("--model gpt2 --policy serial " + flags);
+    return json.at("policies").at("serial").at("memory").at(0).at("device_bytes").get<std::int64_t>();
+  };
+  // 80 - (1.8 + 0.015 * 80) = 77 GiB, and 16 - (1.8 + 0.24) = 13.96 GiB.
+  EXPECT_NEAR(static_cast<double>(device_bytes("--cluster dgx-a100:1")), 77.0 * kGiB, 2);
+  EXPECT_NEAR(static_cast<double>(device_bytes("--cluster dgx1-v100:1,device=v100-16")), 13.96 * kGiB, 2);
+  EXPECT_EQ(device_bytes("--cluster dgx-a100:1 --reserve 0"), 80 * kGiB);
+  EXPECT_EQ(device_bytes("--cluster dgx-a100:1 --reserve 10"), 70 * kGiB);
+  EXPECT_EQ(device_bytes("--cluster dgx-a100:1 --memory 79"), 79 * kGiB) << "all of what --memory says";
+  EXPECT_EQ(device_bytes("--cluster dgx-a100:1 --memory 79 --reserve 10"), 70 * kGiB);
+  EXPECT_EQ(device_bytes("--cluster local:2"), device_bytes("--cluster local:2 --reserve 0"));
+  EXPECT_EQ(weft_cli("plan --model gpt2 --cluster dgx-a100:1 --reserve 80").code, kBadInput);
+}
+
+TEST(PlanMemory, AboveNinetyFivePercentIsFlagged) {
+  const std::string flags = "--model gpt2 --cluster dgx-a100:1 --policy serial ";
+  const double peak = plan_json(flags).at("policies").at("serial").at("memory_peak_bytes").get<double>() / kGiB;
+  const auto with_memory = [&](double gib) { return flags + "--memory " + std::to_string(gib); };
+  EXPECT_TRUE(plan_json(with_memory(peak / 0.96)).at("policies").at("serial").at("tight").get<bool>());
+  EXPECT_FALSE(plan_json(with_memory(peak / 0.94)).at("policies").at("serial").at("tight").get<bool>());
+  EXPECT_PRED2(contains, weft_cli("plan " + with_memory(peak / 0.96)).out, "serial (96 % of memory)");
+  EXPECT_FALSE(contains(weft_cli("plan " + with_memory(peak / 0.94)).out, "% of memory)"));
+  const std::string sweep = " --sweep micro-batch=1 --json";
+  EXPECT_TRUE(plan_json(with_memory(peak / 0.96) + sweep).at("sweep").at("rows").at(0).at("tight").get<bool>());
+  EXPECT_FALSE(plan_json(with_memory(peak / 0.94) + sweep).at("sweep").at("rows").at(0).at("tight").get<bool>());
+}
+
+TEST(PlanText, AStepOfYearsIsRefusedInWords) {
+  const CliResult result = weft_cli("plan --model gpt2 --hidden 100000000 --heads 10 --cluster dgx-a100:1");
+  EXPECT_EQ(result.code, kBadInput);
+  EXPECT_PRED2(contains, result.err, "days");
+  EXPECT_FALSE(contains(result.err, "periods")) << result.err;
 }
 
 TEST(PlanFiles, AreWrittenOnlyWithOut) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "app/plan/framework_words.hpp"
 #include "sim/simulate_folded.hpp"
 #include "sim/simulate_plan.hpp"
 
@@ -124,6 +125,7 @@ ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, c
     if (added) {
       OperationKind& kind = kinds.emplace_back();
       kind.name = fmt::format("{} {}", name_of(op.role), name_of(op.phase));
+      kind.words = framework_words(op, plan.layout);
       kind.is_transfer = op.is_transfer();
       if (op.communication) {
         kind.collective = name_of(communication.collective);

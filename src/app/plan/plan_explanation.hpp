@@ -19,6 +19,7 @@ namespace weft {
 // Operations that are reported as one: all layers, micro-batches and parts of a role in a phase.
 struct OperationKind {
   std::string name;          // "ffn_reduce forward"
+  std::string words;         // as the frameworks have it (framework_words.hpp)
   bool is_transfer = false;  // the rest is of transfers
   std::string collective, group;
   TrafficKind traffic = TrafficKind::other;

@@ -117,16 +117,77 @@ TEST(PlanExplanation, WhatItNamesShortensTheStepAsItSays) {
   EXPECT_GT(tried, 3);
 }
 
-TEST(PlanExplanation, TextFitsHundredColumns) {
+void expect_hundred_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+}
+
+TEST(PlanExplanation, FullTextFitsHundredColumns) {
   for (const char* flags : kCases) {
-    const CliResult result = weft_cli("plan --explain " + std::string(flags));
+    const CliResult result = weft_cli("plan --explain-full " + std::string(flags));
     ASSERT_EQ(result.code, kOk) << result.err;
     const std::size_t begin = result.out.find("Communication of ");
     ASSERT_NE(begin, std::string::npos);
-    std::istringstream lines(result.out.substr(begin));
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100U) << line;
+    expect_hundred_columns(result.out.substr(begin));
     EXPECT_TRUE(contains(result.out, "The largest exposures")) << result.out;
   }
+}
+
+TEST(PlanExplanation, IsOneScreenForOnePolicyAndForSeveral) {
+  for (const char* flags : kCases) {
+    for (const char* policies : {" --policy serial", " --policy serial,ddp,megatron,fsdp,priority"}) {
+      SCOPED_TRACE(std::string(flags) + policies);
+      const CliResult result = weft_cli("plan --explain " + std::string(flags) + policies);
+      ASSERT_EQ(result.code, kOk) << result.err;
+      expect_hundred_columns(result.out);
+      EXPECT_LE(std::count(result.out.begin(), result.out.end(), '\n'), 45) << result.out;
+      for (const char* part : {"What is exposed", "Why\n", "What to do", "Bound "}) {
+        EXPECT_PRED2(contains, result.out, part) << result.out;
+      }
+    }
+  }
+}
+
+TEST(PlanExplanation, UsesTheNamesOfTheFrameworks) {
+  const auto named = [](const std::string& flags, const std::string& name) {
+    const CliResult result = weft_cli("plan --explain --policy serial " + flags);
+    EXPECT_PRED2(contains, result.out, name) << result.out;
+  };
+  named(kCases[0], "gradient all-reduce (DDP)");
+  named(kCases[0], "TP all-reduce at MLP fc2 (RowParallelLinear) fwd");
+  named(std::string(kCases[0]) + " --sequence-parallel", "TP all-gather at QKV (ColumnParallelLinear)");
+  named(kCases[1], "gradient reduce-scatter (distributed optimizer)");
+  named(kCases[2], "parameter all-gather (FSDP)");
+  named(kCases[3], "expert all-to-all (dispatch)");
+}
+
+// Four nodes; the adapter of node 3 has a quarter of the others' speed.
+constexpr const char* kSlowNode = R"({"name": "slow", "device": "a100-80", "nodes": 4, "devices_per_node": 8,
+  "levels": [{"name": "nvlink", "joins": "node", "bandwidth": "300GB/s", "latency": "1us"},
+             {"name": "nic", "joins": "cluster", "bandwidth": "200Gb/s", "latency": "5us"}],
+  "overrides": [{"node": 3, "level": "nic", "bandwidth": "50Gb/s"}]})";
+
+TEST(PlanExplanation, NamesTheSlowNodeAndWhatMendsIt) {
+  const ScratchFolder folder("slow_node");
+  const std::string cluster = folder.write("slow.json", kSlowNode);
+  const std::string flags = " --model gpt2 --global-batch 64 --policy ddp";
+  const CliResult text = weft_cli("plan --explain --cluster " + cluster + flags);
+  ASSERT_EQ(text.code, kOk) << text.err;
+  EXPECT_PRED2(contains, text.out, "nic of stage 0 on node 3 as fast as the others (25 GB/s a link)") << text.out;
+  // The step it promises is that of the cluster without a slow node.
+  const nlohmann::json slow = explained("--cluster " + cluster + flags);
+  std::string whole(kSlowNode);
+  whole.replace(whole.find("50Gb/s"), 6, "200Gb/s");
+  const nlohmann::json mended = explained("--cluster " + folder.write("whole.json", whole) + flags);
+  const double step = mended.at("policies").at("ddp").at("step_s").get<double>();
+  bool found = false;
+  for (const nlohmann::json& remedy :
+       slow.at("policies").at("ddp").at("explanation").at("largest").at(0).at("remedies")) {
+    if (!contains(remedy.at("change"), "node 3")) continue;
+    found = true;
+    EXPECT_NEAR(remedy.at("step_s").get<double>() / step, 1, 1e-3);
+  }
+  EXPECT_TRUE(found);
 }
 
 TEST(PlanExplanation, IsNotForSweeps) {

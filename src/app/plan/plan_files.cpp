@@ -48,22 +48,23 @@ bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std
   return true;
 }
 
+// "trace.json" of the best policy, "trace-ddp.json" of another.
+std::string file_name(const PlanStudy& study, std::size_t policy, const std::string& what) {
+  return what + (policy == study.best ? "" : "-" + study.policies[policy].policy) + ".json";
+}
+
 }  // namespace
 
-std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
+std::vector<std::string> write_timeline_files(PlanStudy& study, const std::filesystem::path& folder) {
   make_folder(folder);
   std::vector<std::string> written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     PolicyStudy& policy = study.policies[i];
     policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
-    const std::string suffix = i == study.best ? "" : "-" + policy.policy;
-    const std::filesystem::path plan = folder / ("plan" + suffix + ".json");
-    const std::filesystem::path trace = folder / ("trace" + suffix + ".json");
-    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, policy.plan); });
+    const std::filesystem::path trace = folder / file_name(study, i, "trace");
     write_trace(study, policy, trace);
-    written.push_back(plan.string());
     written.push_back(trace.string());
-    const std::filesystem::path timeline = folder / ("timeline" + suffix + ".json");
+    const std::filesystem::path timeline = folder / file_name(study, i, "timeline");
     if (write_timeline(study, policy, timeline)) {
       written.push_back(timeline.string());
     } else {
@@ -71,6 +72,18 @@ std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesyste
                                     format_count(timeline_spans(policy.timeline)), format_count(kMostTimelineSpans)));
     }
   }
+  return written;
+}
+
+std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
+  make_folder(folder);
+  std::vector<std::string> written;
+  for (std::size_t i = 0; i < study.policies.size(); ++i) {
+    const std::filesystem::path plan = folder / file_name(study, i, "plan");
+    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan); });
+    written.push_back(plan.string());
+  }
+  for (std::string& file : write_timeline_files(study, folder)) written.push_back(std::move(file));
   return written;
 }
 

@@ -14,6 +14,9 @@ namespace weft {
 // Adds the curve of memory over time to the timelines, which the traces show.
 std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder);
 
+// All of these but the plans, for a plan that is a file already.
+std::vector<std::string> write_timeline_files(PlanStudy& study, const std::filesystem::path& folder);
+
 // "Written: a b" and its line's end, or nothing.
 std::string written_line(const std::vector<std::string>& files);
 

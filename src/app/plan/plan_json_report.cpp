@@ -76,7 +76,8 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   json["hfu"] = p.hfu;
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;
-  if (!p.fits) json["would_fit"] = p.would_fit;
+  json["memory_pct"] = 100 * fullest_stage(p).share();
+  json["tight"] = p.fits && fullest_stage(p).share() > kTightMemory;
   double most_hidden = std::nan("");  // of one rank; fmax skips ranks without communication
   for (const RankAccount& rank : p.accounting.ranks) most_hidden = std::fmax(most_hidden, hidden_pct(rank));
   Json critical{{"compute_s", p.critical.compute_s}, {"waiting_s", p.critical.waiting_s}};
@@ -102,7 +103,8 @@ nlohmann::ordered_json study_json(const PlanStudy& study) {
   json["cluster"] = {{"name", study.inputs.cluster.name},
                      {"devices", study.devices},
                      {"device", study.inputs.cluster.device.name},
-                     {"emulated", study.inputs.cluster.emulated}};
+                     {"emulated", study.inputs.cluster.emulated},
+                     {"reserve_bytes", study.inputs.reserve.value}};
   json["layout"] = layout_to_json(study.inputs.layout);
   json["bound_s"] = study.bound_s;
   json["bound_explanation"] = study.bound_explanation;
@@ -114,6 +116,15 @@ nlohmann::ordered_json plan_json_report(const PlanStudy& study) {
   Json json = study_json(study);
   for (const PolicyStudy& p : study.policies) json["policies"][p.policy] = policy_json(study, p);
   json["best"] = study.policies[study.best].policy;
+  if (!study.would_fit.policy.empty()) {
+    json["would_fit"] = {{"policy", study.would_fit.policy}, {"layouts", Json::array()}};
+    for (const FittingLayout& fitting : study.would_fit.layouts) {
+      json["would_fit"]["layouts"].push_back({{"flags", fitting.flags},
+                                              {"memory_peak_bytes", fitting.memory.value},
+                                              {"step_s", fitting.step_s},
+                                              {"layout", layout_to_json(fitting.layout)}});
+    }
+  }
   return json;
 }
 

@@ -34,11 +34,12 @@ TEST(PlanLimits, WeftIsNotSlowerThanOthersWhereAllFitSomeFitAndNoneFits) {
         " --micro-batch " + one_of({"1", "4"}) + " --global-batch " + one_of({"32", "128", "256"}) + " --memory " +
         memory + " --budget " + one_of({"0", "0.02", "0.1"});
     const CliResult result = weft_cli(flags);
-    ASSERT_EQ(result.code, kOk) << flags << "\n" << result.err;
+    ASSERT_LE(result.code, kAnswerIsNo) << flags << "\n" << result.err;
     const nlohmann::json policies = nlohmann::json::parse(result.out).at("policies");
     expect_weft_keeps_its_promise(policies, flags);
     const auto fitting = std::count_if(policies.begin(), policies.end(),
                                        [](const nlohmann::json& p) { return p.at("fits").get<bool>(); });
+    EXPECT_EQ(result.code, fitting == 0 ? kAnswerIsNo : kOk) << flags;
     none_fits += fitting == 0 ? 1 : 0;
     some_fit += fitting > 0 ? 1 : 0;
   }

@@ -44,68 +44,6 @@ void add_memory(PolicyStudy& study) {
   }
 }
 
-std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string& policy, const Profile& profile) {
-  struct Change {
-    std::string flags;
-    Layout layout;
-  };
-  std::vector<Change> changes;
-  const Layout& now = inputs.layout;
-  const auto add = [&](const std::string& flags, auto change) {
-    Layout layout = now;
-    change(layout);
-    const bool known = layout == now ||
-                       std::any_of(changes.begin(), changes.end(), [&](const Change& c) { return c.layout == layout; });
-    if (!known) changes.push_back({flags, layout});
-  };
-  const bool can_split_tokens = now.tp > 1 && (now.seq / now.cp) % now.tp == 0;
-  for (const int zero : {1, 2, 3}) {
-    if (zero > now.zero && now.shards() > 1) add(fmt::format("--zero {}", zero), [&](Layout& l) { l.zero = zero; });
-  }
-  if (can_split_tokens) add("--sequence-parallel", [](Layout& l) { l.sequence_parallel = true; });
-  if (now.recompute == Recompute::none)
-    add("--recompute selective", [](Layout& l) { l.recompute = Recompute::selective; });
-  if (can_split_tokens) {
-    add("--sequence-parallel --recompute selective", [](Layout& l) {
-      l.sequence_parallel = true;
-      l.recompute = std::max(l.recompute, Recompute::selective);
-    });
-  }
-  add("--recompute full", [](Layout& l) { l.recompute = Recompute::full; });
-  if (now.shards() > 1) {
-    add("--recompute full --zero 1", [](Layout& l) {
-      l.recompute = Recompute::full;
-      l.zero = std::max(l.zero, 1);
-    });
-    add("--recompute full --zero 3", [](Layout& l) {
-      l.recompute = Recompute::full;
-      l.zero = 3;
-    });
-  }
-  for (std::int64_t smaller = now.micro_batch / 2; smaller >= 1; smaller /= 2) {
-    if (now.micro_batch % smaller == 0) {
-      add(fmt::format("--micro-batch {}", smaller), [&](Layout& l) { l.micro_batch = smaller; });
-    }
-  }
-  const Cluster cluster(inputs.cluster);
-  std::vector<std::string> fitting;
-  for (const Change& change : changes) {
-    Inputs other = inputs;
-    other.layout = change.layout;
-    const StepGraph graph = build_step_graph(other.model, cluster, other.layout);
-    const Plan plan = make_plan(request_of(other, profile), graph, policy);
-    Bytes peak;
-    bool fits = true;
-    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      peak = std::max(peak, plan.classes[c].memory);
-      fits = fits && plan.classes[c].memory <= graph.classes[c].device.memory;
-    }
-    if (fits) fitting.push_back(fmt::format("{} ({})", change.flags, format_bytes(peak)));
-    if (fitting.size() == 3) break;
-  }
-  return fitting;
-}
-
 PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, UnfoldedPlan made, const Cluster& cluster,
                            const Profile& profile) {
   PolicyStudy study;
@@ -146,7 +84,6 @@ PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std
   }
   PolicyStudy study = study_unfolded(inputs, graph, std::move(made), cluster, profile);
   study.policy = policy;  // as typed
-  if (!study.fits) study.would_fit = what_would_fit(inputs, policy, profile);
   return study;
 }
 
@@ -214,6 +151,11 @@ PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t
   search.seed = inputs.search_seed;
   search.jobs = jobs;
   return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
+}
+
+const StageMemory& fullest_stage(const PolicyStudy& study) {
+  return *std::max_element(study.memory.begin(), study.memory.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.share() < b.share(); });
 }
 
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {

@@ -21,6 +21,8 @@ struct StageMemory {
   Bytes needed, available;
   std::vector<MemoryTerm> terms;  // largest first
   MemoryPeak peak;
+  // Of the memory that plans may use.
+  double share() const { return static_cast<double>(needed.value) / static_cast<double>(available.value); }
 };
 
 // What the chain of operations that decides the step consists of, per step.
@@ -44,7 +46,22 @@ struct PolicyStudy {
   std::vector<StageMemory> memory;
   Bytes memory_peak;
   bool fits = true;
-  std::vector<std::string> would_fit;  // where it does not: changes that would, e.g. "--zero 1 (61.2 GiB)"
+};
+
+// Above this share of the memory that plans may use, fragmentation decides whether a run fits.
+inline constexpr double kTightMemory = 0.95;
+
+// A layout that fits where the one that was asked for does not (fitting_layouts.hpp).
+struct FittingLayout {
+  std::string flags;  // what to change, e.g. "--tp 4 --pp 2 --zero 1"
+  Layout layout;
+  Bytes memory;  // of the fullest stage
+  double step_s = 0;
+};
+
+struct FittingLayouts {
+  std::string policy;  // that they were planned with
+  std::vector<FittingLayout> layouts;
 };
 
 // A policy that was asked for and has no plan, and why.
@@ -61,8 +78,12 @@ struct PlanStudy {
   std::string bound_explanation;
   std::vector<PolicyStudy> policies;  // those that have a plan
   std::vector<FailedPolicy> failed;
-  std::size_t best = 0;  // shortest step among those that fit, or of all where none does
+  std::size_t best = 0;      // shortest step among those that fit, or of all where none does
+  FittingLayouts would_fit;  // where none fits and the caller looked for them
 };
+
+// The stage that needs most of what its device has.
+const StageMemory& fullest_stage(const PolicyStudy& study);
 
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
 
@@ -74,7 +95,6 @@ struct Throughput {
 };
 Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
 
-// Changes to the layout that would fit are planned for real, cheapest in speed first.
 // A policy that cannot be planned, or whose plan fails verification (a fault of Weft, said so), takes no other's answer
 // along; only where none has a plan, what the first one met is thrown: Error, or UnsafePlan.
 // `progress`: where a bar is drawn while policies search; null: nowhere.

@@ -18,6 +18,13 @@ std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
+// What is said beside a policy's name.
+std::string memory_mark(const PolicyStudy& p) {
+  if (!p.fits) return " (does not fit)";
+  const double share = fullest_stage(p).share();
+  return share > kTightMemory ? fmt::format(" ({:.0f} % of memory)", 100 * share) : "";
+}
+
 std::string policy_table(const PlanStudy& study) {
   TextTable table({"policy", "step", "speed-up", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU",
                    "HFU", "TFLOP/s/GPU", "over bound"});
@@ -25,8 +32,8 @@ std::string policy_table(const PlanStudy& study) {
     const RankAccount& a = p.accounting.mean;
     const double hidden = hidden_pct(a);
     const double speed_up = study.policies.front().step_s / p.step_s;  // over the first policy named
-    table.add_row({p.policy + (p.fits ? "" : " (does not fit)"), time(p.step_s), fmt::format("{:.3f} x", speed_up),
-                   time(a.compute_s), time(a.slowdown_s), time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
+    table.add_row({p.policy + memory_mark(p), time(p.step_s), fmt::format("{:.3f} x", speed_up), time(a.compute_s),
+                   time(a.slowdown_s), time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
                    std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden), percent(p.mfu), percent(p.hfu),
                    fmt::format("{:.1f}", p.tflops_per_gpu), fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
   }
@@ -73,8 +80,8 @@ std::string moment(const MemoryPeak& peak) {
 }
 
 std::string memory_table(const PolicyStudy& study) {
-  TextTable table({"memory of a device", "needs", "of", "weights", "gradients", "optimizer", "activations", "scratch",
-                   "fullest in"});
+  TextTable table({"memory of a device", "needs", "of", "used", "weights", "gradients", "optimizer", "activations",
+                   "scratch", "fullest in"});
   // Neighbouring stages with the same needs share a row.
   for (std::size_t i = 0; i < study.memory.size();) {
     std::size_t end = i + 1;
@@ -87,28 +94,41 @@ std::string memory_table(const PolicyStudy& study) {
       return std::string("0");
     };
     table.add_row({end - i > 1 ? fmt::format("{} .. {}", stage.name, study.memory[end - 1].name) : stage.name,
-                   format_bytes(stage.needed), format_bytes(stage.available), term("weights"), term("gradients"),
-                   term("optimizer state"), term("activations"), term("scratch"), moment(stage.peak)});
+                   format_bytes(stage.needed), format_bytes(stage.available),
+                   percent(stage.share()) + (stage.share() > kTightMemory ? " !" : ""), term("weights"),
+                   term("gradients"), term("optimizer state"), term("activations"), term("scratch"),
+                   moment(stage.peak)});
     i = end;
   }
   return table.to_string();
 }
 
-std::string fit_advice(const PolicyStudy& study) {
-  const StageMemory* worst = &study.memory.front();
-  for (const StageMemory& stage : study.memory) {
+// What the second column of the table leaves out, and what its mark means.
+std::string memory_notes(const PlanStudy& study, const PolicyStudy& best) {
+  std::string text;
+  const Bytes reserve = study.inputs.reserve;
+  if (reserve.value > 0) {
+    text += fmt::format("A device ({}) has {}: {} are left to driver, context, NCCL and fragmentation (--reserve).\n",
+                        study.inputs.cluster.device.name, format_bytes(study.inputs.cluster.device.memory + reserve),
+                        format_bytes(reserve));
+  }
+  if (best.fits && fullest_stage(best).share() > kTightMemory) {
+    text += fmt::format("! Above {:.0f} %: whether it runs is for the allocator's fragmentation to say.\n",
+                        100 * kTightMemory);
+  }
+  return text;
+}
+
+std::string fit_advice(const PlanStudy& study, const PolicyStudy& best) {
+  const StageMemory* worst = &best.memory.front();
+  for (const StageMemory& stage : best.memory) {
     if (stage.needed - stage.available > worst->needed - worst->available) worst = &stage;
   }
   std::string text =
       fmt::format("Does not fit: {} needs {} of {}; largest: {} {}, {} {}.\n", worst->name, format_bytes(worst->needed),
                   format_bytes(worst->available), worst->terms[0].name, format_bytes(worst->terms[0].bytes),
                   worst->terms[1].name, format_bytes(worst->terms[1].bytes));
-  if (study.would_fit.empty()) {
-    return text +
-           "Neither ZeRO, sequence parallelism, recomputation nor smaller micro-batches make it fit: use more tp, pp "
-           "or devices.\n";
-  }
-  return text + fmt::format("It would fit with {}.\n", fmt::join(study.would_fit, ", or "));
+  return text + would_fit_text(study.would_fit);
 }
 
 }  // namespace
@@ -129,6 +149,20 @@ std::string study_heading(const PlanStudy& study, bool links) {
   return text;
 }
 
+std::string would_fit_text(const FittingLayouts& fitting) {
+  if (fitting.policy.empty()) return "";  // nobody looked
+  if (fitting.layouts.empty()) {
+    return "No other tp, pp, ZeRO, sequence parallelism, recomputation or micro-batch on this cluster fits: use more "
+           "devices.\n";
+  }
+  std::string text = fmt::format("What would fit, by {}, fastest first\n", fitting.policy);
+  TextTable table({"change", "needs", "step"});
+  for (const FittingLayout& layout : fitting.layouts) {
+    table.add_row({layout.flags, format_bytes(layout.memory), time(layout.step_s)});
+  }
+  return text + table.to_string();
+}
+
 std::string failed_lines(const PlanStudy& study) {
   std::string text;
   for (const FailedPolicy& failed : study.failed)
@@ -144,8 +178,8 @@ std::string plan_text_report(const PlanStudy& study) {
   text += critical_line(best);
   text += fmt::format("Throughput of {}: {} tokens/s\n\n", best.policy,
                       format_count(static_cast<std::int64_t>(best.tokens_per_s)));
-  text += memory_table(best);
-  if (!best.fits) text += fit_advice(best);
+  text += memory_table(best) + memory_notes(study, best);
+  if (!best.fits) text += fit_advice(study, best);
   return text + failed_lines(study);
 }
 

@@ -11,6 +11,8 @@ namespace weft {
 std::string study_heading(const PlanStudy& study, bool links = true);
 // Policies without a plan, and why; nothing where all have one.
 std::string failed_lines(const PlanStudy& study);
+// Layouts that fit, as a table of at most 100 columns; that none does; or nothing where nobody looked.
+std::string would_fit_text(const FittingLayouts& fitting);
 std::string plan_text_report(const PlanStudy& study);
 
 }  // namespace weft

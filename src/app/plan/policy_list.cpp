@@ -13,9 +13,8 @@ std::vector<std::string> read_policies(const Flags& flags) {
   std::vector<std::string> policies;
   if (!text) {
     policies = policy_names();
-    // Those of experts' all-to-alls do what `ddp` does where there are none.
     const bool exchanges = flags.declares("ep") && flags.integer("ep", 1, INT32_MAX).value_or(1) > 1;
-    if (!exchanges) std::erase_if(policies, [](const auto& name) { return name == "tutel" || name == "lancet"; });
+    if (!exchanges) std::erase_if(policies, [](const auto& name) { return of_experts(name); });
     return policies;
   }
   for (const std::string& name : split(*text, ',')) {

@@ -162,6 +162,7 @@ class Evaluator {
     to.figures = from.figures;
     to.memory_peak = from.memory_peak;
     to.fits = from.fits;
+    to.tight = from.tight;
     to.reason = from.reason;
   }
 
@@ -185,10 +186,12 @@ class Evaluator {
 
   // Whether it fits; the reason, where not, is the stage that is furthest above its device.
   static bool note_memory(const Plan& plan, SweepRow& row) {
+    double share = 0;
     Bytes peak, worst_needed, worst_available, worst_excess;
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
       const Bytes needed = plan.classes[c].memory, available = plan.graph.classes[c].device.memory;
       peak = std::max(peak, needed);
+      share = std::max(share, static_cast<double>(needed.value) / static_cast<double>(available.value));
       if (needed - available <= worst_excess) continue;
       worst_excess = needed - available;
       worst_needed = needed;
@@ -196,6 +199,7 @@ class Evaluator {
     }
     row.memory_peak = peak;
     row.fits = worst_excess.value == 0;
+    row.tight = *row.fits && share > kTightMemory;
     if (*row.fits) return true;
     row.reason = fmt::format("needs {} of {}", format_bytes(worst_needed), format_bytes(worst_available));
     return false;

@@ -31,6 +31,7 @@ struct SweepRow {
   std::optional<SweepFigures> figures;  // nothing: infeasible
   std::optional<Bytes> memory_peak;     // of the fullest device; nothing where no plan was made
   std::optional<bool> fits;             // in memory; nothing where it failed before that question
+  bool tight = false;                   // it fits, and needs more than kTightMemory of what a stage has
   std::string reason;                   // why it is infeasible
 };
 

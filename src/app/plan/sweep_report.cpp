@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/plan/plan_study.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -39,7 +40,7 @@ std::string fastest_table(const Sweep& sweep, const std::vector<std::size_t>& ra
                  {time(f.step_s), format_count(static_cast<std::int64_t>(f.tokens_per_s)),
                   fmt::format("{:.1f}", f.tflops_per_gpu), fmt::format("{:.1f} %", 100 * f.mfu), time(f.exposed_comm_s),
                   std::isnan(f.hidden_pct) ? "-" : fmt::format("{:.1f} %", f.hidden_pct), time(f.bubble_s),
-                  format_bytes(*row.memory_peak)});
+                  format_bytes(*row.memory_peak) + (row.tight ? " !" : "")});
     table.add_row(cells);
   }
   return table.to_string();
@@ -103,6 +104,7 @@ Json row_json(const Sweep& sweep, const SweepRow& row) {
   }
   if (row.memory_peak) json["memory_peak_bytes"] = row.memory_peak->value;
   if (row.fits) json["fits"] = *row.fits;
+  if (row.figures) json["tight"] = row.tight;
   if (!row.figures) json["reason"] = row.reason;
   return json;
 }
@@ -137,6 +139,11 @@ std::string sweep_text_report(const Sweep& sweep, std::size_t top) {
                                  format_count(static_cast<std::int64_t>(sweep.rows.size())),
                                  format_count(static_cast<std::int64_t>(ranking.size())), sweep.seconds);
   if (!ranking.empty()) text += fmt::format("\n{}", fastest_table(sweep, ranking, top));
+  const auto shown = ranking.begin() + static_cast<std::ptrdiff_t>(std::min(top, ranking.size()));
+  if (std::any_of(ranking.begin(), shown, [&](std::size_t row) { return sweep.rows[row].tight; })) {
+    text += fmt::format("! above {:.0f} % of a device's memory: the allocator's fragmentation decides\n",
+                        100 * kTightMemory);
+  }
   if (infeasible > 0) {
     text += fmt::format("\nInfeasible: {}\n", format_count(static_cast<std::int64_t>(infeasible))) + reasons(sweep);
   }

@@ -73,14 +73,15 @@ std::string collectives_lines(const RunStudy& study) {
 // No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
 std::string below_bound(const RunStudy& study) {
   constexpr double kNoisePct = -1;
+  std::vector<std::string> below;
   for (const PolicyRun& run : study.runs) {
-    if (run.measured.gap_to_bound_pct >= kNoisePct) continue;
-    return fmt::format(
-        "{} is below the bound: this machine computed faster than when it was measured (was it busy?); weft calibrate "
-        "measures it again\n",
-        run.measured.policy);
+    if (run.measured.gap_to_bound_pct < kNoisePct) below.push_back(run.measured.policy);
   }
-  return "";
+  if (below.empty()) return "";
+  return fmt::format(
+      "{} {} below the bound: this machine computed faster than when it was measured (was it busy?); weft calibrate "
+      "measures it again\n",
+      fmt::join(below, " and "), below.size() == 1 ? "is" : "are");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ std::string dropout_in_words(const Transformer& model, const Layout& layout) {
 }
 
 void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
-  const auto& [model, cluster, layout, options, budget_s, search_seed] = inputs;
+  const auto& [model, cluster, layout, options, budget_s, search_seed, reserve] = inputs;
   ordered_json laid_out = layout_to_json(layout);
   ordered_json shape = model_to_json(model);
   for (ordered_json* json : {&laid_out, &shape}) json->erase("dropout");
@@ -114,6 +114,7 @@ void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
   links.erase("name");
   to.add("--cluster", links_given ? digest_of(json_text(links)) : "", links_given ? cluster.name : "(measured links)");
   to.add("--memory", cluster.device.memory.value, format_bytes(cluster.device.memory));
+  to.add("--reserve", reserve.value, format_bytes(reserve));
   const auto& [bucket_parameters, bucket_mib, prefetch, part_mib, tp_comm_overlap, overlap_moe, delay_wgrad] = options;
   to.add("--bucket-size", text_of(bucket_parameters));
   to.add("--bucket-mib", text_of(bucket_mib));

@@ -17,9 +17,16 @@
 namespace weft {
 namespace {
 
+// All that the rest of the program knows of a policy beside its plans.
+struct Traits {
+  bool searches = false;     // see policy.hpp
+  bool cuts_layers = false;  // see policy.hpp
+  bool of_experts = false;   // see policy.hpp
+};
 struct Policy {
   std::string_view name;
   Overlap (*decide)(const PlanRequest&, const StepGraph&);
+  Traits traits = {};
 };
 constexpr Policy kPolicies[] = {
     {"serial", serial_overlap},
@@ -29,10 +36,10 @@ constexpr Policy kPolicies[] = {
     {"megatron-param", megatron_param_overlap},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
-    {"tutel", tutel_overlap},
-    {"lancet", lancet_overlap},
-    {"centauri", centauri_overlap},
-    {"weft", weft_overlap},
+    {"tutel", tutel_overlap, {.cuts_layers = true, .of_experts = true}},
+    {"lancet", lancet_overlap, {.cuts_layers = true, .of_experts = true}},
+    {"centauri", centauri_overlap, {.cuts_layers = true}},
+    {"weft", weft_overlap, {.searches = true, .cuts_layers = true}},
 };
 // Other names that are understood and not listed.
 struct Alias {
@@ -61,12 +68,15 @@ std::vector<std::string> policy_names() {
 }
 
 bool searches(std::string_view policy) {
-  return find_policy(policy).decide == weft_overlap;
+  return find_policy(policy).traits.searches;
 }
 
 bool cuts_layers(std::string_view policy) {
-  const auto decide = find_policy(policy).decide;
-  return decide == weft_overlap || decide == centauri_overlap || decide == lancet_overlap || decide == tutel_overlap;
+  return find_policy(policy).traits.cuts_layers;
+}
+
+bool of_experts(std::string_view policy) {
+  return find_policy(policy).traits.of_experts;
 }
 
 void require_policy(std::string_view name) {

@@ -105,8 +105,8 @@ TEST_F(Rejects, GradientsThatOneClassReducesInAnotherOrder) {
   std::vector<OpId>& update = stage(1).blocks.back().operations;
   std::swap(update[0], update[1]);
   expect(Rule::collective_order,
-         {"order of transfers: stage 0a issues 'stage 0a: final_norm grad_reduce optimizer' before",
-          "layer 1 ffn_out grad_reduce optimizer", "stage 0b the other way round"});
+         {"order of transfers: stage 0 on node 0 issues 'stage 0 on node 0: final_norm grad_reduce optimizer' before",
+          "layer 1 ffn_out grad_reduce optimizer", "stage 0 on node 1 the other way round"});
 }
 
 TEST_F(Rejects, MembersOfOneTransferWithDifferentAlgorithms) {

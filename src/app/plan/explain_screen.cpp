@@ -1,0 +1,201 @@
+// `--explain` on one screen: the policies side by side, what one of them exposes, why, and what to do about it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "app/plan/explain_report.hpp"
+#include "app/plan/explain_words.hpp"
+#include "app/plan/plan_text_report.hpp"
+#include "base/table.hpp"
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::size_t kMostKinds = 5;     // rows of what is exposed
+constexpr std::size_t kMostChanges = 6;   // of what to do
+constexpr double kWorthASentence = 0.01;  // of the step
+
+class ExplanationScreen {
+ public:
+  ExplanationScreen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation)
+      : study_(study), policy_(study.policies[explained]), e_(explanation) {}
+
+  std::string write() const {
+    std::string text;
+    for (const std::string& line : split(study_heading(study_), '\n')) {
+      if (!line.empty()) text += line.size() <= kExplanationColumns ? line + "\n" : wrapped(0, 2, line);
+    }
+    text.append("\n").append(policies()).append(bound()).append(memory()).append("\n");
+    text.append(exposed()).append(waiting()).append("\n").append(reasons()).append(what_to_do()).append("\n");
+    return text.append("--explain-full: every communication and what hides it; --json: every stage.\n")
+        .append(failed_lines(study_));
+  }
+
+ private:
+  std::string policies() const {
+    TextTable table({"policy", "step", "compute", "exposed", "bubble", "idle", "hidden", "over bound", "memory"});
+    for (const PolicyStudy& p : study_.policies) {
+      const RankAccount& a = p.accounting.mean;
+      const double hidden = hidden_pct(a);
+      table.add_row({p.policy, time(p.step_s), time(a.compute_s + a.slowdown_s), time(a.exposed_s), time(a.bubble_s),
+                     time(a.idle_s), std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden),
+                     fmt::format("{:+.1f} %", p.gap_to_bound_pct), p.fits ? "fits" : "too much"});
+    }
+    return table.to_string();
+  }
+
+  std::string bound() const {
+    const std::string& why = study_.bound_explanation;
+    return wrapped(
+        0, 2, fmt::format("Bound {}, which no schedule beats: {}", time(study_.bound_s), why.substr(0, why.find(':'))));
+  }
+
+  std::string memory() const {
+    const StageMemory& fullest = fullest_stage(policy_);
+    return wrapped(
+        0, 2,
+        fmt::format("Memory of {}: {} needs {} of {} ({}){}", policy_.policy, fullest.name,
+                    format_bytes(fullest.needed), format_bytes(fullest.available), percent(fullest.share(), 1),
+                    policy_.fits ? "" : ": does not fit; without --explain: what would"));
+  }
+
+  std::string exposed() const {
+    double sum = 0;
+    for (const ExplainedTransfer& t : e_.mean) sum += t.exposed_s;
+    std::string text = wrapped(
+        0, 2,
+        fmt::format("{}: {} of {} ({}) is exposed communication, {} is hidden (means over {} ranks)", policy_.policy,
+                    time(sum), time(policy_.step_s), percent(sum, policy_.step_s), time(hidden()), study_.devices));
+    if (sum == 0) return text;
+    TextTable table({"What is exposed", "calls", "each", "exposed", "of step"});
+    double rest = 0;
+    std::size_t kinds = 0;
+    for (std::size_t i = 0; i < e_.mean.size(); ++i) {
+      const ExplainedTransfer& t = e_.mean[i];
+      if (i >= kMostKinds || t.exposed_s == 0) {
+        rest += t.exposed_s;
+        kinds += t.exposed_s > 0 ? 1 : 0;
+        continue;
+      }
+      const OperationKind& kind = e_.kinds[static_cast<std::size_t>(t.kind)];
+      table.add_row({kind.words, std::to_string(t.instances), format_bytes(Bytes{t.bytes.value / t.instances}),
+                     time(t.exposed_s), percent(t.exposed_s, policy_.step_s)});
+    }
+    if (kinds > 0) table.add_row({fmt::format("{} more", kinds), "", "", time(rest), percent(rest, policy_.step_s)});
+    return text + table.to_string();
+  }
+
+  double hidden() const {
+    double sum = 0;
+    for (const ExplainedTransfer& t : e_.mean) sum += t.hidden_s;
+    return sum;
+  }
+
+  // Who waits for whom: the class that computes longest is the one that others wait for.
+  std::string waiting() const {
+    const RankAccount& mean = policy_.accounting.mean;
+    if (mean.bubble_s < kWorthASentence * policy_.step_s) return "";
+    std::string text = fmt::format("{} ({}) is bubble: waiting for other ranks.", time(mean.bubble_s),
+                                   percent(mean.bubble_s, policy_.step_s));
+    const std::vector<RankAccount>& ranks = policy_.accounting.ranks;
+    const auto busy = [](const RankAccount& a) { return a.compute_s + a.slowdown_s; };
+    const auto [least, most] = std::minmax_element(
+        ranks.begin(), ranks.end(), [&](const RankAccount& a, const RankAccount& b) { return busy(a) < busy(b); });
+    if (ranks.size() > 1 && busy(*most) > 1.005 * busy(*least)) {
+      const auto name = [&](auto at) {
+        return policy_.timeline.ranks[static_cast<std::size_t>(at - ranks.begin())].name;
+      };
+      text += fmt::format(" {} computes longest ({}), {} shortest ({}).", name(most), time(busy(*most)), name(least),
+                          time(busy(*least)));
+    }
+    return wrapped(0, 2, text);
+  }
+
+  std::string reasons() const {
+    if (e_.largest.empty()) return "";
+    std::string text = "Why\n";
+    int number = 0;
+    for (const LargestExposure& x : worth_explaining()) {
+      text += wrapped(
+          0, 3,
+          fmt::format("{}. {}: {} {}. At no cost the step would be {} ({}).", ++number,
+                      e_.kinds[static_cast<std::size_t>(x.kind)].words, percent(x.reason_s, x.exposed_s),
+                      main_reason(x), time(x.step_without_s), relative_change(x.step_without_s, policy_.step_s)));
+    }
+    return text + "\n";
+  }
+
+  // The largest exposure, and others that take a part of the step that somebody might miss.
+  std::span<const LargestExposure> worth_explaining() const {
+    std::size_t count = 0;
+    while (count < e_.largest.size() &&
+           (count == 0 || e_.largest[count].exposed_s >= kWorthASentence * policy_.step_s)) {
+      ++count;
+    }
+    return std::span(e_.largest).first(count);
+  }
+
+  // The largest of the clauses with the main reason.
+  std::string main_reason(const LargestExposure& x) const {
+    for (const ExplainedTransfer& t : e_.mean) {
+      if (t.kind != x.kind) continue;
+      for (const Exposure& exposure : t.exposures) {
+        if (exposure.reason == x.reason) return reason_words(e_, exposure);
+      }
+    }
+    return std::string(short_words(x.reason));
+  }
+
+  std::string what_to_do() const {
+    struct Change {
+      const Remedy* remedy;
+      std::string against;
+    };
+    std::vector<Change> changes;
+    const std::span<const LargestExposure> explained = worth_explaining();
+    for (std::size_t i = 0; i < explained.size(); ++i) {
+      for (const Remedy& r : explained[i].remedies) {
+        const auto same =
+            std::find_if(changes.begin(), changes.end(), [&](const Change& c) { return c.remedy->change == r.change; });
+        if (same == changes.end()) {
+          changes.push_back({&r, std::to_string(i + 1)});
+        } else {
+          same->against += fmt::format(", {}", i + 1);
+        }
+      }
+    }
+    if (changes.empty()) {
+      return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
+    }
+    std::stable_sort(changes.begin(), changes.end(),
+                     [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });
+    // One kind of faster links says enough; flags can be had today.
+    const auto is_hardware = [](const Change& c) { return c.remedy->change.find("--") == std::string::npos; };
+    const auto first = std::find_if(changes.begin(), changes.end(), is_hardware);
+    if (first != changes.end()) {
+      changes.erase(std::remove_if(std::next(first), changes.end(), is_hardware), changes.end());
+    }
+    if (changes.size() > kMostChanges) changes.resize(kMostChanges);
+    TextTable table({"What to do (each alone, planned and simulated)", "against", "step", "change", ""});
+    for (const Change& c : changes) {
+      table.add_row({c.remedy->change, c.against, time(c.remedy->step_s),
+                     relative_change(c.remedy->step_s, policy_.step_s), c.remedy->fits ? "" : "does not fit"});
+    }
+    return table.to_string();
+  }
+
+  const PlanStudy& study_;
+  const PolicyStudy& policy_;
+  const PlanExplanation& e_;
+};
+
+}  // namespace
+
+std::string explanation_screen(const PlanStudy& study, std::size_t explained, const PlanExplanation& explanation) {
+  return ExplanationScreen(study, explained, explanation).write();
+}
+
+}  // namespace weft

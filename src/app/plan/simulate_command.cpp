@@ -1,0 +1,77 @@
+#include "app/plan/simulate_command.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli.hpp"
+#include "app/files.hpp"
+#include "app/flags.hpp"
+#include "app/inputs.hpp"
+#include "app/output_paths.hpp"
+#include "app/plan/explain_report.hpp"
+#include "app/plan/fitting_layouts.hpp"
+#include "app/plan/plan_files.hpp"
+#include "app/plan/plan_json_report.hpp"
+#include "app/plan/plan_study.hpp"
+#include "app/plan/plan_text_report.hpp"
+#include "app/verify_command.hpp"
+#include "base/error.hpp"
+#include "base/json_text.hpp"
+#include "io/plan_json.hpp"
+#include "plan/verify/verify_plan.hpp"
+
+namespace weft {
+
+int run_simulate_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
+  Flags flags("simulate",
+              "Simulates a saved plan, as `weft plan` wrote it or as you changed it: step time, accounting, memory,\n"
+              "the bound. It is verified first; an unsafe plan is not simulated (exit code 1, as `weft verify`).",
+              "weft simulate out/plan/plan.json --explain");
+  flags.positional("plan", "the plan file");
+  flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
+  flags.toggle("explain", "why communication is exposed and what would help, on one screen");
+  flags.toggle("explain-full", "the same with every communication, what hides it and what else it could cost");
+  flags.value("out", "DIR", "write trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
+  flags.toggle("json", "one JSON object instead of the report");
+  flags.parse(arguments);
+  const auto file = flags.text("plan");
+  if (!file) fail("weft simulate: name the plan file, e.g. weft simulate out/plan/plan.json");
+  require_outputs_can_be_written(flags, {"out"});
+
+  const Profile profile = read_profile(flags);
+  const Plan plan = read_plan_json(read_text_file(*file), *file);
+  // A plan that needs too much memory has a step all the same: the report says by how much it does not fit.
+  if (const auto violation = verify_plan(plan, {.check_memory = false})) {
+    print_verification(out, *file, violation, flags.on("json"));
+    return kAnswerIsNo;
+  }
+  PlanStudy study = study_given_plans({plan.model, plan.cluster, plan.layout}, {plan}, profile);
+  const PolicyStudy& simulated = study.policies.front();
+  if (!simulated.fits) study.would_fit = find_fitting_layouts(study, profile);
+  std::optional<PlanExplanation> explanation;
+  if (flags.on("explain") || flags.on("explain-full")) {
+    explanation = explain_plan(simulated, profile);
+    add_remedies(*explanation, study, simulated, profile);
+  }
+  std::vector<std::string> written;
+  if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder);
+  if (flags.on("json")) {
+    nlohmann::ordered_json json = plan_json_report(study);
+    json["plan"] = *file;
+    json["safe"] = true;
+    if (explanation) json["policies"][simulated.policy]["explanation"] = explanation_json(simulated, *explanation);
+    out << json_text(json, 2) << "\n";
+  } else {
+    out << *file << ": safe\n";
+    if (explanation && !flags.on("explain-full")) {
+      out << explanation_screen(study, 0, *explanation);
+    } else {
+      out << plan_text_report(study);
+      if (explanation) out << "\n" << explanation_text(simulated, *explanation);
+    }
+    out << written_line(written);
+  }
+  return simulated.fits ? kOk : kAnswerIsNo;
+}
+
+}  // namespace weft
