@@ -18,6 +18,7 @@ struct Inputs {
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
   std::uint64_t search_seed = PlanSearch{}.seed;
+  std::vector<std::string> remarks = {};  // what people should know of the model's file
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);

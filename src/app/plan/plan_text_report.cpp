@@ -94,6 +94,8 @@ std::string memory_table(const PolicyStudy& study) {
   return table.to_string();
 }
 
+}  // namespace
+
 std::string fit_advice(const PolicyStudy& study) {
   const StageMemory* worst = &study.memory.front();
   for (const StageMemory& stage : study.memory) {
@@ -110,8 +112,6 @@ std::string fit_advice(const PolicyStudy& study) {
   }
   return text + fmt::format("It would fit with {}.\n", fmt::join(study.would_fit, ", or "));
 }
-
-}  // namespace
 
 std::string study_heading(const PlanStudy& study, bool links) {
   const Layout& l = study.inputs.layout;

@@ -9,6 +9,8 @@ namespace weft {
 
 // Its first two lines: model, cluster, layout. `links`: and whether those are emulated.
 std::string study_heading(const PlanStudy& study, bool links = true);
+// Of a plan that does not fit: what is too large, and the flags that would make it fit.
+std::string fit_advice(const PolicyStudy& study);
 // Policies without a plan, and why; nothing where all have one.
 std::string failed_lines(const PlanStudy& study);
 std::string plan_text_report(const PlanStudy& study);

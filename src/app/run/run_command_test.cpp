@@ -44,6 +44,8 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--cluster dgx-a100:1", {"--cluster dgx-a100:1", "local:N"});
   expect_refused(kModel, {"--cluster", "--processes"});
   expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "correction of the router's scores"});
+  expect_refused(kTiny + "--experts 4 --router-groups 2 --router-group-topk 1",
+                 {"--router-group-topk 1 of --router-groups 2", "planned for only"});
   expect_refused(kTiny + "--expert-exchange uneven", {"--expert-exchange", "give --experts"});
   expect_refused(kTiny + "--experts 4 --expert-exchange even", {"--expert-exchange", "padded, uneven"});
   expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
@@ -126,6 +128,23 @@ TEST(RunCommand, SaysThatKernelsAreMissing) {
   const CliResult result = weft_cli("calibrate " + kTiny);
   EXPECT_EQ(result.code, kBadInput);
   EXPECT_TRUE(contains(result.err, "weft calibrate needs kernels")) << result.err;
+}
+
+// 32 MiB hold neither 4 bytes of weight, gradient and two moments of 12 layers of 512 (38 M parameters) nor a fourth of
+// that; what `weft plan` says does not fit is not trained, with the same exit code.
+TEST(RunCommand, KeepsWithinTheStatedMemory) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::string large = "--layers 12 --hidden 512 --heads 4 --seq 16 --cluster local:2 --memory 0.03 ";
+  for (const std::string& flags : {kShort + large + "--policy serial", kShort + large + "--policy serial,ddp --json"}) {
+    const CliResult result = weft_cli("run --steps 2 " + flags);
+    EXPECT_EQ(result.code, kAnswerIsNo) << result.err;
+    EXPECT_TRUE(result.out.empty()) << result.out;
+    EXPECT_TRUE(contains(result.err, "weft: serial: nothing is trained. Does not fit: ")) << result.err;
+    EXPECT_TRUE(contains(result.err, "30.72 MiB")) << result.err;
+    EXPECT_FALSE(contains(result.err, "loss")) << result.err;
+  }
+  const CliResult fits = weft_cli("run --steps 2 --warm-up 0 " + kShort + kTiny + "--memory 1 --policy serial");
+  EXPECT_EQ(fits.code, kOk) << fits.err;
 }
 
 // With such rates the first update leaves weights that no forward survives, or gradients that overflow.

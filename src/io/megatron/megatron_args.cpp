@@ -169,6 +169,7 @@ class LayoutReader {
       set("policy", "fsdp", "--use-torch-fsdp2");
       return;
     }
+    if (param) require_of_param_gather(grad);
     set("policy",
         param  ? "megatron-param"
         : grad ? "megatron-grad"
@@ -177,6 +178,15 @@ class LayoutReader {
     if (const auto bucket = flags_.integer("--ddp-bucket-size")) {
       set("bucket-size", std::to_string(*bucket), "--ddp-bucket-size");
     }
+  }
+
+  // Megatron-LM asserts both when it reads its arguments, so no such job runs.
+  void require_of_param_gather(bool grad) {
+    const std::string from = flags_.where("--overlap-param-gather");
+    if (!flags_.on("--use-distributed-optimizer") && !flags_.on("--use-megatron-fsdp")) {
+      fail("{}: Megatron-LM refuses it without --use-distributed-optimizer", from);
+    }
+    if (!grad) fail("{}: Megatron-LM refuses it without --overlap-grad-reduce", from);
   }
 
   MegatronReader& flags_;
