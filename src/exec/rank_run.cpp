@@ -38,13 +38,11 @@ RankRun::RankRun(const RankView& view, Communicator& communicator, const Compute
   const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
   transfers_.resize(plan.queues.size());
   operations_.resize(count);
-  const std::vector<bool> of_forward = forward_part(view.plan(), view.unfolded());
   for (std::size_t i = 0; i < count; ++i) {
     const Instance& instance = instances[first_instance_ + i];
     RunOperation& op = operations_[i];
     op.operation = instance.operation;
     op.micro_batch = instance.micro_batch;
-    op.validates = of_forward[first_instance_ + i];
     for (const Edge& edge : view.unfolded().waits_for(first_instance_ + i)) {
       // Queues keep their order by themselves.
       const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
@@ -122,7 +120,20 @@ void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
   run_stretch(on_step);
 }
 
+void RankRun::prepare_validation() {
+  if (std::exchange(prepared_validation_, true)) return;
+  const ForwardPart part = forward_part(view_.plan(), view_.unfolded());
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    operations_[i].validates = part.needed[first_instance_ + i];
+    for (const Edge& edge : part.waits[first_instance_ + i]) {
+      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
+      operations_[i].validation_waits.push_back({from, edge.distance, false});
+    }
+  }
+}
+
 void RankRun::validate(std::int64_t batches) {
+  prepare_validation();
   Stretch trained = std::exchange(now_, {0, batches, {}});
   now_.spans = SpanRing(SpanRing::steps_kept(batches, most_instances_), operations_.size());
   validating_ = true;
@@ -184,9 +195,10 @@ StepGlance RankRun::glance(std::int64_t step) {
 }
 
 bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {
-  return std::all_of(op.waits.begin(), op.waits.end(), [&](const Dependency& wait) {
+  const auto is_over = [&](const Dependency& wait) {
     return operations_[static_cast<std::size_t>(wait.on)].done >= step + 1 - wait.distance;
-  });
+  };
+  return std::ranges::all_of(op.waits, is_over) && (!validating_ || std::ranges::all_of(op.validation_waits, is_over));
 }
 
 std::int64_t RankRun::ready_at(const RunOperation& op) const {

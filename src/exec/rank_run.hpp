@@ -67,8 +67,9 @@ class RankRun {
     // Of a transfer:
     BoundTransfer places;
     Communicator::Prepared* prepared = nullptr;
-    std::size_t running = 0;  // index into running_
-    bool validates = false;   // it is of the forward part
+    std::size_t running = 0;                   // index into running_
+    bool validates = false;                    // it is of the forward part, ...
+    std::vector<Dependency> validation_waits;  // ... and waits for these too where that alone runs
 
     std::int64_t done = 0;  // steps that it has ended
     std::int64_t ended_at = 0;
@@ -86,6 +87,7 @@ class RankRun {
   };
   const Stretch& measured() const { return now_.steps >= longest_.steps ? now_ : longest_; }
 
+  void prepare_validation();
   void run_stretch(const OnStep& on_step);
   bool does_nothing(const RunOperation& op) const { return validating_ && !op.validates; }
   std::string step_in_words(std::int64_t step) const;
@@ -115,7 +117,7 @@ class RankRun {
   RunQueue compute_, extra_;
   std::vector<RunQueue> transfers_;
   Stretch now_, longest_;  // the longest before this one
-  bool validating_ = false;
+  bool prepared_validation_ = false, validating_ = false;
   std::size_t most_instances_ = 0;  // of any class
   std::optional<StepGlancer> glancer_;
 
