@@ -220,13 +220,13 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
          model.name);
   }
   if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
+  if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
   if (model.experts->router_group_topk < model.experts->router_groups) {
     fail(
         "--router-group-topk {} of --router-groups {}: the gate of weft run chooses among all experts; groups of them "
         "are planned for only",
         model.experts->router_group_topk, model.experts->router_groups);
   }
-  if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
   if (const std::int64_t slots = routed_slots(model, layout).slots(); slots > kMaxSlots) {
     fail("--capacity-factor {:g}: makes {} slots for the tokens of a rank; weft run has {}",
          model.experts->capacity_factor, slots, kMaxSlots);
