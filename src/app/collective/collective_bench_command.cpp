@@ -201,6 +201,11 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
   }
 }
 
+std::string row_in_words(const BenchRow& row) {
+  if (row.kind == Collective::barrier) return "barrier";
+  return fmt::format("{} of {}", name_of(row.kind), format_bytes(row.size));
+}
+
 // What was measured is then this machine, not the links that it was asked to emulate.
 void warn_of_lateness(std::ostream& err, const BenchResult& result) {
   constexpr double kWorthAWarning = 0.1;  // of what the links need
@@ -210,11 +215,11 @@ void warn_of_lateness(std::ostream& err, const BenchResult& result) {
   const auto late =
       std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kWorthAWarning; });
   err << fmt::format(
-      "weft: warning: ranks were late in {} of {} rows: {} of {} took {} where the links need {}; this machine does "
+      "weft: warning: ranks were late in {} of {} rows: {} took {} where the links need {}; this machine does "
       "not "
       "keep up with {} ranks at that speed: fewer ranks, slower links or --slowdown bring both together\n",
-      late, result.rows.size(), name_of(worst->kind), format_bytes(worst->size), format_time(worst->time),
-      format_time(*worst->link_time), result.ranks);
+      late, result.rows.size(), row_in_words(*worst), format_time(worst->time), format_time(*worst->link_time),
+      result.ranks);
 }
 
 nlohmann::ordered_json json_of(const BenchResult& result, const std::string& world) {
