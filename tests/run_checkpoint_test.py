@@ -212,7 +212,7 @@ def refuses(program, scratch):
     says("data bytes is 1048576 there", *resume, "--data", __file__)
     says("a training has one policy", *THREADS, "--policy", "ddp,serial", "--resume")
     says("--record", *resume, "--record", folder / "record")
-    done = says("nothing left to do: step 2 of 2 is saved", *resume, code=0, steps=2)
+    done = says("nothing left to do: --steps 2, and", *resume, code=0, steps=2)
     check(json.loads(done.stdout)["finished"], done.stdout)
     # Without a policy it goes on with the one it had.
     answer = json.loads(program.run(folder, 4, *THREADS, "--resume", "--lr", "0.002").stdout)
