@@ -130,9 +130,9 @@ def schedules(program, scratch):
         # The second half begins with that of step 6: who is stopped there leaves it out.
         check(first["validation"] + second["validation"][1:] == straight["validation"], first, second)
         check(second["validation"][0] == first["validation"][-1], second["validation"])
-        check("schedule" not in said, said)
+        check("lr_schedule" not in said, said)
         _, said = policy(halves, 13, *ranks, *layout, "--resume", "--eval-every", 13, "--lr-warmup", 2)
-        check('weft: schedule is {"style":"constant","warmup":2}, was {"style":"cosine"' in said, said)
+        check('weft: lr_schedule is {"style":"constant","warmup":2}, was {"style":"cosine"' in said, said)
     refused = program.run(halves, 14, *ranks, *layout, "--resume", code=2).stderr
     check("is of another training: data bytes is" in refused, refused)  # nothing would be held out
     done = program.run(halves, 4, *ranks, *layout, "--eval-every", 13, "--resume")

@@ -79,7 +79,7 @@ class Runs:
         for key, value in expected_in_record(case).items():
             if record.run.get(key) != value:
                 raise Failure(f"the record says {key} {record.run.get(key)}, asked for was {value}")
-        if "schedule" in record.run and [v["step"] for v in record.run["validation"]] != [8, 16, 20]:
+        if "lr_schedule" in record.run and [v["step"] for v in record.run["validation"]] != [8, 16, 20]:
             raise Failure(f"validation {record.run['validation']} is not after every 8 of 20 steps and the last")
         update = UPDATES[case["update"]]
         if record.run["optimizer"]["name"] != update["optimizer"]:
@@ -93,7 +93,7 @@ class Runs:
         digest = hashlib.sha256(record.batches.tobytes() + record.validation.tobytes())
         for name in sorted(record.initial):
             digest.update(name.encode() + record.initial[name].tobytes())
-        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed", "schedule"]
+        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed", "lr_schedule"]
         if "experts" in record.run["model"]:  # what gates drop depends on the tokens of a rank
             keys += ["micro_batch", "cp", "tp", "sequence_parallel"]
         for key in keys:

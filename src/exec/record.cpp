@@ -37,7 +37,7 @@ ordered_json run_to_json(const RunRecord& record) {
                        {"steps", record.losses.size()},
                        {"losses", record.losses}};
   if (record.schedule != LearningRateSchedule{}) {
-    json["schedule"] = schedule_to_json(record.schedule);
+    json["lr_schedule"] = schedule_to_json(record.schedule);
     json["learning_rates"] = record.learning_rates;
   }
   if (!record.validation.empty()) {

@@ -137,4 +137,4 @@ def expected_in_record(case):
             "micro_batch": micro_batch_size(layout, case["micro_batches"]), "global_batch": GLOBAL_BATCH,
             "zero": case["zero"], "recompute": case["recompute"], "attention": case["attention"],
             "policy": case["policy"], "clip_grad": update["clip"], "steps": STEPS, "seed": SEED,
-            "schedule": update.get("schedule")}
+            "lr_schedule": update.get("schedule")}

@@ -129,7 +129,7 @@ def same_start(a, b):
     yield from same_bits("start", a.initial, b.initial)
     same_batches = a.batches.shape == b.batches.shape and numpy.array_equal(a.batches, b.batches)
     yield Finding("start", "batches", 0 if same_batches else float("inf"), 0)
-    for key in ("steps", "optimizer", "clip_grad", "schedule"):
+    for key in ("steps", "optimizer", "clip_grad", "lr_schedule"):
         yield Finding("start", key, 0 if a.run.get(key) == b.run.get(key) else float("inf"), 0)
 
 

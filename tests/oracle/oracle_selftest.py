@@ -112,7 +112,7 @@ class Oracle(unittest.TestCase):
 
     def test_the_schedule_counts(self):
         halved = {"style": "constant", "warmup": 2}
-        self.assert_refuses(changed(RECORDS["gpt"], "run", "schedule", to=halved), "moved")
+        self.assert_refuses(changed(RECORDS["gpt"], "run", "lr_schedule", to=halved), "moved")
         wrong = changed(RECORDS["gpt"], "run", "learning_rates", to=[1.1e-2] * len(RECORDS["gpt"].run["losses"]))
         self.assert_refuses(wrong, "rate")
 

@@ -169,7 +169,7 @@ def make_optimizer(settings, weights):
 
 def learning_rate(run, step):
     """Of a step, counted from 0, as Megatron-LM's OptimizerParamScheduler has it."""
-    peak, schedule = run["optimizer"]["lr"], run.get("schedule")
+    peak, schedule = run["optimizer"]["lr"], run.get("lr_schedule")
     if schedule is None:
         return peak
     if 0 < schedule["warmup"] >= step:

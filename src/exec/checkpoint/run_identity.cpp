@@ -20,7 +20,7 @@ constexpr std::size_t kSample = 1 << 20, kSamples = 64;
 constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed",   "/global_batch",
                                       "/seq",   "/data/bytes",     "/data/crc32",         "/dropout"};
 constexpr const char* kMayChange[] = {"/optimizer/lr",           "/optimizer/betas", "/optimizer/eps",
-                                      "/optimizer/weight_decay", "/clip_grad",       "/schedule"};
+                                      "/optimizer/weight_decay", "/clip_grad",       "/lr_schedule"};
 
 ordered_json at(const ordered_json& json, const std::string& path) {
   const ordered_json::json_pointer pointer(path);
@@ -84,7 +84,7 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
         {"zero", layout.zero},
         {"micro_batch", layout.micro_batch}}}};
   // Named only where there is one: checkpoints from before it existed stay what they are.
-  if (settings.schedule != LearningRateSchedule{}) identity["schedule"] = schedule_to_json(settings.schedule);
+  if (settings.schedule != LearningRateSchedule{}) identity["lr_schedule"] = schedule_to_json(settings.schedule);
   return json_text(identity);
 }
 
