@@ -184,7 +184,8 @@ class Stretches {
       at = run_.end();
       if (job_.validation == nullptr) continue;
       ends.pause();
-      if (!result_.stopped && (is_due(at) || at > ends.last())) validate(at);
+      const bool over = at > ends.last();
+      if (over ? !result_.stopped : is_due(at)) validate(at);
     }
   }
 
