@@ -109,6 +109,36 @@ def goes_on(program, scratch):
             check({kind for kind, _ in tensors} == {"weight", "first_moment", "second_moment"}, list(tensors))
 
 
+def schedules(program, scratch):
+    """Learning rates and validation go on where they were: a run in two halves has those of a run in one go."""
+    flags = ["--lr-schedule", "cosine", "--lr-warmup", 2, "--lr-min", 1e-5, "--lr-decay-steps", 12, "--eval-every", 3,
+             "--eval-batches", 2]
+
+    def policy(*arguments):
+        done = program.run(*arguments)
+        (answer,) = json.loads(done.stdout)["policies"].values()
+        return answer, done.stderr
+
+    for ranks, layout in ((THREADS, PRIORITY), (PROCESSES, ["--policy", "priority", "--pp", "2"])):
+        straight, _ = policy(scratch("straight"), 12, *ranks, *layout, *flags)
+        halves = scratch("halves")
+        first, _ = policy(halves, 6, *ranks, *layout, *flags)
+        second, said = policy(halves, 12, *ranks, *layout, *flags, "--resume")
+        for key in ("losses", "learning_rates"):
+            check(first[key] + second[key] == straight[key], key, first[key], second[key], straight[key])
+        check([v["step"] for v in straight["validation"]] == [3, 6, 9, 12], straight["validation"])
+        # The second half begins with that of step 6: who is stopped there leaves it out.
+        check(first["validation"] + second["validation"][1:] == straight["validation"], first, second)
+        check(second["validation"][0] == first["validation"][-1], second["validation"])
+        check("lr_schedule" not in said, said)
+        _, said = policy(halves, 13, *ranks, *layout, "--resume", "--eval-every", 13, "--lr-warmup", 2)
+        check('weft: lr_schedule is {"style":"constant","warmup":2}, was {"style":"cosine"' in said, said)
+    refused = program.run(halves, 14, *ranks, *layout, "--resume", code=2).stderr
+    check("is of another training: data bytes is" in refused, refused)  # nothing would be held out
+    done = program.run(halves, 4, *ranks, *layout, "--eval-every", 13, "--resume")
+    check(f"weft: nothing left to do: --steps 4, and {halves} has step 13 already" in done.stderr, done.stderr)
+
+
 def other_layouts(program, scratch):
     """Each two steps on another layout; the losses are those of one rank, to rounding."""
     chain = [("local:1",), ("local:2", "--zero", "2"), ("local:2", "--tp", "2"), ("local:2", "--pp", "2"),
@@ -182,7 +212,7 @@ def refuses(program, scratch):
     says("data bytes is 1048576 there", *resume, "--data", __file__)
     says("a training has one policy", *THREADS, "--policy", "ddp,serial", "--resume")
     says("--record", *resume, "--record", folder / "record")
-    done = says("nothing left to do: step 2 of 2 is saved", *resume, code=0, steps=2)
+    done = says("nothing left to do: --steps 2, and", *resume, code=0, steps=2)
     check(json.loads(done.stdout)["finished"], done.stdout)
     # Without a policy it goes on with the one it had.
     answer = json.loads(program.run(folder, 4, *THREADS, "--resume", "--lr", "0.002").stdout)
@@ -374,7 +404,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="parts at a time (default: the cores)")
     parser.add_argument("--only", default="", help="the parts with this in their names")
     arguments = parser.parse_args()
-    parts = {"goes on": goes_on, "other layouts": other_layouts, "broken": broken, "refuses": refuses,
+    parts = {"goes on": goes_on, "schedules": schedules, "other layouts": other_layouts, "broken": broken, "refuses": refuses,
              "full disk": full_disk, "ends when asked": ends_when_asked, "two runs": two_runs,
              "killed holder": killed_holder, "mixed": mixed, "special files": special_files,
              "killed": lambda p, s: killed(p, s, arguments.rounds, arguments.seed)}

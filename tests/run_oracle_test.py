@@ -77,8 +77,10 @@ class Runs:
 
     def check_settings(self, case, record):
         for key, value in expected_in_record(case).items():
-            if record.run[key] != value:
-                raise Failure(f"the record says {key} {record.run[key]}, asked for was {value}")
+            if record.run.get(key) != value:
+                raise Failure(f"the record says {key} {record.run.get(key)}, asked for was {value}")
+        if "lr_schedule" in record.run and [v["step"] for v in record.run["validation"]] != [8, 16, 20]:
+            raise Failure(f"validation {record.run['validation']} is not after every 8 of 20 steps and the last")
         update = UPDATES[case["update"]]
         if record.run["optimizer"]["name"] != update["optimizer"]:
             raise Failure(f"the record says optimizer {record.run['optimizer']['name']}")
@@ -88,10 +90,10 @@ class Runs:
 
     def reference(self, record):
         """PyTorch's training, once for all runs that start from the same bytes with the same settings."""
-        digest = hashlib.sha256(record.batches.tobytes())
+        digest = hashlib.sha256(record.batches.tobytes() + record.validation.tobytes())
         for name in sorted(record.initial):
             digest.update(name.encode() + record.initial[name].tobytes())
-        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed"]
+        keys = ["model", "optimizer", "clip_grad", "steps", "dropout", "seed", "lr_schedule"]
         if "experts" in record.run["model"]:  # what gates drop depends on the tokens of a rank
             keys += ["micro_batch", "cp", "tp", "sequence_parallel"]
         for key in keys:

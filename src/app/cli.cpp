@@ -34,7 +34,8 @@ constexpr Command kCommands[] = {
     {"calibrate", "this machine -> profile.json: the operations of a plan, interference", run_calibrate_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},
-    {"collective", "collectives as programs: list them, verify MSCCL files", run_collective_command},
+    {"collective", "collectives as programs: list them, verify MSCCL files, bench them on real ranks",
+     run_collective_command},
 };
 
 void print_usage(std::ostream& out) {
@@ -86,7 +87,7 @@ int run_command_line(const std::vector<std::string>& arguments, std::ostream& ou
     err << "weft: " << failure.what() << "\n";
     return kRunFailed;
   } catch (const std::bad_alloc&) {
-    err << "weft: out of memory: the model, cluster or layout is too large for this machine\n";
+    err << "weft: out of memory: what was asked for is too large for this machine\n";
     return kRunFailed;
   } catch (const std::exception& error) {
     err << "weft: internal error: " << error.what() << "\n";

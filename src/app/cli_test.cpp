@@ -22,6 +22,16 @@ TEST(Cli, VersionAndHelpGoToStdoutWithCodeZero) {
   }
 }
 
+TEST(Cli, HelpOfEveryCommandNamesItsSubcommands) {
+  EXPECT_PRED2(contains, weft_cli("--help").out, "list them, verify MSCCL files, bench them");
+}
+
+TEST(Cli, AFlagGivenTwiceIsSaidToBe) {
+  EXPECT_EQ(weft_cli(kSmall + " --tp 1 --tp 2").err, "weft: --tp: is given twice\n");
+  EXPECT_EQ(weft_cli(kSmall + " --tp=1 --tp=1").err, "weft: --tp: is given twice\n");
+  EXPECT_EQ(weft_cli("collective bench --ranks").err, "weft: --ranks: needs a value\n");
+}
+
 TEST(Cli, NoCommandIsBadUsage) {
   const CliResult result = weft_cli("");
   EXPECT_EQ(result.code, kBadInput);

@@ -71,8 +71,10 @@ void Flags::parse(const std::vector<std::string>& arguments) {
   } catch (const CLI::CallForHelp&) {
     throw HelpRequested{app.help()};
   } catch (const CLI::ArgumentMismatch& error) {
-    const std::string text = error.what();
-    fail("{}: needs exactly one value", text.substr(0, text.find(':')));
+    const std::string text = error.what(), flag = text.substr(0, text.find(':'));
+    const auto names_it = [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); };
+    if (std::ranges::count_if(arguments, names_it) > 1) fail("{}: is given twice", flag);
+    fail("{}: needs a value", flag);
   } catch (const CLI::ParseError& error) {
     fail("{}", error.what());
   }

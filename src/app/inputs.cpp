@@ -121,7 +121,8 @@ void declare_input_flags(Flags& flags) {
   flags.value("heads", "N", "attention heads", kModel);
   flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
   flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
-  flags.value("vocab", "N", "vocabulary (default: 51200)", kModel);
+  flags.value("vocab", "N", "vocabulary (default: 51200; of weft run and calibrate 256, a token for every byte)",
+              kModel);
   flags.value("experts", "N", "experts of every MoE layer", kModel);
   flags.value("experts-per-rank", "N", "experts on an expert-parallel rank: --experts is N * ep", kModel);
   flags.value("moe-every", "N", "every N-th layer is an MoE layer (default: the model's, or each)", kModel);
@@ -344,6 +345,28 @@ void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& 
   layout.expert_exchange = ExpertExchange::uneven;
 }
 
+// What a Hugging Face file says and no plan does. On a local cluster plans are run, and a run that computes something
+// else is refused.
+std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layout, bool emulated) {
+  const auto file = flags.text("model");
+  if (!file || !names_a_file(*file)) return {};
+  const HfExtras extras = read_hf_extras(read_text_file(*file), *file);
+  std::vector<std::string> remarks;
+  if (extras.sliding_window && *extras.sliding_window < layout.seq) {
+    const std::string words =
+        fmt::format("{}: key 'sliding_window': {} is shorter than --seq {}", *file, *extras.sliding_window, layout.seq);
+    if (emulated) fail("{}, and weft run attends to whole sequences; give --seq {}", words, *extras.sliding_window);
+    remarks.push_back(words + "; attention is planned over whole sequences, as if there were no window");
+  }
+  if (!extras.quantization.empty()) {
+    remarks.push_back(
+        fmt::format("{}: key 'quantization_config' ({}) is of the published weights; training is planned "
+                    "in {} (--precision)",
+                    *file, extras.quantization, name_of(layout.precision)));
+  }
+  return remarks;
+}
+
 Inputs read_inputs(const Flags& flags) {
   Inputs inputs;
   inputs.model = read_model(flags);
@@ -352,6 +375,7 @@ Inputs read_inputs(const Flags& flags) {
   const Cluster cluster(inputs.cluster);
   inputs.layout = read_layout(flags, inputs.model, cluster);
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
+  inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.emulated);
   inputs.options = read_policy_options(flags);
   inputs.budget_s = read_budget(flags);
   inputs.reserve = limited.reserve;

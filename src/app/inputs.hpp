@@ -19,6 +19,7 @@ struct Inputs {
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
   std::uint64_t search_seed = PlanSearch{}.seed;
   Bytes reserve = {};  // what the cluster's device has beside the memory that plans may use
+  std::vector<std::string> remarks = {};  // what people should know of the model's file
 };
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);

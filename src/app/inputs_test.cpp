@@ -162,5 +162,43 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"--model no/such/config.json --cluster dgx-a100:1", "no/such/config.json", "read"},
         BadCase{"--model llama2-7b --cluster no/such/cluster.json", "no/such/cluster.json", "read"}));
 
+// The keys that matter of Mistral 7B v0.1, of Qwen2 (a window that is not used) and of DeepSeek-V3 (published in fp8).
+TEST(ModelFiles, SayWhatThePlanDoesNotModel) {
+  const ScratchFolder folder("model_files");
+  const auto file = [&](const std::string& type, const std::string& keys) {
+    return folder.write("config.json", R"({"model_type": ")" + type + R"(", "num_hidden_layers": 2, "hidden_size": 64,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 128, "vocab_size": 256,
+      "max_position_embeddings": 32768)" + keys +
+                                           "}");
+  };
+  const auto remarks = [](const std::string& model, const std::string& flags) {
+    return inputs("--model " + model + " --cluster dgx-a100:1 " + flags).remarks;
+  };
+  const std::string window = file("mistral", R"(, "sliding_window": 4096)");
+  ASSERT_EQ(remarks(window, "").size(), 1U);
+  EXPECT_EQ(remarks(window, "").front(),
+            window +
+                ": key 'sliding_window': 4096 is shorter than --seq 32768; attention is planned over whole "
+                "sequences, as if there were no window");
+  EXPECT_TRUE(remarks(window, "--seq 4096").empty());
+  EXPECT_NO_THROW(inputs("--model " + window + " --cluster local:2 --seq 4096"));
+  try {
+    inputs("--model " + window + " --cluster local:2 --seq 4097");
+    ADD_FAILURE() << "a run would attend further back than the model does";
+  } catch (const Error& error) {
+    EXPECT_PRED2(contains, error.what(), "'sliding_window': 4096 is shorter than --seq 4097");
+  }
+  EXPECT_TRUE(remarks(file("mistral", R"(, "sliding_window": null)"), "").empty());
+  EXPECT_TRUE(remarks(file("qwen2", R"(, "sliding_window": 4096, "use_sliding_window": false)"), "").empty());
+  EXPECT_EQ(remarks(file("qwen2", R"(, "sliding_window": 4096, "use_sliding_window": true)"), "").size(), 1U);
+  const std::string fp8 = file("llama", R"(, "quantization_config": {"quant_method": "fp8", "fmt": "e4m3"})");
+  ASSERT_EQ(remarks(fp8, "").size(), 1U);
+  EXPECT_EQ(remarks(fp8, "").front(), fp8 +
+                                          ": key 'quantization_config' (fp8) is of the published weights; training is "
+                                          "planned in bf16 (--precision)");
+  EXPECT_PRED2(contains, weft_cli("plan --policy serial --seq 128 --cluster dgx-a100:1 --model " + fp8).err,
+               "quantization_config");
+}
+
 }  // namespace
 }  // namespace weft

@@ -8,6 +8,7 @@
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
+#include "app/run/run_report.hpp"
 #include "app/run/run_session.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
@@ -57,6 +58,12 @@ class LengthsRun {
   }
 
   RunSession& first() { return *sessions_.front(); }
+  const PolicyStudy* too_large() const {
+    for (const auto& session : sessions_) {
+      if (const PolicyStudy* const study = session->too_large()) return study;
+    }
+    return nullptr;
+  }
 
   void run_rank(Communicator& communicator) {
     std::vector<Unfolded> unfolded;
@@ -66,6 +73,7 @@ class LengthsRun {
     originals.reserve(sessions_.size());
     for (const auto& session : sessions_) {
       const Plan& plan = session->prepare_rank(communicator).plan;
+      if (session->too_large() != nullptr) return;
       unfolded.emplace_back(plan);
       originals.push_back(build_step_graph(plan.model, Cluster(plan.cluster), plan.layout));
       job.plans.push_back({plan, unfolded.back(), originals.back()});
@@ -201,12 +209,17 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
                             const Launch& launch, std::ostream& out, std::ostream& err) {
   if (!options.plans.empty()) fail("--lengths: plan files say their length themselves");
   if (options.checkpoint) fail("--lengths: is not for --checkpoint yet");
+  if (options.validation) fail("--lengths: is not for --eval-every yet");
   if (options.record) fail("--lengths: is not for --record yet");
   if (options.out) fail("--lengths: is not for --out of weft run; weft plan writes the plans");
   const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
   LengthsRun run(lengths, options, launch, reports && !options.json ? &err : nullptr);
   run.first().on_ranks(read_world_options(flags, launch), err,
                        [&](Communicator& communicator, const std::string&) { run.run_rank(communicator); });
+  if (const PolicyStudy* const study = run.too_large()) {
+    if (reports) err << too_large_line(*study);
+    return kAnswerIsNo;
+  }
   if (!reports) return kOk;
   if (options.json) {
     out << json_text(json_of(run.studies(), run.losses()), 2) << "\n";

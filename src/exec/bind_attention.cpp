@@ -125,6 +125,7 @@ AttentionSaved saved_in(const RankView& view, const Operands& of, std::span<cons
 // The shape with what dropout draws from at a step.
 AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int64_t step, std::int32_t layer) {
   AttentionShape shape = call.shape;
+  if (is_validation(step)) shape.dropout.rate = 0;
   if (shape.dropout.rate > 0) {
     shape.dropout.key = dropout_key(seed, step, layer, DropoutSite::attention);
     shape.dropout.samples = call.samples;

@@ -15,6 +15,8 @@
 namespace weft {
 namespace {
 
+constexpr std::int64_t kNothingLoaded = INT64_MIN;
+
 [[noreturn]] void no_kernel(const Operation& op) {
   fail("weft run has no kernel yet for '{}'", describe(op));
 }
@@ -22,8 +24,13 @@ namespace {
 }  // namespace
 
 ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
-                             const Batches& batches, RankTraining& training)
-    : view_(view), parameters_(parameters), settings_(settings), batches_(batches), training_(training) {
+                             const Batches& batches, RankTraining& training, const Batches* validation)
+    : view_(view),
+      parameters_(parameters),
+      settings_(settings),
+      batches_(batches),
+      validation_(validation),
+      training_(training) {
   const std::int64_t rows = local_vocab(view.plan().model, view.plan().layout);
   const std::int64_t first = view.coordinate(Axis::tp) * rows;
   vocabulary_ = {first, std::clamp<std::int64_t>(view.plan().model.vocab - first, 0, rows)};
@@ -32,7 +39,7 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   const auto micro_batches = static_cast<std::size_t>(layout.micro_batches());
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
-  training_.loaded.assign(micro_batches, -1);
+  training_.loaded.assign(micro_batches, kNothingLoaded);
   batch_tokens_.resize(static_cast<std::size_t>(layout.micro_batch * layout.seq));
   batch_targets_ = batch_tokens_;
   for (const ElementRange& part : view.context_parts()) {
@@ -249,7 +256,8 @@ BoundOperation ComputeBinder::bind_dropout(const Operation& op, std::int32_t mic
   return
       [x = of.read(0), stream, y = of.write(), kept = of.kept(op.writes[1]), place = dropout_of(op),
        numbers = token_numbers(view_, micro_batch, rows), layer = op.layer, seed = settings_.seed](std::int64_t step) {
-        dropout(x, {place.rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
+        const double rate = is_validation(step) ? 0 : place.rate;
+        dropout(x, {rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
       };
 }
 
@@ -274,11 +282,13 @@ void ComputeBinder::load_batch(std::int64_t step, std::int32_t micro_batch) cons
   const auto m = static_cast<std::size_t>(micro_batch);
   if (training_.loaded[m] == step) return;
   training_.loaded[m] = step;
+  const Batches& batches = is_validation(step) ? *validation_ : batches_;
+  const std::int64_t number = is_validation(step) ? validation_batch(step) : step;
   const auto all = static_cast<std::size_t>(view_.plan().layout.seq);
   if (positions_.size() == all) {
-    return batches_.fill(step, view_.data_rank(), micro_batch, training_.tokens[m], training_.targets[m]);
+    return batches.fill(number, view_.data_rank(), micro_batch, training_.tokens[m], training_.targets[m]);
   }
-  batches_.fill(step, view_.data_rank(), micro_batch, batch_tokens_, batch_targets_);
+  batches.fill(number, view_.data_rank(), micro_batch, batch_tokens_, batch_targets_);
   for (std::size_t i = 0; i < training_.tokens[m].size(); ++i) {
     const std::size_t at = i / positions_.size() * all + static_cast<std::size_t>(positions_[i % positions_.size()]);
     training_.tokens[m][i] = batch_tokens_[at];
@@ -316,7 +326,9 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
     load_batch(step, micro_batch);
     const double sum = parts.empty() ? cross_entropy(logits, targets, vocabulary_.count, p)
                                      : cross_entropy_of_parts(logits, vocabulary_, parts, p);
-    if (counts) training_.loss_sums[static_cast<std::size_t>(step)] += sum;
+    if (counts)
+      (is_validation(step) ? training_.validation_loss_sum : training_.loss_sums[static_cast<std::size_t>(step)]) +=
+          sum;
     if (!std::isfinite(sum)) throw RunFailed(fmt::format("the loss is not finite{}", first_not_finite(micro_batch)));
   };
 }
@@ -382,9 +394,13 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
         if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, gradient);
         double scale = 1;
         if (square != nullptr) scale = std::min(1.0, limit / (std::sqrt(static_cast<double>(*square)) + kClipEpsilon));
+        const double rate = learning_rate_at(settings_, step);
+        AdamSettings of_adam = settings_.adam;
+        SgdSettings of_sgd = settings_.sgd;
+        of_adam.learning_rate = of_sgd.learning_rate = rate;
         const bool finite = settings_.optimizer == Optimizer::adam
-                                ? adam(settings_.adam, step + 1, scale, gradient, weights, first, second)
-                                : sgd(settings_.sgd, step + 1, scale, gradient, weights, first);
+                                ? adam(of_adam, step + 1, scale, gradient, weights, first, second)
+                                : sgd(of_sgd, step + 1, scale, gradient, weights, first);
         if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));
         if (training_.on_updated) training_.on_updated(step, p);
       };

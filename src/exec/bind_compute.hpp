@@ -19,6 +19,7 @@ struct RankTraining {
   std::vector<std::vector<std::int64_t>> tokens, targets;
   std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
   std::vector<double> loss_sums;     // by step: -log p over this rank's tokens
+  double validation_loss_sum = 0;    // the same of all batches of validation since somebody set it to 0
   // Told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
   // Told of every update when it has been made: the rank's own weights and moments of the parameter are of this step
@@ -30,7 +31,7 @@ class ComputeBinder {
  public:
   // All must outlive what it binds.
   ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
-                const Batches& batches, RankTraining& training);
+                const Batches& batches, RankTraining& training, const Batches* validation = nullptr);
 
   // The kernel of one operation of the plan at a micro-batch (-1: once a step). Everything is looked up here; calling
   // the result only computes. Throws Error where there is no kernel for it yet.
@@ -65,6 +66,7 @@ class ComputeBinder {
   const ParameterStates& parameters_;
   const TrainSettings& settings_;
   const Batches& batches_;
+  const Batches* validation_;
   RankTraining& training_;
   VocabularyPart vocabulary_;            // this rank's columns of the head, rows of the embedding
   std::vector<std::int64_t> positions_;  // that this rank holds of every sequence

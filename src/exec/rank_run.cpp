@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "exec/forward_part.hpp"
 
 namespace weft {
 namespace {
@@ -113,9 +114,35 @@ void RankRun::prepare(const TransferBinder& transfers) {
 }
 
 void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
-  first_ = first;
-  steps_ = end - first;
-  spans_ = SpanRing(measured_steps(), operations_.size());
+  if (now_.steps >= longest_.steps) longest_ = std::move(now_);
+  const std::int64_t steps = end - first;
+  now_ = {first, steps, SpanRing(SpanRing::steps_kept(steps, most_instances_), operations_.size())};
+  run_stretch(on_step);
+}
+
+void RankRun::prepare_validation() {
+  if (std::exchange(prepared_validation_, true)) return;
+  const ForwardPart part = forward_part(view_.plan(), view_.unfolded());
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    operations_[i].validates = part.needed[first_instance_ + i];
+    for (const Edge& edge : part.waits[first_instance_ + i]) {
+      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
+      operations_[i].validation_waits.push_back({from, edge.distance, false});
+    }
+  }
+}
+
+void RankRun::validate(std::int64_t batches) {
+  prepare_validation();
+  Stretch trained = std::exchange(now_, {0, batches, {}});
+  now_.spans = SpanRing(SpanRing::steps_kept(batches, most_instances_), operations_.size());
+  validating_ = true;
+  run_stretch({});
+  validating_ = false;
+  now_ = std::move(trained);
+}
+
+void RankRun::run_stretch(const OnStep& on_step) {
   for (RunOperation& op : operations_) op.done = 0;
   for (RunQueue& queue : transfers_) queue.next = 0, queue.step = 0;
   for (RunQueue* queue : {&compute_, &extra_}) queue->next = 0, queue->step = 0;
@@ -127,16 +154,16 @@ void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
     if (startable(compute_) != nullptr) {
       const std::int64_t step = compute_.step;
       compute_one(compute_, lock);
-      if (compute_.step != step && step + 2 < steps_) spans_.clear(step + 2);  // none of it can have begun
+      if (compute_.step != step && step + 2 < now_.steps) now_.spans.clear(step + 2);  // none of it can have begun
       if (compute_.step != step && on_step) {
         lock.unlock();
-        on_step(first_ + step);
+        on_step(now_.first + step);
         lock.lock();
       }
     } else if (startable(extra_) != nullptr) {
       compute_one(extra_, lock);
     } else {
-      const auto all_done = [&](const RunOperation& op) { return op.done == steps_; };
+      const auto all_done = [&](const RunOperation& op) { return op.done == now_.steps; };
       if (std::all_of(operations_.begin(), operations_.end(), all_done)) break;
       wait_for_change(lock);
     }
@@ -145,29 +172,33 @@ void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
 
 void RankRun::end_after(std::int64_t last) {
   const std::lock_guard lock(mutex_);
-  const std::int64_t steps = last - first_ + 1;
-  WEFT_CHECK(steps <= steps_);
+  const std::int64_t steps = last - now_.first + 1;
+  WEFT_CHECK(steps <= now_.steps);
   const auto begun_later = [&](const RunQueue& queue) {
     return queue.step > steps || (queue.step == steps && queue.next > 0);
   };
   WEFT_CHECK(!begun_later(compute_) && !begun_later(extra_) && std::ranges::none_of(transfers_, begun_later));
-  steps_ = steps;
+  now_.steps = steps;
 }
 
 StepGlance RankRun::glance(std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  step -= first_;
-  const std::span<const RankSpan> own = spans_.of_step(step);
-  if (step + 1 < steps_) return glancer_->look(own, glancer_->begin_of(spans_.of_step(step + 1)));
+  step -= now_.first;
+  const std::span<const RankSpan> own = now_.spans.of_step(step);
+  if (step + 1 < now_.steps) {
+    const std::span<const RankSpan> next = now_.spans.of_step(step + 1);
+    return glancer_->look(own, next, glancer_->begin_of(next));
+  }
   std::int64_t end = 0;
   for (const RankSpan& span : own) end = std::max(end, span.end);
-  return glancer_->look(own, end);
+  return glancer_->look(own, {}, end);
 }
 
 bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {
-  return std::all_of(op.waits.begin(), op.waits.end(), [&](const Dependency& wait) {
+  const auto is_over = [&](const Dependency& wait) {
     return operations_[static_cast<std::size_t>(wait.on)].done >= step + 1 - wait.distance;
-  });
+  };
+  return std::ranges::all_of(op.waits, is_over) && (!validating_ || std::ranges::all_of(op.validation_waits, is_over));
 }
 
 std::int64_t RankRun::ready_at(const RunOperation& op) const {
@@ -192,8 +223,21 @@ void RankRun::pop(RunQueue& queue) {
 
 // The communicator keeps the order of a queue, so a transfer is handed over as soon as its own data is there.
 void RankRun::start_transfers() {
+  while (start_transfers_once()) {
+  }
+}
+
+// True where one ended at once: others may wait for it.
+bool RankRun::start_transfers_once() {
+  bool ended = false;
   for (RunQueue& queue : transfers_) {
     for (RunOperation* op = startable(queue); op != nullptr; op = startable(queue)) {
+      if (does_nothing(*op)) {
+        pop(queue);
+        end(*op, {});
+        ended = true;
+        continue;
+      }
       if (running_[op->running] != nullptr) break;  // its last execution has not ended
       running_[op->running] = op;
       span_of(*op).ready = ready_at(*op);
@@ -203,6 +247,7 @@ void RankRun::start_transfers() {
       last_started_ = communicator_.start(*op->prepared, op->places.input, op->places.output);
     }
   }
+  return ended;
 }
 
 void RankRun::transfer_ended(std::size_t prepared, Clock::time_point began, Clock::time_point ended) {
@@ -230,9 +275,9 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   computing_ = &op;
   span.start = nanos(Clock::now());
   try {
-    op.compute(first_ + step);
+    if (!does_nothing(op)) op.compute(validating_ ? step_of_validation(step) : now_.first + step);
   } catch (const RunFailed& failure) {
-    const std::string words = fmt::format("rank {}, step {}, {}: {}", view_.rank().value, first_ + step + 1,
+    const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step),
                                           describe(view_.plan().graph.op(op.operation)), failure.what());
     communicator_.fail(words);
     throw RunFailed(words);
@@ -246,11 +291,15 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   start_transfers();
 }
 
+std::string RankRun::step_in_words(std::int64_t step) const {
+  return fmt::format("{} {}", validating_ ? "validation batch" : "step", now_.first + step + 1);
+}
+
 RankPlace RankRun::place() const {
   const RunOperation* const op = computing_;
-  return {fmt::format("step {}", first_ + at_step_ + 1),
-          op == nullptr ? "between operations"
-                        : fmt::format("computing {}", describe(view_.plan().graph.op(op->operation)))};
+  return {step_in_words(at_step_), op == nullptr
+                                       ? "between operations"
+                                       : fmt::format("computing {}", describe(view_.plan().graph.op(op->operation)))};
 }
 
 void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {

@@ -36,10 +36,25 @@ ordered_json run_to_json(const RunRecord& record) {
                        {"seed", record.seed},
                        {"steps", record.losses.size()},
                        {"losses", record.losses}};
+  if (record.schedule != LearningRateSchedule{}) {
+    json["lr_schedule"] = schedule_to_json(record.schedule);
+    json["learning_rates"] = record.learning_rates;
+  }
+  if (!record.validation.empty()) {
+    json["validation"] = ordered_json::array();
+    for (const auto& [steps, loss] : record.validation) json["validation"].push_back({{"step", steps}, {"loss", loss}});
+  }
   if (ordered_json dropout = dropout_to_json(record.model, record.layout); !dropout.is_null()) {
     json["dropout"] = std::move(dropout);
   }
   return json;
+}
+
+void write_tokens(const std::filesystem::path& file, const std::vector<std::int64_t>& tokens) {
+  write_file(file, [&](std::ostream& out) {
+    out.write(reinterpret_cast<const char*>(tokens.data()),
+              static_cast<std::streamsize>(tokens.size() * sizeof(std::int64_t)));
+  });
 }
 
 }  // namespace
@@ -55,10 +70,8 @@ void write_record(const std::filesystem::path& folder, const RunRecord& record) 
   write_safetensors(folder / "initial.safetensors", record.initial);
   write_safetensors(folder / "gradients.safetensors", record.gradients);
   write_safetensors(folder / "final.safetensors", record.final_weights);
-  write_file(folder / "batches.bin", [&](std::ostream& out) {
-    out.write(reinterpret_cast<const char*>(record.batches.data()),
-              static_cast<std::streamsize>(record.batches.size() * sizeof(std::int64_t)));
-  });
+  write_tokens(folder / "batches.bin", record.batches);
+  if (!record.validation_batches.empty()) write_tokens(folder / "validation.bin", record.validation_batches);
   write_file(folder / "run.json", [&](std::ostream& out) { out << json_text(run_to_json(record), 2) << '\n'; });
 }
 

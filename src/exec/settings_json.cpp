@@ -74,4 +74,12 @@ ordered_json optimizer_to_json(const std::variant<AdamSettings, SgdSettings>& op
   return {{"name", "sgd"}, {"lr", sgd.learning_rate}, {"momentum", sgd.momentum}, {"weight_decay", sgd.weight_decay}};
 }
 
+ordered_json schedule_to_json(const LearningRateSchedule& schedule) {
+  ordered_json json = {{"style", name_of(schedule.style)}, {"warmup", schedule.warmup}};
+  if (schedule.style == DecayStyle::constant) return json;
+  json["min_lr"] = schedule.minimum;
+  json["decay_steps"] = schedule.decay_steps;
+  return json;
+}
+
 }  // namespace weft

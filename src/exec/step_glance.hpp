@@ -12,8 +12,8 @@ namespace weft {
 
 struct StepGlance {
   std::int64_t nanos = 0;  // from its first compute to that of the next step
-  // The share of the time with transfers in which the rank computed; NaN without transfers. Everything that is not
-  // compute counts as waiting for transfers, so this is a little below what the accounting of a timeline finds.
+  // The share of the time with transfers of this step in which the rank computed, this step or the next; NaN without
+  // transfers.
   double hidden = 0;
 };
 
@@ -21,16 +21,17 @@ class StepGlancer {
  public:
   // Instances of a step that compute, the first of them first, and those that are transfers.
   StepGlancer(std::vector<std::int32_t> computes, std::vector<std::int32_t> transfers);
-  // `step`: by instance. `end`: when the next step began. Transfers that have not ended count for nothing. Allocates
-  // nothing.
-  StepGlance look(std::span<const RankSpan> step, std::int64_t end);
+  // `step`: by instance. `next`: of the step after it, behind which transfers may hide; empty: there is none. `end`:
+  // when that began. What has not ended counts for nothing. Allocates nothing.
+  StepGlance look(std::span<const RankSpan> step, std::span<const RankSpan> next, std::int64_t end);
   std::int64_t begin_of(std::span<const RankSpan> step) const;
 
  private:
-  std::int64_t communication(std::span<const RankSpan> step);
+  void merge_transfers(std::span<const RankSpan> step);
+  std::int64_t transfer_time_within(const RankSpan& span) const;
 
   std::vector<std::int32_t> computes_, transfers_;
-  std::vector<std::pair<std::int64_t, std::int64_t>> intervals_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> intervals_;  // with a transfer under way, disjoint, in order
 };
 
 }  // namespace weft

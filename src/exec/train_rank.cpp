@@ -41,9 +41,9 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
   const std::vector<std::int64_t> offsets =
       job.one_clock ? std::vector<std::int64_t>(counts.size(), 0) : clock_offsets(communicator);
-  const std::int64_t steps = run.measured_steps(), dropped = run.steps() - steps;
-  MeasuredRun measured{
-      steps, std::clamp<std::int64_t>(job.warm_up - dropped, dropped > 0 ? 1 : 0, steps - 1), {}, dropped};
+  const std::int64_t steps = run.measured_steps(), before = run.first_measured_step() - job.first_step;
+  const std::int64_t warm_up = std::max<std::int64_t>(job.warm_up - before, before > 0 ? 1 : 0);
+  MeasuredRun measured{steps, std::min(warm_up, steps - 1), {}, before};
   const std::vector<std::vector<std::int64_t>> all = gather_numbers(communicator, own, counts);
   for (std::size_t r = 0; r < all.size(); ++r) {
     MeasuredRank rank{make_id<Rank>(r), {classes.class_of[r]}, {}};
@@ -93,10 +93,18 @@ class StepEnds {
     if (saver_ != nullptr && saver_->is_due(step + 1) && saver_->is_open_before(step)) wait_for_save_before(step);
   }
 
-  // When the last step is over: all that is still under way.
-  void end() {
+  // Between two stretches of steps: nothing of this stays under way.
+  void pause() {
     if (sum_.is_under_way()) take();
     show_losses(step_ + 1);
+  }
+
+  // The last step that shall run, as far as is known.
+  std::int64_t last() const { return last_; }
+
+  // When the last step is over: all that is still under way.
+  void end() {
+    pause();
     if (saver_ == nullptr) return;
     while (saver_->is_open()) exchange();
     result_.saves = saver_->summary();
@@ -122,7 +130,7 @@ class StepEnds {
     last_ = step_ + 1;
     result_.stopped = true;
     saver_->set_last_step(last_);
-    run_.end_after(last_);
+    if (run_.end() > last_ + 1) run_.end_after(last_);
   }
 
   void exchange() {
@@ -158,6 +166,55 @@ class StepEnds {
   bool of_a_step_ = false;  // the sum under way holds a loss
 };
 
+// Runs the steps in stretches with validation between them.
+class Stretches {
+ public:
+  Stretches(const TrainJob& job, Communicator& communicator, RankRun& run, RankTraining& training,
+            const OnValidation& on_validation, TrainResult& result)
+      : job_(job), run_(run), training_(training), on_validation_(on_validation), result_(result), sum_(communicator) {}
+
+  void run(StepEnds& ends) {
+    const auto on_step = [&](std::int64_t step) {
+      ends.ended(step, training_.loss_sums[static_cast<std::size_t>(step)]);
+    };
+    std::int64_t at = job_.first_step;
+    if (at > 0 && is_due(at)) validate(at);  // who was stopped there left it to us
+    while (at <= ends.last()) {
+      run_.run(at, std::min(ends.last() + 1, next_due(at)), on_step);
+      at = run_.end();
+      if (job_.validation == nullptr) continue;
+      ends.pause();
+      const bool over = at > ends.last();
+      if (over ? !result_.stopped : is_due(at)) validate(at);
+    }
+  }
+
+ private:
+  bool is_due(std::int64_t steps) const { return job_.validation != nullptr && steps % job_.validation->every == 0; }
+
+  std::int64_t next_due(std::int64_t after) const {
+    if (job_.validation == nullptr) return job_.settings.steps;
+    return (after / job_.validation->every + 1) * job_.validation->every;
+  }
+
+  void validate(std::int64_t steps) {
+    const Layout& layout = job_.plan.layout;
+    training_.validation_loss_sum = 0;
+    run_.validate(job_.validation->batches);
+    sum_.start(training_.validation_loss_sum);
+    const auto tokens = static_cast<double>(job_.validation->batches * layout.global_batch * layout.seq);
+    result_.validation.push_back({steps, sum_.take() / tokens});
+    if (on_validation_) on_validation_(result_.validation.back());
+  }
+
+  const TrainJob& job_;
+  RankRun& run_;
+  RankTraining& training_;
+  const OnValidation& on_validation_;
+  TrainResult& result_;
+  SharedSum sum_;
+};
+
 void require_trainable_experts(const Transformer& model, const Layout& layout) {
   if (model.experts->capacity_factor == 0) {
     fail("model {}: its plan has no slots for experts (--capacity-factor 0); plans made for local clusters have them",
@@ -165,6 +222,12 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
   }
   if (model.experts->shared_gate) fail("model {}: weft run has no gate on shared experts yet", model.name);
   if (model.experts->gate_bias) fail("model {}: weft run has no correction of the router's scores yet", model.name);
+  if (model.experts->router_group_topk < model.experts->router_groups) {
+    fail(
+        "--router-group-topk {} of --router-groups {}: the gate of weft run chooses among all experts; groups of them "
+        "are planned for only",
+        model.experts->router_group_topk, model.experts->router_groups);
+  }
   if (const std::int64_t slots = routed_slots(model, layout).slots(); slots > kMaxSlots) {
     fail("--capacity-factor {:g}: makes {} slots for the tokens of a rank; weft run has {}",
          model.experts->capacity_factor, slots, kMaxSlots);
@@ -190,16 +253,18 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (model.experts) require_trainable_experts(model, layout);
 }
 
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss) {
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss,
+                       const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const RankView view(job.plan, job.unfolded, job.original, rank);
   const ParameterStates parameters(view);
   const Layout& layout = job.plan.layout;
-  const Batches batches(job.corpus,
-                        {layout.global_batch, layout.micro_batch, layout.seq, layout.dp, job.plan.model.vocab},
-                        job.settings.seed);
+  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, job.plan.model.vocab};
+  const Batches batches(job.corpus, shape, job.settings.seed);
+  std::optional<Batches> validation_batches;
+  if (job.validation != nullptr) validation_batches.emplace(job.validation->corpus, shape, job.settings.seed);
   RankTraining training;
   if (job.keep != nullptr) {
     training.on_first_gradient = [&](const ParameterState& p, const Vector& gradient) {
@@ -212,7 +277,8 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
       saver->updated(step, static_cast<std::size_t>(&p - parameters.all().data()));
     };
   }
-  const ComputeBinder compute(view, parameters, job.settings, batches, training);
+  const ComputeBinder compute(view, parameters, job.settings, batches, training,
+                              validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
   RankRun run(view, communicator, compute, transfers);
   if (job.resume != nullptr) {
@@ -224,11 +290,11 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
 
   TrainResult result;
   StepEnds step_ends(job, communicator, run, saver.get(), on_loss, result);
+  Stretches stretches(job, communicator, run, training, on_validation, result);
   meet(communicator);
-  run.run(job.first_step, job.settings.steps,
-          [&](std::int64_t step) { step_ends.ended(step, training.loss_sums[static_cast<std::size_t>(step)]); });
+  stretches.run(step_ends);
   place.reset();
-  place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", job.first_step + run.steps()));
+  place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", run.end()));
   step_ends.end();
   if (job.keep != nullptr) keep_weights(parameters, job.keep->last);
   result.run = gather_run(job, communicator, run);

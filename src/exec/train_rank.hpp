@@ -17,6 +17,14 @@ struct KeptTensors {
   TensorCollector initial, first_gradients, last;
 };
 
+// The loss on other data, without dropout: after every `every` steps and after the last. Always of the same batches, so
+// that its values compare.
+struct ValidationJob {
+  std::int64_t every = 0;  // steps
+  std::int64_t batches = 1;
+  std::shared_ptr<const Corpus> corpus;
+};
+
 struct TrainJob {
   const Plan& plan;
   const Unfolded& unfolded;
@@ -29,12 +37,14 @@ struct TrainJob {
   std::int64_t first_step = 0;               // that many have been trained before
   const CheckpointReader* resume = nullptr;  // the state then; null: initial weights
   const CheckpointJob* checkpoint = nullptr;
+  const ValidationJob* validation = nullptr;
 };
 
 struct TrainResult {
   std::vector<double> losses;  // of the steps that were run, the mean over the global batch
-  MeasuredRun run;             // on rank 0; elsewhere without ranks
-  bool stopped = false;        // before the last step, because somebody asked for it
+  std::vector<ValidationLoss> validation;
+  MeasuredRun run;       // on rank 0; elsewhere without ranks
+  bool stopped = false;  // before the last step, because somebody asked for it
   SaveSummary saves;
 };
 
@@ -43,6 +53,8 @@ void require_trainable(const Transformer& model, const Layout& layout);
 
 // Called on this rank's worker, one step late.
 using OnLoss = std::function<void(std::int64_t step, double loss, const StepGlance& glance)>;
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss = {});
+using OnValidation = std::function<void(const ValidationLoss&)>;
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss = {},
+                       const OnValidation& on_validation = {});
 
 }  // namespace weft

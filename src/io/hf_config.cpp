@@ -261,6 +261,22 @@ std::vector<std::string> hf_model_types() {
   return types;
 }
 
+HfExtras read_hf_extras(const std::string& text, const std::string& file_name) {
+  const nlohmann::json json = parse_json(text, file_name);
+  const JsonObject config(json, file_name);
+  HfExtras extras;
+  // Qwen's files have a window and beside it whether it is used; Mistral's use the window that they have.
+  const std::string type = config.string("model_type");
+  const bool used = type == "mistral" || type == "mixtral" ||
+                    (type.starts_with("qwen") && config.boolean_or("use_sliding_window", false));
+  if (used && config.has("sliding_window")) extras.sliding_window = config.integer("sliding_window", 1);
+  if (config.has("quantization_config")) {
+    const JsonObject quantization = config.object("quantization_config");
+    extras.quantization = quantization.string_or("quant_method", "of an unnamed method");
+  }
+  return extras;
+}
+
 Transformer read_hf_config(const std::string& text, const std::string& file_name) {
   const nlohmann::json json = parse_json(text, file_name);
   const JsonObject config(json, file_name);

@@ -5,8 +5,10 @@ from layouts import ALONE, DEFAULT_ORDER, GLOBAL_BATCH, LAYOUTS, layout_flags, m
 
 STEPS, SEED = 20, 7
 CLIP = 0.3  # below the first gradients' norm, so that it bites
+SCHEDULE = {"style": "cosine", "warmup": 4, "min_lr": 1e-4, "decay_steps": 15}
+VALIDATION = {"every": 8, "batches": 2}  # of those that have a schedule
 UPDATES = {
-    "adam": {"optimizer": "adam", "lr": 1e-3, "clip": 0},
+    "adam": {"optimizer": "adam", "lr": 1e-3, "clip": 0, "schedule": SCHEDULE},
     "adam-clip": {"optimizer": "adam", "lr": 1e-3, "clip": CLIP},
     "sgd": {"optimizer": "sgd", "lr": 0.05, "clip": 0},
     # Adam forgives a wrong norm, which is a factor of all gradients; this one does not.
@@ -109,6 +111,14 @@ def twice(cases, quick):
     return list({name_of(case): case for case in chosen.values()}.values())
 
 
+def schedule_flags(schedule):
+    if schedule is None:
+        return []
+    return ["--lr-schedule", schedule["style"], "--lr-warmup", schedule["warmup"], "--lr-min", schedule["min_lr"],
+            "--lr-decay-steps", schedule["decay_steps"], "--eval-every", VALIDATION["every"], "--eval-batches",
+            VALIDATION["batches"]]
+
+
 def flags_of(case):
     layout, update = LAYOUTS[case["layout"]], UPDATES[case["update"]]
     dropout = ["--dropout", "model"] if case["model"] == "dropout" else []
@@ -116,7 +126,7 @@ def flags_of(case):
             case["zero"],
             "--recompute", case["recompute"], "--attention", case["attention"], "--policy", case["policy"],
             "--clip-grad", update["clip"], "--optimizer", update["optimizer"], "--lr", update["lr"],
-            "--steps", STEPS, "--seed", SEED]
+            *schedule_flags(update.get("schedule")), "--steps", STEPS, "--seed", SEED]
 
 
 def expected_in_record(case):
@@ -126,4 +136,5 @@ def expected_in_record(case):
             "schedule": layout.schedule, "sequence_parallel": layout.sequence_parallel, "seq": layout.seq,
             "micro_batch": micro_batch_size(layout, case["micro_batches"]), "global_batch": GLOBAL_BATCH,
             "zero": case["zero"], "recompute": case["recompute"], "attention": case["attention"],
-            "policy": case["policy"], "clip_grad": update["clip"], "steps": STEPS, "seed": SEED}
+            "policy": case["policy"], "clip_grad": update["clip"], "steps": STEPS, "seed": SEED,
+            "lr_schedule": update.get("schedule")}

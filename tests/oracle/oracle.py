@@ -24,6 +24,7 @@ from records import BadRecord, read_record
 
 LOSS = 1e-4  # relative, every step
 GRADIENT = 1e-5  # |difference| / |gradient| per tensor
+RATE = 1e-12  # learning rates, relative
 FINAL = 1e-3  # |difference| / |weights| per tensor
 # A small learning rate moves weights by less than FINAL: what moved must be right too, as far as rounding to float32
 # lets it be.
@@ -71,6 +72,19 @@ def compare_losses(ours, theirs):
         yield Finding("loss", f"step {step}", relative(abs(a - b), abs(b)), LOSS)
 
 
+def compare_validation(run, theirs):
+    """The same tolerance as of a training loss."""
+    for entry in run.get("validation", []):
+        ours, other = entry["loss"], theirs[entry["step"]]
+        yield Finding("validation", f"step {entry['step']}", relative(abs(ours - other), abs(other)), LOSS)
+
+
+def compare_rates(run):
+    for step, rate in enumerate(run.get("learning_rates", [])):
+        expected = reference_model.learning_rate(run, step)
+        yield Finding("rate", f"step {step + 1}", relative(abs(rate - expected), abs(expected)), RATE)
+
+
 def compare_gradients(ours, theirs):
     yield from missing_or_misshapen("gradient", ours, theirs)
     for name in sorted(ours.keys() & theirs.keys()):
@@ -97,9 +111,9 @@ def check(record, dtype=torch.float32):
 
 
 def check_against(record, reference):
-    losses, gradients, final = reference
-    return [*compare_losses(record.run["losses"], losses), *compare_gradients(record.gradients, gradients),
-            *compare_weights(record, final)]
+    return [*compare_losses(record.run["losses"], reference.losses),
+            *compare_gradients(record.gradients, reference.gradients), *compare_weights(record, reference.final),
+            *compare_rates(record.run), *compare_validation(record.run, reference.validation)]
 
 
 def same_bits(kind, ours, theirs):
@@ -115,18 +129,21 @@ def same_start(a, b):
     yield from same_bits("start", a.initial, b.initial)
     same_batches = a.batches.shape == b.batches.shape and numpy.array_equal(a.batches, b.batches)
     yield Finding("start", "batches", 0 if same_batches else float("inf"), 0)
-    for key in ("steps", "optimizer", "clip_grad"):
-        yield Finding("start", key, 0 if a.run[key] == b.run[key] else float("inf"), 0)
+    for key in ("steps", "optimizer", "clip_grad", "lr_schedule"):
+        yield Finding("start", key, 0 if a.run.get(key) == b.run.get(key) else float("inf"), 0)
 
 
 def compare(a, b, identical=False):
     """Two records of the same training."""
     findings = list(same_start(a, b))
     if not identical:
-        return findings + [*compare_losses(a.run["losses"], b.run["losses"]),
+        theirs = {entry["step"]: entry["loss"] for entry in b.run.get("validation", [])}
+        return findings + [*compare_losses(a.run["losses"], b.run["losses"]), *compare_validation(a.run, theirs),
                            *compare_gradients(a.gradients, b.gradients), *compare_weights(a, b.final)]
     for step, (x, y) in enumerate(zip(a.run["losses"], b.run["losses"]), 1):
         findings.append(Finding("loss", f"step {step}", abs(x - y), 0))
+    same = a.run.get("validation") == b.run.get("validation")
+    findings.append(Finding("validation", "all", 0 if same else float("inf"), 0))
     return findings + [*same_bits("gradient", a.gradients, b.gradients), *same_bits("weights", a.final, b.final)]
 
 

@@ -110,6 +110,19 @@ class Oracle(unittest.TestCase):
                 self.assert_refuses(changed(record, "run", "optimizer", key, to=value), "moved")
         self.assert_refuses(changed(llama, "run", "clip_grad", to=0.1), "moved")
 
+    def test_the_schedule_counts(self):
+        halved = {"style": "constant", "warmup": 2}
+        self.assert_refuses(changed(RECORDS["gpt"], "run", "lr_schedule", to=halved), "moved")
+        wrong = changed(RECORDS["gpt"], "run", "learning_rates", to=[1.1e-2] * len(RECORDS["gpt"].run["losses"]))
+        self.assert_refuses(wrong, "rate")
+
+    def test_validation_is_the_next_training_loss_on_its_batch(self):
+        record = copy.deepcopy(RECORDS["gpt"])
+        record.validation = record.batches[1:2]
+        record.run["validation"] = [{"step": 1, "loss": record.run["losses"][1]}]
+        self.assert_accepts(as_floats(record))
+        self.assert_refuses(changed(record, "run", "validation", 0, "loss", by=1e-2), "validation")
+
     def test_the_model_counts(self):
         for key, value in [("activation", "gelu"), ("norm", "layer_norm"), ("positions", "learned"),
                            ("tied_embeddings", True), ("qkv_bias", False), ("vocab", 7)]:

@@ -47,10 +47,12 @@ def write_safetensors(path, tensors):
 
 
 class Record:
-    """run.json as `run`, tensors by name, `batches` as steps x global_batch x (seq + 1) tokens."""
+    """run.json as `run`, tensors by name, `batches` as steps x global_batch x (seq + 1) tokens, likewise those of every
+    validation."""
 
-    def __init__(self, run, initial, gradients, final, batches):
+    def __init__(self, run, initial, gradients, final, batches, validation=None):
         self.run, self.initial, self.gradients, self.final, self.batches = run, initial, gradients, final, batches
+        self.validation = batches[:0] if validation is None else validation
 
     def write(self, folder):
         folder = Path(folder)
@@ -60,6 +62,8 @@ class Record:
         write_safetensors(folder / "gradients.safetensors", self.gradients)
         write_safetensors(folder / "final.safetensors", self.final)
         (folder / "batches.bin").write_bytes(numpy.ascontiguousarray(self.batches, "<i8").tobytes())
+        if self.validation.size:
+            (folder / "validation.bin").write_bytes(numpy.ascontiguousarray(self.validation, "<i8").tobytes())
 
 
 def read_record(folder):
@@ -75,6 +79,10 @@ def read_record(folder):
             raise BadRecord(f"{folder / 'run.json'}: {len(run['losses'])} losses of {run['steps']} steps")
         if batches.size and not (0 <= batches.min() and batches.max() < run["model"]["vocab"]):
             raise BadRecord(f"{folder / 'batches.bin'}: a token is not in 0..{run['model']['vocab'] - 1}")
+        validation = None
+        if "validation" in run:
+            tokens = numpy.frombuffer((folder / "validation.bin").read_bytes(), "<i8")
+            validation = tokens.reshape(-1, *shape[1:])
     except (OSError, ValueError, KeyError) as error:
         raise BadRecord(f"{folder}: {type(error).__name__}: {error}") from error
-    return Record(run, *tensors, batches.reshape(shape))
+    return Record(run, *tensors, batches.reshape(shape), validation)

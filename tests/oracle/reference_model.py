@@ -1,5 +1,8 @@
 """The model of a record in plain torch operations, trained by autograd and torch.optim."""
 
+import math
+import typing
+
 import torch
 import torch.nn.functional as F
 
@@ -164,17 +167,48 @@ def make_optimizer(settings, weights):
     raise KeyError(f"optimizer {settings['name']}: is neither adam nor sgd")
 
 
+def learning_rate(run, step):
+    """Of a step, counted from 0, as Megatron-LM's OptimizerParamScheduler has it."""
+    peak, schedule = run["optimizer"]["lr"], run.get("lr_schedule")
+    if schedule is None:
+        return peak
+    if 0 < schedule["warmup"] >= step:
+        return peak * step / schedule["warmup"]
+    if schedule["style"] == "constant":
+        return peak
+    passed = min(1.0, (step - schedule["warmup"]) / (schedule["decay_steps"] - schedule["warmup"]))
+    left = {"linear": 1 - passed, "cosine": 0.5 * (1 + math.cos(math.pi * passed))}[schedule["style"]]
+    return schedule["min_lr"] + left * (peak - schedule["min_lr"])
+
+
+def validate(model, record):
+    """The mean loss of its batches, which have one size, without dropout."""
+    with torch.no_grad():
+        losses = [model.loss(batch, Dropout(None, 0, 0))[0].item() for batch in torch.tensor(record.validation)]
+    return sum(losses) / len(losses)
+
+
+class Trained(typing.NamedTuple):
+    """Losses of every step, first gradients and final weights by name, as float64 arrays; validation losses by steps."""
+    losses: list
+    gradients: dict
+    final: dict
+    validation: dict
+
+
 def train(record, dtype=torch.float32):
-    """Losses of every step, first gradients and final weights by name, as float64 arrays."""
     run = record.run
     groups = reference_experts.gate_groups(run) if "experts" in run["model"] else None
     model = Model(run["model"], record.initial, dtype, groups)
     weights = list(model.weights.values())
     optimizer = make_optimizer(run["optimizer"], weights)
     batches = torch.tensor(record.batches)
-    losses, gradients = [], {}
+    losses, gradients, validation = [], {}, {}
+    validated = {entry["step"] for entry in run.get("validation", [])}
     for step in range(run["steps"]):
         optimizer.zero_grad()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(run, step)
         loss, trained = model.loss(batches[step], Dropout(run.get("dropout"), run["seed"], step))
         trained.backward()
         losses.append(loss.item())
@@ -183,5 +217,7 @@ def train(record, dtype=torch.float32):
         if run["clip_grad"] > 0:
             torch.nn.utils.clip_grad_norm_(weights, run["clip_grad"])
         optimizer.step()
+        if step + 1 in validated:
+            validation[step + 1] = validate(model, record)
     final = {name: weight.detach().double().numpy() for name, weight in model.weights.items()}
-    return losses, gradients, final
+    return Trained(losses, gradients, final, validation)

@@ -239,11 +239,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
-    if (candidate.network != nullptr) {
-      const Nanos told = candidate.row.time;
-      candidate.row.time = median(ranks.of_all(candidate.network_times));
-      candidate.row.late = told - candidate.row.time;
-    }
+    if (candidate.network != nullptr) candidate.row.link_time = median(ranks.of_all(candidate.network_times));
     candidate.row.bus_bandwidth = bus_bandwidth(kind, communicator.size(), size, candidate.row.time);
     result.rows.push_back(candidate.row);
   }
@@ -268,7 +264,7 @@ void predict(const BenchOptions& options, BenchResult& result) {
 
 double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time) {
   const auto n = static_cast<double>(ranks);
-  double factor = 1;
+  double factor = ranks == 1 || kind == Collective::barrier ? 0 : 1;
   if (kind == Collective::all_reduce) factor = 2 * (n - 1) / n;
   if (is_divided(kind)) factor = (n - 1) / n;
   return static_cast<double>(size.value) * factor / seconds(std::max(time, Nanos{1}));
@@ -292,7 +288,9 @@ BenchResult run_bench(Communicator& communicator, const BenchOptions& options, b
   if (result.measured) result.link_bandwidth = result.measured->goodput;
   const Cluster cluster = cluster_for(options, communicator.size(), result.measured);
   for (const Collective kind : options.kinds) {
-    for (const Bytes size : options.sizes) {
+    // A barrier moves no buffer.
+    const std::vector<Bytes> sizes = kind == Collective::barrier ? std::vector{Bytes{0}} : options.sizes;
+    for (const Bytes size : sizes) {
       bench_size(communicator, ranks, options, cluster, probe ? &*probe : nullptr, kind, size, result);
     }
   }

@@ -32,13 +32,16 @@ struct BenchRow {
   Bytes size;
   std::string name;  // "ring", "native"
   std::int64_t parts = 1;
-  Nanos time;                      // median over the repeats of the slowest rank; of emulated links, by their clock
-  std::optional<Nanos> late;       // with emulated links: how much longer it was until the callers had been told
+  Nanos time;                      // of this machine: median over the repeats of the slowest rank
+  std::optional<Nanos> link_time;  // with emulated links: the same by the links' clock
   std::optional<Nanos> predicted;  // of ours
   // Of ours between processes: the links let it through at once, so hosts alone take time, which is predicted roughly.
   bool within_burst = false;
-  double bus_bandwidth = 0;                              // bytes a second
+  double bus_bandwidth = 0;                              // bytes a second; 0: links carry nothing
   std::optional<ProgramRequest> program = std::nullopt;  // of ours
+
+  // How much longer than the emulated links needed it was until the callers had been told.
+  Nanos late() const { return link_time ? time - *link_time : Nanos{0}; }
 };
 
 struct BenchResult {
@@ -49,7 +52,8 @@ struct BenchResult {
   std::vector<BenchRow> rows;
 };
 
-// As nccl-tests defines it: what a link carries, whatever the algorithm.
+// As nccl-tests defines it: what a link carries, whatever the algorithm. 0 where it carries nothing: of a barrier, and
+// where there is one rank.
 double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time);
 
 // All ranks call it; all get the same result.

@@ -87,8 +87,23 @@ BenchOptions read_options(const Flags& flags) {
     const std::int64_t width = size_of(options.type).value;
     if (size.value % width != 0)
       fail("--size {}: not a whole number of {} ({} bytes each)", size.value, name_of(options.type), width);
+    if (size.value == 0)
+      fail("--size 0: there is nothing to time; give at least one {} of {} bytes", name_of(options.type), width);
   }
   return options;
+}
+
+// Ranks keep input and output, and what they should be while the result is checked.
+void require_memory(const BenchOptions& options, std::int64_t ranks_in_this_process) {
+  constexpr std::int64_t kBuffers = 4;
+  const Bytes memory{sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE)};
+  for (const Bytes size : options.sizes) {
+    if (size.value <= memory.value / (kBuffers * ranks_in_this_process)) continue;
+    fail("--size {}: {} buffers of that size for {} rank{} do not fit in the {} of this machine; at most {} do",
+         format_bytes(size), kBuffers * ranks_in_this_process, ranks_in_this_process,
+         ranks_in_this_process == 1 ? "" : "s", format_bytes(memory),
+         format_bytes({memory.value / (kBuffers * ranks_in_this_process)}));
+  }
 }
 
 // Ranks must time the same in the same order; where they report to is each one's own affair.
@@ -126,8 +141,44 @@ double ratio(Nanos a, Nanos b) {
   return static_cast<double>(a.value) / static_cast<double>(std::max<std::int64_t>(1, b.value));
 }
 
+std::string bandwidth_in_words(const BenchRow& row) {
+  return row.bus_bandwidth > 0 ? rate(row.bus_bandwidth) : "-";
+}
+
+std::string share_of_link(const BenchResult& result, const BenchRow& row) {
+  if (result.link_bandwidth == 0) return "";
+  return row.bus_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "-";
+}
+
+// Emulated links go by the model that predicts: between those two there is no error to report.
+bool is_emulated(const BenchResult& result) {
+  return std::ranges::any_of(result.rows, [](const BenchRow& row) { return row.link_time.has_value(); });
+}
+
+std::vector<std::string> cells_of(const BenchResult& result, const BenchRow& row) {
+  std::vector<std::string> cells = {std::string(name_of(row.kind)),
+                                    row.kind == Collective::barrier ? "-" : format_bytes(row.size),
+                                    row.name,
+                                    row.name == "native" ? "" : fmt::format("{}", row.parts),
+                                    format_time(row.time),
+                                    bandwidth_in_words(row),
+                                    share_of_link(result, row)};
+  if (row.link_time) {
+    cells.insert(cells.end(), {format_time(*row.link_time), format_time(row.late())});
+    return cells;
+  }
+  const BenchRow* native = native_beside(result, row);
+  const bool predicted = row.predicted && result.link_bandwidth > 0;
+  cells.push_back(native != nullptr && native != &row ? fmt::format("{:.2f}", ratio(native->time, row.time)) : "");
+  cells.push_back(predicted ? format_time(*row.predicted) : "");
+  cells.push_back(
+      predicted ? fmt::format("{:+.1f} %{}", 100 * (ratio(*row.predicted, row.time) - 1), row.within_burst ? " *" : "")
+                : "");
+  return cells;
+}
+
 void print_table(std::ostream& out, const BenchResult& result, const std::string& world) {
-  out << fmt::format("{} ranks: {}\n", result.ranks, world);
+  out << fmt::format("{} rank{}: {}\n", result.ranks, result.ranks == 1 ? "" : "s", world);
   if (result.measured) {
     out << fmt::format("link, measured in this run: {} plain TCP, {} one way, {} at once after a pause\n",
                        rate(result.measured->goodput), format_time(result.measured->latency),
@@ -136,25 +187,39 @@ void print_table(std::ostream& out, const BenchResult& result, const std::string
     out << fmt::format("link: {}\n", rate(result.link_bandwidth));
   }
   out << "\n";
-  TextTable table({"collective", "size", "algorithm", "parts", "time", "bus bandwidth", "of link", "x native",
-                   "predicted", "error", "late"});
-  for (const BenchRow& row : result.rows) {
-    const BenchRow* native = native_beside(result, row);
-    table.add_row(
-        {std::string(name_of(row.kind)), format_bytes(row.size), row.name,
-         row.name == "native" ? "" : fmt::format("{}", row.parts), format_time(row.time), rate(row.bus_bandwidth),
-         result.link_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "",
-         native != nullptr && native != &row ? fmt::format("{:.2f}", ratio(native->time, row.time)) : "",
-         row.predicted && result.link_bandwidth > 0 ? format_time(*row.predicted) : "",
-         row.predicted && result.link_bandwidth > 0
-             ? fmt::format("{:+.1f} %{}", 100 * (ratio(*row.predicted, row.time) - 1), row.within_burst ? " *" : "")
-             : "",
-         row.late ? format_time(*row.late) : ""});
+  std::vector<std::string> heads = {"collective", "size", "algorithm", "parts", "time", "bus bandwidth", "of link"};
+  if (is_emulated(result)) {
+    heads.insert(heads.end(), {"links' clock", "late"});
+  } else {
+    heads.insert(heads.end(), {"x native", "predicted", "error"});
   }
+  TextTable table(heads);
+  for (const BenchRow& row : result.rows) table.add_row(cells_of(result, row));
   out << table.to_string();
   if (std::ranges::any_of(result.rows, &BenchRow::within_burst)) {
     out << "* goes through the links at once after a pause: what the hosts take decides, not the links\n";
   }
+}
+
+std::string row_in_words(const BenchRow& row) {
+  if (row.kind == Collective::barrier) return "barrier";
+  return fmt::format("{} of {}", name_of(row.kind), format_bytes(row.size));
+}
+
+// What was measured is then this machine, not the links that it was asked to emulate.
+void warn_of_lateness(std::ostream& err, const BenchResult& result) {
+  constexpr double kWorthAWarning = 0.1;  // of what the links need
+  const auto share = [](const BenchRow& row) { return row.link_time ? ratio(row.late(), *row.link_time) : 0; };
+  const auto worst = std::ranges::max_element(result.rows, {}, share);
+  if (worst == result.rows.end() || share(*worst) < kWorthAWarning) return;
+  const auto late =
+      std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kWorthAWarning; });
+  err << fmt::format(
+      "weft: warning: ranks were late in {} of {} rows: {} took {} where the links need {}; this machine does "
+      "not "
+      "keep up with {} ranks at that speed: fewer ranks, slower links or --slowdown bring both together\n",
+      late, result.rows.size(), row_in_words(*worst), format_time(worst->time), format_time(*worst->link_time),
+      result.ranks);
 }
 
 nlohmann::ordered_json json_of(const BenchResult& result, const std::string& world) {
@@ -184,14 +249,18 @@ nlohmann::ordered_json json_of(const BenchResult& result, const std::string& wor
     entry["algorithm"] = row.name;
     if (row.name != "native") entry["parts"] = row.parts;
     entry["time_s"] = seconds(row.time);
-    entry["bus_bandwidth"] = row.bus_bandwidth;
-    if (result.link_bandwidth > 0) entry["of_link"] = row.bus_bandwidth / result.link_bandwidth;
-    if (row.late) entry["late_s"] = seconds(*row.late);
+    const bool carries = row.bus_bandwidth > 0;
+    entry["bus_bandwidth"] = carries ? nlohmann::ordered_json(row.bus_bandwidth) : nullptr;
+    if (result.link_bandwidth > 0 && carries) entry["of_link"] = row.bus_bandwidth / result.link_bandwidth;
+    if (row.link_time) {
+      entry["link_time_s"] = seconds(*row.link_time);
+      entry["late_s"] = seconds(row.late());
+    }
     const BenchRow* native = native_beside(result, row);
     if (native != nullptr && native != &row) entry["times_native"] = ratio(native->time, row.time);
     if (row.predicted && result.link_bandwidth > 0) {
       entry["predicted_s"] = seconds(*row.predicted);
-      entry["prediction_error_pct"] = 100 * (ratio(*row.predicted, row.time) - 1);
+      if (!row.link_time) entry["prediction_error_pct"] = 100 * (ratio(*row.predicted, row.time) - 1);
       if (result.host) entry["within_burst"] = row.within_burst;
     }
     json["rows"].push_back(entry);
@@ -255,6 +324,8 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   if (processes && flags.given("ranks")) fail("--ranks: the launcher has started {} processes already", launch.ranks);
   if (cluster && ranks != cluster->device_count())
     fail("--ranks {}: --cluster {} has {} devices", ranks, *flags.text("cluster"), cluster->device_count());
+  require_memory(options, processes ? 1 : ranks);
+  if (flags.on("overlap") && (processes ? launch.ranks : ranks) == 1) fail("--overlap: one rank has nothing to send");
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
@@ -275,6 +346,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
     const BenchResult result = run_bench(communicator, options, processes);
     if (communicator.rank() != 0) return;
     report(flags, out, json_of(result, description), [&] { print_table(out, result, description); });
+    warn_of_lateness(err, result);
   });
   return kOk;
 }

@@ -46,8 +46,9 @@ std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanSt
   return explained;
 }
 
-Inputs read_searched_inputs(const Flags& flags) {
+Inputs read_searched_inputs(const Flags& flags, std::ostream& err) {
   Inputs inputs = read_inputs(flags);
+  for (const std::string& remark : inputs.remarks) err << fmt::format("weft: {}\n", remark);
   inputs.search_seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   return inputs;
 }
@@ -81,7 +82,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     for (const char* other : {"sweep", "explain", "explain-full"}) {
       if (flags.given(other)) fail("--lengths: is not for --{}; give --seq", other);
     }
-    return run_plan_of_lengths(flags, read_searched_inputs(flags), lengths, policies, out, err);
+    return run_plan_of_lengths(flags, read_searched_inputs(flags, err), lengths, policies, out, err);
   }
   if (flags.given("sweep") && explains(flags)) {
     fail("--explain: is not for --sweep; explain one combination of it by its own flags");
@@ -92,7 +93,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
   const Profile profile = read_profile(flags);
-  PlanStudy study = study_plan(read_searched_inputs(flags), policies, profile, terminal_of(err));
+  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, terminal_of(err));
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);

@@ -119,19 +119,17 @@ std::string memory_notes(const PlanStudy& study, const PolicyStudy& best) {
   return text;
 }
 
-std::string fit_advice(const PlanStudy& study, const PolicyStudy& best) {
-  const StageMemory* worst = &best.memory.front();
-  for (const StageMemory& stage : best.memory) {
+}  // namespace
+
+std::string does_not_fit_line(const PolicyStudy& study) {
+  const StageMemory* worst = &study.memory.front();
+  for (const StageMemory& stage : study.memory) {
     if (stage.needed - stage.available > worst->needed - worst->available) worst = &stage;
   }
-  std::string text =
-      fmt::format("Does not fit: {} needs {} of {}; largest: {} {}, {} {}.\n", worst->name, format_bytes(worst->needed),
-                  format_bytes(worst->available), worst->terms[0].name, format_bytes(worst->terms[0].bytes),
-                  worst->terms[1].name, format_bytes(worst->terms[1].bytes));
-  return text + would_fit_text(study.would_fit);
+  return fmt::format("Does not fit: {} needs {} of {}; largest: {} {}, {} {}.\n", worst->name,
+                     format_bytes(worst->needed), format_bytes(worst->available), worst->terms[0].name,
+                     format_bytes(worst->terms[0].bytes), worst->terms[1].name, format_bytes(worst->terms[1].bytes));
 }
-
-}  // namespace
 
 std::string study_heading(const PlanStudy& study, bool links) {
   const Layout& l = study.inputs.layout;
@@ -179,7 +177,7 @@ std::string plan_text_report(const PlanStudy& study) {
   text += fmt::format("Throughput of {}: {} tokens/s\n\n", best.policy,
                       format_count(static_cast<std::int64_t>(best.tokens_per_s)));
   text += memory_table(best) + memory_notes(study, best);
-  if (!best.fits) text += fit_advice(study, best);
+  if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);
   return text + failed_lines(study);
 }
 

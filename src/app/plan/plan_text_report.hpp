@@ -9,6 +9,8 @@ namespace weft {
 
 // Its first two lines: model, cluster, layout. `links`: and whether those are emulated.
 std::string study_heading(const PlanStudy& study, bool links = true);
+// Of a plan that does not fit: what is too large.
+std::string does_not_fit_line(const PolicyStudy& study);
 // Policies without a plan, and why; nothing where all have one.
 std::string failed_lines(const PlanStudy& study);
 // Layouts that fit, as a table of at most 100 columns; that none does; or nothing where nobody looked.

@@ -25,7 +25,8 @@ namespace {
 
 int say_finished(const RunOptions& options, std::int64_t step, std::ostream& out, std::ostream& err) {
   const std::string folder = options.checkpoint->folder.string();
-  err << fmt::format("weft: nothing left to do: step {} of {} is saved in {}\n", step, options.settings.steps, folder);
+  err << fmt::format("weft: nothing left to do: --steps {}, and {} has step {} already\n", options.settings.steps,
+                     folder, step);
   if (options.json) {
     const nlohmann::ordered_json json = {{"finished", true},
                                          {"checkpoints", {{"folder", folder}, {"last_step", step}}}};
@@ -49,6 +50,9 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
+  if (launch.kind == LaunchKind::local || launch.rank == 0) {
+    for (const std::string& remark : options.inputs.remarks) err << fmt::format("weft: {}\n", remark);
+  }
   options.lengths = lengths;
   read_checkpoint_options(flags, options);
   if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out", "record"});
@@ -64,6 +68,10 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
   session.on_ranks(read_world_options(flags, launch), err,
                    [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
+  if (const PolicyStudy* const study = session.too_large()) {
+    if (reports) err << too_large_line(*study);
+    return kAnswerIsNo;
+  }
   if (!reports) return kOk;
   if (session.finished()) return say_finished(options, session.first_step(), out, err);
   std::vector<std::string> written;

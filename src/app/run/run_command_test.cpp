@@ -38,12 +38,25 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kTiny + "--momentum 0.9", {"--momentum", "--optimizer sgd"});
   expect_refused(kTiny + "--optimizer adamw", {"--optimizer", "adam, sgd"});
   expect_refused(kTiny + "--lr -1", {"--lr", "-1"});
+  expect_refused(kTiny + "--lr-schedule step", {"--lr-schedule", "constant, linear, cosine"});
+  expect_refused(kTiny + "--lr-min 0.1", {"--lr-min", "--lr-schedule linear or cosine"});
+  expect_refused(kTiny + "--lr-schedule cosine --lr-min 0.1", {"--lr-min 0.1", "above --lr 0.001"});
+  expect_refused(kTiny + "--lr-schedule cosine --lr-warmup 10", {"--lr-warmup 10", "--steps is 10"});
+  expect_refused(kTiny + "--lr-schedule linear --lr-warmup 3 --lr-decay-steps 3", {"--lr-decay-steps is 3"});
+  expect_refused(kTiny + "--eval-batches 2", {"--eval-batches", "needs --eval-every"});
+  expect_refused(kTiny + "--eval-every 2 --eval-share 1", {"--eval-share", "1"});
+  expect_refused(kTiny + "--eval-every 2 --eval-share 0.5 --eval-data x", {"--eval-share", "--eval-data"});
+  expect_refused(kTiny + "--eval-every 2 --eval-share 0.00001", {"--eval-share", "too few for one sequence"});
+  expect_refused(kTiny + "--eval-every 2 --eval-data absent.txt", {"absent.txt", "cannot be read"});
+  expect_refused(kTiny + "--eval-every 2 --lengths 8,16", {"--lengths", "--seq"});
   expect_refused(kTiny + "--global-batch 5", {"--global-batch 5", "divisible"});
   expect_refused(kTiny + "--dropout 1", {"dropout", "from 0 to below 1"});
   expect_refused(kTiny + "--precision bf16", {"--precision bf16", "fp32"});
   expect_refused(kModel + "--cluster dgx-a100:1", {"--cluster dgx-a100:1", "local:N"});
   expect_refused(kModel, {"--cluster", "--processes"});
   expect_refused("--model deepseek-v3 --cluster local:2", {"deepseek-v3", "correction of the router's scores"});
+  expect_refused(kTiny + "--experts 4 --router-groups 2 --router-group-topk 1",
+                 {"--router-group-topk 1 of --router-groups 2", "planned for only"});
   expect_refused(kTiny + "--expert-exchange uneven", {"--expert-exchange", "give --experts"});
   expect_refused(kTiny + "--experts 4 --expert-exchange even", {"--expert-exchange", "padded, uneven"});
   expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
@@ -126,6 +139,56 @@ TEST(RunCommand, SaysThatKernelsAreMissing) {
   const CliResult result = weft_cli("calibrate " + kTiny);
   EXPECT_EQ(result.code, kBadInput);
   EXPECT_TRUE(contains(result.err, "weft calibrate needs kernels")) << result.err;
+}
+
+// 32 MiB hold neither 4 bytes of weight, gradient and two moments of 12 layers of 512 (38 M parameters) nor a fourth of
+// that; what `weft plan` says does not fit is not trained, with the same exit code.
+TEST(RunCommand, KeepsWithinTheStatedMemory) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::string large = "--layers 12 --hidden 512 --heads 4 --seq 16 --cluster local:2 --memory 0.03 ";
+  for (const std::string& flags : {kShort + large + "--policy serial", kShort + large + "--policy serial,ddp --json"}) {
+    const CliResult result = weft_cli("run --steps 2 " + flags);
+    EXPECT_EQ(result.code, kAnswerIsNo) << result.err;
+    EXPECT_TRUE(result.out.empty()) << result.out;
+    EXPECT_TRUE(contains(result.err, "weft: serial: nothing is trained. Does not fit: ")) << result.err;
+    EXPECT_TRUE(contains(result.err, "30.72 MiB")) << result.err;
+    EXPECT_FALSE(contains(result.err, "loss")) << result.err;
+  }
+  const CliResult fits = weft_cli("run --steps 2 --warm-up 0 " + kShort + kTiny + "--memory 1 --policy serial");
+  EXPECT_EQ(fits.code, kOk) << fits.err;
+}
+
+// Two of 16 steps rise from 0 to 0.01, the rest fall in a line to 0.001 at step 12; the text is repeated, so what is
+// held out of it is as easy as what is trained on.
+TEST(RunCommand, ReportsLearningRatesAndValidation) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ScratchFolder folder("run_validation");
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "abcdefgh";
+  const CliResult result = weft_cli(
+      "run --json --steps 16 --policy ddp --lr 0.01 --lr-warmup 2 --lr-schedule linear "
+      "--lr-min 0.001 --lr-decay-steps 12 --eval-every 8 --eval-batches 3 --data " +
+      folder.write("text.txt", text) + " " + kShort + kTiny);
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const auto policy = nlohmann::json::parse(result.out)["policies"]["ddp"];
+  const std::vector<double> rates = policy["learning_rates"];
+  ASSERT_EQ(rates.size(), 16U);
+  EXPECT_DOUBLE_EQ(rates[0], 0);
+  EXPECT_DOUBLE_EQ(rates[1], 0.005);
+  EXPECT_DOUBLE_EQ(rates[2], 0.01);
+  EXPECT_DOUBLE_EQ(rates[7], 0.0055);
+  EXPECT_DOUBLE_EQ(rates[15], 0.001);
+  const std::vector<double> losses = policy["losses"];
+  ASSERT_EQ(policy["validation"].size(), 2U);
+  EXPECT_EQ(policy["validation"][0]["step"], 8);
+  EXPECT_EQ(policy["validation"][1]["step"], 16);
+  // Every sequence is the same, so validation after 8 steps is what the ninth step starts from.
+  EXPECT_NEAR(policy["validation"][0]["loss"].get<double>(), losses[8], 1e-5);
+  EXPECT_TRUE(contains(result.err, "step  8/16  validation loss ")) << result.err;
+}
+
+TEST(RunCommand, HelpSaysTheVocabularyOfARun) {
+  EXPECT_TRUE(contains(weft_cli("run --help").out, "of weft run and calibrate 256")) << "the default that runs have";
 }
 
 // With such rates the first update leaves weights that no forward survives, or gradients that overflow.

@@ -18,6 +18,26 @@ namespace {
 constexpr const char* kTraining = "Training";
 constexpr std::int64_t kMost = 1'000'000'000;
 
+LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, double peak) {
+  LearningRateSchedule schedule;
+  schedule.style = static_cast<DecayStyle>(flags.one_of("lr-schedule", {"constant", "linear", "cosine"}).value_or(0));
+  schedule.warmup = flags.integer("lr-warmup", 0, kMost).value_or(0);
+  if (schedule.style == DecayStyle::constant) {
+    for (const char* flag : {"lr-min", "lr-decay-steps"}) {
+      if (flags.given(flag)) fail("--{}: is of --lr-schedule linear or cosine", flag);
+    }
+    return schedule;
+  }
+  schedule.minimum = flags.number("lr-min", 0, 1e38).value_or(0);
+  if (schedule.minimum > peak) fail("--lr-min {}: is above --lr {}", schedule.minimum, peak);
+  schedule.decay_steps = flags.integer("lr-decay-steps", 1, kMost).value_or(steps);
+  if (schedule.warmup >= schedule.decay_steps) {
+    fail("--lr-warmup {}: leaves no step to decay in; --{} is {}", schedule.warmup,
+         flags.given("lr-decay-steps") ? "lr-decay-steps" : "steps", schedule.decay_steps);
+  }
+  return schedule;
+}
+
 TrainSettings read_settings(const Flags& flags) {
   TrainSettings settings;
   settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
@@ -28,15 +48,18 @@ TrainSettings read_settings(const Flags& flags) {
   settings.adam.learning_rate = settings.sgd.learning_rate = rate;
   settings.adam.weight_decay = settings.sgd.weight_decay = decay;
   settings.sgd.momentum = flags.number("momentum", 0, 1).value_or(0);
+  settings.schedule = read_schedule(flags, settings.steps, rate);
   if (flags.given("momentum") && settings.optimizer != Optimizer::sgd) fail("--momentum: is of --optimizer sgd");
   return settings;
 }
 
 // A plan file says model, cluster and layout itself.
 void read_plans(const Flags& flags, RunOptions& options) {
-  for (const char* flag : {"model", "layers", "hidden", "heads", "cluster", "tp", "pp", "dp", "zero", "micro-batch",
-                           "global-batch", "seq", "policy", "clip-grad", "expert-exchange"}) {
-    if (flags.given(flag)) fail("--{}: the plan file says it already", flag);
+  Flags of_a_plan("run", "", "");
+  declare_input_flags(of_a_plan);
+  of_a_plan.value("policy", "", "");
+  for (const std::string& flag : of_a_plan.declared_names()) {
+    if (flags.given(flag) && flag != "profile") fail("--{}: the plan file says it already", flag);
   }
   for (const std::string& file : flags.texts()) {
     Plan plan = read_plan_json(read_text_file(file), file);
@@ -78,6 +101,7 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
+  options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
   // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
@@ -121,12 +145,48 @@ void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions&
   if (!difference.empty()) fail("--profile {}: was measured elsewhere: {}", *file, difference);
 }
 
+// Refuses a corpus that is too short.
+void check_corpus(const RunOptions& options, const std::shared_ptr<const Corpus>& corpus) {
+  const Layout& layout = options.inputs.layout;
+  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, options.inputs.model.vocab};
+  const Batches refuses_what_is_too_short(corpus, shape, options.settings.seed);
+}
+
+// Without a file of its own it takes the end of the data, which is not trained on then.
+void read_validation(const Flags& flags, RunOptions& options) {
+  const auto every = flags.integer("eval-every", 1, kMost);
+  if (!every) {
+    for (const char* flag : {"eval-batches", "eval-data", "eval-share"}) {
+      if (flags.given(flag)) fail("--{}: needs --eval-every N", flag);
+    }
+    return;
+  }
+  ValidationOptions& validation = options.validation.emplace();
+  validation.job.every = *every;
+  validation.job.batches = flags.integer("eval-batches", 1, kMost).value_or(10);
+  validation.data = flags.text("eval-data");
+  if (validation.data) {
+    if (flags.given("eval-share")) fail("--eval-share: is given with --eval-data");
+    validation.job.corpus = Corpus::open(*validation.data);
+  } else {
+    validation.share = flags.number("eval-share", 1e-6, 0.999999).value_or(0.1);
+    const std::size_t bytes = options.corpus->bytes().size();
+    const auto held_out = static_cast<std::size_t>(validation.share * static_cast<double>(bytes));
+    validation.job.corpus = Corpus::part_of(options.corpus, bytes - held_out, bytes);
+    options.corpus = Corpus::part_of(options.corpus, 0, bytes - held_out);
+  }
+  try {
+    check_corpus(options, validation.job.corpus);
+  } catch (const Error& error) {
+    fail("--eval-{}: {}", validation.data ? "data" : "share", error.what());
+  }
+}
+
 void read_data(const Flags& flags, RunOptions& options) {
   options.data = flags.text("data");
   options.corpus = options.data ? Corpus::open(*options.data) : Corpus::generate(options.settings.seed);
-  const Layout& layout = options.inputs.layout;
-  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, options.inputs.model.vocab};
-  const Batches refuses_what_is_too_short(options.corpus, shape, options.settings.seed);
+  read_validation(flags, options);
+  check_corpus(options, options.corpus);
 }
 
 }  // namespace
@@ -141,8 +201,16 @@ void declare_run_flags(Flags& flags) {
   flags.value("seed", "N", "of weights and data order (default: 1)", kTraining);
   flags.value("optimizer", "adam|sgd", "AdamW, or SGD (default: adam)", kTraining);
   flags.value("lr", "X", "learning rate (default: 0.001)", kTraining);
+  flags.value("lr-warmup", "N", "steps in which the learning rate rises from 0 (default: 0)", kTraining);
+  flags.value("lr-schedule", "constant|linear|cosine", "what it does then (default: constant)", kTraining);
+  flags.value("lr-min", "X", "what linear and cosine fall to (default: 0)", kTraining);
+  flags.value("lr-decay-steps", "N", "step, warm-up included, at which they are there (default: --steps)", kTraining);
   flags.value("weight-decay", "X", "default: 0", kTraining);
   flags.value("momentum", "X", "of sgd (default: 0)", kTraining);
+  flags.value("eval-every", "N", "loss on held-out data after every N steps and the last (default: never)", kTraining);
+  flags.value("eval-batches", "N", "global batches of it, always the same (default: 10)", kTraining);
+  flags.value("eval-data", "FILE", "held-out text (default: the end of --data)", kTraining);
+  flags.value("eval-share", "X", "share of --data that is its held-out end (default: 0.1)", kTraining);
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
   flags.value("processes", "N",
               "ranks as processes on this machine, joined by TCP, over real links (default: threads)");

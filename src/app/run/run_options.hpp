@@ -14,7 +14,7 @@
 #include "base/machine.hpp"
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/data/batches.hpp"
-#include "exec/train_settings.hpp"
+#include "exec/train_rank.hpp"
 
 namespace weft {
 
@@ -32,6 +32,12 @@ struct CheckpointOptions {
 // Whether plans may use the collectives of the library below (`native`): where they are predicted to be faster, ...
 enum class NativeWish : std::uint8_t { automatic, never, always };
 
+struct ValidationOptions {
+  ValidationJob job;
+  std::optional<std::string> data;  // the file of its corpus; none: the end of the training's
+  double share = 0;                 // of it, then
+};
+
 struct RunOptions {
   Inputs inputs;
   std::vector<Plan> plans;            // read from files; empty: made by `policies`
@@ -41,7 +47,8 @@ struct RunOptions {
   std::int64_t warm_up = 2;
   std::shared_ptr<const Corpus> corpus;
   std::optional<std::string> data;  // the file of the corpus; none: it is generated
-  std::optional<Profile> profile;   // as given; otherwise measured
+  std::optional<ValidationOptions> validation;
+  std::optional<Profile> profile;  // as given; otherwise measured
   std::string profile_name;
   std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
   int threads = 0;  // inside a kernel
@@ -51,6 +58,7 @@ struct RunOptions {
   NativeWish native = NativeWish::automatic;
   bool json = false;
   bool links_given = false;                // --cluster says what the links are
+  bool memory_given = false;               // --memory or --cluster says what a device has: a run keeps within it
   std::vector<std::int64_t> lengths = {};  // of sequences, where there are several (app/lengths.hpp)
 };
 

@@ -54,6 +54,14 @@ void RunProgress::step(std::int64_t step, double loss, const StepGlance& glance)
   }
 }
 
+// A line of its own, before the one that is drawn again and again.
+void RunProgress::validated(std::int64_t steps, double loss) {
+  if (out_ == nullptr) return;
+  const std::string line = fmt::format("{:<14} step {:>{}}/{}  validation loss {}\n", policy_, steps,
+                                       std::to_string(steps_).size(), steps_, loss_in_words(loss));
+  *out_ << (terminal_ ? "\r\033[K" : "") + line << std::flush;
+}
+
 void RunProgress::say(const std::string& words) {
   if (out_ != nullptr && !terminal_) *out_ << words + "\n" << std::flush;
 }

@@ -18,6 +18,7 @@ class RunProgress {
   RunProgress(std::ostream* out, bool terminal) : out_(out), terminal_(terminal) {}
   void begin(std::string policy, std::int64_t steps);
   // Steps in order, from 0.
+  void validated(std::int64_t steps, double loss);
   void step(std::int64_t step, double loss, const StepGlance& glance);
   // Before something else that takes a while. Not on a terminal, where a bar shows it.
   void say(const std::string& words);

@@ -44,6 +44,16 @@ TEST(RunProgress, SaysNothingOfTransfersWhereThereAreNone) {
   EXPECT_FALSE(contains(shown(false, 1, std::numeric_limits<double>::quiet_NaN()), "hidden"));
 }
 
+TEST(RunProgress, GivesValidationALineOfItsOwn) {
+  for (const bool terminal : {false, true}) {
+    std::ostringstream out;
+    RunProgress progress(&out, terminal);
+    progress.begin("ddp", 100);
+    progress.validated(50, 3.25);
+    EXPECT_TRUE(out.str().ends_with("ddp            step  50/100  validation loss 3.2500\n")) << out.str();
+  }
+}
+
 TEST(RunProgress, KeepsDivergedLossesShort) {
   EXPECT_EQ(loss_in_words(5.56061), "5.5606");
   EXPECT_EQ(loss_in_words(4294967296), "4.3e+09");

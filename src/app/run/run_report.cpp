@@ -86,18 +86,37 @@ std::string below_bound(const RunStudy& study) {
 
 }  // namespace
 
+std::string too_large_line(const PolicyStudy& study) {
+  return fmt::format("weft: {}: nothing is trained. {}`weft plan` with the same flags says what would fit.\n",
+                     study.policy, does_not_fit_line(study));
+}
+
 std::string run_text_report(const RunStudy& study) {
   std::string text = study_heading(study.plan, false);
   text += world_line(study) + "\n";
-  TextTable table({"policy", "predicted step", "measured step", "error", "compute", "slowdown", "exposed", "bubble",
-                   "idle", "hidden", "over bound", "first loss", "last loss"});
+  std::vector<std::string> heads = {"policy",     "predicted step", "measured step", "error", "compute",
+                                    "slowdown",   "exposed",        "bubble",        "idle",  "hidden",
+                                    "over bound", "first loss",     "last loss"};
+  const bool validated = std::ranges::any_of(study.runs, [](const PolicyRun& run) { return !run.validation.empty(); });
+  if (validated) heads.emplace_back("validation loss");
+  TextTable table(heads);
   for (const PolicyRun& run : study.runs) {
     const RankAccount& a = run.measured.accounting.mean;
-    table.add_row({run.measured.policy, time(run.predicted_step_s), time(run.measured.step_s),
-                   fmt::format("{:+.1f} %", run.prediction_error_pct()), time(a.compute_s), time(a.slowdown_s),
-                   time(a.exposed_s), time(a.bubble_s), time(a.idle_s), percent(hidden_pct(a)),
-                   fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct), loss_in_words(run.losses.front()),
-                   loss_in_words(run.losses.back())});
+    std::vector<std::string> cells = {run.measured.policy,
+                                      time(run.predicted_step_s),
+                                      time(run.measured.step_s),
+                                      fmt::format("{:+.1f} %", run.prediction_error_pct()),
+                                      time(a.compute_s),
+                                      time(a.slowdown_s),
+                                      time(a.exposed_s),
+                                      time(a.bubble_s),
+                                      time(a.idle_s),
+                                      percent(hidden_pct(a)),
+                                      fmt::format("{:+.1f} %", run.measured.gap_to_bound_pct),
+                                      loss_in_words(run.losses.front()),
+                                      loss_in_words(run.losses.back())};
+    if (validated) cells.push_back(run.validation.empty() ? "-" : loss_in_words(run.validation.back().loss));
+    table.add_row(cells);
   }
   text += table.to_string() + differences(study) + collectives_lines(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
@@ -118,6 +137,13 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
     policy["steps_s"] = run.step_times_s;
     policy["loss"] = run.losses.back();
     policy["losses"] = run.losses;
+    policy["learning_rates"] = run.learning_rates;
+    if (!run.validation.empty()) {
+      policy["validation"] = nlohmann::ordered_json::array();
+      for (const auto& [steps, loss] : run.validation) {
+        policy["validation"].push_back({{"step", steps}, {"loss", loss}});
+      }
+    }
     json["policies"][run.measured.policy] = policy;
   }
   if (study.checkpoints) json["checkpoints"] = checkpoint_json(*study.checkpoints);

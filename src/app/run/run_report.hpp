@@ -8,6 +8,8 @@
 
 namespace weft {
 
+// Why a plan is not run that needs more memory than was stated.
+std::string too_large_line(const PolicyStudy& study);
 std::string run_text_report(const RunStudy& study);
 nlohmann::ordered_json run_json_report(const RunStudy& study);
 

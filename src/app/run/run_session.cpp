@@ -46,6 +46,7 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   if (options_.checkpoint) find_start(communicator);
   if (finished()) return;
   prepare_rank(communicator);
+  if (too_large() != nullptr) return;
   if (reports(communicator)) {
     study_.world = processes() ? "processes" : "threads";
     study_.links = links_in_words(way);
@@ -75,6 +76,14 @@ void RunSession::compare_plans(Communicator& communicator) const {
 
 const PolicyStudy& RunSession::best_prediction() const {
   return study_.plan.policies[study_.plan.best];
+}
+
+const PolicyStudy* RunSession::too_large() const {
+  if (!options_.memory_given) return nullptr;
+  for (const std::size_t i : to_run_) {
+    if (!study_.plan.policies[i].fits) return &study_.plan.policies[i];
+  }
+  return nullptr;
 }
 
 // One write each, so that lines of several ranks do not mix.
@@ -277,6 +286,11 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     progress_.begin(predicted.policy, options_.settings.steps);
     on_loss = [this](std::int64_t step, double loss, const StepGlance& glance) { progress_.step(step, loss, glance); };
   }
+  OnValidation on_validation;
+  if (first) {
+    on_validation = [this](const ValidationLoss& loss) { progress_.validated(loss.steps, loss.loss); };
+  }
+  if (options_.validation) job.validation = &options_.validation->job;
   if (options_.record) job.keep = kept_[policy].get();
   std::optional<CheckpointJob> checkpoint;
   if (options_.checkpoint) {
@@ -285,16 +299,25 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  TrainResult result = train_rank(job, communicator, on_loss);
+  TrainResult result = train_rank(job, communicator, on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
+  study_.runs.back().validation = result.validation;
+  study_.runs.back().learning_rates = learning_rates(std::ssize(result.losses));
   if (!checkpoint) return;
   if (result.stopped) {
     say(fmt::format("stopped by a signal after step {} of {}; --resume goes on from there",
                     first_step_ + std::ssize(result.losses), options_.settings.steps));
   }
   study_.checkpoints = study_saves(result, study_.runs.back().step_times_s, checkpoint->folder.string(), first_step_);
+}
+
+// Of the steps of this run.
+std::vector<double> RunSession::learning_rates(std::int64_t steps) const {
+  std::vector<double> rates;
+  for (std::int64_t i = 0; i < steps; ++i) rates.push_back(learning_rate_at(options_.settings, first_step_ + i));
+  return rates;
 }
 
 // Everything that an oracle needs to train the same (docs/oracle.md).
@@ -310,6 +333,8 @@ void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const Tr
     record.optimizer = options_.settings.sgd;
   }
   record.seed = options_.settings.seed;
+  record.schedule = options_.settings.schedule;
+  record.learning_rates = learning_rates(std::ssize(result.losses));
   record.losses = result.losses;
   record.initial = kept.initial.take();
   record.gradients = kept.first_gradients.take();
@@ -317,6 +342,12 @@ void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const Tr
   const BatchShape shape{in.layout.global_batch, in.layout.micro_batch, in.layout.seq, in.layout.dp, in.model.vocab};
   record.batches =
       sequences_of_steps(Batches(options_.corpus, shape, options_.settings.seed), shape, std::ssize(result.losses));
+  if (options_.validation) {
+    const ValidationJob& validation = options_.validation->job;
+    record.validation = result.validation;
+    record.validation_batches =
+        sequences_of_steps(Batches(validation.corpus, shape, options_.settings.seed), shape, validation.batches);
+  }
   std::filesystem::path folder = *options_.record;
   if (to_run_.size() > 1) folder /= predicted.policy;
   write_record(folder, record);

@@ -25,6 +25,9 @@ class RunSession {
   // Its beginning: links and machine are measured, everything is planned. The plan with the shortest prediction.
   const PolicyStudy& prepare_rank(Communicator& communicator);
   const PolicyStudy& best_prediction() const;
+  // Of the plans that shall run the first that needs more memory than was stated, null where all fit: then nothing
+  // runs. All ranks find the same.
+  const PolicyStudy* too_large() const;
   // On the process of rank 0, when all have ended.
   const RunStudy& study() const { return study_; }
   // All steps were trained before: nothing has run, there is no study.
@@ -51,6 +54,7 @@ class RunSession {
   void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
   void train(Communicator& communicator, std::size_t policy);
+  std::vector<double> learning_rates(std::int64_t steps) const;
   void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;
 
   RunOptions options_;

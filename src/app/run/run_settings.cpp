@@ -76,7 +76,7 @@ class Collector {
 };
 
 void add_optimizer(const TrainSettings& settings, Collector& to) {
-  const auto& [steps, seed, optimizer, adam, sgd] = settings;
+  const auto& [steps, seed, optimizer, adam, sgd, schedule] = settings;
   to.add("--steps", steps);
   to.add("--seed", seed);
   to.add("--optimizer", optimizer == Optimizer::adam ? "adam" : "sgd");
@@ -92,6 +92,11 @@ void add_optimizer(const TrainSettings& settings, Collector& to) {
     to.add("--weight-decay", weight_decay);
     to.add("--momentum", momentum);
   }
+  const auto& [style, warmup, minimum, decay_steps] = schedule;
+  to.add("--lr-schedule", name_of(style));
+  to.add("--lr-warmup", warmup);
+  to.add("--lr-min", minimum);
+  to.add("--lr-decay-steps", decay_steps);
 }
 
 std::string dropout_in_words(const Transformer& model, const Layout& layout) {
@@ -102,7 +107,7 @@ std::string dropout_in_words(const Transformer& model, const Layout& layout) {
 }
 
 void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
-  const auto& [model, cluster, layout, options, budget_s, search_seed, reserve] = inputs;
+  [[maybe_unused]] const auto& [model, cluster, layout, options, budget_s, search_seed, reserve, remarks] = inputs;
   ordered_json laid_out = layout_to_json(layout);
   ordered_json shape = model_to_json(model);
   for (ordered_json* json : {&laid_out, &shape}) json->erase("dropout");
@@ -133,11 +138,29 @@ std::string plan_digest(const Plan& plan) {
   return digest_of(text.view());
 }
 
-void add_data(const Corpus& corpus, const std::optional<std::string>& file, Collector& to) {
-  if (!file) return to.add("--data", "generated text");  // which follows from the seed
+void add_text(const std::string& flag, const Corpus& corpus, const std::string& file, Collector& to) {
   const std::string content = fmt::format("{} bytes, checksum {:08x}", format_count(std::ssize(corpus.bytes())),
                                           checksum_of_text(corpus.bytes()));
-  to.add("--data", content, fmt::format("{} ({})", *file, content));
+  to.add(flag, content, fmt::format("{} ({})", file, content));
+}
+
+void add_data(const RunOptions& options, Collector& to) {
+  if (options.data) {
+    add_text("--data", *options.corpus, *options.data, to);
+  } else {
+    to.add("--data", "generated text");  // which follows from the seed
+  }
+  if (!options.validation) return to.add("--eval-every", "never");
+  const auto& [job, data, share] = *options.validation;
+  const auto& [every, batches, corpus] = job;
+  to.add("--eval-every", every);
+  to.add("--eval-batches", batches);
+  to.add("--eval-share", share);
+  if (data) {
+    add_text("--eval-data", *corpus, *data, to);
+  } else {
+    to.add("--eval-data", "the end of --data");
+  }
 }
 
 void add_profile(const std::optional<Profile>& profile, const std::string& file, Collector& to) {
@@ -171,16 +194,16 @@ void add_world(const WorldOptions& world, Collector& to) {
 }  // namespace
 
 AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions& world) {
-  [[maybe_unused]] const auto& [inputs, plans, policies, only_best, settings, warm_up, corpus, data, profile,
-                                profile_name, calibration_budget, threads, record, out, processes, checkpoint, native,
-                                json, links_given, lengths] = options;
+  [[maybe_unused]] const auto& [inputs, plans, policies, only_best, settings, warm_up, corpus, data, validation,
+                                profile, profile_name, calibration_budget, threads, record, out, processes, checkpoint,
+                                native, json, links_given, memory_given, lengths] = options;
   Collector to;
   to.add("Weft", kVersion);
   std::vector<std::string> digests;
   for (const Plan& plan : plans) digests.push_back(plan_digest(plan));
   if (!digests.empty()) to.add("plan files", fmt::format("with digests {}", fmt::join(digests, ", ")));
   add_optimizer(settings, to);
-  add_data(*corpus, data, to);
+  add_data(options, to);
   to.add("--policy", fmt::format("{}{}", only_best ? "the best of " : "", fmt::join(policies, ",")));
   to.add("--lengths", fmt::format("{}", fmt::join(lengths, ",")), lengths.empty() ? "(none)" : "");
   add_inputs(inputs, links_given, to);

@@ -24,7 +24,8 @@ using FlagValues = std::map<std::string, std::string>;  // "true": a toggle; "":
 const std::set<std::string> kMayDiffer = {"out",     "json",   "record", "processes",   "threads",    "timeout",
                                           "silence", "config", "dp",     "round-batch", "no-dropout", "megatron-args"};
 // What no run on this machine has yet: nothing to compare.
-const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8", "precision", "grad-dtype"};
+const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8", "precision", "grad-dtype",
+                                        "router-group-topk"};
 
 const FlagValues kUsual = {
     {"layers", "2"},  {"hidden", "32"},     {"heads", "4"},        {"seq", "16"},
@@ -84,7 +85,6 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
           {"token-drop-policy", {"gshard", experts}},
           {"shared-ffn", {"16", experts}},
           {"router-groups", {"2", experts}},
-          {"router-group-topk", {"1", {{"experts", "4"}, {"capacity-factor", "1.25"}, {"router-groups", "2"}}}},
           {"aux-loss-coeff", {"0.5", experts}},
           {"cluster", {"local:2,nic=100Mb/s"}},
           {"memory", {"0.5"}},
@@ -124,6 +124,14 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
           {"seed", {"7"}},
           {"optimizer", {"sgd"}},
           {"lr", {"0.02"}},
+          {"lr-warmup", {"2"}},
+          {"lr-schedule", {"cosine"}},
+          {"lr-min", {"0.0001", {{"lr-schedule", "linear"}}}},
+          {"lr-decay-steps", {"5", {{"lr-schedule", "linear"}}}},
+          {"eval-every", {"5"}},
+          {"eval-batches", {"2", {{"eval-every", "5"}}}},
+          {"eval-data", {folder.write("held_out.txt", std::string(100, 'b')), {{"eval-every", "5"}}}},
+          {"eval-share", {"0.2", {{"eval-every", "5"}}}},
           {"weight-decay", {"0.1"}},
           {"momentum", {"0.9", {{"optimizer", "sgd"}}}},
           {"calibrate-seconds", {"1"}},

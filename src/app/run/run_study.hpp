@@ -18,6 +18,8 @@ struct PolicyRun {
   Accounting predicted_accounting;
   std::vector<double> step_times_s;  // of the steps that count
   std::vector<double> losses;        // by step
+  std::vector<double> learning_rates = {};
+  std::vector<ValidationLoss> validation = {};  // where it was asked for
 
   double prediction_error_pct() const { return 100 * (predicted_step_s / measured.step_s - 1); }
   double median_step_s() const;

@@ -157,7 +157,7 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
       if (launch.kind != LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
       end_with(kBadInput, error.what());
     } catch (const std::bad_alloc&) {
-      end("out of memory: the model, cluster or layout is too large for this machine");
+      end("out of memory: what was asked for is too large for this machine");
     } catch (const std::exception& error) {
       end(fmt::format("internal error: {}", error.what()));
     }

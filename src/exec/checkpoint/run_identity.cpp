@@ -19,8 +19,8 @@ constexpr std::size_t kSample = 1 << 20, kSamples = 64;
 // "model/name" is not among them: the same shape may have been given a name.
 constexpr const char* kMustAgree[] = {"/model", "/optimizer/name", "/optimizer/momentum", "/seed",   "/global_batch",
                                       "/seq",   "/data/bytes",     "/data/crc32",         "/dropout"};
-constexpr const char* kMayChange[] = {"/optimizer/lr", "/optimizer/betas", "/optimizer/eps", "/optimizer/weight_decay",
-                                      "/clip_grad"};
+constexpr const char* kMayChange[] = {"/optimizer/lr",           "/optimizer/betas", "/optimizer/eps",
+                                      "/optimizer/weight_decay", "/clip_grad",       "/lr_schedule"};
 
 ordered_json at(const ordered_json& json, const std::string& path) {
   const ordered_json::json_pointer pointer(path);
@@ -65,7 +65,7 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
                          const Corpus& corpus) {
   std::variant<AdamSettings, SgdSettings> optimizer = settings.adam;
   if (settings.optimizer == Optimizer::sgd) optimizer = settings.sgd;
-  const ordered_json identity = {
+  ordered_json identity = {
       {"model", shape_to_json(model)},
       {"optimizer", optimizer_to_json(optimizer)},
       {"clip_grad", layout.clip_grad},
@@ -83,6 +83,8 @@ std::string run_identity(const Transformer& model, const Layout& layout, const T
         {"dp", layout.dp},
         {"zero", layout.zero},
         {"micro_batch", layout.micro_batch}}}};
+  // Named only where there is one: checkpoints from before it existed stay what they are.
+  if (settings.schedule != LearningRateSchedule{}) identity["lr_schedule"] = schedule_to_json(settings.schedule);
   return json_text(identity);
 }
 

@@ -16,6 +16,8 @@ class Corpus {
   static std::shared_ptr<const Corpus> open(const std::string& path);
   // `bytes` of text with something to learn (words, grammar, arithmetic), the same for the same seed on every machine.
   static std::shared_ptr<const Corpus> generate(std::uint64_t seed, std::int64_t bytes = 1 << 20);
+  // The stretch of another's bytes from `begin` to `end`, under its name.
+  static std::shared_ptr<const Corpus> part_of(std::shared_ptr<const Corpus> whole, std::size_t begin, std::size_t end);
   virtual ~Corpus() = default;
   virtual std::span<const std::uint8_t> bytes() const = 0;
   virtual const std::string& name() const = 0;  // the path, or "generated text"

@@ -35,7 +35,24 @@ class MappedCorpus final : public Corpus {
   std::size_t size_ = 0;
 };
 
+class CorpusPart final : public Corpus {
+ public:
+  CorpusPart(std::shared_ptr<const Corpus> whole, std::size_t begin, std::size_t end)
+      : whole_(std::move(whole)), bytes_(whole_->bytes().subspan(begin, end - begin)) {}
+  std::span<const std::uint8_t> bytes() const override { return bytes_; }
+  const std::string& name() const override { return whole_->name(); }
+
+ private:
+  std::shared_ptr<const Corpus> whole_;
+  std::span<const std::uint8_t> bytes_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Corpus> Corpus::part_of(std::shared_ptr<const Corpus> whole, std::size_t begin, std::size_t end) {
+  WEFT_CHECK(begin <= end && end <= whole->bytes().size());
+  return std::make_shared<CorpusPart>(std::move(whole), begin, end);
+}
 
 std::shared_ptr<const Corpus> Corpus::open(const std::string& path) {
   return std::make_shared<MappedCorpus>(path);

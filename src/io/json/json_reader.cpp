@@ -47,6 +47,16 @@ std::string shortened(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
+// The library's text is "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'": what
+// it read last is of the file and may be long; the rest is not.
+std::string parse_error_in_words(const std::string& what) {
+  const std::size_t reason = what.find("] ");
+  const std::string words = reason == std::string::npos ? what : what.substr(reason + 2);
+  const std::size_t last_read = words.find("; last read: ");
+  if (last_read == std::string::npos) return words;
+  return words.substr(0, last_read) + shortened(words.substr(last_read));
+}
+
 // Large arrays and objects are named by size: nobody reads them in a message.
 std::string quoted(const json& value) {
   if (value.is_array() && value.size() > 8) return fmt::format("(array of {} items)", value.size());
@@ -98,11 +108,7 @@ nlohmann::json parse_json(const std::string& text, const std::string& file_name)
   try {
     return json::parse(text);
   } catch (const json::parse_error& error) {
-    // The library's text is "[json.exception.parse_error.101] parse error at line 1, column 2: ...".
-    const std::string what = error.what();
-    const std::size_t reason = what.find("] ");
-    fail("{}: not JSON at byte {}: {}", file_name, error.byte,
-         shortened(reason == std::string::npos ? what : what.substr(reason + 2)));
+    fail("{}: not JSON at byte {}: {}", file_name, error.byte, parse_error_in_words(error.what()));
   } catch (const json::exception& error) {
     fail("{}: not usable JSON: {}", file_name, shortened(error.what()));
   }

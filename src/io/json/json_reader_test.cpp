@@ -31,6 +31,20 @@ TEST(ParseJson, NamesTheFileAndTheByteOfABadText) {
   }
 }
 
+// The reason is the library's and stands there whole; only what it quotes of the file is cut.
+TEST(ParseJson, TellsLineColumnAndTheWholeReason) {
+  const std::string literal = message_of([] { parse_json("{\n  \"a\": tru}", "a.json"); });
+  // The brace, which no literal goes on with, is the 11th character of the second line and the 13th of all.
+  EXPECT_EQ(literal.rfind("a.json: not JSON at byte 13: parse error at line 2, column 11: syntax error while parsing "
+                          "value - invalid literal; last read: ",
+                          0),
+            0U)
+      << literal;
+  const std::string text = message_of([] { parse_json("{\"a\": \"" + std::string(1000, 'x'), "a.json"); });
+  EXPECT_NE(text.find("missing closing quote"), std::string::npos) << text;
+  EXPECT_LT(text.size(), 300U);
+}
+
 TEST(ParseJson, RefusesNestingBeyondSixtyFourLevels) {
   const auto nested = [](std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
   EXPECT_NO_THROW(parse_json(nested(64), "a.json"));

@@ -171,6 +171,7 @@ class LayoutReader {
       set("policy", "fsdp", "--use-torch-fsdp2");
       return;
     }
+    if (param) require_of_param_gather(grad);
     set("policy",
         param  ? "megatron-param"
         : grad ? "megatron-grad"
@@ -203,6 +204,15 @@ class LayoutReader {
     if (dispatcher == "flex") set("ep-forwarding", "true", type);
     // Megatron's own default.
     if (dispatcher.value_or("allgather") == "allgather") set("expert-exchange", "gathered", type);
+  }
+
+  // Megatron-LM asserts both when it reads its arguments, so no such job runs.
+  void require_of_param_gather(bool grad) {
+    const std::string from = flags_.where("--overlap-param-gather");
+    if (!flags_.on("--use-distributed-optimizer") && !flags_.on("--use-megatron-fsdp")) {
+      fail("{}: Megatron-LM refuses it without --use-distributed-optimizer", from);
+    }
+    if (!grad) fail("{}: Megatron-LM refuses it without --overlap-grad-reduce", from);
   }
 
   MegatronReader& flags_;

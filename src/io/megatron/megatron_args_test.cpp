@@ -198,11 +198,23 @@ TEST(MegatronArgs, ShardingAndOverlapLevels) {
   EXPECT_EQ(of("--use-torch-fsdp2").at("zero"), "3");
   EXPECT_EQ(of("--use-distributed-optimizer").at("policy"), "megatron-dist");
   EXPECT_EQ(of("--overlap-grad-reduce").at("policy"), "megatron-grad");
-  EXPECT_EQ(of("--overlap-grad-reduce --overlap-param-gather").at("policy"), "megatron-param");
+  EXPECT_EQ(of("--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather").at("policy"),
+            "megatron-param");
   EXPECT_EQ(of("--attention-backend unfused").at("attention"), "unfused");
   EXPECT_EQ(of("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1").at("recompute"),
             "full");
   EXPECT_EQ(of("--use-tp-pp-dp-mapping").at("mesh-order"), "tp,cp,pp,dp");
+}
+
+// validate_args of Megatron-LM's arguments.py: "--overlap-param-gather only supported with distributed optimizer",
+// "Must use --overlap-param-gather with --overlap-grad-reduce".
+TEST(MegatronArgs, ParamGatherNeedsWhatMegatronAssertsOfIt) {
+  EXPECT_EQ(error_of(kTiny + "--overlap-param-gather"),
+            "train.sh: line 1: --overlap-param-gather: Megatron-LM refuses it without --use-distributed-optimizer");
+  EXPECT_EQ(error_of(kTiny + "--overlap-param-gather --overlap-grad-reduce"),
+            "train.sh: line 1: --overlap-param-gather: Megatron-LM refuses it without --use-distributed-optimizer");
+  EXPECT_EQ(error_of(kTiny + "--overlap-param-gather --use-distributed-optimizer"),
+            "train.sh: line 1: --overlap-param-gather: Megatron-LM refuses it without --overlap-grad-reduce");
 }
 
 TEST(MegatronArgs, WhatIsOnlyHalfUnderstoodIsNamed) {

@@ -1,0 +1,144 @@
+#include "exec/forward_part.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+std::vector<bool> needed_for_loss(const Plan& plan, const Unfolded& unfolded) {
+  const std::vector<Instance>& instances = unfolded.instances();
+  std::vector<bool> needed(instances.size(), false);
+  std::vector<std::size_t> open;
+  const auto need = [&](std::size_t i) {
+    if (needed[i]) return;
+    needed[i] = true;
+    open.push_back(i);
+  };
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    const Operation& op = plan.graph.op(instances[i].operation);
+    if (op.role == Role::loss && op.phase == Phase::forward) need(i);
+  }
+  WEFT_CHECK(!open.empty());
+  while (!open.empty()) {
+    const std::size_t i = open.back();
+    open.pop_back();
+    for (const Edge& edge : unfolded.waits_for(i)) {
+      const Operation& from = plan.graph.op(instances[static_cast<std::size_t>(edge.from)].operation);
+      const bool updates = from.phase == Phase::optimizer && !from.is_transfer();
+      if (edge.kind == EdgeKind::data && !updates) need(static_cast<std::size_t>(edge.from));
+    }
+    if (instances[i].joint < 0) continue;
+    for (const std::int32_t member : unfolded.members(static_cast<std::size_t>(instances[i].joint))) {
+      need(static_cast<std::size_t>(member));
+    }
+  }
+  return needed;
+}
+
+// Follows two iterations of the forward part of one class through its memory, in issue order.
+class MemoryUse {
+ public:
+  MemoryUse(const Plan& plan, const Unfolded& unfolded) : plan_(plan), unfolded_(unfolded) {}
+
+  void follow(const std::vector<std::int32_t>& instances, std::vector<std::vector<Edge>>& waits) {
+    lay_out(instances);
+    for (int iteration = 0; iteration < 2; ++iteration) {
+      for (const std::int32_t i : instances) {
+        const Operation& op = plan_.graph.op(instance(i).operation);
+        const Access who{i, iteration};
+        for (const Read& read : op.reads) use(read.value, who, nullptr);
+        for (const ValueId value : op.writes) {
+          use(value, who, iteration == 1 ? &waits[static_cast<std::size_t>(i)] : nullptr, true);
+        }
+      }
+    }
+  }
+
+ private:
+  struct Access {
+    std::int32_t instance = -1;
+    int iteration = 0;
+  };
+  struct Content {
+    ValueId value;
+    std::int32_t micro_batch = -1;
+    int iteration = -1;
+    friend bool operator==(const Content&, const Content&) = default;
+  };
+  // A stretch of memory inside which no value begins or ends.
+  struct Stretch {
+    Content content;
+    std::vector<Access> accesses;   // to what it holds
+    std::vector<Access> displaced;  // to what it held before
+  };
+
+  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[static_cast<std::size_t>(i)]; }
+  std::int32_t micro_batch_of(ValueId value, std::int32_t i) const {
+    return plan_.graph.value(value).per_micro_batch ? instance(i).micro_batch : -1;
+  }
+  std::int64_t begin_of(ValueId value, std::int32_t i) const {
+    return address(plan_, value, std::max(0, micro_batch_of(value, i))).value;
+  }
+  std::int64_t end_of(ValueId value, std::int32_t i) const {
+    return begin_of(value, i) + plan_.graph.value(value).bytes().value;
+  }
+
+  // Cuts the memory where any value begins or ends.
+  void lay_out(const std::vector<std::int32_t>& instances) {
+    stretches_.clear();
+    for (const std::int32_t i : instances) {
+      const Operation& op = plan_.graph.op(instance(i).operation);
+      const auto cut = [&](ValueId value) {
+        stretches_[begin_of(value, i)];
+        stretches_[end_of(value, i)];
+      };
+      for (const Read& read : op.reads) cut(read.value);
+      for (const ValueId value : op.writes) cut(value);
+    }
+  }
+
+  void use(ValueId value, Access who, std::vector<Edge>* waits, bool writes = false) {
+    const Content content{value, micro_batch_of(value, who.instance), who.iteration};
+    const auto end = stretches_.lower_bound(end_of(value, who.instance));
+    for (auto at = stretches_.lower_bound(begin_of(value, who.instance)); at != end; ++at) {
+      Stretch& stretch = at->second;
+      if (writes && stretch.content != content) {
+        stretch.displaced = std::exchange(stretch.accesses, {});
+        stretch.content = content;
+      }
+      stretch.accesses.push_back(who);
+      if (waits == nullptr) continue;
+      for (const Access& before : stretch.displaced) {
+        if (before.instance == who.instance && before.iteration == who.iteration) continue;
+        const Edge edge{before.instance, static_cast<std::int8_t>(who.iteration - before.iteration), EdgeKind::reuse};
+        const auto same = [&](const Edge& e) { return e.from == edge.from && e.distance == edge.distance; };
+        if (std::ranges::none_of(*waits, same)) waits->push_back(edge);
+      }
+    }
+  }
+
+  const Plan& plan_;
+  const Unfolded& unfolded_;
+  std::map<std::int64_t, Stretch> stretches_;  // by first byte, up to the next
+};
+
+}  // namespace
+
+ForwardPart forward_part(const Plan& plan, const Unfolded& unfolded) {
+  ForwardPart part{needed_for_loss(plan, unfolded), {}};
+  part.waits.resize(part.needed.size());
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<std::int32_t> own;
+    for (std::size_t i = 0; i < part.needed.size(); ++i) {
+      const bool of_class = static_cast<std::size_t>(unfolded.instances()[i].rank_class) == c;
+      if (part.needed[i] && of_class) own.push_back(static_cast<std::int32_t>(i));
+    }
+    MemoryUse(plan, unfolded).follow(own, part.waits);
+  }
+  return part;
+}
+
+}  // namespace weft
