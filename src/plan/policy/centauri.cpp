@@ -15,7 +15,7 @@ Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
                   .weave = true,
                   .weave_within_layers = true};
   const Cluster cluster(request.cluster);
-  const CostModel cost(graph, cluster, request.profile);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
   overlap.substitutions = cheapest_rules(graph, cost);
   if (request.layout.tp == 1) return overlap;
   const RowChoice rows = choose_rows(graph, cost);
