@@ -131,7 +131,8 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 }
 
 TransferCost CostModel::transfer(const Operation& operation) const {
-  const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation, members_of(operation)) : std::nullopt;
+  const std::optional<ProgramCost> program =
+      programs_ ? programs_->cost(operation, members_of(operation)) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();

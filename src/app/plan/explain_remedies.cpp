@@ -118,7 +118,7 @@ class ChangeList {
     if (now().etp == now().tp) halve_for_data("tp", &Layout::tp);
   }
   // Half of one axis, and twice the data parallel ranks.
-  void halve_for_data(std::string_view flag, std::int64_t Layout::*axis) {
+  void halve_for_data(std::string_view flag, std::int64_t Layout::* axis) {
     if (now().*axis % 2 != 0) return;
     add(fmt::format("--{} {} --dp {}", flag, now().*axis / 2, 2 * now().dp), [&](Layout& l) {
       if (axis == &Layout::tp) l.etp /= 2;

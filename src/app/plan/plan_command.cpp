@@ -57,6 +57,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
   flags.toggle("explain", "why communication is exposed and what would help, of the best policy or those named");
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   declare_lengths_flag(flags);
@@ -66,6 +67,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   require_outputs_can_be_written(flags, {"out"}, {"csv"});
+  const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   if (!lengths.empty()) {
@@ -85,8 +87,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const Profile profile = read_profile(flags);
   PlanStudy study = study_plan(read_searched_inputs(flags), policies, profile, terminal_of(err));
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
-  std::vector<std::string> written;
-  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
+  WrittenFiles written;
+  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     for (const ExplainedPolicy& e : explained) {

@@ -124,8 +124,8 @@ PolicyStudy study_unfolded(const Inputs& inputs, const Problem& problem, Unfolde
   PolicyStudy study;
   study.policy = made.plan.policy;
   study.plan = std::move(made.plan);
-  study.timeline = simulate_plan(study.plan, made.unfolded,
-                                 CostModel(study.plan.graph, problem.cluster, profile, problem.programs));
+  study.timeline =
+      simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, problem.cluster, profile, problem.programs));
   SpanIndex index(study.timeline);
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
@@ -153,7 +153,8 @@ PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std
       drawn = now;
     };
   }
-  UnfoldedPlan made = make_unfolded_plan(request, problem.graph, policy, decide_overlap(request, problem.graph, policy));
+  UnfoldedPlan made =
+      make_unfolded_plan(request, problem.graph, policy, decide_overlap(request, problem.graph, policy));
   if (const auto violation = verify_plan(made.plan, problem.graph, made.unfolded, {.check_memory = false})) {
     throw UnsafePlan(
         fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));

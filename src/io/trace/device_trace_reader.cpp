@@ -117,6 +117,8 @@ class TraceFileReader {
     json_.open('{');
     while (const auto key = json_.next_key()) {
       if (*key == "timeline") weft_ = true;
+      // Gaps that are no idle time would be taken for some.
+      if (*key == "left_out") fail("{}: it leaves out a part of the step: {}", about_.file, read_text());
       json_.skip();
     }
   }

@@ -44,10 +44,10 @@ class TwoLanes {
   std::vector<double> ended_;  // by operation of backward, in this step
   std::vector<OpId> jobs_;     // of the link
   std::vector<std::int32_t> job_at_;
-  std::vector<OpId> found_for_;  // by job: the operation that jobs_before() last found it for
-  std::vector<std::int32_t> use_;                              // by job
-  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
-  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
+  std::vector<OpId> found_for_;                          // by job: the operation that jobs_before() last found it for
+  std::vector<std::int32_t> use_;                        // by job
+  std::vector<std::vector<std::int32_t>> needs_of_job_;  // by job: jobs
+  std::vector<std::vector<std::int32_t>> readers_;       // by job: those that need it
   std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
   std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
   std::vector<std::size_t> missing_;                           // by job: of what it needs
