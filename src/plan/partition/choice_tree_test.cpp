@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "model/presets.hpp"
 #include "plan/test_plans.hpp"
 
 namespace weft {
@@ -131,7 +132,7 @@ TEST(ChoiceTree, WhatIsLeftIsThatOfAShopOfComputeAndTravel) {
 // Two stages of a reduction in levels follow each other part by part: the flow shop says for how many parts that is the
 // shortest, and the choice carries that number along with the rule.
 TEST(ChoiceTree, TheCheapestChoiceHasTheRuleAndThePartsOfTheBestLeaf) {
-  const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
+  const Costed c(model_preset("megatron-1.7b"), "dgx-a100:2", {.dp = 16});
   const CheapestChoices choices = cheapest_choices(c.graph, c.cost);
   ASSERT_FALSE(choices.rules.empty());
   ASSERT_FALSE(choices.parts.empty());
