@@ -2,8 +2,10 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <streambuf>
+#include <string>
 
 #include "base/error.hpp"
 
@@ -35,13 +37,15 @@ class GzipBuffer : public std::streambuf {
 
  private:
   void compress(int flush) {
-    stream_.next_in = reinterpret_cast<Bytef*>(pbase());
+    std::copy(pbase(), pptr(), plain_.begin());
+    stream_.next_in = plain_.data();
     stream_.avail_in = static_cast<uInt>(pptr() - pbase());
     do {
-      stream_.next_out = reinterpret_cast<Bytef*>(packed_.data());
+      stream_.next_out = packed_.data();
       stream_.avail_out = static_cast<uInt>(packed_.size());
       deflate(&stream_, flush);
-      out_.write(packed_.data(), static_cast<std::streamsize>(packed_.size() - stream_.avail_out));
+      const std::string ready(packed_.begin(), packed_.end() - stream_.avail_out);
+      out_.write(ready.data(), std::ssize(ready));
     } while (stream_.avail_out == 0);
     setp(text_.data(), text_.data() + text_.size());
     if (!out_) fail("gzip: writing failed");
@@ -49,7 +53,8 @@ class GzipBuffer : public std::streambuf {
 
   std::ostream& out_;
   z_stream stream_{};
-  std::array<char, 1 << 16> text_{}, packed_{};
+  std::array<char, 1 << 16> text_{};
+  std::array<Bytef, 1 << 16> plain_{}, packed_{};  // zlib's bytes are unsigned
 };
 
 }  // namespace
