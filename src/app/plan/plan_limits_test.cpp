@@ -46,6 +46,19 @@ TEST(PlanLimits, WeftIsNotSlowerThanOthersWhereAllFitSomeFitAndNoneFits) {
   EXPECT_GE(some_fit, 3);
 }
 
+// Since it fits wherever `serial` does, it need not search each layout that might fit, which took its budget ten times.
+TEST(PlanLimits, WhatWouldFitWeftIsWhatWouldFitSerial) {
+  const CliResult result = weft_cli(
+      "plan --json --policy serial,weft --layers 4 --hidden 512 --heads 8 --vocab 8192 --seq 256 --tp 2 --memory 0.2 "
+      "--cluster dgx1-v100:2,gpus=4 --micro-batch 4 --global-batch 64");
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const nlohmann::json policies = nlohmann::json::parse(result.out).at("policies");
+  std::vector<std::string> expected = policies.at("serial").at("would_fit");
+  ASSERT_FALSE(expected.empty());
+  for (std::string& change : expected) change.insert(change.find('(') + 1, "from ");
+  EXPECT_EQ(policies.at("weft").at("would_fit").get<std::vector<std::string>>(), expected);
+}
+
 TEST(PlanLimits, WithoutABudgetWeftIsTheBestOfTheOthers) {
   for (const char* flags :
        {"--model gpt2 --cluster dgx-h100:1", "--model gpt2 --cluster dgx-h100:1 --tp 2 --pp 2 --zero 1"}) {

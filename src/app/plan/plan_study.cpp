@@ -114,7 +114,8 @@ std::vector<std::string> what_would_fit(const Inputs& inputs, const std::string&
       peak = std::max(peak, plan.classes[c].memory);
       fits = fits && plan.classes[c].memory <= graph.classes[c].device.memory;
     }
-    if (fits) fitting.push_back(fmt::format("{} ({})", change.flags, format_bytes(peak)));
+    if (fits)
+      fitting.push_back(fmt::format("{} ({}{})", change.flags, searches(policy) ? "from " : "", format_bytes(peak)));
     if (fitting.size() == 3) break;
   }
   return fitting;
