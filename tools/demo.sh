@@ -20,4 +20,4 @@ $weft plan "${job[@]}" --tp 4 --pp 4 --policy serial,ddp,megatron --out out/demo
 
 echo
 echo "The timelines are in out/demo (the run's, predicted and measured, in out/demo/run): open"
-echo "https://ui.perfetto.dev and drop a trace.json on the page."
+echo "https://ui.perfetto.dev and drop a trace.json or trace.json.gz on the page."

@@ -158,6 +158,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "63 bits", "size"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --global-batch 800000000", "--global-batch 800000000",
                 "100000000 micro-batches"},
+        // 32 layers of 31,251 micro-batches are more than a million passes; 1,000,000 / 32 = 31,250.
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --global-batch 250008", "--global-batch 250008",
+                "at most 31250 micro-batches"},
+        BadCase{"--layers 10001 --hidden 128 --heads 4 --vocab 1024 --seq 128 --cluster local:2", "10001", "10000"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --seq 1000000000 --micro-batch 100000000", "63 bits", "size"},
         BadCase{"--model no/such/config.json --cluster dgx-a100:1", "no/such/config.json", "read"},
         BadCase{"--model llama2-7b --cluster no/such/cluster.json", "no/such/cluster.json", "read"}));

@@ -176,7 +176,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   const Profile profile = read_profile(flags);
   TextTable table({"length", "policy", "step", "exposed", "bound", "over bound", "tokens/s"});
   nlohmann::ordered_json json{{"version", kVersion}, {"lengths", nlohmann::ordered_json::array()}};
-  std::vector<std::string> written;
+  WrittenFiles written;
   std::string failed;
   bool fits = true;
   for (const std::int64_t length : lengths) {
@@ -192,9 +192,8 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
     if (!study.failed.empty()) failed += fmt::format("\nLength {}:{}", format_count(length), failed_lines(study));
     json["lengths"].push_back(plan_json_report(study));
     if (const auto folder = flags.text("out")) {
-      for (std::string& file : write_plan_files(study, std::filesystem::path(*folder) / std::to_string(length))) {
-        written.push_back(std::move(file));
-      }
+      written.add(write_plan_files(study, std::filesystem::path(*folder) / std::to_string(length),
+                                   read_plan_file_options(flags)));
     }
   }
   if (flags.on("json")) {

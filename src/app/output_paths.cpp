@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.hpp"
 
@@ -49,8 +51,29 @@ std::string try_a_file_in(const fs::path& folder) {
   std::string name = (folder / ".weft-XXXXXX").string();
   const int descriptor = ::mkstemp(name.data());
   if (descriptor < 0) return std::strerror(errno);
+  constexpr char kText[4096] = {};  // a full disk still makes empty files
+  const bool written = ::write(descriptor, kText, sizeof kText) == static_cast<ssize_t>(sizeof kText);
+  const std::string reason = written ? "" : std::strerror(errno);
   ::close(descriptor);
   ::unlink(name.c_str());
+  return reason;
+}
+
+// Whether commands write files of such a name into the folder of --out: "trace-ddp.json.gz".
+bool is_output_name(const std::string& name) {
+  constexpr std::string_view kBegins[] = {"plan", "trace", "timeline", "sweep", "kernels", "bench", "profile"};
+  constexpr std::string_view kEnds[] = {".json", ".json.gz", ".csv"};
+  return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); }) &&
+         std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto end) { return name.ends_with(end); });
+}
+
+// "" or the name of a folder that stands where a file would be written.
+std::string folder_in_the_way(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (is_output_name(name) && entry.is_directory(ignored)) return name;
+  }
   return "";
 }
 
@@ -69,6 +92,9 @@ void require_folder(const std::string& flag, const std::string& text) {
   }
   if (const std::string reason = try_a_file_in(folder); !reason.empty()) {
     fail("--{} {}: cannot be written to: {}", flag, text, reason);
+  }
+  if (const std::string name = folder_in_the_way(folder); !name.empty()) {
+    fail("--{} {}: cannot be written to: {} is a folder, not a file", flag, text, name);
   }
 }
 

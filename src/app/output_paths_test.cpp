@@ -85,6 +85,15 @@ TEST(OutputPaths, AFolderWithoutPermissionIsToldBeforeTheWork) {
   std::filesystem::permissions(closed, std::filesystem::perms::owner_all);
 }
 
+TEST(OutputPaths, AFolderWhereAFileWouldBeWrittenIsToldBeforeTheWork) {
+  const ScratchFolder folder("outputs");
+  std::filesystem::create_directory(folder.file("trace-ddp.json"));
+  std::filesystem::create_directory(folder.file("other.json"));
+  for (const CommandLine& line : kCommandLines) {
+    if (line.flag == "--out") expect_refused(line, folder.path(), "trace-ddp.json is a folder, not a file");
+  }
+}
+
 TEST(OutputPaths, LookingLeavesNothingBehind) {
   const ScratchFolder folder("outputs");
   // The folders could be made; then the model is found missing.

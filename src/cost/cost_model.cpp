@@ -40,7 +40,8 @@ Nanos TransferCost::alone() const {
   return latency + nanos_from_seconds(bandwidth_seconds());
 }
 
-CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile)
+CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile,
+                     std::shared_ptr<ProgramCosts> programs)
     : graph_(graph), cluster_(cluster), profile_(std::move(profile)), expert_sizes_(graph, profile_.expert_load) {
   const Device& device = cluster.spec().device;
   for (const LinkClass& link : graph.links) {
@@ -50,12 +51,14 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     burst_seconds_.push_back(static_cast<double>(link.link.burst.value) * link_seconds_per_byte_.back());
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
-  if (cluster.spec().emulated) {
-    const DeviceProfile& own = profile_.device(device.name);
-    programs_ = std::make_unique<ProgramCosts>(
-        graph, cluster, ProgramTimeOptions{.reduce = own.reduce, .per_message = own.message_overhead},
-        profile_.library);
-  }
+  if (!cluster.spec().emulated) return;
+  programs_ = programs && programs->answers_for(cluster, profile_) ? std::move(programs)
+                                                                   : shared_program_costs(cluster, profile_);
+}
+
+const std::vector<Rank>& CostModel::members_of(const Operation& transfer) const {
+  const Communication& c = *transfer.communication;
+  return graph_.classes[transfer.rank_class.index()].group(c.group).scoped(c.scope).ranks;
 }
 
 const DeviceProfile& CostModel::reached(ClassId rank_class) const {
@@ -128,7 +131,8 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
 }
 
 TransferCost CostModel::transfer(const Operation& operation) const {
-  const std::optional<ProgramCost> program = programs_ ? programs_->cost(operation) : std::nullopt;
+  const std::optional<ProgramCost> program =
+      programs_ ? programs_->cost(operation, members_of(operation)) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
@@ -167,7 +171,8 @@ TransferCost CostModel::from_program(const Operation& operation, const ProgramCo
 }
 
 bool CostModel::choose_program(Operation& operation) const {
-  return programs_ && programs_->choose(operation, /*programs_only=*/expert_sizes_.are_data(operation));
+  return programs_ &&
+         programs_->choose(operation, members_of(operation), /*programs_only=*/expert_sizes_.are_data(operation));
 }
 
 TransferCost CostModel::closed_form(const Operation& operation) const {

@@ -28,7 +28,9 @@ struct TransferCost {
 
 class CostModel {
  public:
-  CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile);
+  // `programs`: answers to share with other models, where they are for this cluster and profile (program_cost.hpp).
+  CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile,
+            std::shared_ptr<ProgramCosts> programs = nullptr);
 
   // As measured where the profile has it or one of its kind to scale from, else as modelled.
   Nanos compute(const Operation& operation) const;
@@ -81,6 +83,7 @@ class CostModel {
   const Cluster& cluster_;
   Profile profile_;
   ExpertSizes expert_sizes_;
+  const std::vector<Rank>& members_of(const Operation& transfer) const;
   const DeviceProfile& reached(ClassId rank_class) const;
   bool is_measured(const Operation& operation) const;
   // How much slower than its best rate a transfer uses the links of a fabric, by its size and members.
@@ -89,7 +92,7 @@ class CostModel {
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<double> burst_seconds_;          // by link class
   std::vector<bool> half_duplex_;
-  std::unique_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
+  std::shared_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
 };
 
 // Links of several member classes together, latency the longest.

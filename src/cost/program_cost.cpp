@@ -51,24 +51,56 @@ double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cl
 // is left to the closed form.
 constexpr double kMostSeconds = 1e6;
 
+ProgramTimeOptions options_of(const Cluster& cluster, const Profile& profile) {
+  const DeviceProfile& own = profile.device(cluster.spec().device.name);
+  return {.reduce = own.reduce, .per_message = own.message_overhead};
+}
+
 }  // namespace
 
-ProgramCosts::ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options,
-                           LibraryProfile library)
-    : graph_(graph),
-      cluster_(cluster),
-      options_(options),
-      library_(std::move(library)),
+template <typename Answer>
+template <typename Find>
+const Answer& ProgramCosts::Answers<Answer>::get(const Key& key, const Find& find) {
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<Entry>& slot = entries_[key];
+    if (!slot) slot = std::make_unique<Entry>();
+    entry = slot.get();
+  }
+  std::call_once(entry->once, [&] { entry->answer = find(); });
+  return entry->answer;
+}
+
+template <typename Answer>
+std::size_t ProgramCosts::Answers<Answer>::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+ProgramCosts::ProgramCosts(const Cluster& cluster, const Profile& profile)
+    : cluster_(cluster),
+      options_(options_of(cluster, profile)),
+      library_(profile.library),
       slowest_bytes_per_second_(std::numeric_limits<double>::infinity()) {
   for (const Link& link : cluster.links()) {
     slowest_bytes_per_second_ = std::min(slowest_bytes_per_second_, link.bandwidth.bytes_per_second);
   }
 }
 
-std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operation) const {
+bool ProgramCosts::answers_for(const Cluster& cluster, const Profile& profile) const {
+  const ProgramTimeOptions asked = options_of(cluster, profile);
+  return asked.reduce == options_.reduce && asked.per_message == options_.per_message &&
+         cluster.spec() == cluster_.spec() && profile.library == library_;
+}
+
+std::size_t ProgramCosts::simulated_questions() const {
+  return costs_.size() + choices_.size();
+}
+
+std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operation,
+                                                        const std::vector<Rank>& members) const {
   const Communication& c = *operation.communication;
-  const ClassGroup& group = graph_.classes[operation.rank_class.index()].group(c.group);
-  const std::vector<Rank>& members = group.scoped(c.scope).ranks;
   if (c.collective == Collective::send_recv || c.bytes.value == 0 || members.size() < 2) return std::nullopt;
   if (static_cast<double>(c.bytes.value) > kMostSeconds * slowest_bytes_per_second_) return std::nullopt;
   const std::int64_t width = bytes_of(operation.key.dtype);
@@ -106,8 +138,8 @@ ProgramCost ProgramCosts::of_library(const Key& key, Nanos time) const {
   return cost;
 }
 
-std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation) {
-  std::optional<Key> key = question(operation);
+std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation, const std::vector<Rank>& members) {
+  std::optional<Key> key = question(operation, members);
   const Communication& c = *operation.communication;
   if (key && c.algorithm == Algorithm::native) {
     const std::optional<Nanos> time = library_time(*key);
@@ -117,40 +149,40 @@ std::optional<ProgramCost> ProgramCosts::cost(const Operation& operation) {
   key->algorithm = c.algorithm;
   key->parts = c.parts;
   key->inner = c.inner;
-  const std::lock_guard lock(mutex_);
-  const auto known = costs_.find(*key);
-  if (known != costs_.end()) return known->second;
-  return costs_.emplace(*key, simulated(*key)).first->second;
+  return costs_.get(*key, [&] { return simulated(*key); });
 }
 
-bool ProgramCosts::choose(Operation& operation, bool programs_only) {
-  const std::optional<Key> key = question(operation);
+ProgramCosts::Choice ProgramCosts::fastest(const Key& key) const {
+  const ProgramChoice found = fastest_program({.kind = key.collective,
+                                               .elements = key.elements,
+                                               .element_size = Bytes{key.element_size},
+                                               .in_place = works_in_place(key.collective),
+                                               .members = key.members},
+                                              cluster_, options_);
+  const ProgramRequest& best = found.request;
+  return {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner), found.time};
+}
+
+bool ProgramCosts::choose(Operation& operation, const std::vector<Rank>& members, bool programs_only) {
+  const std::optional<Key> key = question(operation, members);
   if (!key) return false;
   const std::optional<Nanos> native = programs_only ? std::nullopt : library_time(*key);
-  const std::lock_guard lock(mutex_);
-  const auto [entry, is_new] = choices_.try_emplace(*key);
-  if (is_new) {
-    const ProgramChoice fastest = fastest_program({.kind = key->collective,
-                                                   .elements = key->elements,
-                                                   .element_size = Bytes{key->element_size},
-                                                   .in_place = works_in_place(key->collective),
-                                                   .members = key->members},
-                                                  cluster_, options_);
-    const ProgramRequest& best = fastest.request;
-    entry->second = {best.algorithm, static_cast<std::int32_t>(best.parts), static_cast<std::int32_t>(best.inner),
-                     fastest.time};
-  }
+  const Choice& choice = choices_.get(*key, [&] { return fastest(*key); });
   Communication& c = *operation.communication;
-  if (native && (library_.always || *native < entry->second.time)) {
+  if (native && (library_.always || *native < choice.time)) {
     c.algorithm = Algorithm::native;
     c.parts = 1;
     c.inner = 0;
     return true;
   }
-  c.algorithm = entry->second.algorithm;
-  c.parts = entry->second.parts;
-  c.inner = entry->second.inner;
+  c.algorithm = choice.algorithm;
+  c.parts = choice.parts;
+  c.inner = choice.inner;
   return true;
+}
+
+std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile) {
+  return cluster.spec().emulated ? std::make_shared<ProgramCosts>(cluster, profile) : nullptr;
 }
 
 }  // namespace weft

@@ -1,9 +1,11 @@
 // Times of the programs that a step graph's transfers name, and which programs are the fastest. Every question is
-// answered by simulation (cost/program_time.hpp) once.
+// answered by simulation (cost/program_time.hpp) once. An answer depends on the cluster and the members, not on the
+// graph: the plans of a search, hundreds of graphs, share them.
 #pragma once
 
 #include <compare>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -23,19 +25,23 @@ struct ProgramCost {
 
 class ProgramCosts {
  public:
-  // Graph and cluster must outlive it. `options`: what a rank adds to its messages. `library`: how long the transport
-  // library's own collectives take, where it has any.
-  ProgramCosts(const StepGraph& graph, const Cluster& cluster, const ProgramTimeOptions& options = {},
-               LibraryProfile library = {});
+  // The profile says what a rank adds to its messages, and how long the transport library's own collectives take, where
+  // it has any.
+  ProgramCosts(const Cluster& cluster, const Profile& profile);
 
+  // Whether its answers are those for this cluster and profile.
+  bool answers_for(const Cluster& cluster, const Profile& profile) const;
+  // `members`: the ranks of the transfer, which its class lists (ClassGroup::ranks).
   // Nothing where no program is simulated: messages between two ranks (one latency and the bytes, a closed form),
   // groups of more than kListedMembers, `native` that was not measured, and what would take years. May be called from
   // several threads.
-  std::optional<ProgramCost> cost(const Operation& operation);
+  std::optional<ProgramCost> cost(const Operation& operation, const std::vector<Rank>& members);
   // Gives the transfer the fastest algorithm, part count and inner groups. False, and nothing changed, where none is
   // simulated (fastest_program() in cost/choose_program.hpp). `native` is a candidate where it was measured, unless
   // `programs_only`.
-  bool choose(Operation& operation, bool programs_only);
+  bool choose(Operation& operation, const std::vector<Rank>& members, bool programs_only);
+  // How many questions were answered by simulation so far.
+  std::size_t simulated_questions() const;
 
  private:
   struct Key {
@@ -51,19 +57,38 @@ class ProgramCosts {
     std::int32_t parts = 1, inner = 0;
     Nanos time;
   };
-  std::optional<Key> question(const Operation& operation) const;
+  // Who asks first answers, without holding up those who ask something else; who asks the same meanwhile waits.
+  template <typename Answer>
+  class Answers {
+   public:
+    template <typename Find>
+    const Answer& get(const Key& key, const Find& find);
+    std::size_t size() const;
+
+   private:
+    struct Entry {
+      std::once_flag once;
+      Answer answer;
+    };
+    mutable std::mutex mutex_;
+    std::map<Key, std::unique_ptr<Entry>> entries_;
+  };
+  std::optional<Key> question(const Operation& operation, const std::vector<Rank>& members) const;
   std::optional<Nanos> library_time(const Key& key) const;
   ProgramCost of_library(const Key& key, Nanos time) const;
   ProgramCost simulated(const Key& key) const;
+  Choice fastest(const Key& key) const;
 
-  const StepGraph& graph_;
-  const Cluster& cluster_;
+  Cluster cluster_;
   ProgramTimeOptions options_;
   LibraryProfile library_;
   double slowest_bytes_per_second_ = 0;  // of any link
-  std::mutex mutex_;
-  std::map<Key, ProgramCost> costs_;
-  std::map<Key, Choice> choices_;
+  Answers<ProgramCost> costs_;
+  Answers<Choice> choices_;
 };
+
+// For the cost models of one cluster and profile. Null where the cluster is not emulated: no program is simulated
+// there.
+std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile);
 
 }  // namespace weft

@@ -217,5 +217,33 @@ TEST(ChosenProgram, IsTheLibrarysOwnWhereThatWasMeasuredToBeFaster) {
   EXPECT_NE(algorithm(groups_of_two, Collective::all_reduce, 4 << 20), Algorithm::native);
 }
 
+// The plans of a search ask the same questions over and over: each is simulated once, whichever graph it comes from.
+TEST(SharedProgramCosts, AnswerEveryCostModelOfTheSameClusterAndProfile) {
+  const Case one(parse_cluster("local:4,nic=1Gb/s"));
+  const auto shared = shared_program_costs(one.cluster, default_profile());
+  const CostModel first(one.graph, one.cluster, default_profile(), shared);
+  Operation op = one.transfer(Collective::all_reduce, kBuffer);
+  ASSERT_TRUE(first.choose_program(op));
+  const Nanos time = first.alone(op);
+  EXPECT_EQ(time, one.cost.alone(op));
+  const std::size_t asked = shared->simulated_questions();
+  EXPECT_EQ(asked, 2U);  // which is best, and what it costs
+
+  const StepGraph copy = one.graph;
+  const CostModel second(copy, one.cluster, default_profile(), shared);
+  Operation again = one.transfer(Collective::all_reduce, kBuffer);
+  ASSERT_TRUE(second.choose_program(again));
+  EXPECT_EQ(second.alone(again), time);
+  EXPECT_EQ(shared->simulated_questions(), asked);
+
+  // Half as fast links: other answers, so others' are not taken.
+  const Case slow(parse_cluster("local:4,nic=500Mb/s"));
+  const CostModel other(slow.graph, slow.cluster, default_profile(), shared);
+  Operation slower = slow.transfer(Collective::all_reduce, kBuffer);
+  ASSERT_TRUE(other.choose_program(slower));
+  EXPECT_GT(other.alone(slower).value, time.value * 19 / 10);
+  EXPECT_EQ(shared->simulated_questions(), asked);
+}
+
 }  // namespace
 }  // namespace weft

@@ -67,6 +67,12 @@ void validate_batches(const Layout& l, const Transformer& model) {
     fail("--global-batch {}: makes {} micro-batches a step; at most {} are planned", l.global_batch, l.micro_batches(),
          kMaxMicroBatches);
   }
+  // Each is some twenty operations of a plan: no more can be read from its file (io/plan_json_limits.hpp).
+  constexpr std::int64_t kMaxLayerPasses = 1'000'000;
+  if (l.micro_batches() > kMaxLayerPasses / model.layers) {
+    fail("--global-batch {}: makes {} micro-batches through {} layers a step; at most {} micro-batches are planned",
+         l.global_batch, l.micro_batches(), model.layers, kMaxLayerPasses / model.layers);
+  }
   require_divides("--cp", l.cp, "--seq", l.seq);
   if (model.positions == Positions::learned && l.seq > model.max_seq) {
     fail("--seq {}: {} has learned positions for {} tokens only", l.seq, model.name, model.max_seq);

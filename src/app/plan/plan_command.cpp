@@ -67,6 +67,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.toggle("explain", "why communication is exposed and what would help, on one screen, of the best policy");
   flags.toggle("explain-full", "the same with every communication and what hides it, of the best or all named");
   flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   declare_lengths_flag(flags);
@@ -76,6 +77,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   require_outputs_can_be_written(flags, {"out"}, {"csv"});
+  const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   if (!lengths.empty()) {
@@ -97,8 +99,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
-  std::vector<std::string> written;
-  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder);
+  WrittenFiles written;
+  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     for (const ExplainedPolicy& e : explained) {

@@ -230,6 +230,73 @@ TEST(PlanFiles, AreWrittenOnlyWithOut) {
   EXPECT_NEAR(mean.bubble_s, best.at("bubble_s").get<double>(), 1e-9);
 }
 
+TEST(PlanFiles, OnlyTheBestPolicyIsTracedUnlessAllAreAskedFor) {
+  const ScratchFolder folder("plan_traces");
+  const std::string small = "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --policy serial,centauri";
+  const CliResult best = weft_cli(small + " --out " + folder.file("best"));
+  ASSERT_EQ(best.code, kOk) << best.err;
+  EXPECT_TRUE(std::filesystem::exists(folder.file("best/trace.json")));
+  const bool is_serial = std::filesystem::exists(folder.file("best/plan-centauri.json"));
+  const std::string other = is_serial ? "centauri" : "serial";
+  EXPECT_TRUE(std::filesystem::exists(folder.file("best/plan-" + other + ".json")));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("best/trace-" + other + ".json")));
+  EXPECT_PRED2(contains, best.out,
+               std::string("The trace is that of ") + (is_serial ? "serial" : "centauri") +
+                   "; --traces all writes one for every policy.");
+  const CliResult all = weft_cli(small + " --traces all --out " + folder.file("all"));
+  EXPECT_TRUE(std::filesystem::exists(folder.file("all/trace-" + other + ".json")));
+  EXPECT_PRED2(contains, all.out, folder.file("all/trace-" + other + ".json"));
+  EXPECT_FALSE(contains(all.out, "--traces"));
+}
+
+TEST(PlanFiles, ALongStepIsTracedInPartAndAnalyzeRefusesThePart) {
+  const ScratchFolder folder("plan_window");
+  const std::string command =
+      "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --policy serial --out " + folder.file("out");
+  const CliResult part = weft_cli(command + " --trace-spans 300");
+  ASSERT_EQ(part.code, kOk) << part.err;
+  EXPECT_PRED2(contains, part.out, "--trace-spans all writes them all.");
+  const std::string trace = folder.file("out/trace.json");
+  EXPECT_EQ(nlohmann::json::parse(read_text_file(trace)).at("otherData").count("left_out"), 1U);
+  const CliResult analyzed = weft_cli("analyze " + trace);
+  EXPECT_EQ(analyzed.code, kBadInput);
+  EXPECT_PRED2(contains, analyzed.err, "it leaves out a part of the step");
+  EXPECT_PRED2(contains, analyzed.err, "--trace-spans all");
+  ASSERT_EQ(weft_cli(command + " --trace-spans all").code, kOk);
+  EXPECT_EQ(weft_cli("analyze " + trace).code, kOk);
+}
+
+// 24 layers of 16 micro-batches are some 30,000 operations: compressed, in place of the older plain one, and readable.
+TEST(PlanFiles, ALargeTraceIsCompressedAndReadAgain) {
+  const ScratchFolder folder("plan_gzip");
+  const std::string out = folder.file("out"), trace = out + "/trace.json";
+  const auto plan = [&](int micro_batches) {
+    return weft_cli(
+        "plan --model gpt2-medium --cluster dgx-a100:1 --tp 8 --micro-batch 1 --policy serial --global-batch " +
+        std::to_string(micro_batches) + " --out " + out);
+  };
+  ASSERT_EQ(plan(1).code, kOk);
+  EXPECT_TRUE(std::filesystem::exists(trace));
+  const CliResult large = plan(128);
+  ASSERT_EQ(large.code, kOk) << large.err;
+  EXPECT_PRED2(contains, large.out, trace + ".gz");
+  EXPECT_FALSE(std::filesystem::exists(trace));
+  EXPECT_TRUE(std::filesystem::exists(trace + ".gz"));
+  ASSERT_EQ(plan(1).code, kOk);
+  EXPECT_FALSE(std::filesystem::exists(trace + ".gz"));
+}
+
+TEST(PlanFiles, WhatIsSaidOfTracesNeedsOut) {
+  for (const char* flag : {"--traces all", "--trace-spans 10"}) {
+    const CliResult result = weft_cli(std::string("plan --model gpt2 --cluster dgx-a100:1 ") + flag);
+    EXPECT_EQ(result.code, kBadInput);
+    EXPECT_PRED2(contains, result.err, "give --out");
+  }
+  const CliResult few = weft_cli("plan --model gpt2 --cluster dgx-a100:1 --out x --trace-spans 2");
+  EXPECT_EQ(few.code, kBadInput);
+  EXPECT_PRED2(contains, few.err, "--trace-spans");
+}
+
 TEST(PlanFiles, AFolderThatCannotBeMadeIsBadInputAndNothingIsLost) {
   const ScratchFolder folder("plan_out");
   const std::string file = folder.write("occupied", "text");

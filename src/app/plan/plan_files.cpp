@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+
 #include "app/files.hpp"
 #include "base/text.hpp"
+#include "io/gzip_output.hpp"
 #include "io/plan_json.hpp"
 #include "io/timeline_json.hpp"
 #include "io/trace/chrome_trace.hpp"
@@ -13,16 +18,40 @@
 namespace weft {
 namespace {
 
+constexpr std::int64_t kAllSpans = std::numeric_limits<std::int64_t>::max();
+// About 7 MB of text, which viewers open at once; larger traces are compressed, to a fifteenth.
+constexpr std::int64_t kMostPlainSpans = 20'000;
+
+struct WrittenTrace {
+  std::filesystem::path path;
+  std::int64_t spans = 0, left_out = 0;
+};
+
 // One whole steady period; the counters and arrows of a longer one add nothing.
-void write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
+WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path,
+                         std::int64_t most_spans) {
   TraceOptions options;
   const Timeline& timeline = policy.timeline;
   options.first_iteration = timeline.steady_first;
   options.last_iteration = options.first_iteration + timeline.periods - 1;
+  options.max_spans = most_spans;
+  options.how_to_get_all = "weft plan --trace-spans all";
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
                       {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
-  write_text_file(path, [&](std::ostream& file) { write_chrome_trace(file, timeline, policy.accounting, options); });
+  WrittenTrace written;
+  written.spans = std::ssize(timeline.operations) * timeline.periods;
+  const auto write = [&](std::ostream& out) {
+    written.left_out = write_chrome_trace(out, timeline, policy.accounting, options);
+  };
+  const std::filesystem::path compressed = path.string() + ".gz";
+  const bool compress = std::min(written.spans, most_spans) > kMostPlainSpans;
+  written.path = compress ? compressed : path;
+  write_text_file(written.path, [&](std::ostream& file) { compress ? write_gzip(file, write) : write(file); });
+  // The other form would be an older trace beside this one.
+  std::error_code ignored;
+  std::filesystem::remove(compress ? path : compressed, ignored);
+  return written;
 }
 
 // About 6 MB; a plan of more operations than that has its trace alone.
@@ -55,35 +84,74 @@ std::string file_name(const PlanStudy& study, std::size_t policy, const std::str
 
 }  // namespace
 
-std::vector<std::string> write_timeline_files(PlanStudy& study, const std::filesystem::path& folder) {
+void declare_plan_file_flags(Flags& flags) {
+  flags.value("traces", "best|all", "with --out: of which policies a trace is written (default: best)");
+  flags.value("trace-spans", "N|all",
+              "with --out: a step of more operations is traced in part, its begin, middle and end (default: 100000)");
+}
+
+PlanFileOptions read_plan_file_options(const Flags& flags) {
+  for (const char* flag : {"traces", "trace-spans"}) {
+    if (flags.given(flag) && !flags.given("out")) fail("--{}: says what --out writes; give --out", flag);
+  }
+  PlanFileOptions options;
+  options.all_traces = flags.one_of("traces", {"best", "all"}).value_or(0) == 1;
+  constexpr std::int64_t kFewest = 3, kMost = 1'000'000'000;
+  if (flags.text("trace-spans") == "all") {
+    options.trace_spans = kAllSpans;
+  } else if (const auto spans = flags.integer("trace-spans", kFewest, kMost)) {
+    options.trace_spans = *spans;
+  }
+  return options;
+}
+
+void WrittenFiles::add(const WrittenFiles& others) {
+  names.insert(names.end(), others.names.begin(), others.names.end());
+  notes.insert(notes.end(), others.notes.begin(), others.notes.end());
+}
+
+WrittenFiles write_timeline_files(PlanStudy& study, const std::filesystem::path& folder,
+                                  const PlanFileOptions& options) {
   make_folder(folder);
-  std::vector<std::string> written;
+  WrittenFiles written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     PolicyStudy& policy = study.policies[i];
-    policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
-    const std::filesystem::path trace = folder / file_name(study, i, "trace");
-    write_trace(study, policy, trace);
-    written.push_back(trace.string());
+    if (i == study.best || options.all_traces) {
+      policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
+      const WrittenTrace trace = write_trace(study, policy, folder / file_name(study, i, "trace"), options.trace_spans);
+      written.names.push_back(trace.path.string());
+      if (trace.left_out > 0) {
+        written.notes.push_back(
+            fmt::format("{} shows the begin, the middle and the end of the step: {} of its {} operations. "
+                        "--trace-spans all writes them all.",
+                        trace.path.string(), format_count(trace.spans - trace.left_out), format_count(trace.spans)));
+      }
+    }
     const std::filesystem::path timeline = folder / file_name(study, i, "timeline");
     if (write_timeline(study, policy, timeline)) {
-      written.push_back(timeline.string());
-    } else {
-      written.push_back(fmt::format("(not {}: {} spans, at most {} are written)", timeline.string(),
-                                    format_count(timeline_spans(policy.timeline)), format_count(kMostTimelineSpans)));
+      written.names.push_back(timeline.string());
+    } else if (i == study.best) {
+      written.notes.push_back(fmt::format("{} is not written: it would have {} spans, and has at most {}.",
+                                          timeline.string(), format_count(timeline_spans(policy.timeline)),
+                                          format_count(kMostTimelineSpans)));
     }
+  }
+  if (study.policies.size() > 1 && !options.all_traces) {
+    written.notes.push_back(fmt::format("The trace is that of {}; --traces all writes one for every policy.",
+                                        study.policies[study.best].policy));
   }
   return written;
 }
 
-std::vector<std::string> write_plan_files(PlanStudy& study, const std::filesystem::path& folder) {
+WrittenFiles write_plan_files(PlanStudy& study, const std::filesystem::path& folder, const PlanFileOptions& options) {
   make_folder(folder);
-  std::vector<std::string> written;
+  WrittenFiles written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     const std::filesystem::path plan = folder / file_name(study, i, "plan");
     write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan); });
-    written.push_back(plan.string());
+    written.names.push_back(plan.string());
   }
-  for (std::string& file : write_timeline_files(study, folder)) written.push_back(std::move(file));
+  written.add(write_timeline_files(study, folder, options));
   return written;
 }
 
@@ -92,6 +160,12 @@ std::string written_line(const std::vector<std::string>& files) {
   std::string text = "\nWritten:";
   for (const std::string& name : files) text += " " + name;
   return text + "\n";
+}
+
+std::string written_line(const WrittenFiles& files) {
+  std::string text = written_line(files.names);
+  for (const std::string& note : files.notes) text += note + "\n";
+  return text;
 }
 
 }  // namespace weft

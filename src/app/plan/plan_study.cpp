@@ -13,6 +13,7 @@
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
+#include "graph/memory_bound.hpp"
 #include "model/counts.hpp"
 #include "plan/bound/bound.hpp"
 #include "plan/policy/overlap.hpp"
@@ -44,17 +45,24 @@ void add_memory(PolicyStudy& study) {
   }
 }
 
-PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, UnfoldedPlan made, const Cluster& cluster,
-                           const Profile& profile) {
+// What all policies of a study share.
+struct Problem {
+  const StepGraph& graph;
+  const Cluster& cluster;
+  std::shared_ptr<ProgramCosts> programs;
+};
+
+PolicyStudy study_unfolded(const Inputs& inputs, const Problem& problem, UnfoldedPlan made, const Profile& profile) {
   PolicyStudy study;
   study.policy = made.plan.policy;
   study.plan = std::move(made.plan);
-  study.timeline = simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, cluster, profile));
+  study.timeline =
+      simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, problem.cluster, profile, problem.programs));
   SpanIndex index(study.timeline);
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
-  const Throughput throughput = throughput_of(inputs.model, inputs.layout, graph, study.step_s);
+  const Throughput throughput = throughput_of(inputs.model, inputs.layout, problem.graph, study.step_s);
   study.tokens_per_s = throughput.tokens_per_s;
   study.tflops_per_gpu = throughput.tflops_per_gpu;
   study.mfu = throughput.mfu;
@@ -63,9 +71,9 @@ PolicyStudy study_unfolded(const Inputs& inputs, const StepGraph& graph, Unfolde
   return study;
 }
 
-PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std::string& policy,
-                         const Cluster& cluster, const Profile& profile, std::ostream* progress) {
-  PlanRequest request = request_of(inputs, profile, std::thread::hardware_concurrency());
+PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std::string& policy,
+                         const Profile& profile, std::ostream* progress) {
+  PlanRequest request = request_of(inputs, profile, std::thread::hardware_concurrency(), problem.programs);
   std::optional<ProgressBar> bar;
   constexpr std::size_t kPieces = 100;
   std::size_t drawn = 0;
@@ -77,17 +85,18 @@ PolicyStudy study_policy(const Inputs& inputs, const StepGraph& graph, const std
       drawn = now;
     };
   }
-  UnfoldedPlan made = make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy));
-  if (const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false})) {
+  UnfoldedPlan made =
+      make_unfolded_plan(request, problem.graph, policy, decide_overlap(request, problem.graph, policy));
+  if (const auto violation = verify_plan(made.plan, problem.graph, made.unfolded, {.check_memory = false})) {
     throw UnsafePlan(
         fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));
   }
-  PolicyStudy study = study_unfolded(inputs, graph, std::move(made), cluster, profile);
+  PolicyStudy study = study_unfolded(inputs, problem, std::move(made), profile);
   study.policy = policy;  // as typed
   return study;
 }
 
-using StudyOne = std::function<PolicyStudy(std::size_t, const StepGraph&, const Cluster&)>;
+using StudyOne = std::function<PolicyStudy(std::size_t, const Problem&)>;
 
 std::string words_of(const std::exception_ptr& thrown) {
   try {
@@ -106,19 +115,20 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   study.devices = cluster.device_count();
   study.parameters = total_parameters(inputs.model);
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const Problem problem{graph, cluster, shared_program_costs(cluster, profile)};
   // The bound and the policies do not need each other.
   std::vector<PolicyStudy> studied(count);
   std::vector<std::exception_ptr> thrown(count);
   parallel_for(count + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
     if (i < count) {
       try {
-        studied[i] = study_one(i, graph, cluster);
+        studied[i] = study_one(i, problem);
       } catch (const std::runtime_error&) {
         thrown[i] = std::current_exception();
       }
       return;
     }
-    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile));
+    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile, problem.programs));
     study.bound_s = bound.seconds;
     study.bound_explanation = bound.explanation;
   });
@@ -141,16 +151,19 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
 
 }  // namespace
 
-PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs) {
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs,
+                       std::shared_ptr<ProgramCosts> programs) {
+  const auto cluster = std::make_shared<const Cluster>(inputs.cluster);
+  if (!programs) programs = shared_program_costs(*cluster, profile);
   PlanSearch search;
-  search.step_seconds = [cluster = std::make_shared<const Cluster>(inputs.cluster), profile](const UnfoldedPlan& made) {
-    const CostModel cost(made.plan.graph, *cluster, profile);
+  search.step_seconds = [cluster, profile, programs](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, *cluster, profile, programs);
     return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
   };
   search.budget_s = inputs.budget_s;
   search.seed = inputs.search_seed;
   search.jobs = jobs;
-  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search)};
+  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search), std::move(programs)};
 }
 
 const StageMemory& fullest_stage(const PolicyStudy& study) {
@@ -199,16 +212,16 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
 
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      std::ostream* progress) {
-  return study_all(inputs, policies, profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
-    return study_policy(inputs, graph, policies[i], cluster, profile, progress);
+  return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
+    return study_policy(inputs, problem, policies[i], profile, progress);
   });
 }
 
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
   std::vector<std::string> policies;
   for (const Plan& plan : plans) policies.push_back(plan.policy);
-  return study_all(inputs, policies, profile, [&](std::size_t i, const StepGraph& graph, const Cluster& cluster) {
-    return study_unfolded(inputs, graph, {plans[i], Unfolded(plans[i])}, cluster, profile);
+  return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
+    return study_unfolded(inputs, problem, {plans[i], Unfolded(plans[i])}, profile);
   });
 }
 

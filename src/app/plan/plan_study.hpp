@@ -2,12 +2,14 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "app/inputs.hpp"
 #include "cost/profile.hpp"
+#include "cost/program_cost.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/plan.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -100,8 +102,10 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 // `progress`: where a bar is drawn while policies search; null: nowhere.
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      std::ostream* progress = nullptr);
-// What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads.
-PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1);
+// What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads. `programs`: what is known
+// already of the programs of an emulated cluster (cost/program_cost.hpp).
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
+                       std::shared_ptr<ProgramCosts> programs = nullptr);
 // The same for plans at hand, which are safe and for these inputs.
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile);
 

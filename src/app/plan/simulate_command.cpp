@@ -31,12 +31,14 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   flags.toggle("explain", "why communication is exposed and what would help, on one screen");
   flags.toggle("explain-full", "the same with every communication, what hides it and what else it could cost");
   flags.value("out", "DIR", "write trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
   flags.parse(arguments);
   const auto file = flags.text("plan");
   if (!file) fail("weft simulate: name the plan file, e.g. weft simulate out/plan/plan.json");
   require_outputs_can_be_written(flags, {"out"});
+  const PlanFileOptions file_options = read_plan_file_options(flags);
 
   const Profile profile = read_profile(flags);
   const Plan plan = read_plan_json(read_text_file(*file), *file);
@@ -53,8 +55,8 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
     explanation = explain_plan(simulated, profile);
     add_remedies(*explanation, study, simulated, profile);
   }
-  std::vector<std::string> written;
-  if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder);
+  WrittenFiles written;
+  if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder, file_options);
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     json["plan"] = *file;

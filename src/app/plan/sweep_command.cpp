@@ -85,14 +85,13 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   const Profile profile = read_profile(flags);
   const Sweep sweep = run_sweep(flags, spec, policies, profile, options);
 
-  std::vector<std::string> written = write_csv_files(flags, sweep);
+  WrittenFiles written{write_csv_files(flags, sweep), {}};
   const std::vector<std::size_t> ranking = sweep.ranking();
   if (ranking.empty()) return report_nothing_feasible(flags, sweep, out);
   const SweepRow& best = sweep.rows[ranking.front()];
   PlanStudy study = study_best(flags, sweep, best, profile);
   if (const auto folder = flags.text("out")) {
-    const std::vector<std::string> files = write_plan_files(study, *folder);
-    written.insert(written.end(), files.begin(), files.end());
+    written.add(write_plan_files(study, *folder, read_plan_file_options(flags)));
   }
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);

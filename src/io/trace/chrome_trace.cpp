@@ -11,6 +11,7 @@
 #include "io/trace/chrome_trace_arrows.hpp"
 #include "io/trace/chrome_trace_events.hpp"
 #include "io/trace/chrome_trace_lanes.hpp"
+#include "io/trace/trace_windows.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {
@@ -58,7 +59,10 @@ class TraceWriter {
       end_ = std::max(end_, timeline.spans[at(i)].end);
     }
     if (others.from_zero || begin_ < Nanos{}) origin_ = begin_;
+    leave_out_the_repetitive();
   }
+
+  std::int64_t left_out() const { return windows_.spans_left_out(); }
 
   // The file up to its events.
   void write_head() {
@@ -70,6 +74,7 @@ class TraceWriter {
       events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
     }
     write_words(events_, options_.metadata);
+    if (left_out() > 0) write_words(events_, {{"left_out", what_is_left_out()}});
     events_.text("},\"traceEvents\":[");
   }
   void write_events() {
@@ -78,6 +83,7 @@ class TraceWriter {
     write_exposed();
     write_memory();
     write_arrows();
+    write_left_out();
   }
   // What the next timeline of the file has to count from.
   Neighbours others() const {
@@ -86,6 +92,37 @@ class TraceWriter {
   }
 
  private:
+  void leave_out_the_repetitive() {
+    std::vector<Nanos> starts;
+    starts.reserve(lanes_.order.size());
+    for (const std::int32_t span : lanes_.order) starts.push_back(timeline_.spans[at(span)].start);
+    windows_ = choose_windows(std::move(starts), end_, options_.max_spans);
+    if (left_out() == 0) return;
+    std::erase_if(lanes_.order, [&](std::int32_t span) {
+      if (windows_.shows(timeline_.spans[at(span)].start)) return false;
+      lanes_.tid[at(span)] = TraceLanes::kNotWritten;
+      return true;
+    });
+  }
+  std::string what_is_left_out() const {
+    std::string text = fmt::format("{} of {} operations", left_out(), left_out() + std::ssize(lanes_.order));
+    for (const TraceWindows::Stretch& s : windows_.left_out) {
+      text += fmt::format(", {} us to {} us", (s.begin - origin_).value / 1000, (s.end - origin_).value / 1000);
+    }
+    return options_.how_to_get_all.empty() ? text : fmt::format("{}; all: {}", text, options_.how_to_get_all);
+  }
+  // So that nobody takes what is not written for idle time.
+  void write_left_out() {
+    if (left_out() == 0) return;
+    const auto pid = static_cast<std::int32_t>(timeline_.ranks.size());
+    metadata(pid, 0, "process_name", "not written");
+    sort_index(pid, 0, "process_sort_index", -1);
+    metadata(pid, 1, "thread_name", "left out");
+    for (const TraceWindows::Stretch& s : windows_.left_out) {
+      slice(pid, 1, s.begin, s.end).text(",\"name\":").text(json_quoted(fmt::format("{} operations", s.spans)));
+      events_.text(",\"cat\":\"left_out\"}");
+    }
+  }
   void write_ranks() {
     for (std::int32_t pid = 0; at(pid) < timeline_.ranks.size(); ++pid) {
       const TimelineRank& rank = timeline_.ranks[at(pid)];
@@ -171,7 +208,7 @@ class TraceWriter {
       }
       stretch.begin = std::max(stretch.begin, begin_);
       stretch.end = std::min(stretch.end, end_);
-      if (stretch.begin < stretch.end) by_rank[at(stretch.rank)].push_back(stretch);
+      if (stretch.begin < stretch.end && windows_.shows(stretch.begin)) by_rank[at(stretch.rank)].push_back(stretch);
     }
     for (std::int32_t rank = 0; at(rank) < by_rank.size(); ++rank) {
       for (const ExposedStretch& stretch : by_rank[at(rank)]) {
@@ -218,7 +255,8 @@ class TraceWriter {
       for (std::size_t i = 0; i < samples.size(); ++i) {
         // The last sample before the written time says how much there is at its begin.
         const bool last_before = samples[i].at < begin_ && (i + 1 == samples.size() || samples[i + 1].at > begin_);
-        if (!last_before && (samples[i].at < begin_ || samples[i].at > end_)) continue;
+        if (!last_before && (samples[i].at < begin_ || samples[i].at > end_ || !windows_.shows(samples[i].at)))
+          continue;
         const std::int64_t bytes = samples[i].bytes.value;
         const bool seen = written < 0 || std::abs(bytes - written) >= peak / 512 || bytes == peak;
         if (!seen && !last_before && i + 1 < samples.size()) continue;
@@ -250,6 +288,7 @@ class TraceWriter {
   Neighbours others_;
   TraceEventStream& events_;
   TraceLanes lanes_;
+  TraceWindows windows_;
   std::vector<std::string> names_;  // quoted
   Nanos begin_, end_;               // what the written spans cover
   Nanos origin_;                    // written as time 0
@@ -274,8 +313,8 @@ void close_file(TraceEventStream& events) {
 
 }  // namespace
 
-void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
-                        const TraceOptions& options) {
+std::int64_t write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
+                                const TraceOptions& options) {
   Timeline storage;
   const Timeline& plain = plain_timeline(timeline, options, storage);
   TraceEventStream events(out);
@@ -283,6 +322,7 @@ void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accou
   writer.write_head();
   writer.write_events();
   close_file(events);
+  return writer.left_out();
 }
 
 void write_chrome_traces(std::ostream& out, const std::vector<TracePart>& parts, const TraceOptions& options) {
@@ -298,6 +338,7 @@ void write_chrome_traces(std::ostream& out, const std::vector<TracePart>& parts,
     TraceOptions own = options;
     own.first_iteration = part.first_iteration;
     own.last_iteration = part.last_iteration;
+    own.max_spans = std::numeric_limits<std::int64_t>::max();
     others.label = part.label;
     Timeline storage;
     const Timeline& plain = plain_timeline(*part.timeline, own, storage);

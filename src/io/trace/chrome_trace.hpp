@@ -21,6 +21,10 @@ struct TraceOptions {
   // Arrows make a trace large and slow to draw. Each rank has its share of them: messages from other ranks come first,
   // then those from the predecessor that decided a start.
   std::int64_t max_flows = 20'000;
+  // A timeline of more spans is written in three stretches, its begin, middle and end (io/trace/trace_windows.hpp), for
+  // one timeline in a file. What is left out is drawn as a process of its own and stated in otherData as "left_out".
+  std::int64_t max_spans = std::numeric_limits<std::int64_t>::max();
+  std::string how_to_get_all = {};  // for "left_out": "weft plan --trace-spans all"
   // Written in this order under "otherData", e.g. {"title", "..."}, {"emulated", "links paced to 200 Mb/s"}.
   std::vector<std::pair<std::string, std::string>> metadata;
 };
@@ -30,8 +34,9 @@ struct TraceOptions {
 // with three decimals. Where the timeline begins before zero (Perfetto rejects negative times) all are moved by the
 // same amount, stated in otherData as "moved_us". Throws Error where check_timeline does, on a name out of range, where
 // no span lies in the iterations asked for, and where the stream fails.
-void write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
-                        const TraceOptions& options = {});
+// Returns how many spans are left out.
+std::int64_t write_chrome_trace(std::ostream& out, const Timeline& timeline, const Accounting& accounting,
+                                const TraceOptions& options = {});
 
 // One of several timelines in one file.
 struct TracePart {

@@ -230,6 +230,33 @@ TEST(ChromeTrace, UnknownDependenciesLeaveTheArrowsBetweenRanks) {
   EXPECT_EQ(events_of(trace, "s").size(), 2u);
 }
 
+// Twelve spans one after the other on one rank, six of them written: the first two, the two from (12 - 2) / 2 on, the
+// last two.
+TEST(ChromeTrace, ALongTimelineIsWrittenInThreeStretchesAndSaysWhatItLeavesOut) {
+  TestTimeline made;
+  const std::int32_t rank = made.rank();
+  for (int i = 0; i < 12; ++i) made.run(made.compute(rank, 1000), 1000 * i, 1000 * (i + 1));
+  made.window(0, 12'000);
+  const Timeline timeline = made.build();
+  TraceOptions options;
+  options.max_spans = 6;
+  options.how_to_get_all = "ask for all";
+  std::ostringstream out;
+  EXPECT_EQ(write_chrome_trace(out, timeline, account(timeline), options), 6);
+  const json trace = json::parse(out.str());
+  expect_rules(trace);
+  std::set<std::int64_t> starts, gaps;
+  for (const json& event : events_of(trace, "X")) {
+    (event.at("cat") == "left_out" ? gaps : starts).insert(nanos(event.at("ts")) / 1000);
+  }
+  EXPECT_EQ(starts, (std::set<std::int64_t>{0, 1, 5, 6, 10, 11}));
+  EXPECT_EQ(gaps, (std::set<std::int64_t>{2, 7}));
+  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "stage 0 (rank 0)"}, {1, "not written"}}));
+  EXPECT_EQ(trace.at("otherData").at("left_out"), "6 of 12 operations, 2 us to 5 us, 7 us to 10 us; all: ask for all");
+  // All where they are few enough.
+  EXPECT_FALSE(json::parse(trace_text(timeline)).at("otherData").contains("left_out"));
+}
+
 TEST(ChromeTrace, TwoTimelinesStandSideBySideFromTimeZero) {
   const Timeline predicted = two_stages(), measured = measured_ranks(3);
   const Accounting predicted_account = account(predicted), measured_account = account(measured);

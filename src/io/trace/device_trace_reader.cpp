@@ -117,6 +117,8 @@ class TraceFileReader {
     json_.open('{');
     while (const auto key = json_.next_key()) {
       if (*key == "timeline") weft_ = true;
+      // Gaps that are no idle time would be taken for some.
+      if (*key == "left_out") fail("{}: it leaves out a part of the step: {}", about_.file, read_text());
       if (*key == "step_us" && json_.peek() >= '0' && json_.peek() <= '9') {
         constexpr int kMicrosToNanos = 3;
         about_.step_time = Nanos{json_.number().scaled(kMicrosToNanos).value_or(0)};

@@ -155,10 +155,15 @@ ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId commu
   return ChoiceTreeBuilder(graph, cost, communication).build();
 }
 
-std::vector<Substitution> cheapest_rules(const StepGraph& graph, const CostModel& cost) {
+CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) {
   using Kind = std::tuple<std::int32_t, GroupKind, Collective, std::int64_t>;  // class, group, collective, bytes
-  std::map<Kind, Substitution> known;
-  std::vector<Substitution> rules(graph.operations.size(), Substitution::none);
+  struct Choice {
+    Substitution rule = Substitution::none;
+    std::int32_t parts = 1;
+  };
+  std::map<Kind, Choice> known;
+  CheapestChoices choices{std::vector(graph.operations.size(), Substitution::none),
+                          std::vector<std::int32_t>(graph.operations.size(), 1)};
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
     if (op.role != Role::grad_reduce && op.role != Role::param_gather) continue;
@@ -166,13 +171,22 @@ std::vector<Substitution> cheapest_rules(const StepGraph& graph, const CostModel
     const auto [entry, first] = known.try_emplace({op.rank_class.value, c.group, c.collective, c.bytes.value});
     if (first) {
       const ChoiceNode tree = choice_tree(graph, cost, make_id<OpId>(i));
-      const bool better = tree.cost_s() < kWorthIt * tree.under.front().cost_s();
-      entry->second = better ? tree.rule : Substitution::none;
+      const ChoiceNode& none = tree.under.front();
+      const bool better = tree.cost_s() < kWorthIt * none.cost_s();
+      entry->second = better ? Choice{tree.rule, tree.parts} : Choice{Substitution::none, none.parts};
     }
-    if (may_be_substituted(graph, op, entry->second)) rules[i] = entry->second;
+    const Choice choice = entry->second;
+    if (choice.rule != Substitution::none && !may_be_substituted(graph, op, choice.rule)) continue;
+    choices.rules[i] = choice.rule;
+    if (!op.per_micro_batch && may_be_cut_into(graph, op, choice.parts)) choices.parts[i] = choice.parts;
   }
-  const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
-  return any ? rules : std::vector<Substitution>{};
+  if (std::all_of(choices.rules.begin(), choices.rules.end(), [](auto rule) { return rule == Substitution::none; })) {
+    choices.rules.clear();
+  }
+  if (std::all_of(choices.parts.begin(), choices.parts.end(), [](auto parts) { return parts == 1; })) {
+    choices.parts.clear();
+  }
+  return choices;
 }
 
 }  // namespace weft

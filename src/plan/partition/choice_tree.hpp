@@ -28,8 +28,14 @@ struct ChoiceNode {
 // Of a transfer of the graph of a model. Not for those with members in several classes, whose tree has one leaf.
 ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId communication);
 
-// By operation: the rule of the best leaf of every gradient reduction and parameter gather, where it is better than
-// none by more than a hundredth.
-std::vector<Substitution> cheapest_rules(const StepGraph& graph, const CostModel& cost);
+// What the best leaf says of every gradient reduction and parameter gather, by operation.
+struct CheapestChoices {
+  // The rule, where it is better than none by more than a hundredth; empty: none is anywhere.
+  std::vector<Substitution> rules;
+  // Into how many parts it is cut, where the step has it once: stages follow each other part by part. What ZeRO 2 and 3
+  // move in every micro-batch stays whole. Empty: nothing is cut.
+  std::vector<std::int32_t> parts;
+};
+CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost);
 
 }  // namespace weft

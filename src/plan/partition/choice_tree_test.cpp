@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "model/presets.hpp"
 #include "plan/test_plans.hpp"
 
 namespace weft {
@@ -126,6 +127,34 @@ TEST(ChoiceTree, WhatIsLeftIsThatOfAShopOfComputeAndTravel) {
     const double made = flow_shop({compute / k, leaf.transfer_s / k}, leaf.parts) - compute;
     EXPECT_NEAR(made, leaf.left_s, 1e-9) << leaf.parts;
   }
+}
+
+// Two stages of a reduction in levels follow each other part by part: the flow shop says for how many parts that is the
+// shortest, and the choice carries that number along with the rule.
+TEST(ChoiceTree, TheCheapestChoiceHasTheRuleAndThePartsOfTheBestLeaf) {
+  const Costed c(model_preset("megatron-1.7b"), "dgx-a100:2", {.dp = 16});
+  const CheapestChoices choices = cheapest_choices(c.graph, c.cost);
+  ASSERT_FALSE(choices.rules.empty());
+  ASSERT_FALSE(choices.parts.empty());
+  std::int64_t cut = 0;
+  for (std::size_t i = 0; i < c.graph.operations.size(); ++i) {
+    if (c.graph.operations[i].role != Role::grad_reduce) {
+      EXPECT_EQ(choices.parts[i], 1);
+      continue;
+    }
+    const ChoiceNode tree = choice_tree(c.graph, c.cost, make_id<OpId>(i));
+    const ChoiceNode* best = nullptr;
+    for (const ChoiceNode& branch : tree.under) {
+      for (const ChoiceNode& leaf : branch.under) {
+        if (leaf.possible && (best == nullptr || leaf.cost_s() < best->cost_s())) best = &leaf;
+      }
+    }
+    if (choices.rules[i] == Substitution::none) continue;
+    EXPECT_EQ(choices.rules[i], best->rule);
+    EXPECT_EQ(choices.parts[i], best->parts);
+    cut += best->parts > 1 ? 1 : 0;
+  }
+  EXPECT_GT(cut, 0);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ Overlap lancet_overlap(const PlanRequest& request, const StepGraph& graph) {
   Overlap overlap = ddp_overlap(request, graph);
   if (request.layout.ep == 1) return overlap;
   const Cluster cluster(request.cluster);
-  const CostModel cost(graph, cluster, request.profile);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
   overlap.layers = best_layer_cuts(graph, cost, true).cuts;
   overlap.expert_parallel = overlap.parts_in_turn = overlap.reduce_in_gaps = true;
   const CutsFound backward = best_layer_cuts(graph, cost, false);

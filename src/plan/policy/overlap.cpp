@@ -167,7 +167,7 @@ bool receives_early(const PlanRequest& request) {
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap) {
   StepGraph parts = partitioned(graph, overlap);
   const Cluster cluster(request.cluster);
-  const CostModel cost(parts, cluster, request.profile);
+  const CostModel cost(parts, cluster, request.profile, request.programs);
   choose_algorithms(parts, cost);
   std::vector<double> busy(parts.classes.size(), 0);
   for (const Operation& op : parts.operations) {
@@ -190,7 +190,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   plan.layout = request.layout;
   plan.graph = partitioned(graph, overlap);
   const Cluster cluster(request.cluster);
-  const CostModel cost(plan.graph, cluster, request.profile);
+  const CostModel cost(plan.graph, cluster, request.profile, request.programs);
   choose_algorithms(plan.graph, cost);
   issue_by_group(plan);
   block_on_transfers(plan);

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cost/profile.hpp"
+#include "cost/program_cost.hpp"
 #include "plan/plan.hpp"
 #include "plan/unfold.hpp"
 
@@ -50,6 +52,9 @@ struct PlanRequest {
   Profile profile;
   PolicyOptions options = {};
   PlanSearch search = {};
+  // What programs of an emulated cluster take, shared by all plans of the request; null: every plan finds out for
+  // itself.
+  std::shared_ptr<ProgramCosts> programs = {};
 };
 
 std::vector<std::string> policy_names();    // those with a name of their own; `megatron` is megatron-param

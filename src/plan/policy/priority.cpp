@@ -14,7 +14,7 @@ Overlap priority_overlap(const PlanRequest& request, const StepGraph& graph) {
     part = Bytes{std::max<std::int64_t>(1, static_cast<std::int64_t>(*mib * 1024 * 1024))};
   }
   const Cluster cluster(request.cluster);
-  UrgentParts parts = urgent_parts(graph, CostModel(graph, cluster, request.profile), part);
+  UrgentParts parts = urgent_parts(graph, CostModel(graph, cluster, request.profile, request.programs), part);
   return {.buckets = std::move(parts.sets),
           .parts = std::move(parts.parts),
           .reductions = true,

@@ -61,7 +61,7 @@ class Postponer {
   void run() {
     if (candidates_.empty()) return;
     move_a_run();
-    for (bool better = true; better && budget_ > 0 && waits_budget_ > 0;) {
+    for (bool better = true; better && has_budget();) {
       better = hurry();
       better = toggle_one() || better;
       better = better || toggle_two();
@@ -94,7 +94,7 @@ class Postponer {
 
   bool toggle_one() {
     bool better = false;
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    for (std::size_t i = 0; i < candidates_.size() && has_budget(); ++i) {
       Moves moves = best_;
       moves.last[i] = !moves.last[i];
       better = try_moves(moves) || better;
@@ -105,7 +105,7 @@ class Postponer {
   bool toggle_two() {
     bool better = false;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
-      for (std::size_t j = i + 1; j < candidates_.size(); ++j) {
+      for (std::size_t j = i + 1; j < candidates_.size() && has_budget(); ++j) {
         Moves moves = best_;
         moves.last[i] = !moves.last[i];
         moves.last[j] = !moves.last[j];
@@ -115,8 +115,10 @@ class Postponer {
     return better;
   }
 
+  bool has_budget() const { return budget_ > 0 && waits_budget_ > 0; }
+
   bool try_moves(const Moves& moves) {
-    if (budget_ <= 0 || waits_budget_ <= 0) return false;
+    if (!has_budget()) return false;
     budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     waits_budget_ -= lanes_.waits();
     constexpr double kWorthIt = 0.999;  // what waits holds memory

@@ -28,6 +28,7 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
   }
   job_at_.assign(plan.graph.operations.size(), -1);
   for (std::size_t j = 0; j < jobs_.size(); ++j) job_at_[jobs_[j].index()] = static_cast<std::int32_t>(j);
+  found_for_.resize(jobs_.size());
   const std::vector<std::int32_t> use = next_use(plan.graph);
   for (const OpId id : jobs_) {
     use_.push_back(use[id.index()]);
@@ -76,9 +77,8 @@ double TwoLanes::period(const std::vector<OpId>& backward) {
   return period;
 }
 
-std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) const {
+std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) {
   std::vector<std::int32_t> found;
-  std::vector<bool> is_found(jobs_.size(), false);
   std::vector<OpId> open{id};
   while (!open.empty()) {
     const Operation& op = plan_.graph.op(open.back());
@@ -90,8 +90,8 @@ std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) const {
         const std::int32_t job = job_at_[writer.index()];
         if (job < 0) {
           open.push_back(writer);
-        } else if (!is_found[static_cast<std::size_t>(job)]) {
-          is_found[static_cast<std::size_t>(job)] = true;
+        } else if (found_for_[static_cast<std::size_t>(job)] != id) {
+          found_for_[static_cast<std::size_t>(job)] = id;
           found.push_back(job);
         }
       }

@@ -27,7 +27,7 @@ class TwoLanes {
 
  private:
   // The transfers whose results an operation reads, itself or by way of updates and of replicas.
-  std::vector<std::int32_t> jobs_before(OpId id) const;
+  std::vector<std::int32_t> jobs_before(OpId id);
   // The time of the updates that an operation waits for and none before it did.
   double updates_before(OpId id, std::vector<bool>& updated) const;
   // When backward has finished what a reduction reads, by way of replicas too.
@@ -44,9 +44,10 @@ class TwoLanes {
   std::vector<double> ended_;  // by operation of backward, in this step
   std::vector<OpId> jobs_;     // of the link
   std::vector<std::int32_t> job_at_;
-  std::vector<std::int32_t> use_;                              // by job
-  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
-  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
+  std::vector<OpId> found_for_;                          // by job: the operation that jobs_before() last found it for
+  std::vector<std::int32_t> use_;                        // by job
+  std::vector<std::vector<std::int32_t>> needs_of_job_;  // by job: jobs
+  std::vector<std::vector<std::int32_t>> readers_;       // by job: those that need it
   std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
   std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
   std::vector<std::size_t> missing_;                           // by job: of what it needs

@@ -56,7 +56,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
 
 void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {
   const Cluster cluster(request.cluster);
-  const CostModel cost(graph, cluster, request.profile);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
   const auto add_parts = [&](std::optional<Bytes> part) {
     UrgentParts urgent = urgent_parts(graph, cost, part);
     buckets_.push_back({std::move(urgent.sets), std::move(urgent.parts)});
@@ -80,7 +80,7 @@ void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& gra
 // that most steps end with.
 void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph& graph) {
   const Cluster cluster(request.cluster);
-  const CostModel cost(graph, cluster, request.profile);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
   const auto fill = [&](bool forward, std::vector<LayerCuts>& options, std::vector<std::int64_t>& values) {
     const auto add = [&](LayerCuts cuts) {
       if (std::find(options.begin(), options.end(), cuts) == options.end()) options.push_back(std::move(cuts));

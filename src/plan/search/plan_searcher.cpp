@@ -104,12 +104,15 @@ void PlanSearcher::report() {
   if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
 }
 
-// In a micro-batch, about: of what rows may cut, half of a layer is.
-double PlanSearcher::operations_in(const Overlap& overlap) const {
+// In a step of so many micro-batches, about: of what rows may cut, half of a layer is. Parts of what a step has once,
+// gradients and parameters, are as many whatever the micro-batches.
+double PlanSearcher::operations_in(const Overlap& overlap, std::int64_t micro_batches) const {
   const double rows = std::max(overlap.forward_rows, overlap.backward_rows);
-  double count = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
-  for (const std::int32_t parts : overlap.layers.parts) count += parts - 1;
-  return count;
+  double repeated = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  for (const std::int32_t parts : overlap.layers.parts) repeated += parts - 1;
+  double once = 0;
+  for (const std::int32_t parts : overlap.parts) once += parts - 1;
+  return repeated * static_cast<double>(micro_batches) + once;
 }
 
 void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
@@ -119,8 +122,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    spent_ += operations_in(overlap) * static_cast<double>(small_.graph.micro_batches) +
-              static_cast<double>(overlap.weave_visits) / 10;
+    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave_visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
   }

@@ -39,7 +39,7 @@ class PlanSearcher {
   std::vector<Outcome> evaluate_all(const PlanRequest& request, const StepGraph& graph,
                                     const std::vector<Overlap>& overlaps);
 
-  double operations_in(const Overlap& overlap) const;
+  double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);
   // Goes on from `from` as long as changing one dimension but kPairs helps and there is work left.
   Decisions descend(Decisions from);
