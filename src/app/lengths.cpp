@@ -187,7 +187,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
       table.add_row({&policy == study.policies.data() ? format_count(length) : "", policy.policy, time(policy.step_s),
                      time(policy.accounting.mean.exposed_s), time(study.bound_s),
                      fmt::format("{:+.1f} %", policy.gap_to_bound_pct),
-                     format_count(static_cast<std::int64_t>(policy.tokens_per_s))});
+                     format_count(static_cast<std::int64_t>(policy.throughput.tokens_per_s))});
     }
     if (!study.failed.empty()) failed += fmt::format("\nLength {}:{}", format_count(length), failed_lines(study));
     json["lengths"].push_back(plan_json_report(study));

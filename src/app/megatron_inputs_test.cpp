@@ -55,6 +55,25 @@ TEST_F(MegatronInputs, IgnoredFlagsAreNamed) {
   EXPECT_TRUE(contains(result.err, "did you mean '--hidden-dropout'?")) << result.err;
 }
 
+TEST_F(MegatronInputs, TheLaunchStandsBetweenNoOverlapAndTheBest) {
+  const std::string flags = "plan --cluster dgx-a100:1 --budget 0.5 --megatron-args " + script;
+  const CliResult result = weft_cli(flags + " --json");
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  std::vector<std::string> policies;
+  for (const auto& [name, policy] : json.at("policies").items()) policies.push_back(name);
+  std::sort(policies.begin(), policies.end());
+  EXPECT_EQ(policies, (std::vector<std::string>{"megatron-dist", "serial", "weft"}));
+  const nlohmann::json& launch = json.at("launch");
+  const double own = json.at("policies").at("megatron-dist").at("step_s");
+  const double best = json.at("policies").at(json.at("best").get<std::string>()).at("step_s");
+  EXPECT_EQ(launch.at("policy"), "megatron-dist");
+  EXPECT_DOUBLE_EQ(launch.at("speedup").get<double>(), own / best);
+  EXPECT_GE(launch.at("speedup").get<double>(), 1);
+  EXPECT_TRUE(contains(weft_cli(flags).out, "Over the launch as it is (megatron-dist: "));
+  EXPECT_FALSE(nlohmann::json::parse(plan("--json").out).contains("launch"));  // policies are named there
+}
+
 TEST_F(MegatronInputs, TheCommandLineWins) {
   const nlohmann::json json = nlohmann::json::parse(plan("--json --tp 4 --zero 0 --layers 4").out);
   EXPECT_EQ(json.at("layout").at("tp"), 4);

@@ -157,6 +157,11 @@ Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t seque
   return 3.0 * forward_flops(shape, seq, sequences);
 }
 
+Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences) {
+  const double core = attention_core_flops(shape, static_cast<double>(seq));
+  return {token_count(seq, sequences) * static_cast<double>(shape.layers) * core / 2};
+}
+
 Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute) {
   const double tokens = token_count(seq, sequences);
   const auto length = static_cast<double>(seq);

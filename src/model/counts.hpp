@@ -42,6 +42,9 @@ Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t seque
 // without the products that make what routed experts return.
 Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute);
 
+// Of attention in one forward pass: what falls on the half of the score matrix that a causal mask hides.
+Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);
+
 struct ActivationOptions {
   std::int64_t seq = 0;
   std::int64_t micro_batch = 1;

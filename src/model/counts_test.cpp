@@ -98,6 +98,8 @@ TEST(FlopCount, GptMatchesSc21WithAndWithoutFullRecompute) {
                  72 * layers * (1 + s / (6 * h) + vocab / (12 * l * h)));
     expect_flops(hardware_flops(shape, shape.max_seq, 512, Recompute::full),
                  96 * layers * (1 + s / (6 * h) + vocab / (16 * l * h)));
+    // Scores and their values are 4 B s^2 h l; a causal mask hides half of them.
+    expect_flops(masked_flops(shape, shape.max_seq, 512), 2 * batch * s * s * h * l);
   }
 }
 

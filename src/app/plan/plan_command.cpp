@@ -10,6 +10,7 @@
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/fitting_layouts.hpp"
+#include "app/plan/launch_gain.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_study.hpp"
@@ -74,6 +75,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   declare_sweep_flags(flags);
   flags.parse(arguments);
 
+  const bool names_policies = flags.given("policy");
   const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
   if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
   require_outputs_can_be_written(flags, {"out"}, {"csv"});
@@ -94,6 +96,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     std::erase_if(policies, [](const auto& p) { return searches(p); });
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
+  const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
+  if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
   PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, terminal_of(err));
   const bool fits = study.policies[study.best].fits;
@@ -107,12 +111,14 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       const PolicyStudy& policy = study.policies[e.policy];
       json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
     }
+    add_launch_gain(json, study, launched);
     add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
     out << (flags.on("explain") && !flags.on("explain-full")
                 ? explanation_screen(study, study.best, explained.front().explanation)
                 : plan_text_report(study));
+    out << launch_gain_line(study, launched);
     for (const ExplainedPolicy& e : explained) {
       if (flags.on("explain-full")) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
     }

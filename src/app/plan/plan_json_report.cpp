@@ -70,10 +70,12 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   json.update(account_json(p.accounting.mean, hidden_pct(p.accounting.mean)));
   json["bound_s"] = study.bound_s;
   json["gap_to_bound_pct"] = p.gap_to_bound_pct;
-  json["tokens_per_s"] = p.tokens_per_s;
-  json["tflops_per_gpu"] = p.tflops_per_gpu;
-  json["mfu"] = p.mfu;
-  json["hfu"] = p.hfu;
+  json["tokens_per_s"] = p.throughput.tokens_per_s;
+  for (const auto& [rates, suffix] : {std::pair{&p.throughput.whole, ""}, {&p.throughput.causal, "_causal"}}) {
+    json[std::string("tflops_per_gpu") + suffix] = rates->tflops_per_gpu;
+    json[std::string("mfu") + suffix] = rates->mfu;
+    json[std::string("hfu") + suffix] = rates->hfu;
+  }
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;
   json["memory_pct"] = 100 * fullest_stage(p).share();

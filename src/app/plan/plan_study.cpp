@@ -62,11 +62,7 @@ PolicyStudy study_unfolded(const Inputs& inputs, const Problem& problem, Unfolde
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
-  const Throughput throughput = throughput_of(inputs.model, inputs.layout, problem.graph, study.step_s);
-  study.tokens_per_s = throughput.tokens_per_s;
-  study.tflops_per_gpu = throughput.tflops_per_gpu;
-  study.mfu = throughput.mfu;
-  study.hfu = throughput.hfu;
+  study.throughput = throughput_of(inputs.model, inputs.layout, problem.graph, study.step_s);
   add_memory(study);
   return study;
 }
@@ -204,10 +200,16 @@ Throughput throughput_of(const Transformer& model, const Layout& l, const StepGr
   const Flops useful = model_flops(model, l.seq, l.global_batch);
   const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
   const double peak = peak_flops(graph, l.precision);
+  const auto rates = [&](double model_flops_of_step, double executed_flops_of_step) {
+    return FlopRates{.tflops_per_gpu = model_flops_of_step / step_s / static_cast<double>(l.devices()) * 1e-12,
+                     .mfu = model_flops_of_step / step_s / peak,
+                     .hfu = executed_flops_of_step / step_s / peak};
+  };
+  const double masked = masked_flops(model, l.seq, l.global_batch).value;
+  const double passes = 3, again = l.recompute == Recompute::none ? 0 : 1;
   return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
-          .tflops_per_gpu = useful.value / step_s / static_cast<double>(l.devices()) * 1e-12,
-          .mfu = useful.value / step_s / peak,
-          .hfu = executed.value / step_s / peak};
+          .whole = rates(useful.value, executed.value),
+          .causal = rates(useful.value - passes * masked, executed.value - (passes + again) * masked)};
 }
 
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,

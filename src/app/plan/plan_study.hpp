@@ -34,6 +34,17 @@ struct CriticalShare {
   double waiting_s = 0;                            // nothing on the chain ran
 };
 
+// Model FLOPs, and as shares of the devices' peak at this precision; hfu counts what is computed again.
+struct FlopRates {
+  double tflops_per_gpu = 0;
+  double mfu = 0, hfu = 0;
+};
+struct Throughput {
+  double tokens_per_s = 0;
+  FlopRates whole;   // attention counts all of its score matrix, as Megatron and published figures have it
+  FlopRates causal;  // without the half of it that the mask hides, which fused kernels do not compute
+};
+
 struct PolicyStudy {
   std::string policy;
   Plan plan;
@@ -41,9 +52,7 @@ struct PolicyStudy {
   Accounting accounting;
   CriticalShare critical;
   double step_s = 0;
-  double tokens_per_s = 0;
-  double tflops_per_gpu = 0;  // model FLOPs
-  double mfu = 0, hfu = 0;    // of the devices' peak at this precision; hfu counts recomputation
+  Throughput throughput;
   double gap_to_bound_pct = 0;
   std::vector<StageMemory> memory;
   Bytes memory_peak;
@@ -90,11 +99,6 @@ const StageMemory& fullest_stage(const PolicyStudy& study);
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
 
 // Model FLOPs and tokens of a step over its time.
-struct Throughput {
-  double tokens_per_s = 0;
-  double tflops_per_gpu = 0;
-  double mfu = 0, hfu = 0;
-};
 Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
 
 // A policy that cannot be planned, or whose plan fails verification (a fault of Weft, said so), takes no other's answer

@@ -34,10 +34,21 @@ std::string policy_table(const PlanStudy& study) {
     const double speed_up = study.policies.front().step_s / p.step_s;  // over the first policy named
     table.add_row({p.policy + memory_mark(p), time(p.step_s), fmt::format("{:.3f} x", speed_up), time(a.compute_s),
                    time(a.slowdown_s), time(a.exposed_s), time(a.bubble_s), time(a.idle_s),
-                   std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden), percent(p.mfu), percent(p.hfu),
-                   fmt::format("{:.1f}", p.tflops_per_gpu), fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
+                   std::isnan(hidden) ? "-" : fmt::format("{:.1f} %", hidden), percent(p.throughput.whole.mfu),
+                   percent(p.throughput.whole.hfu), fmt::format("{:.1f}", p.throughput.whole.tflops_per_gpu),
+                   fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
   }
   return table.to_string();
+}
+
+std::string throughput_lines(const PolicyStudy& p) {
+  const FlopRates& causal = p.throughput.causal;
+  return fmt::format(
+      "Throughput of {}: {} tokens/s\n"
+      "MFU, HFU and TFLOP/s count the whole score matrix of attention, as Megatron does; with its causal half:\n"
+      "  MFU {}, HFU {}, {:.1f} TFLOP/s/GPU\n\n",
+      p.policy, format_count(static_cast<std::int64_t>(p.throughput.tokens_per_s)), percent(causal.mfu),
+      percent(causal.hfu), causal.tflops_per_gpu);
 }
 
 // Which traffic the exposed time waits for.
@@ -174,8 +185,7 @@ std::string plan_text_report(const PlanStudy& study) {
   text += fmt::format("Bound: {} (no schedule of this layout is faster)\n  {}\n", time(study.bound_s),
                       study.bound_explanation);
   text += critical_line(best);
-  text += fmt::format("Throughput of {}: {} tokens/s\n\n", best.policy,
-                      format_count(static_cast<std::int64_t>(best.tokens_per_s)));
+  text += throughput_lines(best);
   text += memory_table(best) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);
   return text + failed_lines(study);

@@ -176,8 +176,8 @@ class Evaluator {
     figures.step_s = timeline.period_ns * 1e-9;
     const Throughput throughput = throughput_of(request.model, request.layout, graph, figures.step_s);
     figures.tokens_per_s = throughput.tokens_per_s;
-    figures.tflops_per_gpu = throughput.tflops_per_gpu;
-    figures.mfu = throughput.mfu;
+    figures.tflops_per_gpu = throughput.whole.tflops_per_gpu;
+    figures.mfu = throughput.whole.mfu;
     figures.exposed_comm_s = mean.exposed_s;
     figures.hidden_pct = hidden_pct(mean);
     figures.bubble_s = mean.bubble_s;

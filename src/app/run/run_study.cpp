@@ -58,12 +58,7 @@ PolicyRun study_run(const PlanStudy& plan, const PolicyStudy& predicted, const M
   measured.accounting = account(measured.timeline, index);
   measured.critical = critical_share(measured.timeline, index);
   measured.step_s = measured.timeline.period_ns * 1e-9;
-  const Throughput throughput =
-      throughput_of(plan.inputs.model, plan.inputs.layout, predicted.plan.graph, measured.step_s);
-  measured.tokens_per_s = throughput.tokens_per_s;
-  measured.tflops_per_gpu = throughput.tflops_per_gpu;
-  measured.mfu = throughput.mfu;
-  measured.hfu = throughput.hfu;
+  measured.throughput = throughput_of(plan.inputs.model, plan.inputs.layout, predicted.plan.graph, measured.step_s);
   measured.gap_to_bound_pct = 100 * (measured.step_s / plan.bound_s - 1);
   result.step_times_s = step_times(measured.timeline);
   return result;

@@ -1,0 +1,51 @@
+#include "app/plan/launch_gain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/text.hpp"
+
+namespace weft {
+namespace {
+
+const PolicyStudy* find(const PlanStudy& study, const std::string& policy) {
+  const auto found = std::find_if(study.policies.begin(), study.policies.end(),
+                                  [&](const PolicyStudy& p) { return p.policy == policy; });
+  return found == study.policies.end() ? nullptr : &*found;
+}
+
+std::string step_of(const PolicyStudy& p) {
+  return fmt::format("{}{}", format_time(nanos_from_seconds(p.step_s)), p.fits ? "" : ", which does not fit");
+}
+
+}  // namespace
+
+std::vector<std::string> policies_beside(const std::string& launched) {
+  return {"serial", launched, "weft"};
+}
+
+std::string launch_gain_line(const PlanStudy& study, const std::string& launched) {
+  const PolicyStudy* const own = find(study, launched);
+  if (own == nullptr) return "";
+  const PolicyStudy& best = study.policies[study.best];
+  if (best.policy == launched) {
+    return fmt::format("The launch as it is ({}: {}) is the fastest of these.\n", launched, step_of(*own));
+  }
+  return fmt::format("Over the launch as it is ({}: {}) {} gains {:.3f} x: {}.\n", launched, step_of(*own), best.policy,
+                     own->step_s / best.step_s, step_of(best));
+}
+
+void add_launch_gain(nlohmann::ordered_json& report, const PlanStudy& study, const std::string& launched) {
+  const PolicyStudy* const own = find(study, launched);
+  if (own == nullptr) return;
+  const PolicyStudy& best = study.policies[study.best];
+  report["launch"] = {{"policy", launched},
+                      {"step_s", own->step_s},
+                      {"best", best.policy},
+                      {"best_step_s", best.step_s},
+                      {"speedup", own->step_s / best.step_s}};
+}
+
+}  // namespace weft
