@@ -185,6 +185,42 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
   }
 }
 
+// What Megatron lets run beside compute changes no loss: collectives of linears' backward, and a layer's other ones in
+// parts (the cost model, which says how many, would leave such small products whole).
+TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  set_kernel_threads(1);
+  for (const Transformer& model : some_models()) {
+    for (const bool sequence_parallel : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, sequence parallel: {}", model.name, sequence_parallel));
+      const Layout layout{.tp = 2, .zero = 1, .sequence_parallel = sequence_parallel};
+      PlannedLayout planned(model, layout, 4, "serial", 2);
+      const std::vector<double> expected = losses_of(planned, 4);
+      for (const std::int32_t parts : {1, 2}) {
+        Overlap overlap = decide_overlap(planned.request, planned.original, "megatron-param");
+        EXPECT_TRUE(overlap.linear_backward);
+        overlap.layers = no_cuts(planned.original);
+        overlap.cut_transfers = overlap.parts_in_turn = parts > 1;
+        for (std::size_t i = 0; i < overlap.layers.parts.size(); ++i) {
+          const Operation& op = planned.original.operations[i];
+          if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.original, op)) {
+            overlap.layers.parts[i] = parts;
+          }
+        }
+        planned.plan = overlapped_plan(planned.request, planned.original, "megatron-param", overlap).plan;
+        planned.unfolded = Unfolded(planned.plan);
+        const auto violation = verify_plan(planned.plan);
+        ASSERT_FALSE(violation.has_value()) << violation->message;
+        const std::vector<double> losses = losses_of(planned, 4);
+        ASSERT_EQ(losses.size(), expected.size());
+        for (std::size_t step = 0; step < losses.size(); ++step) {
+          EXPECT_NEAR(losses[step] / expected[step], 1, 1e-6) << "step " << step;
+        }
+      }
+    }
+  }
+}
+
 // A forward and a backward that take turns piece by piece compute what they compute one after the other.
 TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

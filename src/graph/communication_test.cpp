@@ -231,6 +231,18 @@ TEST(ExpertParallel, TwoAllToAllsEachWay) {
 
 // DeepSeek-V3 report, section 3.3.3: in fp8 (a byte, and four for every 128) what goes to experts, in bf16 what
 // returns.
+// Megatron's allgather dispatcher: every rank gets the tokens of all, b s h of each, whatever top_k is.
+TEST(ExpertParallel, GathersAllTokensWhereNoneAreExchanged) {
+  const Transformer model = with_layers("mixtral-8x7b", 4);
+  const StepGraph graph =
+      build(model, "dgx-a100:1", {.ep = 8, .expert_exchange = ExpertExchange::gathered, .seq = 512});
+  EXPECT_EQ(layer_transfers(graph, 1, GroupKind::ep), (Names{"forward all_gather", "forward reduce_scatter",
+                                                             "input_grad all_gather", "input_grad reduce_scatter"}));
+  const auto of_layer =
+      transfers(graph, [](const Operation& op) { return op.layer == 1 && op.communication->group == GroupKind::ep; });
+  for (const Operation& op : of_layer) EXPECT_EQ(op.communication->bytes.value, 8 * 512 * 4096 * 2);
+}
+
 TEST(ExpertParallel, SendsFp8ToExpertsAndBf16Back) {
   const StepGraph graph =
       build(with_layers("deepseek-v3", 4), "dgx-a100:1", {.ep = 8, .dispatch_fp8 = true, .seq = 512});

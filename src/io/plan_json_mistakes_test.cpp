@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"model_rule", "/model/kv_heads", "5", "plan.json: model: model 'gpt2': kv_heads: value 5"},
         Mistake{"experts", "/model/experts", R"({"count": 4, "top_k": 5, "ffn": 8})",
                 "experts.top_k: value 5 is not in 1..4"},
-        Mistake{"too_many_layers", "/model/layers", "10001", "10001 layers; a plan file is for at most 10000"},
+        Mistake{"too_many_layers", "/model/layers", "10001", "layers: value 10001 is not in 1..10000"},
         Mistake{"layers_without_operations", "/model/layers", "9000", "are too few for 9000 layers"},
         Mistake{"cluster", "/cluster/nodes", "0", "plan.json: cluster: key 'nodes': value 0 is not"},
         Mistake{"too_many_devices", "/cluster/devices_per_node", "1000000",
