@@ -54,6 +54,10 @@ class Postponer {
         candidates_(movable(plan, plan.classes[rank_class].blocks[1])),
         use_(use_of_gradients(plan.graph)),
         lanes_(plan, cost, rank_class) {
+    // Steps of thousands of layers are walked through a few times only: the search makes many such plans.
+    constexpr std::int64_t kLongStep = 5'000;
+    const std::int64_t walk = std::ssize(order_) + static_cast<std::int64_t>(lanes_.jobs());
+    if (walk > kLongStep) budget_ = budget_ / walk * kLongStep;
     best_.last.assign(candidates_.size(), false);
     least_ = lanes_.period(order_);
   }

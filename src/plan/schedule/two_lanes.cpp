@@ -41,9 +41,9 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
       ++waits_;
     }
   }
-  std::vector<bool> updated(plan.graph.operations.size(), false);
+  std::vector<bool> updated(plan.graph.operations.size(), false), seen = updated;
   for (const OpId id : c_.blocks[0].operations) {
-    needs_of_forward_.push_back(jobs_before(id));
+    needs_of_forward_.push_back(jobs_not_seen_before(id, seen));
     updates_of_forward_.push_back(updates_before(id, updated));
   }
   between_ = 0;
@@ -92,6 +92,29 @@ std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) {
           open.push_back(writer);
         } else if (found_for_[static_cast<std::size_t>(job)] != id) {
           found_for_[static_cast<std::size_t>(job)] = id;
+          found.push_back(job);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<std::int32_t> TwoLanes::jobs_not_seen_before(OpId id, std::vector<bool>& seen) const {
+  std::vector<std::int32_t> found;
+  std::vector<OpId> open{id};
+  while (!open.empty()) {
+    const Operation& op = plan_.graph.op(open.back());
+    open.pop_back();
+    for (const Read& read : op.reads) {
+      if (op.role == Role::update && read.distance == 1) continue;  // its own state
+      for (const OpId writer : writers_[read.value.index()]) {
+        if (plan_.graph.op(writer).per_micro_batch || seen[writer.index()]) continue;
+        seen[writer.index()] = true;
+        const std::int32_t job = job_at_[writer.index()];
+        if (job < 0) {
+          open.push_back(writer);
+        } else {
           found.push_back(job);
         }
       }

@@ -28,6 +28,9 @@ class TwoLanes {
  private:
   // The transfers whose results an operation reads, itself or by way of updates and of replicas.
   std::vector<std::int32_t> jobs_before(OpId id);
+  // The same without those that an operation of forward before it waited for: one update of all parameters would else
+  // make every operation wait for every transfer again.
+  std::vector<std::int32_t> jobs_not_seen_before(OpId id, std::vector<bool>& seen) const;
   // The time of the updates that an operation waits for and none before it did.
   double updates_before(OpId id, std::vector<bool>& updated) const;
   // When backward has finished what a reduction reads, by way of replicas too.
@@ -48,7 +51,7 @@ class TwoLanes {
   std::vector<std::int32_t> use_;                        // by job
   std::vector<std::vector<std::int32_t>> needs_of_job_;  // by job: jobs
   std::vector<std::vector<std::int32_t>> readers_;       // by job: those that need it
-  std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs
+  std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs, each once
   std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
   std::vector<std::size_t> missing_;                           // by job: of what it needs
   std::vector<double> end_;                                    // by job; -1: has not been sent
