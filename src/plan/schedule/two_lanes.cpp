@@ -1,6 +1,7 @@
 #include "plan/schedule/two_lanes.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "plan/schedule/next_use.hpp"
@@ -28,11 +29,12 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
   }
   job_at_.assign(plan.graph.operations.size(), -1);
   for (std::size_t j = 0; j < jobs_.size(); ++j) job_at_[jobs_[j].index()] = static_cast<std::int32_t>(j);
-  found_for_.resize(jobs_.size());
   const std::vector<std::int32_t> use = next_use(plan.graph);
+  std::vector<OpId> visited_for(plan.graph.operations.size());
   for (const OpId id : jobs_) {
     use_.push_back(use[id.index()]);
-    needs_of_job_.push_back(jobs_before(id));
+    needs_of_job_.push_back(
+        jobs_before(id, [&](OpId visited) { return std::exchange(visited_for[visited.index()], id) != id; }));
   }
   readers_.resize(jobs_.size());
   for (std::size_t j = 0; j < jobs_.size(); ++j) {
@@ -41,9 +43,13 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
       ++waits_;
     }
   }
-  std::vector<bool> updated(plan.graph.operations.size(), false), seen = updated;
+  // What an operation of forward waited for those behind it need not: one update of all parameters would else make
+  // every operation wait for every transfer again.
+  std::vector<char> waited_for(plan.graph.operations.size(), false);
+  std::vector<bool> updated(plan.graph.operations.size(), false);
   for (const OpId id : c_.blocks[0].operations) {
-    needs_of_forward_.push_back(jobs_not_seen_before(id, seen));
+    needs_of_forward_.push_back(
+        jobs_before(id, [&](OpId visited) { return !std::exchange(waited_for[visited.index()], true); }));
     updates_of_forward_.push_back(updates_before(id, updated));
   }
   between_ = 0;
@@ -77,7 +83,7 @@ double TwoLanes::period(const std::vector<OpId>& backward) {
   return period;
 }
 
-std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) {
+std::vector<std::int32_t> TwoLanes::jobs_before(OpId id, const FirstVisit& first_visit) const {
   std::vector<std::int32_t> found;
   std::vector<OpId> open{id};
   while (!open.empty()) {
@@ -86,31 +92,7 @@ std::vector<std::int32_t> TwoLanes::jobs_before(OpId id) {
     for (const Read& read : op.reads) {
       if (op.role == Role::update && read.distance == 1) continue;  // its own state
       for (const OpId writer : writers_[read.value.index()]) {
-        if (plan_.graph.op(writer).per_micro_batch) continue;
-        const std::int32_t job = job_at_[writer.index()];
-        if (job < 0) {
-          open.push_back(writer);
-        } else if (found_for_[static_cast<std::size_t>(job)] != id) {
-          found_for_[static_cast<std::size_t>(job)] = id;
-          found.push_back(job);
-        }
-      }
-    }
-  }
-  return found;
-}
-
-std::vector<std::int32_t> TwoLanes::jobs_not_seen_before(OpId id, std::vector<bool>& seen) const {
-  std::vector<std::int32_t> found;
-  std::vector<OpId> open{id};
-  while (!open.empty()) {
-    const Operation& op = plan_.graph.op(open.back());
-    open.pop_back();
-    for (const Read& read : op.reads) {
-      if (op.role == Role::update && read.distance == 1) continue;  // its own state
-      for (const OpId writer : writers_[read.value.index()]) {
-        if (plan_.graph.op(writer).per_micro_batch || seen[writer.index()]) continue;
-        seen[writer.index()] = true;
+        if (plan_.graph.op(writer).per_micro_batch || !first_visit(writer)) continue;
         const std::int32_t job = job_at_[writer.index()];
         if (job < 0) {
           open.push_back(writer);

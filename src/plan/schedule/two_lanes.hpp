@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -26,11 +27,10 @@ class TwoLanes {
   std::int64_t waits() const { return waits_; }
 
  private:
-  // The transfers whose results an operation reads, itself or by way of updates and of replicas.
-  std::vector<std::int32_t> jobs_before(OpId id);
-  // The same without those that an operation of forward before it waited for: one update of all parameters would else
-  // make every operation wait for every transfer again.
-  std::vector<std::int32_t> jobs_not_seen_before(OpId id, std::vector<bool>& seen) const;
+  // The transfers whose results an operation reads, itself or by way of updates and of replicas. What is not visited
+  // for the first time is left out.
+  using FirstVisit = std::function<bool(OpId)>;
+  std::vector<std::int32_t> jobs_before(OpId id, const FirstVisit& first_visit) const;
   // The time of the updates that an operation waits for and none before it did.
   double updates_before(OpId id, std::vector<bool>& updated) const;
   // When backward has finished what a reduction reads, by way of replicas too.
@@ -47,10 +47,9 @@ class TwoLanes {
   std::vector<double> ended_;  // by operation of backward, in this step
   std::vector<OpId> jobs_;     // of the link
   std::vector<std::int32_t> job_at_;
-  std::vector<OpId> found_for_;                          // by job: the operation that jobs_before() last found it for
-  std::vector<std::int32_t> use_;                        // by job
-  std::vector<std::vector<std::int32_t>> needs_of_job_;  // by job: jobs
-  std::vector<std::vector<std::int32_t>> readers_;       // by job: those that need it
+  std::vector<std::int32_t> use_;                              // by job
+  std::vector<std::vector<std::int32_t>> needs_of_job_;        // by job: jobs
+  std::vector<std::vector<std::int32_t>> readers_;             // by job: those that need it
   std::vector<std::vector<std::int32_t>> needs_of_forward_;    // by position in forward: jobs, each once
   std::vector<double> updates_of_forward_;                     // by position in forward: nanoseconds
   std::vector<std::size_t> missing_;                           // by job: of what it needs
