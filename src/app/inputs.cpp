@@ -13,6 +13,7 @@
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
 #include "model/presets.hpp"
+#include "plan/policy/megatron_options.hpp"
 
 namespace weft {
 namespace {
@@ -233,6 +234,7 @@ Bytes gibibytes(double count) {
 // What is kept of a device's memory; all of what --memory says is for plans.
 Bytes read_reserve(const Flags& flags, const Device& device, bool emulated) {
   const auto given = flags.number("reserve", 0, 1e6);
+  if (given && flags.given("memory")) fail("--reserve: --memory says already what plans may use; give one of them");
   if (!given) return flags.given("memory") || emulated ? Bytes{} : default_reserve(device);
   if (gibibytes(*given) >= device.memory) {
     fail("--reserve {}: leaves nothing of the {} of a {}", *flags.text("reserve"), format_bytes(device.memory),
@@ -377,6 +379,11 @@ Inputs read_inputs(const Flags& flags) {
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
   inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.emulated);
   inputs.options = read_policy_options(flags);
+  require_applicable(inputs.options, inputs.layout);
+  if (inputs.options.overlap_moe_expert_parallel_comm && inputs.layout.micro_batches() == 1) {
+    inputs.remarks.emplace_back(
+        "--overlap-moe-expert-parallel-comm: has no effect with one micro-batch; give a larger --global-batch");
+  }
   inputs.budget_s = read_budget(flags);
   inputs.reserve = limited.reserve;
   return inputs;

@@ -11,13 +11,33 @@ std::optional<MegatronJob> read_job(const Flags& flags) {
   return read_megatron_args(read_text_file(*file), *file);
 }
 
+bool is_one(const Flags& flags, const std::string& degree) {
+  return flags.given(degree) && flags.text(degree) == "1";
+}
+
+// Why the command line leaves a setting of the script without meaning; empty: it does not.
+std::string overridden_by(const Flags& flags, const std::string& setting) {
+  const bool of_experts = setting == "expert-exchange" || setting == "ep-forwarding" ||
+                          setting == "overlap-moe-expert-parallel-comm" || setting == "delay-wgrad-compute";
+  if (of_experts && is_one(flags, "ep")) return "has no effect with --ep 1";
+  if (setting == "tp-comm-overlap" && is_one(flags, "tp")) return "has no effect with --tp 1";
+  if (setting == "seq" && flags.given("lengths")) return "--lengths says what --seq says";
+  if (setting != "expert-exchange") return "";
+  for (const char* const other : {"dispatch-fp8", "ep-forwarding", "overlap-moe-expert-parallel-comm"}) {
+    if (flags.given(other)) return std::string("is not for --") + other;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
   std::optional<MegatronJob> job = read_job(flags);
   if (!job) return {};
   for (const MegatronSetting& setting : job->settings) {
-    if (!flags.declares(setting.flag)) {
+    if (const std::string why = overridden_by(flags, setting.flag); !why.empty()) {
+      job->ignored.push_back({"--" + setting.flag, setting.value, setting.from + " " + why});
+    } else if (!flags.declares(setting.flag)) {
       job->ignored.push_back({"--" + setting.flag, setting.value, setting.from + " has no flag here to set"});
     } else if (!flags.given(setting.flag)) {
       flags.set(setting.flag, setting.value, setting.from);

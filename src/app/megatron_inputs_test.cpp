@@ -74,6 +74,35 @@ TEST_F(MegatronInputs, TheLaunchStandsBetweenNoOverlapAndTheBest) {
   EXPECT_FALSE(nlohmann::json::parse(plan("--json").out).contains("launch"));  // policies are named there
 }
 
+// Whatever policies are compared, what Megatron refuses is bad input, and what a typed flag leaves without meaning is
+// named.
+TEST_F(MegatronInputs, OverlapFlagsAreCheckedAgainstTheLayoutOnce) {
+  const std::string shape = "plan --layers 4 --hidden 512 --heads 8 --seq 512 --cluster dgx-a100:1 --budget 0 ";
+  for (const char* const flags : {"--tp-comm-overlap", "--tp 2 --tp-comm-overlap", "--delay-wgrad-compute",
+                                  "--experts 8 --ep 8 --overlap-moe-expert-parallel-comm --recompute full",
+                                  "--experts 8 --ep 8 --overlap-moe-expert-parallel-comm --expert-exchange gathered"}) {
+    EXPECT_EQ(weft_cli(shape + flags).code, kBadInput) << flags;
+  }
+  const CliResult unread = weft_cli(shape + "--tp 2 --sequence-parallel --tp-comm-overlap --policy serial");
+  EXPECT_EQ(unread.code, kOk);
+  EXPECT_TRUE(contains(unread.err, "--tp-comm-overlap: no policy")) << unread.err;
+}
+
+TEST_F(MegatronInputs, ATypedDegreeLeavesTheScriptsExpertsWithoutExchange) {
+  const std::string experts =
+      folder.write("moe.sh",
+                   "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 256 --num-attention-heads 4 --seq-length 128 "
+                   "--max-position-embeddings 128 --vocab-size 500 --micro-batch-size 1 --global-batch-size 16 --bf16 "
+                   "--num-experts 8 --expert-model-parallel-size 4\n");
+  const std::string flags = "plan --policy serial --cluster dgx-a100:1 --megatron-args " + experts;
+  for (const char* const typed : {"", " --ep 1", " --ep-forwarding", " --lengths 64,128"}) {
+    const CliResult result = weft_cli(flags + typed);
+    EXPECT_EQ(result.code, kOk) << typed << result.err;
+    const std::string named = std::string(typed) == " --lengths 64,128" ? "ignored --seq" : "ignored --expert-exchange";
+    EXPECT_EQ(contains(result.err, named), *typed != 0) << typed << "\n" << result.err;
+  }
+}
+
 TEST_F(MegatronInputs, TheCommandLineWins) {
   const nlohmann::json json = nlohmann::json::parse(plan("--json --tp 4 --zero 0 --layers 4").out);
   EXPECT_EQ(json.at("layout").at("tp"), 4);

@@ -158,7 +158,6 @@ void validate_experts(const Layout& l, const Transformer& model) {
          l.etp);
   }
   if (l.expert_exchange == ExpertExchange::gathered) {
-    if (l.ep == 1) fail("--expert-exchange gathered: there is no expert parallelism; give --ep");
     if (l.dispatch_fp8) fail("--expert-exchange gathered: is not for --dispatch-fp8");
     if (l.ep_forwarding) fail("--expert-exchange gathered: is not for --ep-forwarding");
   }

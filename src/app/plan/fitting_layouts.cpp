@@ -11,6 +11,7 @@
 #include "base/parallel.hpp"
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
+#include "plan/policy/megatron_options.hpp"
 #include "plan/policy/overlap.hpp"
 #include "sim/simulate_plan.hpp"
 
@@ -138,8 +139,9 @@ class FittingSearch {
       try {
         validate(layout, inputs_.model, cluster_.device_count());
         if (memory_lower_bound(inputs_.model, layout).total() > least_memory_) continue;
+        auto found = plan(layout);
         ++planned;
-        if (auto found = plan(layout)) return found;
+        if (found) return found;
       } catch (const Error&) {  // no layout of this model: other heads or layers divide
       }
     }
@@ -150,10 +152,15 @@ class FittingSearch {
   std::optional<FittingLayout> plan(const Layout& layout) const {
     Inputs inputs = inputs_;
     inputs.layout = layout;
+    inputs.options = applicable_options(inputs.options, layout);
     const StepGraph graph = build_step_graph(inputs.model, cluster_, layout);
     const PlanRequest request = request_of(inputs, profile_);
     const UnfoldedPlan made = make_unfolded_plan(request, graph, policy_, decide_overlap(request, graph, policy_));
     FittingLayout found{changed_flags(inputs_.layout, layout), layout, {}, 0};
+    if (inputs.options.tp_comm_overlap != inputs_.options.tp_comm_overlap) found.flags += " without --tp-comm-overlap";
+    if (inputs.options.overlap_moe_expert_parallel_comm != inputs_.options.overlap_moe_expert_parallel_comm) {
+      found.flags += " without --overlap-moe-expert-parallel-comm";
+    }
     for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
       if (made.plan.classes[c].memory > graph.classes[c].device.memory) return std::nullopt;
       found.memory = std::max(found.memory, made.plan.classes[c].memory);

@@ -152,6 +152,7 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
       return fmt::format("expert {} (combine)", collective);
     case Role::expert_gather:
     case Role::expert_reduce:
+      if (op.communication->group == GroupKind::ep) return fmt::format("expert {} (allgather dispatcher)", collective);
       return fmt::format("expert TP {}", collective);
     case Role::stage_gather:
       return fmt::format("TP {} of pipeline messages", collective);

@@ -16,8 +16,8 @@ const PolicyStudy* find(const PlanStudy& study, const std::string& policy) {
   return found == study.policies.end() ? nullptr : &*found;
 }
 
-std::string step_of(const PolicyStudy& p) {
-  return fmt::format("{}{}", format_time(nanos_from_seconds(p.step_s)), p.fits ? "" : ", which does not fit");
+std::string time_of(const PolicyStudy& p) {
+  return format_time(nanos_from_seconds(p.step_s));
 }
 
 }  // namespace
@@ -30,11 +30,12 @@ std::string launch_gain_line(const PlanStudy& study, const std::string& launched
   const PolicyStudy* const own = find(study, launched);
   if (own == nullptr) return "";
   const PolicyStudy& best = study.policies[study.best];
-  if (best.policy == launched) {
-    return fmt::format("The launch as it is ({}: {}) is the fastest of these.\n", launched, step_of(*own));
-  }
-  return fmt::format("Over the launch as it is ({}: {}) {} gains {:.3f} x: {}.\n", launched, step_of(*own), best.policy,
-                     own->step_s / best.step_s, step_of(best));
+  if (!best.fits) return "Neither the launch as it is nor another policy fits.\n";
+  const std::string as_it_is = fmt::format("the launch as it is ({}: {})", launched, time_of(*own));
+  if (!own->fits) return fmt::format("{} fits and takes {}; {} does not fit.\n", best.policy, time_of(best), as_it_is);
+  if (best.policy == launched) return fmt::format("Nothing here is faster than {}.\n", as_it_is);
+  return fmt::format("Over {} {} gains {:.3f} x: {}.\n", as_it_is, best.policy, own->step_s / best.step_s,
+                     time_of(best));
 }
 
 void add_launch_gain(nlohmann::ordered_json& report, const PlanStudy& study, const std::string& launched) {

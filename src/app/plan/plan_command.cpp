@@ -1,5 +1,6 @@
 #include "app/plan/plan_command.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
@@ -96,6 +97,12 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     std::erase_if(policies, [](const auto& p) { return searches(p); });
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
+  for (const char* const flag : {"tp-comm-overlap", "overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
+    const bool read = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
+      return policy.starts_with("megatron") || searches(policy);
+    });
+    if (flags.on(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
+  }
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);

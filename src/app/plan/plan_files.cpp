@@ -65,7 +65,12 @@ std::int64_t timeline_spans(const Timeline& timeline) {
 // nothing written, where that is much.
 bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   const Timeline& timeline = policy.timeline;
-  if (timeline_spans(timeline) > kMostTimelineSpans) return false;
+  if (timeline_spans(timeline) > kMostTimelineSpans) {
+    // An older one would be taken for that of this plan.
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    return false;
+  }
   TimelineFile file;
   file.timeline = expanded(timeline, timeline.steady_first - 1, timeline.steady_first + timeline.periods);
   file.timeline.memory.clear();  // the trace shows it

@@ -161,8 +161,9 @@ std::string study_heading(const PlanStudy& study, bool links) {
 std::string would_fit_text(const FittingLayouts& fitting) {
   if (fitting.policy.empty()) return "";  // nobody looked
   if (fitting.layouts.empty()) {
-    return "No other tp, pp, ZeRO, sequence parallelism, recomputation or micro-batch on this cluster fits: use more "
-           "devices.\n";
+    return "None of the other tp, pp, ZeRO, sequence parallelism, recomputation and micro-batches that were tried on "
+           "this "
+           "cluster fits: use more devices.\n";
   }
   std::string text = fmt::format("What would fit, by {}, fastest first\n", fitting.policy);
   TextTable table({"change", "needs", "step"});

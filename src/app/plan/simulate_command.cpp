@@ -59,6 +59,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder, file_options);
   if (flags.on("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
+    json["cluster"].erase("reserve_bytes");  // a plan does not say it
     json["plan"] = *file;
     json["safe"] = true;
     if (explanation) json["policies"][simulated.policy]["explanation"] = explanation_json(simulated, *explanation);

@@ -119,7 +119,7 @@ class ClassBuilder {
   ValueId forward_mlp(LayerValues& v, Phase phase, bool shared);
   ValueId backward_mlp(const LayerValues& v, ValueId grad, bool shared);
   OpKey gate_key(Phase phase) const;
-  OpKey permute_key() const;
+  OpKey permute_key(std::int64_t tokens = 0) const;
   void forward_gate(LayerValues& v, Phase phase);
   ValueId bound_for_experts(const char* name, ValueKind kind);
   bool gathers_all_tokens() const;

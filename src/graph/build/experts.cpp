@@ -5,6 +5,8 @@
 // slot among experts x capacity (expert * capacity + position; -1 - expert where it was dropped) and its weight.
 // `expert_load` [2, experts] holds how many choices fell on each expert and the sum of its probabilities, all the
 // balance loss needs. Both are fp32 whatever the model computes in: a slot is a whole number up to 2^24.
+#include <algorithm>
+
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
@@ -44,11 +46,12 @@ OpKey ClassBuilder::gate_key(Phase phase) const {
   return key;
 }
 
-OpKey ClassBuilder::permute_key() const {
+// `tokens`: rows of tokens that are written, where these may be more than their copies in slots.
+OpKey ClassBuilder::permute_key(std::int64_t tokens) const {
   OpKey key;
   key.kind = OpKind::gather_rows;
   key.dtype = layout_.precision;
-  key.dims = {routed_rows(), model_.hidden, 0, 0, 0, 0};
+  key.dims = {std::max(routed_rows(), tokens), model_.hidden, 0, 0, 0, 0};
   return key;
 }
 
@@ -118,7 +121,8 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   v.expert_output = out;
   const ValueId combined =
       value({label("combined"), {dispatched_tokens(), h}, ValueKind::activation, stream_splits(), 0});
-  add(Role::combine, phase, permute_key(), {{out, 0}, {v.routing, 0}}, {combined});
+  add(Role::combine, phase, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0), {{out, 0}, {v.routing, 0}},
+      {combined});
   return sum_of_tokens(Role::expert_reduce, phase, combined, "combined_sum");
 }
 
@@ -184,7 +188,8 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
   const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h);
-  add(Role::dispatch, kDx, permute_key(), {{dx, 0}, {v.routing, 0}}, {of_all});
+  add(Role::dispatch, kDx, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0), {{dx, 0}, {v.routing, 0}},
+      {of_all});
   const ValueId d_tokens = sum_of_tokens(Role::expert_gather, kDx, of_all, "all_tokens.dx");
   // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
   const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "io/megatron/megatron_model.hpp"
 #include "io/megatron/megatron_reader.hpp"
 
@@ -184,7 +185,9 @@ class LayoutReader {
 
   void read_tensor_parallel_overlap() {
     if (!flags_.on("--tp-comm-overlap")) return;
-    if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
+    if (flags_.on("--use-torch-fsdp2")) {
+      flags_.note("--tp-comm-overlap", "policy fsdp waits for tensor-parallel traffic");
+    } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
       set("tp-comm-overlap", "true", "--tp-comm-overlap");
     } else {
       flags_.note("--tp-comm-overlap", "has no effect without tensor parallelism");
@@ -193,7 +196,12 @@ class LayoutReader {
 
   void read_expert_overlap() {
     for (const std::string name : {"overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-      if (flags_.on("--" + name)) set(name, "true", "--" + name);
+      if (!flags_.on("--" + name)) continue;
+      if (flags_.on("--use-torch-fsdp2")) {
+        flags_.note("--" + name, "policy fsdp waits for all-to-alls");
+      } else {
+        set(name, "true", "--" + name);
+      }
     }
     const char* const type = "--moe-token-dispatcher-type";
     const auto dispatcher = flags_.one_of(type, {"allgather", "alltoall", "alltoall_seq", "flex"});
@@ -220,18 +228,31 @@ class LayoutReader {
   std::vector<MegatronSetting> settings_;
 };
 
+// The value that the script's last assignment gives a variable, as far as it says: of `${NAME:-1}` the default.
+std::optional<std::string> last_assigned(const std::string& text, const std::string& name) {
+  std::optional<std::string> value;
+  for (const std::string& line : split(text, '\n')) {
+    const std::size_t comment = line.find('#');
+    const std::size_t at = line.find(name + "=");
+    if (at == std::string::npos || at > comment) continue;
+    std::string word = line.substr(at + name.size() + 1);
+    if (const std::size_t fallback = word.find(":-"); word.starts_with("${") && fallback != std::string::npos) {
+      word = word.substr(fallback + 2);
+    }
+    std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
+    value = word.substr(0, word.find_first_of(" \t\r;&|}\\"));
+  }
+  return value;
+}
+
 // What Megatron issues beside the products of backward starts in the order of issue only where the device has one
 // connection. Scripts that say nothing leave it to the container, which sets it.
 void note_connections(const std::string& text, MegatronJob& job) {
-  const std::string name = "CUDA_DEVICE_MAX_CONNECTIONS";
-  for (std::size_t at = text.find(name + "="); at != std::string::npos; at = text.find(name + "=", at + 1)) {
-    const std::size_t begin = at + name.size() + 1;
-    const std::string value = text.substr(begin, text.find_first_of(" \t\r\n;\\\"'", begin) - begin);
-    if (value == "1") continue;
-    job.ignored.push_back(
-        {name, value, "tensor-parallel traffic of backward is planned beside the products, as with 1"});
-    return;
-  }
+  const char* const name = "CUDA_DEVICE_MAX_CONNECTIONS";
+  const auto value = last_assigned(text, name);
+  if (!value || *value == "1" || value->starts_with("$")) return;
+  job.ignored.push_back(
+      {name, *value, "tensor-parallel traffic of backward is planned beside the products, as with 1"});
 }
 
 }  // namespace

@@ -128,6 +128,11 @@ TEST(MegatronArgs, OneConnectionIsWhatAsynchronousBackwardNeeds) {
   const std::string flags = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2\n";
   EXPECT_FALSE(ignored(read("export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + flags), "CUDA_DEVICE_MAX_CONNECTIONS"));
   EXPECT_TRUE(ignored(read("export CUDA_DEVICE_MAX_CONNECTIONS=8\n" + flags), "CUDA_DEVICE_MAX_CONNECTIONS"));
+  for (const std::string one : {"CUDA_DEVICE_MAX_CONNECTIONS=\"1\" ", "export CUDA_DEVICE_MAX_CONNECTIONS='1';\n",
+                                "# export CUDA_DEVICE_MAX_CONNECTIONS=8\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n",
+                                "export CUDA_DEVICE_MAX_CONNECTIONS=${CONNECTIONS:-1}\n"}) {
+    EXPECT_FALSE(ignored(read(one + flags), "CUDA_DEVICE_MAX_CONNECTIONS")) << one;
+  }
 }
 
 TEST(MegatronArgs, LatentAttentionAndALayerPattern) {

@@ -1,9 +1,9 @@
 #include "plan/policy/megatron.hpp"
 
-#include "base/error.hpp"
 #include "cost/cost_model.hpp"
 #include "plan/partition/buckets.hpp"
 #include "plan/partition/userbuffer_cuts.hpp"
+#include "plan/policy/megatron_options.hpp"
 
 namespace weft {
 namespace {
@@ -16,38 +16,21 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
   return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
 }
 
-void require_sequence_parallel(const Layout& layout) {
-  if (layout.tp == 1) fail("--tp-comm-overlap: there is no tensor parallelism; give --tp");
-  if (!layout.sequence_parallel) fail("--tp-comm-overlap: needs --sequence-parallel, as in Megatron");
-}
-
-void require_pairs(const Layout& layout) {
-  const char* const flag = "--overlap-moe-expert-parallel-comm";
-  if (layout.ep == 1) fail("{}: there is no expert parallelism; give --ep", flag);
-  if (layout.pp > 1 && layout.vpp == 1) fail("{}: a pipeline needs --vpp for it, as in Megatron", flag);
-  if (layout.recompute == Recompute::full) fail("{}: is not for --recompute full, as in Megatron", flag);
-  if (layout.zero > 1) fail("{}: is for --zero 0 and 1", flag);
-}
-
 // What all three levels of data parallelism share.
 Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const StepGraph& graph) {
   const PolicyOptions& options = request.options;
+  require_applicable(options, request.layout);
   overlap.receives = receives_early(request);
   overlap.linear_backward = request.layout.tp > 1;
   if (options.tp_comm_overlap) {
-    require_sequence_parallel(request.layout);
     const Cluster cluster(request.cluster);
-    const CostModel cost(graph, cluster, request.profile);
+    const CostModel cost(graph, cluster, request.profile, request.programs);
     overlap.layers = userbuffer_cuts(graph, request.model, cost);
     overlap.cut_transfers = overlap.parts_in_turn = true;
   }
-  if (options.delay_wgrad_compute && !options.overlap_moe_expert_parallel_comm) {
-    fail("--delay-wgrad-compute: needs --overlap-moe-expert-parallel-comm, as in Megatron");
-  }
-  if (options.overlap_moe_expert_parallel_comm) {
-    require_pairs(request.layout);
-    overlap.expert_parallel = overlap.weave = overlap.weave_within_layers = true;
-    overlap.pairs = request.layout.micro_batches() > 1;
+  // One micro-batch has no other to hide behind.
+  if (options.overlap_moe_expert_parallel_comm && request.layout.micro_batches() > 1) {
+    overlap.expert_parallel = overlap.weave = overlap.weave_within_layers = overlap.pairs = true;
     overlap.pairs_in_order = !options.delay_wgrad_compute;
   }
   return overlap;
