@@ -129,7 +129,11 @@ def random_layout(rng):
     if experts and sequence_parallel and rng.random() < 0.5:
         flags += ["--etp", 1]
     if experts and rng.random() < 0.3:
-        flags += ["--expert-exchange", rng.choice(["padded", "uneven"])]
+        flags += ["--expert-exchange", rng.choice(["padded", "uneven"] + ([] if emulated else ["gathered"]))]
+    if sequence_parallel and rng.random() < 0.3:
+        flags.append("--tp-comm-overlap")
+    if ep > 1 and rng.random() < 0.3:
+        flags += ["--overlap-moe-expert-parallel-comm"] + rng.choice([[], ["--delay-wgrad-compute"]])
     if experts and not emulated and rng.random() < 0.2:
         flags.append(rng.choice(["--dispatch-fp8", "--ep-forwarding"]))
     flags += ["--zero", rng.randrange(4)]
