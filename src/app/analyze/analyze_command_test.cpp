@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/test_analyze.hpp"
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
 
@@ -12,16 +13,6 @@ namespace weft {
 namespace {
 
 using nlohmann::json;
-
-std::string data(const std::string& name) {
-  return fmt::format("{}/tests/data/traces/{}", WEFT_SOURCE_DIR, name);
-}
-
-json analyzed(const std::string& arguments) {
-  const CliResult result = weft_cli("analyze --json " + arguments);
-  EXPECT_EQ(result.code, kOk) << result.err;
-  return json::parse(result.out);
-}
 
 // The files in tests/data/traces are HTA's own test data without the events that no number depends on; the values are
 // those that HTA printed for the whole files.

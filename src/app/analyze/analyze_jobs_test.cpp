@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/analyze/test_analyze.hpp"
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
 
@@ -13,16 +14,6 @@ namespace weft {
 namespace {
 
 using nlohmann::json;
-
-std::string data(const std::string& name) {
-  return fmt::format("{}/tests/data/traces/{}", WEFT_SOURCE_DIR, name);
-}
-
-json analyzed(const std::string& arguments) {
-  const CliResult result = weft_cli("analyze --json " + arguments);
-  EXPECT_EQ(result.code, kOk) << result.err;
-  return json::parse(result.out);
-}
 
 void expect_refused(const std::string& arguments, const std::string& message) {
   const CliResult result = weft_cli("analyze " + arguments);
