@@ -14,7 +14,7 @@
 #include "base/text.hpp"
 #include "cost/cost_model.hpp"
 #include "plan/memory/use.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 #include "published_rows.hpp"
 #include "sim/simulate_plan.hpp"
 

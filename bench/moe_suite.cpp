@@ -18,11 +18,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "bound/bound.hpp"
 #include "cluster/presets.hpp"
 #include "model/presets.hpp"
-#include "plan/bound/bound.hpp"
-#include "plan/policy/overlap.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"
 

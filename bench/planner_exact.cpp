@@ -15,12 +15,12 @@
 #include <string_view>
 
 #include "base/table.hpp"
-#include "plan/bound/bound.hpp"
-#include "plan/schedule/cyclic/exact_order.hpp"
-#include "plan/schedule/cyclic/improve_order.hpp"
-#include "plan/schedule/cyclic/list_order.hpp"
-#include "plan/schedule/cyclic/period.hpp"
-#include "plan/schedule/cyclic/test_cyclic_problems.hpp"
+#include "bound/bound.hpp"
+#include "planner/schedule/cyclic/exact_order.hpp"
+#include "planner/schedule/cyclic/improve_order.hpp"
+#include "planner/schedule/cyclic/list_order.hpp"
+#include "planner/schedule/cyclic/period.hpp"
+#include "planner/schedule/cyclic/test_cyclic_problems.hpp"
 
 namespace {
 

@@ -14,8 +14,8 @@
 
 #include "cluster/presets.hpp"
 #include "model/presets.hpp"
-#include "plan/policy/policy.hpp"
-#include "plan/verify/order.hpp"
+#include "plan/happens_before.hpp"
+#include "planner/policy/policy.hpp"
 #include "sim/simulate_folded.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"

@@ -20,7 +20,7 @@
 
 #include "app/cli.hpp"
 #include "base/text.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace {
 

@@ -70,6 +70,19 @@ class Layers(unittest.TestCase):
     def test_source_outside_any_folder_is_refused(self):
         self.expect_failure({"main.cpp": "\n"}, "must live in a folder")
 
+    def test_tests_may_include_what_their_line_says_and_code_may_not(self):
+        changes = {"layers.txt": "base:\nbase tests: model\nmodel: base\n", "base/error_test.cpp": '#include "model/shape.hpp"\n'}
+        status, output = check(changes)
+        self.assertEqual(status, 0, output)
+        self.expect_failure({**changes, "base/error.cpp": '#include "model/shape.hpp"\n'}, "base -> model")
+
+    def test_line_for_tests_of_no_folder_is_named(self):
+        self.expect_failure({"layers.txt": "base:\nmodel: base\ntypo tests: base\n"}, "typo tests: there is no such folder")
+
+    def test_cycle_between_sub_folders_is_shown(self):
+        self.expect_failure({"base/a/x.hpp": '#include "base/b/y.hpp"\n', "base/b/y.hpp": "\n", "base/b/z.hpp": '#include "base/a/x.hpp"\n'},
+                            "base/a -> base/b -> base/a")
+
     def test_cast_of_a_pointer_is_named(self):
         self.expect_failure({"base/error.cpp": "// why\nreinterpret_cast<int*>(p);\n"}, "base/error.cpp:2:", "base has no casts")
 

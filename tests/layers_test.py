@@ -22,13 +22,15 @@ def read_layers(path):
         if not line:
             continue
         folder, colon, allowed = line.partition(":")
-        if not colon or not re.fullmatch(r"\w+", folder):
+        if not colon or not re.fullmatch(r"\w+( tests)?", folder):
             problems.append(f"{path}:{number}: expected 'folder: folder folder ...', got '{line}'")
             continue
         if folder in layers:
             problems.append(f"{path}:{number}: {folder} is listed twice")
         layers[folder] = allowed.split()
     for folder, allowed in layers.items():
+        if folder.removesuffix(" tests") not in layers:
+            problems.append(f"{path}: {folder}: there is no such folder")
         for other in allowed:
             if other not in layers:
                 problems.append(f"{path}: {folder} may include {other}, which has no line of its own")
@@ -58,7 +60,11 @@ def find_cycle(layers):
     return None
 
 
-def check_include(src, folder, layers, quote, target):
+def is_test(path):
+    return path.stem.endswith("_test") or path.name.startswith("test_")
+
+
+def check_include(src, folder, allowed, quote, target):
     """Returns what is wrong with one include of a file in `folder`, or None."""
     if not (src / target).is_file():
         # <vector> and the like: not ours. In quotes it must be ours.
@@ -66,14 +72,22 @@ def check_include(src, folder, layers, quote, target):
     other = target.split("/")[0]
     if quote == "<":
         return f'<{target}> is our own header: write "{target}"'
-    if other != folder and other not in layers.get(folder, []):
-        allowed = " ".join(layers.get(folder, [])) or "nothing"
-        return f'{folder} -> {other} ("{target}") is not allowed; {folder} may include: {allowed}'
+    if other != folder and other not in allowed:
+        return f'{folder} -> {other} ("{target}") is not allowed; {folder} may include: {" ".join(allowed) or "nothing"}'
     return None
 
 
+def check_sub_folders(includes):
+    """`includes`: {(sub-folder, sub-folder of the same folder)} of all code but tests. Returns the cycles between them."""
+    graph = {}
+    for source, target in sorted(includes):
+        graph.setdefault(source, []).append(target)
+    cycle = find_cycle(graph)
+    return [f"sub-folders include each other: {' -> '.join(cycle)}"] if cycle else []
+
+
 def check_sources(src, layers):
-    problems = []
+    problems, sub_folder_includes = [], set()
     for folder in sorted(path.name for path in src.iterdir() if path.is_dir()):
         if folder not in layers:
             problems.append(f"{src / folder}: layers.txt does not name this folder")
@@ -84,14 +98,18 @@ def check_sources(src, layers):
         if len(parts) == 1:
             problems.append(f"{path}: a source must live in a folder of src")
             continue
+        allowed = layers.get(parts[0], []) + (layers.get(f"{parts[0]} tests", []) if is_test(path) else [])
         for number, line in enumerate(path.read_text().splitlines(), 1):
             if "reinterpret_cast" in line and parts[0] not in FOLDERS_WITH_CASTS:
                 problems.append(f"{path}:{number}: {parts[0]} has no casts of pointers: {' '.join(sorted(FOLDERS_WITH_CASTS))} do")
             match = INCLUDE.match(line)
-            problem = match and check_include(src, parts[0], layers, *match.groups())
+            problem = match and check_include(src, parts[0], allowed, *match.groups())
             if problem:
                 problems.append(f"{path}:{number}: {problem}")
-    return problems
+            target = match.group(2).split("/") if match else []
+            if len(parts) > 2 and len(target) > 2 and parts[:2] != tuple(target[:2]) and parts[0] == target[0] and not is_test(path):
+                sub_folder_includes.add(("/".join(parts[:2]), "/".join(target[:2])))
+    return problems + check_sub_folders(sub_folder_includes)
 
 
 def main():

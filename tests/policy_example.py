@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FILE = re.compile(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```", re.S | re.M)
-CHANGED = "src/plan/policy/policy.cpp"
+CHANGED = "src/planner/policy/policy.cpp"
 
 
 def changed(text, page):

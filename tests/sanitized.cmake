@@ -1,7 +1,7 @@
 # What the sanitizer builds run. `core_tests` builds the tests of the folders that need no device and no network, and
 # `ctest --test-dir <build>/tests/core` runs them. With WEFT_SANITIZE_ONLY these are the tests of those folders. One process
 # per executable: g++ 12's leak check takes four seconds per process on aarch64, far too much for one per test case.
-set(core base model cluster timeline collective comm exec graph cost plan sim io)
+set(core base model cluster timeline collective comm exec graph cost plan bound planner sim io)
 get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR}/src PROPERTY SUBDIRECTORIES)
 add_custom_target(core_tests)
 set(core_ctest "")

@@ -13,7 +13,7 @@
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
 #include "model/presets.hpp"
-#include "plan/policy/megatron_options.hpp"
+#include "planner/policy/megatron_options.hpp"
 
 namespace weft {
 namespace {

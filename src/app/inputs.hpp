@@ -5,7 +5,7 @@
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
 #include "model/transformer.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 
@@ -18,7 +18,7 @@ struct Inputs {
   PolicyOptions options = {};
   double budget_s = PlanSearch{}.budget_s;  // of policies that search
   std::uint64_t search_seed = PlanSearch{}.seed;
-  Bytes reserve = {};  // what the cluster's device has beside the memory that plans may use
+  Bytes reserve = {};                     // what the cluster's device has beside the memory that plans may use
   std::vector<std::string> remarks = {};  // what people should know of the model's file
 };
 // Throws Error naming the flag or file, the value and what is allowed.

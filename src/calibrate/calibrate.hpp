@@ -12,7 +12,7 @@
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_settings.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 

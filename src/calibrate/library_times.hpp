@@ -10,7 +10,7 @@
 namespace weft {
 
 // Which group of ranks each (collective, members) is timed on: the same on all ranks. An all_reduce may be carried out
-// as reduce_scatter and all_gather (plan/partition), so those are asked for too.
+// as reduce_scatter and all_gather (planner/partition), so those are asked for too.
 std::map<LibraryProfile::Group, GroupKind> groups_to_time(const StepGraph& graph);
 
 // All ranks call it, and get the same. Nothing where the transport has no library.

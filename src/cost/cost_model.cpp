@@ -150,7 +150,7 @@ void CostModel::make_uneven(const Operation& operation, TransferCost& cost) cons
 // The bytes keep the links busy; what the program takes beyond that, waiting for messages, is latency. So it takes its
 // simulated time alone, and longer where others use its links.
 //
-// Bounds (plan/bound) rest on the least bytes on each link or the ring's, whichever are fewer. A program may spare an
+// Bounds (bound/) rest on the least bytes on each link or the ring's, whichever are fewer. A program may spare an
 // inner link even more (direct messages cross it for peers in its domain only); it is then charged the least, so that
 // no step comes out below its bound.
 TransferCost CostModel::from_program(const Operation& operation, const ProgramCost& program) const {

@@ -7,8 +7,8 @@
 #include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_training.hpp"
 #include "graph/operation_part.hpp"
-#include "plan/policy/overlap.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
 
 namespace weft {
 namespace {

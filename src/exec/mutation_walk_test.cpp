@@ -15,10 +15,10 @@
 #include "comm/test_ranks.hpp"
 #include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/train_rank.hpp"
-#include "plan/search/decisions.hpp"
+#include "plan/happens_before.hpp"
 #include "plan/test_mutator.hpp"
-#include "plan/verify/order.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/search/decisions.hpp"
 
 namespace weft {
 namespace {

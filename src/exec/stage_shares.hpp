@@ -1,4 +1,4 @@
-// Which elements of a parameter the members of a stage of a substituted transfer have (plan/partition/substitute.hpp).
+// Which elements of a parameter the members of a stage of a substituted transfer have (graph/substitute.hpp).
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "exec/test_training.hpp"
-#include "plan/partition/substitute.hpp"
-#include "plan/policy/overlap.hpp"
+#include "graph/substitute.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
 
 namespace weft {
 namespace {

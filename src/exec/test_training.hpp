@@ -5,7 +5,7 @@
 
 #include "comm/test_ranks.hpp"
 #include "exec/train_rank.hpp"
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft::test {
 

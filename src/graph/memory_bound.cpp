@@ -94,7 +94,7 @@ std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::
   return state;
 }
 
-// Chunk passes of a stage between their forward and their backward, at most (plan/schedule/pipeline.cpp).
+// Chunk passes of a stage between their forward and their backward, at most (planner/schedule/pipeline.cpp).
 std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage) {
   const std::int64_t all = layout.micro_batches() * layout.vpp;
   if (layout.schedule == PipelineSchedule::gpipe) return all;

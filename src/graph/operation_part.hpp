@@ -20,7 +20,7 @@
 // (RoutedSlots). Along axis 1, by capacity, a part of an all-to-all or an expert's product has the slots of piece i of
 // every expert, whoever lies there; router, gate, dispatch and combine stay whole. Pieces along different axes meet.
 //
-// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (plan/partition/
+// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (planner/partition/
 // substitute.hpp) are transfers of their own and cut alike: part i of a stage works on what part i of the one before it
 // leaves.
 #pragma once
@@ -34,7 +34,7 @@ namespace weft {
 
 // No transfer of a step is cut into more parts than this.
 inline constexpr std::int64_t kMaxCuts = 1024;
-// No operation that repeats is cut into more: the bound (plan/bound) counts on it.
+// No operation that repeats is cut into more: the bound (bound/) counts on it.
 inline constexpr std::int64_t kMaxRowCuts = 8;
 
 // What pieces are counted along.

@@ -11,11 +11,11 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "graph/substitute.hpp"
 #include "io/model_json.hpp"
 #include "io/test_plans.hpp"
-#include "plan/partition/substitute.hpp"
-#include "plan/policy/overlap.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
 
 namespace weft {
 namespace {

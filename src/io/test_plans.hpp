@@ -7,7 +7,7 @@
 #include "cluster/presets.hpp"
 #include "io/plan_json.hpp"
 #include "model/presets.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft::test {
 

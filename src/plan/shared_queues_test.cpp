@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

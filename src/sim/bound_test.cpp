@@ -1,5 +1,5 @@
 // The bound against simulated steps: reached where theory says so, never undercut.
-#include "plan/bound/bound.hpp"
+#include "bound/bound.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <random>
 
 #include "plan/memory/place.hpp"
-#include "plan/schedule/overlap_receives.hpp"
+#include "planner/schedule/overlap_receives.hpp"
 #include "sim/test_problems.hpp"
 #include "sim/test_steps.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 TEST(BoundReached, TwoPartsOfAlternatingComputeAndCommunicationTake25) {
   // compute 10 -> communication 10 -> compute 10 -> communication 10 in halves; the next iteration needs the whole of
-  // the last communication. The bound for parts of 5 is 25 (plan/bound/bound_test.cpp).
+  // the last communication. The bound for parts of 5 is 25 (bound/bound_test.cpp).
   TestProblem p;
   const auto rank = p.rank();
   std::vector<std::int32_t> a, b, c, d;

@@ -1,9 +1,9 @@
 // The period that the search for an order computes, against the simulator's.
 #include <gtest/gtest.h>
 
-#include "plan/schedule/cyclic/list_order.hpp"
-#include "plan/schedule/cyclic/period.hpp"
-#include "plan/schedule/cyclic/test_cyclic_problems.hpp"
+#include "planner/schedule/cyclic/list_order.hpp"
+#include "planner/schedule/cyclic/period.hpp"
+#include "planner/schedule/cyclic/test_cyclic_problems.hpp"
 #include "sim/engine.hpp"
 #include "sim/test_problems.hpp"
 

@@ -1,7 +1,7 @@
 // Steps of profiles that were measured: what the profile says an operation takes is what the step consists of.
 #include <gtest/gtest.h>
 
-#include "plan/bound/bound.hpp"
+#include "bound/bound.hpp"
 #include "sim/test_steps.hpp"
 
 namespace weft::test {

@@ -1,5 +1,5 @@
 // What receiving beside compute is worth.
-#include "plan/schedule/overlap_receives.hpp"
+#include "planner/schedule/overlap_receives.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

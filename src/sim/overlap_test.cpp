@@ -1,6 +1,6 @@
 // Steps of the overlapping policies: exact where a recursion over one rank's operations gives them, ordered as physics
 // orders them elsewhere.
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/test_effort.hpp"
-#include "plan/bound/bound.hpp"
+#include "bound/bound.hpp"
 #include "sim/test_problems.hpp"
 #include "sim/test_steps.hpp"
 

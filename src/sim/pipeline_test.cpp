@@ -1,5 +1,5 @@
 // Pipeline schedules on the engine with messages that cost nothing: the bubble has a closed form.
-#include "plan/schedule/pipeline.hpp"
+#include "planner/schedule/pipeline.hpp"
 
 #include <gtest/gtest.h>
 

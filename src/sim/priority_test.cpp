@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/test_effort.hpp"
+#include "bound/bound.hpp"
 #include "graph/operation_part.hpp"
-#include "plan/bound/bound.hpp"
 #include "sim/test_steps.hpp"
 
 namespace weft::test {

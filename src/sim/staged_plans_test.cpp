@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "plan/bound/bound.hpp"
-#include "plan/partition/substitute.hpp"
-#include "plan/policy/overlap.hpp"
+#include "bound/bound.hpp"
+#include "graph/substitute.hpp"
+#include "planner/overlap.hpp"
 #include "sim/test_steps.hpp"
 
 namespace weft::test {

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"
 #include "timeline/folded_spans.hpp"

@@ -12,7 +12,8 @@
 #include "app/plan/plan_explanation.hpp"
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"
 

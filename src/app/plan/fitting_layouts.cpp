@@ -11,8 +11,9 @@
 #include "base/parallel.hpp"
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
-#include "plan/policy/megatron_options.hpp"
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
+#include "planner/policy/megatron_options.hpp"
+#include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 
 namespace weft {

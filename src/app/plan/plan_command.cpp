@@ -21,7 +21,7 @@
 #include "app/terminal.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {

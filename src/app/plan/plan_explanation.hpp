@@ -10,8 +10,8 @@
 
 #include "app/plan/plan_study.hpp"
 #include "cost/cost_model.hpp"
-#include "plan/partition/choice_tree.hpp"
 #include "plan/unfold.hpp"
+#include "planner/partition/choice_tree.hpp"
 #include "timeline/explain.hpp"
 
 namespace weft {

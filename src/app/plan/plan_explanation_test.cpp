@@ -6,7 +6,7 @@
 
 #include "app/cli.hpp"
 #include "app/test_cli.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {

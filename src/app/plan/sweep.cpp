@@ -15,7 +15,8 @@
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
 #include "graph/rank_class_cache.hpp"
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 
 namespace weft {

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/device.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {

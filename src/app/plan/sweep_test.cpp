@@ -7,7 +7,7 @@
 #include "app/plan/sweep_report.hpp"
 #include "app/test_cli.hpp"
 #include "base/text.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {

@@ -17,8 +17,9 @@
 #include "exec/rank_exchange.hpp"
 #include "exec/record.hpp"
 #include "kernels/kernels.hpp"
-#include "plan/partition/row_choice.hpp"
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
+#include "planner/partition/row_choice.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 

@@ -7,10 +7,10 @@
 
 #include "app/test_cli.hpp"
 #include "cluster/presets.hpp"
+#include "graph/substitute.hpp"
 #include "io/plan_json.hpp"
 #include "kernels/kernels.hpp"
-#include "plan/partition/substitute.hpp"
-#include "plan/policy/overlap.hpp"
+#include "planner/overlap.hpp"
 
 namespace weft {
 namespace {

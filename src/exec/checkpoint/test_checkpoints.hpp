@@ -13,7 +13,7 @@
 #include "exec/checkpoint/checkpoint_folder.hpp"
 #include "exec/parameter_table.hpp"
 #include "exec/safetensors.hpp"
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft::test {
 

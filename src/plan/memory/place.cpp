@@ -6,11 +6,11 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "plan/happens_before.hpp"
 #include "plan/memory/frames.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/pool.hpp"
 #include "plan/unfold.hpp"
-#include "plan/verify/order.hpp"
 
 namespace weft {
 namespace {

@@ -10,8 +10,8 @@
 #include "model/counts.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/use.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/unfold.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <ostream>
 
 #include "cluster/presets.hpp"
-#include "plan/policy/policy.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {

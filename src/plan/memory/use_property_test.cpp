@@ -9,8 +9,8 @@
 
 #include "base/test_effort.hpp"
 #include "plan/memory/use.hpp"
-#include "plan/search/decisions.hpp"
-#include "plan/test_plans.hpp"
+#include "planner/search/decisions.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

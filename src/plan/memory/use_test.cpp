@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/test_plans.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

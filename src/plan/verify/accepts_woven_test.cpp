@@ -7,10 +7,10 @@
 
 #include "base/test_effort.hpp"
 #include "graph/operation_part.hpp"
-#include "plan/search/decisions.hpp"
 #include "plan/test_oracle.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/search/decisions.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

@@ -7,8 +7,8 @@
 #include "base/text.hpp"
 #include "graph/op_lists.hpp"
 #include "graph/operation_part.hpp"
+#include "plan/happens_before.hpp"
 #include "plan/memory/lifetimes.hpp"
-#include "plan/verify/order.hpp"
 
 namespace weft {
 namespace {

@@ -9,14 +9,14 @@
 
 #include "base/test_effort.hpp"
 #include "graph/operation_part.hpp"
+#include "graph/substitute.hpp"
 #include "plan/memory/place.hpp"
-#include "plan/partition/substitute.hpp"
-#include "plan/policy/overlap.hpp"
-#include "plan/schedule/overlap_receives.hpp"
 #include "plan/test_mutator.hpp"
 #include "plan/test_oracle.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
+#include "planner/schedule/overlap_receives.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory/place.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

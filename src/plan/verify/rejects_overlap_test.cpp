@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "plan/test_oracle.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

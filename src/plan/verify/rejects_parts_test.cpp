@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "graph/operation_part.hpp"
-#include "plan/policy/overlap.hpp"
 #include "plan/test_oracle.hpp"
-#include "plan/test_plans.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/overlap.hpp"
+#include "planner/test_plans.hpp"
 
 namespace weft {
 namespace {

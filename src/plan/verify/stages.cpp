@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "plan/partition/substitute.hpp"
+#include "graph/substitute.hpp"
 
 namespace weft {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "plan/happens_before.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/unfold.hpp"
 #include "plan/verify/hazards.hpp"
-#include "plan/verify/order.hpp"
 #include "plan/verify/provenance.hpp"
 
 namespace weft {

@@ -1,0 +1,292 @@
+#include "bound/bound.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "base/text.hpp"
+#include "bound/chains.hpp"
+#include "bound/one_machine.hpp"
+#include "graph/operation_part.hpp"
+
+namespace weft {
+namespace {
+
+constexpr double kVisitBudget = 300e6;  // visits of edges and nodes before v is sampled
+constexpr double kRounding = 1e-9;      // of a sum of chains and work, relative and more than enough
+
+class Search {
+ public:
+  explicit Search(const BoundProblem& problem)
+      : p_(problem),
+        chains_(problem),
+        longest_(chains_.longest_from_each()),
+        users_(at(problem.resources)),
+        most_(users_.size()) {
+    for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
+      for (const BoundUse& use : p_.nodes[i].uses) {
+        users_[at(use.resource)].push_back({static_cast<std::int32_t>(i), use.work_ns});
+      }
+    }
+  }
+
+  Bound run() {
+    work_alone();
+    const double most = *std::max_element(work_.begin(), work_.end());
+    std::vector<std::int32_t> candidates;
+    for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
+      const auto v = static_cast<std::int32_t>(i);
+      if (p_.nodes[i].once && may_exceed(most, longest_[i])) candidates.push_back(v);
+    }
+    const double visits = 4.0 * static_cast<double>(p_.edges.size() + p_.nodes.size());
+    const auto affordable = static_cast<std::size_t>(std::max(1.0, kVisitBudget / visits));
+    const std::size_t stride = std::max<std::size_t>(1, (candidates.size() + affordable - 1) / affordable);
+    std::vector<std::int32_t> together;
+    for (std::size_t i = 0; i < candidates.size(); i += stride) {
+      if (may_exceed(most, longest_[at(candidates[i])])) together.push_back(candidates[i]);
+      const bool last = i + stride >= candidates.size();
+      if (together.empty() || (together.size() < Chains::kLanes && !last)) continue;
+      around(together);
+      together.clear();
+    }
+    return best_;
+  }
+
+ private:
+  struct User {
+    std::int32_t node;
+    double work_ns;
+  };
+  // From the first part of v to the first part of the next v, or from the last to the last.
+  static constexpr std::size_t kFirstParts = 0, kWindows = 2;
+
+  static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+
+  void work_alone() {
+    work_.assign(users_.size(), 0);
+    for (std::size_t r = 0; r < work_.size(); ++r) {
+      for (const User& user : users_[r]) work_[r] += user.work_ns;
+      if (work_[r] > best_.period_ns) best_ = {work_[r], static_cast<std::int32_t>(r), -1, 0, work_[r], 0};
+    }
+  }
+
+  // Could a resource with that much work in all give more than is known, where no head and tail together have more than
+  // `chain`?
+  bool may_exceed(double work, double chain) const { return (work + chain) * (1 + kRounding) > best_.period_ns; }
+
+  // What no subset of the jobs can exceed, for all of a resource's jobs and all lanes in one pass.
+  void add_up(const std::vector<std::int32_t>& together, std::size_t resource) {
+    struct Sum {
+      double work = 0, around_one = 0;
+    };
+    std::array<std::array<Sum, Chains::kLanes>, kWindows> sums{};
+    for (const User& user : users_[resource]) {
+      for (std::size_t lane = 0; lane < together.size(); ++lane) {
+        for (std::size_t window = 0; window < kWindows; ++window) {
+          const std::optional<Job> job = job_of(user, window, together[lane], lane);
+          if (!job) continue;
+          sums[window][lane].work += job->work;
+          sums[window][lane].around_one = std::max(sums[window][lane].around_one, job->head + job->tail);
+        }
+      }
+    }
+    for (std::size_t window = 0; window < kWindows; ++window) {
+      for (std::size_t lane = 0; lane < together.size(); ++lane) {
+        most_[resource][window][lane] = sums[window][lane].work + sums[window][lane].around_one;
+      }
+    }
+  }
+
+  void around(const std::vector<std::int32_t>& together) {
+    chains_.find(together);
+    // Every head and tail are parts of a way from v to the next v.
+    double longest = -1;
+    for (std::size_t lane = 0; lane < together.size(); ++lane) {
+      longest = std::max(longest, chains_.head(1, together[lane], lane));
+    }
+    if (longest < 0) return;  // there is none
+    for (std::size_t r = 0; r < users_.size(); ++r) {
+      most_[r] = {};
+      if (may_exceed(work_[r], longest)) add_up(together, r);
+    }
+    for (std::size_t lane = 0; lane < together.size(); ++lane) {
+      for (std::size_t window = 0; window < kWindows; ++window) {
+        for (std::size_t r = 0; r < users_.size(); ++r) {
+          if (most_[r][window][lane] > best_.period_ns) try_subsets(together[lane], lane, window, r);
+        }
+      }
+    }
+  }
+
+  // What runs in the window around v, a lane of chains_.
+  std::optional<Job> job_of(const User& user, std::size_t window, std::int32_t v, std::size_t lane) const {
+    const std::int32_t s = user.node;
+    if (window == kFirstParts) {
+      // v, and what it reaches within its iteration.
+      const double head = chains_.head(0, s, lane), tail = chains_.tail(1, s, lane);
+      if (head >= 0 && tail >= 0) return Job{head, user.work_ns, tail};
+      return std::nullopt;
+    }
+    // What v reaches in the next iteration, and the next v; behind a barrier also the rest of v's own iteration.
+    const double own = p_.nodes[at(v)].part_ns;
+    if (chains_.head(1, s, lane) >= 0 && chains_.tail(0, s, lane) >= 0) {
+      return Job{chains_.head(1, s, lane) - own, user.work_ns, s == v ? 0 : chains_.tail(0, s, lane) + own};
+    }
+    if (p_.nodes[at(v)].barrier && s != v && chains_.head(0, s, lane) >= 0 && chains_.tail(1, s, lane) >= 0) {
+      return Job{chains_.head(0, s, lane) - own, user.work_ns, chains_.tail(1, s, lane) + own};
+    }
+    return std::nullopt;
+  }
+
+  void try_subsets(std::int32_t v, std::size_t lane, std::size_t window, std::size_t resource) {
+    jobs_.clear();
+    for (const User& user : users_[resource]) {
+      if (const auto job = job_of(user, window, v, lane)) jobs_.push_back(*job);
+    }
+    const Job bound = one_machine_bound(jobs_);
+    const double burst = p_.burst_ns.empty() ? 0 : p_.burst_ns[resource];
+    const double period = bound.head + bound.work + bound.tail - burst;
+    if (period <= best_.period_ns) return;
+    best_ = {period, static_cast<std::int32_t>(resource), v, bound.head, bound.work, bound.tail};
+  }
+
+  const BoundProblem& p_;
+  Chains chains_;
+  std::vector<double> longest_;           // by node: Chains::longest_from_each
+  std::vector<std::vector<User>> users_;  // by resource
+  std::vector<double> work_;              // by resource
+  // By resource, window and lane: what no subset of the jobs exceeds.
+  std::vector<std::array<std::array<double, Chains::kLanes>, kWindows>> most_;
+  std::vector<Job> jobs_;  // of one window and resource
+  Bound best_;
+};
+
+}  // namespace
+
+Bound lower_bound(const BoundProblem& problem) {
+  if (problem.resources == 0) return {};
+  return Search(problem).run();
+}
+
+namespace {
+
+// The least that each link carries, whatever the algorithm: a collective that first reduces inside a node spares the
+// outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each link gets the
+// smaller of the two.
+TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
+  TransferCost least = cost.least_transfer(op);
+  const TransferCost usual = cost.transfer(op);
+  for (LinkWork& w : least.work) {
+    for (const LinkWork& other : usual.work) {
+      if (other.resource == w.resource) w.seconds = std::min(w.seconds, other.seconds);
+    }
+  }
+  return least;
+}
+
+// Cut by tokens, experts work on the slots that are filled and no others.
+TransferCost least_on_each_link(const StepGraph& graph, const Operation& op, const CostModel& cost) {
+  TransferCost least = least_of_whole(op, cost);
+  if (!works_on_slots(op) || cost.expert_sizes().are_data(op)) return least;
+  TransferCost filled = least_of_whole(with_balanced_load(graph, op), cost);
+  for (LinkWork& w : filled.work) w.seconds *= cost.expert_sizes().least_load(op);
+  return filled.bandwidth_seconds() < least.bandwidth_seconds() ? filled : least;
+}
+
+// Updates may be fused into one kernel; each one's time was rounded to whole nanoseconds, at least one.
+double least_compute_of_whole(const Operation& op, const CostModel& cost) {
+  const auto alone = static_cast<double>(cost.least_compute(op).value);
+  return op.role == Role::update ? std::max(0.0, alone - 1) : alone;
+}
+
+double least_compute(const StepGraph& graph, const Operation& op, const CostModel& cost) {
+  const double least = least_compute_of_whole(op, cost);
+  const ExpertSizes& sizes = cost.expert_sizes();
+  if (sizes.are_data(op)) return least;
+  if (!works_on_slots(op)) return least * sizes.least_of_weight_grad(op);
+  return std::min(least, sizes.least_load(op) * least_compute_of_whole(with_balanced_load(graph, op), cost));
+}
+
+// Resources: the worker of each class, then the link directions.
+BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
+  BoundProblem problem;
+  const auto workers = static_cast<std::int32_t>(graph.classes.size());
+  problem.resources = workers + static_cast<std::int32_t>(cost.link_resources());
+  problem.burst_ns.assign(static_cast<std::size_t>(problem.resources), 0);
+  for (std::size_t r = 0; r < cost.link_resources(); ++r) {
+    problem.burst_ns[static_cast<std::size_t>(workers) + r] = cost.burst_seconds(make_id<ResourceId>(r)) * 1e9;
+  }
+  std::map<std::int32_t, std::int32_t> node_of_transfer;
+  std::vector<std::int32_t> node_of;
+  for (const Operation& op : graph.operations) {
+    const bool joint = op.communication && op.communication->transfer >= 0;
+    std::int32_t node = static_cast<std::int32_t>(problem.nodes.size());
+    if (joint) node = node_of_transfer.try_emplace(op.communication->transfer, node).first->second;
+    node_of.push_back(node);
+    if (node == static_cast<std::int32_t>(problem.nodes.size())) problem.nodes.emplace_back();
+    BoundNode& n = problem.nodes[static_cast<std::size_t>(node)];
+    const double times = op.per_micro_batch ? static_cast<double>(graph.micro_batches) : 1.0;
+    n.once = !op.per_micro_batch || graph.micro_batches == 1;
+    n.barrier = op.role == Role::grad_norm || op.role == Role::norm_reduce;
+    if (op.communication) {
+      const TransferCost least = least_on_each_link(graph, op, cost);
+      double alone = 0;  // the smallest part, after a pause
+      for (const LinkWork& w : least.work) {
+        n.uses.push_back({workers + w.resource.value, w.seconds * 1e9 * times});
+        alone = std::max(alone, (w.seconds / kMaxParts - cost.burst_seconds(w.resource)) * 1e9);
+      }
+      n.part_ns = std::max(n.part_ns, alone);
+    } else {
+      const double alone = least_compute(graph, op, cost);
+      n.uses.push_back({op.rank_class.value, alone * times});
+      n.part_ns = alone / kMaxParts;
+    }
+  }
+  const std::vector<std::vector<OpId>> writers = writers_of(graph);
+  std::vector<std::tuple<std::int32_t, std::int32_t, std::int32_t>> edges;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    for (const Read& read : graph.operations[i].reads) {
+      for (const OpId writer : writers[read.value.index()]) {
+        edges.emplace_back(node_of[writer.index()], node_of[i], read.distance);
+      }
+    }
+  }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  for (const auto& [from, to, distance] : edges) problem.edges.push_back({from, to, distance});
+  return problem;
+}
+
+// "nic out of stage 3": link classes are numbered, stages are what people know.
+std::string link_name(const StepGraph& graph, const CostModel& cost, ResourceId resource) {
+  std::string stages;
+  for (const RankClass& c : graph.classes) {
+    const bool uses = std::any_of(c.links.begin(), c.links.end(),
+                                  [&](const LinkUse& use) { return use.link_class == resource.value / 2; });
+    if (uses) stages += (stages.empty() ? " of " : ", ") + c.name;
+  }
+  return cost.resource_name(resource) + stages;
+}
+
+}  // namespace
+
+StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
+  const Bound bound = lower_bound(bound_problem(graph, cost));
+  StepBound result;
+  result.seconds = bound.period_ns * 1e-9;
+  if (bound.resource < 0) return result;
+  const auto workers = static_cast<std::int32_t>(graph.classes.size());
+  const std::string name = bound.resource < workers
+                               ? graph.classes[static_cast<std::size_t>(bound.resource)].name + " compute"
+                               : link_name(graph, cost, ResourceId{bound.resource - workers});
+  const auto time = [](double ns) { return format_time(nanos_from_seconds(ns * 1e-9)); };
+  result.explanation = fmt::format("{}: {} of work, {} before it can start, {} after it", name, time(bound.work_ns),
+                                   time(bound.head_ns), time(bound.tail_ns));
+  return result;
+}
+
+}  // namespace weft

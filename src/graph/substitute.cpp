@@ -1,0 +1,147 @@
+#include "graph/substitute.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+const ClassGroup& group_of(const StepGraph& graph, const Operation& op) {
+  return graph.classes[op.rank_class.index()].group(op.communication->group);
+}
+
+// The elements of what lies between two stages (all such values of a rule are of one size).
+std::int64_t elements_between(const StepGraph& graph, const Operation& op, Substitution rule) {
+  const std::int64_t read = graph.value(op.reads.front().value).elements();
+  const std::int64_t written = graph.value(op.writes.front()).elements();
+  const ClassGroup& group = group_of(graph, op);
+  const auto divided = [&](std::int64_t n) { return (read + n - 1) / n; };
+  switch (rule) {
+    case Substitution::all_reduce_in_halves:
+      return divided(group.view.size);
+    case Substitution::all_reduce_in_levels:
+      return divided(group.scoped(Scope::inner).view.size);
+    default:
+      return std::min(read, written) * group.scoped(Scope::outer).view.size;
+  }
+}
+
+// What the buffer of a stage has, as Communication::bytes counts it.
+Bytes bytes_of_stage(const ClassGroup& group, const RuleStage& stage, const Value& in, const Value& out) {
+  const std::int64_t members = group.scoped(stage.scope).view.size;
+  switch (stage.collective) {
+    case Collective::reduce_scatter:
+      return out.bytes() * members;
+    case Collective::all_gather:
+      return in.bytes() * members;
+    default:
+      return in.bytes();
+  }
+}
+
+}  // namespace
+
+bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitution rule) {
+  if (std::find(std::begin(kGraphRules), std::end(kGraphRules), rule) == std::end(kGraphRules)) return false;
+  if (!op.communication || op.communication->collective != rule_of(rule).collective) return false;
+  if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
+  if (op.communication->group != GroupKind::dp && op.communication->group != GroupKind::edp) return false;
+  if (op.reads.size() != 1 || op.writes.size() != 1) return false;
+  if (op.per_micro_batch && op.role == Role::param_gather) return false;
+  if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
+  const std::int64_t whole =
+      std::max(graph.value(op.reads.front().value).elements(), graph.value(op.writes.front()).elements());
+  return whole > 0 && elements_between(graph, op, rule) <= whole;
+}
+
+std::vector<Substitution> first_possible(const StepGraph& graph, const std::vector<Substitution>& wanted) {
+  std::vector<Substitution> rules(graph.operations.size(), Substitution::none);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const auto found = std::find_if(wanted.begin(), wanted.end(), [&](Substitution rule) {
+      return may_be_substituted(graph, graph.operations[i], rule);
+    });
+    if (found != wanted.end()) rules[i] = *found;
+  }
+  return rules;
+}
+
+SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Substitution>& rules) : graph_(whole) {
+  WEFT_CHECK(rules.size() == whole.operations.size());
+  graph_.operations.clear();
+  std::int32_t next_number = 0;
+  for (const Operation& op : whole.operations) {
+    if (op.communication) next_number = std::max(next_number, op.communication->transfer + 1);
+  }
+  struct Joint {
+    Substitution rule;
+    std::int32_t next_number;  // of the second stage
+  };
+  std::map<std::int32_t, Joint> joint;  // by transfer
+  for (std::size_t i = 0; i < whole.operations.size(); ++i) {
+    const Operation& op = whole.operations[i];
+    first_stage_.push_back(make_id<OpId>(graph_.operations.size()));
+    Joint how{may_be_substituted(whole, op, rules[i]) ? rules[i] : Substitution::none, next_number};
+    const std::int32_t transfer = op.communication ? op.communication->transfer : -1;
+    if (transfer >= 0) how = joint.try_emplace(transfer, how).first->second;
+    if (how.rule == Substitution::none) {
+      graph_.operations.push_back(op);
+      origin_.push_back(make_id<OpId>(i));
+      continue;
+    }
+    const SubstitutionRule& rule = rule_of(how.rule);
+    const auto stages = static_cast<std::int32_t>(rule.stages.size());
+    if (transfer >= 0) next_number = std::max(next_number, how.next_number + stages - 1);
+    ValueId in = op.reads.front().value;
+    for (std::int32_t s = 0; s < stages; ++s) {
+      const RuleStage& stage = rule.stages[static_cast<std::size_t>(s)];
+      const bool last = s + 1 == stages;
+      const ValueId out = last ? op.writes.front() : make_id<ValueId>(graph_.values.size());
+      if (!last) {
+        Value between = graph_.value(op.reads.front().value);
+        between.name = fmt::format("{} after stage {}", graph_.value(op.writes.front()).name, s);
+        between.shape = {elements_between(whole, op, how.rule)};
+        between.splits.clear();
+        between.per_micro_batch = op.per_micro_batch;
+        between.accumulated = false;
+        graph_.values.push_back(std::move(between));
+      }
+      Operation made = op;
+      made.rule = how.rule;
+      made.stage = s;
+      made.reads = {{in, s == 0 ? op.reads.front().distance : 0}};
+      made.writes = {out};
+      made.communication->collective = stage.collective;
+      made.communication->scope = stage.scope;
+      made.communication->bytes = bytes_of_stage(group_of(whole, op), stage, graph_.value(in), graph_.value(out));
+      if (transfer >= 0 && s > 0) made.communication->transfer = how.next_number + s - 1;
+      made.key.dims[0] = made.communication->bytes.value;
+      graph_.operations.push_back(std::move(made));
+      origin_.push_back(make_id<OpId>(i));
+      in = out;
+    }
+  }
+}
+
+std::vector<OpId> SubstitutedGraph::stages_of(OpId whole) const {
+  std::vector<OpId> stages;
+  for (std::size_t s = first_stage_[whole.index()].index(); s < origin_.size() && origin_[s] == whole; ++s) {
+    stages.push_back(make_id<OpId>(s));
+  }
+  return stages;
+}
+
+std::vector<std::int32_t> SubstitutedGraph::by_stage(const std::vector<std::int32_t>& of_whole) const {
+  std::vector<std::int32_t> result;
+  if (of_whole.empty()) return result;
+  for (const OpId id : origin_) result.push_back(of_whole[id.index()]);
+  return result;
+}
+
+void SubstitutedGraph::name_origins(StepGraph& made) const {
+  for (Operation& op : made.operations) {
+    for (Origin& origin : op.origins) origin.operation = origin_[origin.operation.index()];
+  }
+}
+
+}  // namespace weft

@@ -1,9 +1,0 @@
-#include "plan/policy/serial.hpp"
-
-namespace weft {
-
-Overlap serial_overlap(const PlanRequest&, const StepGraph& graph) {
-  return {.buckets = one_bucket(graph)};
-}
-
-}  // namespace weft

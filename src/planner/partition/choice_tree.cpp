@@ -1,0 +1,192 @@
+#include "planner/partition/choice_tree.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "graph/op_lists.hpp"
+#include "graph/operation_part.hpp"
+#include "graph/substitute.hpp"
+#include "planner/partition/row_choice.hpp"
+
+namespace weft {
+namespace {
+
+constexpr double kWorthIt = 0.99;
+
+class ChoiceTreeBuilder {
+ public:
+  ChoiceTreeBuilder(const StepGraph& graph, const CostModel& cost, OpId id)
+      : graph_(graph), cost_(cost), op_(graph.op(id)) {
+    if (op_.per_micro_batch && may_be_cut(graph_, op_)) find_neighbours(id);
+  }
+
+  ChoiceNode build() const {
+    ChoiceNode root;
+    root.under.push_back(of_rule(Substitution::none));
+    if (op_.communication->transfer < 0) {
+      for (const SubstitutionRule& rule : substitution_rules()) {
+        if (rule.collective == op_.communication->collective && (!has_levels(rule) || !group().levels.empty())) {
+          root.under.push_back(of_rule(rule.name));
+        }
+      }
+    }
+    return with_figures_of_best(std::move(root));
+  }
+
+ private:
+  const ClassGroup& group() const { return graph_.classes[op_.rank_class.index()].group(op_.communication->group); }
+
+  // What makes the data, and what uses it, of the same class and micro-batch.
+  void find_neighbours(OpId id) {
+    const OpLists writers = writers_by_value(graph_), readers = readers_by_value(graph_);
+    const auto note = [&](OpId other) {
+      const Operation& candidate = graph_.op(other);
+      const bool cut = candidate.per_micro_batch && !candidate.communication && may_be_cut(graph_, candidate);
+      if (cut && std::find(neighbours_.begin(), neighbours_.end(), other) == neighbours_.end()) {
+        neighbours_.push_back(other);
+      }
+    };
+    for (const Read& read : graph_.op(id).reads) {
+      for (const OpId writer : writers[read.value.index()]) note(writer);
+    }
+    for (const ValueId value : graph_.op(id).writes) {
+      for (const OpId reader : readers[value.index()]) note(reader);
+    }
+  }
+
+  ChoiceNode of_rule(Substitution rule) const {
+    ChoiceNode node;
+    node.rule = rule;
+    for (std::int32_t parts = 1; parts <= kMaxRowCuts; parts *= 2) {
+      const bool cut = parts == 1 || (may_be_cut(graph_, op_) && op_.communication->transfer < 0 &&
+                                      may_be_cut_into(graph_, op_, parts));
+      if (cut) node.under.push_back(leaf(rule, parts));
+    }
+    return with_figures_of_best(std::move(node));
+  }
+
+  ChoiceNode leaf(Substitution rule, std::int32_t parts) const {
+    ChoiceNode leaf;
+    leaf.rule = rule;
+    leaf.parts = parts;
+    leaf.possible = rule == Substitution::none || may_be_substituted(graph_, op_, rule);
+    double sum = 0, longest = 0;
+    for (const double seconds : stage_seconds(rule, parts)) {
+      sum += seconds;
+      longest = std::max(longest, seconds);
+    }
+    leaf.transfer_s = sum + (parts - 1) * longest;
+    double whole = 0, cut = 0;
+    for (const OpId neighbour : neighbours_) {
+      const Operation& op = graph_.op(neighbour);
+      if (parts > 1 && !may_be_cut_into(graph_, op, parts)) continue;
+      whole += seconds(cost_.compute(op));
+      cut += parts * seconds(cost_.compute(one_of(op, parts)));
+    }
+    leaf.left_s = leaf.transfer_s - std::min(leaf.transfer_s, cut) * (parts - 1) / parts;
+    leaf.loss_s = std::max(0.0, cut - whole);
+    return leaf;
+  }
+
+  // Of one part.
+  std::vector<double> stage_seconds(Substitution rule, std::int32_t parts) const {
+    const Operation part = one_of(op_, parts);
+    if (rule == Substitution::none) return {fastest(part)};
+    std::vector<double> result;
+    for (const RuleStage& stage : rule_of(rule).stages) result.push_back(seconds_of(stage, part));
+    return result;
+  }
+
+  double seconds_of(const RuleStage& stage, const Operation& part) const {
+    const std::int64_t members = group().view.size, bytes = part.communication->bytes.value;
+    if (stage.scope == Scope::self) {  // reads what all have sent, writes the sum
+      Operation reduction = part;
+      reduction.communication.reset();
+      reduction.key.kind = OpKind::elementwise;
+      const std::int64_t width = bytes_of(graph_.value(op_.reads.front().value).dtype);
+      reduction.key.dims = {std::max<std::int64_t>(1, bytes / width / members), (members + 1) * width, 0, 0, 0, 0};
+      return seconds(cost_.compute(reduction));
+    }
+    Operation own = part;
+    own.communication->collective = stage.collective;
+    own.communication->scope = stage.scope;
+    if (stage.scope == Scope::outer) own.communication->bytes = {bytes / group().levels.front().view.size};
+    if (stage.collective == Collective::send_recv) {  // from all to all others: the messages of an exchange
+      own.communication->collective = Collective::all_to_all;
+      return fastest(own);
+    }
+    if (!stage.from_every_member) return fastest(own);
+    own.communication->bytes = {bytes / members};
+    return static_cast<double>(members) * fastest(own);
+  }
+
+  double fastest(Operation op) const {
+    if (cost_.choose_program(op)) return seconds(cost_.alone(op));
+    op.communication->algorithm = Algorithm::ring;
+    double least = seconds(cost_.alone(op));
+    if (op.communication->collective == Collective::all_reduce) {
+      op.communication->algorithm = Algorithm::tree;
+      least = std::min(least, seconds(cost_.alone(op)));
+    }
+    return least;
+  }
+
+  // The cheapest that plans can be made of, fewer parts on ties.
+  static ChoiceNode with_figures_of_best(ChoiceNode node) {
+    const auto rank = [](const ChoiceNode& n) { return std::tuple(!n.possible, n.cost_s(), n.parts); };
+    const ChoiceNode& best = *std::min_element(node.under.begin(), node.under.end(),
+                                               [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+    std::vector<ChoiceNode> under = std::move(node.under);
+    ChoiceNode result{best.rule, best.parts, best.transfer_s, best.left_s, best.loss_s, best.possible, {}};
+    result.under = std::move(under);
+    return result;
+  }
+
+  const StepGraph& graph_;
+  const CostModel& cost_;
+  const Operation& op_;
+  std::vector<OpId> neighbours_;
+};
+
+}  // namespace
+
+ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId communication) {
+  return ChoiceTreeBuilder(graph, cost, communication).build();
+}
+
+CheapestChoices cheapest_choices(const StepGraph& graph, const CostModel& cost) {
+  using Kind = std::tuple<std::int32_t, GroupKind, Collective, std::int64_t>;  // class, group, collective, bytes
+  struct Choice {
+    Substitution rule = Substitution::none;
+    std::int32_t parts = 1;
+  };
+  std::map<Kind, Choice> known;
+  CheapestChoices choices{std::vector(graph.operations.size(), Substitution::none),
+                          std::vector<std::int32_t>(graph.operations.size(), 1)};
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
+    if (op.role != Role::grad_reduce && op.role != Role::param_gather) continue;
+    const Communication& c = *op.communication;
+    const auto [entry, first] = known.try_emplace({op.rank_class.value, c.group, c.collective, c.bytes.value});
+    if (first) {
+      const ChoiceNode tree = choice_tree(graph, cost, make_id<OpId>(i));
+      const ChoiceNode& none = tree.under.front();
+      const bool better = tree.cost_s() < kWorthIt * none.cost_s();
+      entry->second = better ? Choice{tree.rule, tree.parts} : Choice{Substitution::none, none.parts};
+    }
+    const Choice choice = entry->second;
+    if (choice.rule != Substitution::none && !may_be_substituted(graph, op, choice.rule)) continue;
+    choices.rules[i] = choice.rule;
+    if (!op.per_micro_batch && may_be_cut_into(graph, op, choice.parts)) choices.parts[i] = choice.parts;
+  }
+  if (std::all_of(choices.rules.begin(), choices.rules.end(), [](auto rule) { return rule == Substitution::none; })) {
+    choices.rules.clear();
+  }
+  if (std::all_of(choices.parts.begin(), choices.parts.end(), [](auto parts) { return parts == 1; })) {
+    choices.parts.clear();
+  }
+  return choices;
+}
+
+}  // namespace weft

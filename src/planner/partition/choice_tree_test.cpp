@@ -1,0 +1,161 @@
+#include "planner/partition/choice_tree.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "model/presets.hpp"
+#include "planner/test_plans.hpp"
+
+namespace weft {
+namespace {
+
+// A model, its graph and what its operations cost.
+struct Costed {
+  Costed(const Transformer& model, const std::string& cluster_name, Layout layout)
+      : request(test::request(model, parse_cluster(cluster_name), std::move(layout), 1)),
+        graph(test::build(request)),
+        cluster(request.cluster),
+        cost(graph, cluster, request.profile) {}
+
+  OpId first(Role role, Phase phase) const {
+    for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+      if (graph.operations[i].role == role && graph.operations[i].phase == phase) return make_id<OpId>(i);
+    }
+    ADD_FAILURE() << "no " << name_of(role);
+    return {};
+  }
+
+  PlanRequest request;
+  StepGraph graph;
+  Cluster cluster;
+  CostModel cost;
+};
+
+void for_each_node(const ChoiceNode& node, const std::function<void(const ChoiceNode&)>& visit) {
+  visit(node);
+  for (const ChoiceNode& below : node.under) for_each_node(below, visit);
+}
+
+// Identical jobs through machines one after the other: who starts when, machine by machine.
+double flow_shop(const std::vector<double>& machine_seconds, int jobs) {
+  std::vector<double> free(machine_seconds.size(), 0.0);
+  for (int job = 0; job < jobs; ++job) {
+    double ready = 0;
+    for (std::size_t m = 0; m < free.size(); ++m) {
+      free[m] = std::max(free[m], ready) + machine_seconds[m];
+      ready = free[m];
+    }
+  }
+  return free.back();
+}
+
+TEST(ChoiceTree, WholeCostsWhatTheTransferTakes) {
+  const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
+  const OpId reduction = c.first(Role::grad_reduce, Phase::optimizer);
+  const ChoiceNode tree = choice_tree(c.graph, c.cost, reduction);
+  EXPECT_EQ(tree.under.front().rule, Substitution::none);
+  StepGraph chosen = c.graph;
+  choose_algorithms(chosen, c.cost);
+  EXPECT_DOUBLE_EQ(tree.under.front().under.front().transfer_s, seconds(c.cost.alone(chosen.op(reduction))));
+}
+
+TEST(ChoiceTree, InnerNodesCarryTheirCheapestPossibleLeaf) {
+  const Costed c(test::small_gpt(), "dgx-a100:2", {.tp = 2, .dp = 8, .micro_batch = 4});
+  for (std::size_t i = 0; i < c.graph.operations.size(); ++i) {
+    if (!c.graph.operations[i].communication) continue;
+    for_each_node(choice_tree(c.graph, c.cost, make_id<OpId>(i)), [](const ChoiceNode& node) {
+      for (const ChoiceNode& below : node.under) {
+        if (!below.possible) continue;
+        EXPECT_LE(node.cost_s(), below.cost_s());
+      }
+      EXPECT_GE(node.left_s, 0);
+      EXPECT_LE(node.left_s, node.transfer_s);
+    });
+  }
+}
+
+// Every rule for the collective is a branch: that of levels where the group has them, and only those that graphs are
+// rewritten by are possible.
+TEST(ChoiceTree, HasABranchForEveryRule) {
+  const Costed two_nodes(test::small_gpt(), "dgx-a100:2", {.dp = 16});
+  const Costed one_node(test::small_gpt(), "dgx-a100:1", {.dp = 8});
+  const auto rules = [](const Costed& c) {
+    std::vector<Substitution> found;
+    for (const ChoiceNode& branch : choice_tree(c.graph, c.cost, c.first(Role::grad_reduce, Phase::optimizer)).under) {
+      found.push_back(branch.rule);
+      EXPECT_EQ(branch.possible, branch.rule != Substitution::all_reduce_at_root) << name_of(branch.rule);
+    }
+    return found;
+  };
+  using enum Substitution;
+  EXPECT_EQ(rules(two_nodes), (std::vector{none, all_reduce_in_halves, all_reduce_in_levels, all_reduce_at_root}));
+  EXPECT_EQ(rules(one_node), (std::vector{none, all_reduce_in_halves, all_reduce_at_root}));
+}
+
+// Of stages in parts: as long as a shop where every part passes every stage in turn.
+TEST(ChoiceTree, StagesFollowEachOtherPartByPart) {
+  const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
+  const ChoiceNode tree = choice_tree(c.graph, c.cost, c.first(Role::grad_reduce, Phase::optimizer));
+  const auto halves = std::find_if(tree.under.begin(), tree.under.end(), [](const ChoiceNode& branch) {
+    return branch.rule == Substitution::all_reduce_in_halves;
+  });
+  ASSERT_NE(halves, tree.under.end());
+  for (const ChoiceNode& leaf : halves->under) {
+    // A ring's two halves move the same bytes in the same steps.
+    const double stage = leaf.transfer_s / (leaf.parts + 1);
+    EXPECT_NEAR(leaf.transfer_s, flow_shop({stage, stage}, leaf.parts), 1e-9 * leaf.transfer_s);
+  }
+}
+
+// Of layers in parts: what computing and travelling part by part takes longer than computing.
+TEST(ChoiceTree, WhatIsLeftIsThatOfAShopOfComputeAndTravel) {
+  const Costed c(test::small_gpt(), "dgx-a100:1,gpus=4", {.tp = 4, .micro_batch = 8});
+  const OpId reduction = c.first(Role::ffn_reduce, Phase::forward);
+  const ChoiceNode tree = choice_tree(c.graph, c.cost, reduction);
+  ASSERT_GE(tree.under.front().under.size(), 3U);
+  for (const ChoiceNode& leaf : tree.under.front().under) {
+    if (leaf.parts == 1) {
+      EXPECT_DOUBLE_EQ(leaf.left_s, leaf.transfer_s);
+      EXPECT_DOUBLE_EQ(leaf.loss_s, 0);
+      continue;
+    }
+    // Reading compute back from what is left: T - C (k - 1) / k, or T / k where compute is the longer.
+    const double k = leaf.parts, hidden = leaf.transfer_s - leaf.left_s;
+    const double compute = hidden * k / (k - 1);
+    const double made = flow_shop({compute / k, leaf.transfer_s / k}, leaf.parts) - compute;
+    EXPECT_NEAR(made, leaf.left_s, 1e-9) << leaf.parts;
+  }
+}
+
+// Two stages of a reduction in levels follow each other part by part: the flow shop says for how many parts that is the
+// shortest, and the choice carries that number along with the rule.
+TEST(ChoiceTree, TheCheapestChoiceHasTheRuleAndThePartsOfTheBestLeaf) {
+  const Costed c(model_preset("megatron-1.7b"), "dgx-a100:2", {.dp = 16});
+  const CheapestChoices choices = cheapest_choices(c.graph, c.cost);
+  ASSERT_FALSE(choices.rules.empty());
+  ASSERT_FALSE(choices.parts.empty());
+  std::int64_t cut = 0;
+  for (std::size_t i = 0; i < c.graph.operations.size(); ++i) {
+    if (c.graph.operations[i].role != Role::grad_reduce) {
+      EXPECT_EQ(choices.parts[i], 1);
+      continue;
+    }
+    const ChoiceNode tree = choice_tree(c.graph, c.cost, make_id<OpId>(i));
+    const ChoiceNode* best = nullptr;
+    for (const ChoiceNode& branch : tree.under) {
+      for (const ChoiceNode& leaf : branch.under) {
+        if (leaf.possible && (best == nullptr || leaf.cost_s() < best->cost_s())) best = &leaf;
+      }
+    }
+    if (choices.rules[i] == Substitution::none) continue;
+    EXPECT_EQ(choices.rules[i], best->rule);
+    EXPECT_EQ(choices.parts[i], best->parts);
+    cut += best->parts > 1 ? 1 : 0;
+  }
+  EXPECT_GT(cut, 0);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,14 @@
+// What travels together where the layers travel apart.
+#pragma once
+
+#include <vector>
+
+#include "planner/partition/merge.hpp"
+
+namespace weft {
+
+// As one_bucket, but the once-a-step reductions and gathers of every layer on their own, the embedding and the head
+// apart. All updates stay one.
+std::vector<MergeSet> one_bucket_per_layer(const StepGraph& graph);
+
+}  // namespace weft

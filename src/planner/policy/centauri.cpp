@@ -1,0 +1,43 @@
+#include "planner/policy/centauri.hpp"
+
+#include "planner/partition/choice_tree.hpp"
+#include "planner/partition/row_choice.hpp"
+#include "planner/partition/units.hpp"
+
+namespace weft {
+namespace {
+
+// What was merged stays whole: what is cut travels by itself.
+void leave_out_what_is_cut(std::vector<MergeSet>& buckets, const std::vector<std::int32_t>& parts) {
+  if (parts.empty()) return;
+  for (MergeSet& bucket : buckets) {
+    std::erase_if(bucket.members, [&](OpId id) { return parts[id.index()] > 1; });
+  }
+  std::erase_if(buckets, [](const MergeSet& bucket) { return bucket.members.size() < 2; });
+}
+
+}  // namespace
+
+Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
+  Overlap overlap{.buckets = one_bucket_per_layer(graph),
+                  .reductions = true,
+                  .gathers = true,
+                  .prefetch = request.options.prefetch,
+                  .receives = receives_early(request),
+                  .weave = true,
+                  .weave_within_layers = true};
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
+  CheapestChoices cheapest = cheapest_choices(graph, cost);
+  leave_out_what_is_cut(overlap.buckets, cheapest.parts);
+  overlap.substitutions = std::move(cheapest.rules);
+  overlap.parts = std::move(cheapest.parts);
+  if (request.layout.tp == 1) return overlap;
+  const RowChoice rows = choose_rows(graph, cost);
+  overlap.tensor_parallel = true;
+  overlap.forward_rows = rows.forward;
+  overlap.backward_rows = rows.backward;
+  return overlap;
+}
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+#include "planner/policy/lancet.hpp"
+
+#include "planner/policy/ddp.hpp"
+#include "planner/schedule/weight_grad_fill.hpp"
+
+namespace weft {
+
+Overlap lancet_overlap(const PlanRequest& request, const StepGraph& graph) {
+  Overlap overlap = ddp_overlap(request, graph);
+  if (request.layout.ep == 1) return overlap;
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
+  overlap.layers = best_layer_cuts(graph, cost, true).cuts;
+  overlap.expert_parallel = overlap.parts_in_turn = overlap.reduce_in_gaps = true;
+  const CutsFound backward = best_layer_cuts(graph, cost, false);
+  // ZeRO 2 and 3 hold the gradients of few layers at a time: theirs are not put off.
+  if (request.layout.zero >= 2) {
+    overlap.layers = both(overlap.layers, backward.cuts);
+    return overlap;
+  }
+  ExchangeFill whole = fill_exchanges(graph, cost), cut = fill_exchanges(graph, cost, backward.exposed());
+  const bool cuts = backward.ns - cut.hidden_ns < backward.whole_ns - whole.hidden_ns;
+  if (cuts) overlap.layers = both(overlap.layers, backward.cuts);
+  overlap.hides = std::move(cuts ? cut.hides : whole.hides);
+  return overlap;
+}
+
+}  // namespace weft

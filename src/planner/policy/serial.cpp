@@ -1,0 +1,9 @@
+#include "planner/policy/serial.hpp"
+
+namespace weft {
+
+Overlap serial_overlap(const PlanRequest&, const StepGraph& graph) {
+  return {.buckets = one_bucket(graph)};
+}
+
+}  // namespace weft

@@ -1,0 +1,136 @@
+#include "planner/schedule/blocks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op_lists.hpp"
+#include "planner/schedule/pipeline.hpp"
+
+namespace weft {
+namespace {
+
+// Sends and receives in each direction progress on their own, as separate streams would.
+// The stages of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
+std::string queue_name(const Operation& op) {
+  const Communication& c = *op.communication;
+  if (op.rule != Substitution::none) {
+    std::string name(name_of(c.group));
+    if (c.scope != Scope::whole) name.append(" ").append(name_of(c.scope));
+    return c.collective == Collective::all_gather ? name + " gather" : name;
+  }
+  switch (c.group) {
+    case GroupKind::pp_prev:
+    case GroupKind::pp_next:
+      return fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
+    case GroupKind::edp:
+      return "edp";
+    default:
+      return std::string(name_of(c.group));
+  }
+}
+
+// The moment in backward at which each reduction may start, counted in the operations of its class; -1: `finished` has
+// none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike although what
+// hides their all-to-alls may differ; and no reduction goes before one that it reads from.
+std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vector<std::int32_t>& finished) {
+  std::vector<std::int32_t> operations(graph.classes.size(), 0), place, moments(graph.operations.size(), -1);
+  for (const Operation& op : graph.operations) place.push_back(operations[op.rank_class.index()]++);
+  for (std::size_t i = 0; i < moments.size(); ++i) {
+    if (finished[i] >= 0) moments[i] = place[static_cast<std::size_t>(finished[i])];
+  }
+  const OpLists writers = writers_by_value(graph);
+  for (const Role role : {Role::replica_reduce, Role::grad_reduce}) {
+    std::map<std::int32_t, std::int32_t> latest;  // by transfer
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const Operation& op = graph.operations[i];
+      if (moments[i] < 0 || op.role != role) continue;
+      for (const Read& read : op.reads) {
+        for (const OpId writer : writers[read.value.index()]) {
+          if (graph.op(writer).is_transfer()) moments[i] = std::max(moments[i], moments[writer.index()]);
+        }
+      }
+      if (op.communication->transfer < 0) continue;
+      std::int32_t& shared = latest.try_emplace(op.communication->transfer, moments[i]).first->second;
+      shared = std::max(shared, moments[i]);
+    }
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      const Operation& op = graph.operations[i];
+      if (moments[i] < 0 || op.role != role || op.communication->transfer < 0) continue;
+      moments[i] = latest.at(op.communication->transfer);
+    }
+  }
+  return moments;
+}
+
+}  // namespace
+
+std::int32_t communication_queue(ClassPlan& plan, const std::string& name) {
+  std::size_t q = 0;
+  while (q < plan.queues.size() && plan.queues[q].name != name) ++q;
+  if (q == plan.queues.size()) plan.queues.push_back({name, QueueKind::communication});
+  return static_cast<std::int32_t>(q);
+}
+
+void issue_by_group(Plan& plan) {
+  plan.classes.assign(plan.graph.classes.size(), {});
+  plan.issues.assign(plan.graph.operations.size(), {});
+  for (ClassPlan& c : plan.classes) c.queues.push_back({"compute", QueueKind::compute});
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (!op.communication) continue;
+    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op));
+  }
+}
+
+void block_on_transfers(Plan& plan) {
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    // A blocking send would deadlock 1F1B: each neighbour would wait for the other to receive first.
+    const bool send =
+        op.communication && op.communication->collective == Collective::send_recv && op.communication->sends;
+    plan.issues[i].blocking = op.is_transfer() && !send;
+  }
+}
+
+void order_blocks(Plan& plan, bool paired) {
+  const auto chunks = static_cast<std::size_t>(plan.layout.vpp);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
+    blocks.clear();
+    for (std::size_t k = 0; k < chunks; ++k) {
+      blocks.push_back({fmt::format("forward {}", k), {}});
+      blocks.push_back({fmt::format("backward {}", k), {}});
+    }
+    blocks.push_back({"update", {}});
+  }
+  for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    std::vector<IssueBlock>& blocks = plan.classes[op.rank_class.index()].blocks;
+    const auto chunk = static_cast<std::size_t>(op.chunk);
+    const std::size_t block = op.per_micro_batch ? 2 * chunk + (op.phase == Phase::forward ? 0 : 1) : 2 * chunks;
+    blocks[block].operations.push_back(make_id<OpId>(i));
+  }
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    std::vector<Slot>& order = plan.classes[c].order;
+    order.clear();
+    for (const PipelineSlot& slot : pipeline_order(plan.layout, plan.graph.classes[c].stage, paired)) {
+      order.push_back({2 * slot.chunk + (slot.forward ? 0 : 1), slot.micro_batch});
+    }
+    order.push_back({static_cast<std::int32_t>(2 * chunks), -1});
+  }
+}
+
+void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
+  const std::vector<std::int32_t> moments = agreed_moments(plan.graph, finished);
+  for (ClassPlan& c : plan.classes) {
+    std::vector<OpId>& update = c.blocks.back().operations;
+    const auto rest =
+        std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
+    // Stable: replicas' reductions stand before the buckets that read them and finish no later.
+    std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return moments[a.index()] < moments[b.index()]; });
+  }
+}
+
+}  // namespace weft

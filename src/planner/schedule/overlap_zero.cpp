@@ -1,0 +1,136 @@
+#include "planner/schedule/overlap_zero.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op_lists.hpp"
+#include "planner/schedule/blocks.hpp"
+#include "planner/schedule/sharded_units.hpp"
+
+namespace weft {
+namespace {
+
+// One block of one class.
+class BlockOverlap {
+ public:
+  // `position`: by operation; those of the block are set.
+  BlockOverlap(Plan& plan, IssueBlock& block, const OpLists& writers, const OpLists& readers,
+               std::vector<std::size_t>& position)
+      : plan_(plan), block_(block), writers_(writers), readers_(readers), position_(position) {
+    for (std::size_t i = 0; i < block.operations.size(); ++i) position_[block.operations[i].index()] = i;
+  }
+
+  void prefetch(std::size_t depth) {
+    const std::vector<ShardedUnit> units = this->units().gathers;
+    if (units.empty()) return;
+    for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
+    std::map<std::size_t, std::vector<OpId>> issued_after;  // position
+    for (std::size_t u = 1; u < units.size(); ++u) {
+      const OpId until = u <= depth ? units[0].transfers.back() : last_reader(units[u - 1 - depth]);
+      for (const OpId gather : units[u].transfers) {
+        plan_.issues[gather.index()].blocking = false;
+        plan_.waits.push_back({gather, until, 0});
+        issued_after[position_[until.index()]].push_back(gather);
+      }
+    }
+    move(issued_after);
+  }
+
+  void reduce_behind(std::size_t buffers) {
+    const std::vector<ShardedUnit> units = this->units().reductions;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      // Units take the buffers in turns; the last one of an execution to have had this buffer.
+      std::size_t last = units.size() - 1;
+      while (last % buffers != u % buffers) --last;
+      const bool earlier = u >= buffers;
+      const OpId writer = first_writer(units[u]);
+      for (const OpId reduction : units[earlier ? u - buffers : last].transfers) {
+        plan_.waits.push_back({writer, reduction, earlier ? 0 : 1});
+      }
+      for (const OpId reduction : units[u].transfers) plan_.issues[reduction.index()].blocking = false;
+    }
+  }
+
+ private:
+  ShardedUnits units() const { return find_sharded_units(plan_.graph, block_, writers_, readers_); }
+
+  OpId last_reader(const ShardedUnit& unit) const {
+    OpId last = unit.transfers.back();
+    for (const OpId gather : unit.transfers) {
+      for (const ValueId value : plan_.graph.op(gather).writes) {
+        for (const OpId reader : readers_[value.index()]) {
+          if (position_[reader.index()] > position_[last.index()]) last = reader;
+        }
+      }
+    }
+    return last;
+  }
+
+  OpId first_writer(const ShardedUnit& unit) const {
+    OpId first = unit.transfers.front();
+    for (const OpId reduction : unit.transfers) {
+      for (const Read& read : plan_.graph.op(reduction).reads) {
+        for (const OpId writer : writers_[read.value.index()]) {
+          if (position_[writer.index()] < position_[first.index()]) first = writer;
+        }
+      }
+    }
+    return first;
+  }
+
+  // Edges hold a gather back wherever it is issued; that it is issued when it may start is for whoever issues in order.
+  void move(const std::map<std::size_t, std::vector<OpId>>& issued_after) {
+    if (issued_after.empty()) return;
+    std::vector<OpId> operations;
+    for (std::size_t i = 0; i < block_.operations.size(); ++i) {
+      const OpId id = block_.operations[i];
+      const bool moves = plan_.graph.op(id).role == Role::param_gather && !plan_.issues[id.index()].blocking;
+      if (!moves) operations.push_back(id);
+      const auto found = issued_after.find(i);
+      if (found != issued_after.end()) operations.insert(operations.end(), found->second.begin(), found->second.end());
+    }
+    block_.operations = std::move(operations);
+  }
+
+  Plan& plan_;
+  IssueBlock& block_;
+  const OpLists& writers_;
+  const OpLists& readers_;
+  std::vector<std::size_t>& position_;
+};
+
+// Gathers that repeat leave the queue of their group.
+void separate_gathers(Plan& plan) {
+  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.role != Role::param_gather || !op.per_micro_batch) continue;
+    ClassPlan& c = plan.classes[op.rank_class.index()];
+    std::int32_t& queue = plan.issues[i].queue;
+    queue = communication_queue(c, c.queues[static_cast<std::size_t>(queue)].name + " gather");
+  }
+}
+
+}  // namespace
+
+void overlap_sharded_traffic(Plan& plan, const ShardedOverlap& overlap) {
+  separate_gathers(plan);
+  if (!overlap.gathers && !overlap.reductions) return;
+  const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
+  std::vector<std::size_t> position(plan.graph.operations.size(), 0);
+  for (ClassPlan& c : plan.classes) {
+    for (IssueBlock& block : c.blocks) {
+      if (block.operations.empty() || !plan.graph.op(block.operations.front()).per_micro_batch) continue;
+      if (overlap.gathers)
+        BlockOverlap(plan, block, writers, readers, position).prefetch(static_cast<std::size_t>(overlap.prefetch));
+      if (overlap.reductions)
+        BlockOverlap(plan, block, writers, readers, position)
+            .reduce_behind(static_cast<std::size_t>(overlap.gradient_buffers));
+    }
+  }
+  for (std::size_t i = 0; i < plan.issues.size() && overlap.gathers; ++i) {
+    const Operation& op = plan.graph.operations[i];
+    if (op.role == Role::param_gather && !op.per_micro_batch) plan.issues[i].blocking = false;
+  }
+}
+
+}  // namespace weft

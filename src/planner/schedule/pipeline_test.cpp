@@ -1,0 +1,267 @@
+#include "planner/schedule/pipeline.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace weft {
+namespace {
+
+Layout pipeline(PipelineSchedule schedule, std::int64_t stages, std::int64_t micro_batches, std::int64_t chunks = 1) {
+  Layout layout;
+  layout.schedule = schedule;
+  layout.pp = stages;
+  layout.vpp = chunks;
+  layout.global_batch = micro_batches;
+  return layout;
+}
+
+// "F0 F1 B0": forward of micro-batch 0, ...; with several chunks "F0.1" is chunk 0, micro-batch 1.
+std::string written(const Layout& layout, std::int64_t stage) {
+  std::string text;
+  for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+    if (!text.empty()) text += ' ';
+    text += slot.forward ? 'F' : 'B';
+    if (layout.vpp > 1) text += fmt::format("{}.", slot.chunk);
+    text += fmt::format("{}", slot.micro_batch);
+  }
+  return text;
+}
+
+TEST(GPipe, RunsAllForwardsThenAllBackwards) {
+  const Layout layout = pipeline(PipelineSchedule::gpipe, 3, 4);
+  for (std::int64_t stage = 0; stage < 3; ++stage) EXPECT_EQ(written(layout, stage), "F0 F1 F2 F3 B0 B1 B2 B3");
+}
+
+TEST(OneFOneB, OrderOfTwoStagesAndFourMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 2, 4);
+  EXPECT_EQ(written(layout, 0), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(written(layout, 1), "F0 B0 F1 B1 F2 B2 F3 B3");
+}
+
+// Narayanan et al. 2021, figure 4 (top), micro-batches counted from 0.
+TEST(OneFOneB, OrderOfFourStagesAndEightMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 8);
+  EXPECT_EQ(written(layout, 0), "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+  EXPECT_EQ(written(layout, 1), "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7");
+  EXPECT_EQ(written(layout, 2), "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7");
+  EXPECT_EQ(written(layout, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+}
+
+TEST(OneFOneB, WithFewerMicroBatchesThanStagesWarmsUpWithAll) {
+  const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 4, 2);
+  EXPECT_EQ(written(layout, 0), "F0 F1 B0 B1");
+  EXPECT_EQ(written(layout, 1), "F0 F1 B0 B1");
+  EXPECT_EQ(written(layout, 2), "F0 F1 B0 B1");
+  EXPECT_EQ(written(layout, 3), "F0 B0 F1 B1");
+}
+
+// Megatron-LM: micro-batches in rounds of p through the chunks, backward through the chunks in reverse; warm-up
+// 2 (p - 1 - rank) + (v - 1) p, so 4 on rank 0 and 2 on rank 1.
+TEST(Interleaved, OrderOfTwoStagesTwoChunksAndFourMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::interleaved, 2, 4, 2);
+  EXPECT_EQ(written(layout, 0), "F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3");
+  EXPECT_EQ(written(layout, 1), "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3");
+}
+
+std::vector<Layout> all_layouts() {
+  std::vector<Layout> layouts;
+  for (std::int64_t p = 1; p <= 6; ++p) {
+    for (std::int64_t m = 1; m <= 12; ++m) {
+      layouts.push_back(pipeline(PipelineSchedule::gpipe, p, m));
+      layouts.push_back(pipeline(PipelineSchedule::one_f_one_b, p, m));
+      for (std::int64_t v = 2; v <= 4 && p > 1 && m % p == 0; ++v) {
+        layouts.push_back(pipeline(PipelineSchedule::interleaved, p, m, v));
+      }
+    }
+  }
+  return layouts;
+}
+
+std::string name(const Layout& l) {
+  return fmt::format("{}, p {}, m {}, v {}", name_of(l.schedule), l.pp, l.micro_batches(), l.vpp);
+}
+
+TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
+  for (const Layout& layout : all_layouts()) {
+    SCOPED_TRACE(name(layout));
+    for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
+      std::set<std::pair<std::int32_t, std::int32_t>> forward, backward;
+      for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+        const std::pair which{slot.chunk, slot.micro_batch};
+        EXPECT_TRUE((slot.forward ? forward : backward).insert(which).second) << "twice";
+        if (!slot.forward) {
+          EXPECT_TRUE(forward.contains(which)) << "backward first";
+        }
+        EXPECT_TRUE(slot.chunk >= 0 && slot.chunk < layout.vpp);
+        EXPECT_TRUE(slot.micro_batch >= 0 && slot.micro_batch < layout.micro_batches());
+      }
+      const auto all = static_cast<std::size_t>(layout.vpp * layout.micro_batches());
+      EXPECT_EQ(forward.size(), all);
+      EXPECT_EQ(backward.size(), all);
+    }
+  }
+}
+
+std::int64_t most_in_flight(const Layout& layout, std::int64_t stage) {
+  std::int64_t now = 0, most = 0;
+  for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+    now += slot.forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+TEST(PipelineOrder, KeepsAsManyMicroBatchesInFlightAsThePapersSay) {
+  for (const Layout& layout : all_layouts()) {
+    SCOPED_TRACE(name(layout));
+    const std::int64_t m = layout.micro_batches(), p = layout.pp, v = layout.vpp;
+    for (std::int64_t stage = 0; stage < p; ++stage) {
+      // Interleaved: warm-up and one more; on stage 0 that is pv + p - 1 of a chunk each, 1 + (p-1)/(pv) times what
+      // 1F1B keeps (Korthikanti et al. 2022, section 4.2.3).
+      const std::int64_t expected = layout.schedule == PipelineSchedule::gpipe ? m
+                                    : layout.schedule == PipelineSchedule::one_f_one_b
+                                        ? std::min(m, p - stage)
+                                        : std::min(m * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
+      EXPECT_EQ(most_in_flight(layout, stage), expected);
+    }
+  }
+}
+
+// The warm-up of 1F1B is p - 1 - stage forwards; the first backward follows one more.
+TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
+  const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 5, 9);
+  for (std::int64_t stage = 0; stage < 5; ++stage) {
+    const std::vector<PipelineSlot> order = pipeline_order(layout, stage);
+    const auto first = std::find_if(order.begin(), order.end(), [](const PipelineSlot& s) { return !s.forward; });
+    EXPECT_EQ(first - order.begin(), 4 - stage + 1);
+  }
+}
+
+// Runs all stages against each other: a stage waits at a forward for the chunk before, at a backward for the chunk
+// after (at the last chunk for its own forward), and sends without waiting.
+bool finishes(const Layout& layout) {
+  std::vector<std::vector<PipelineSlot>> orders;
+  for (std::int64_t stage = 0; stage < layout.pp; ++stage) orders.push_back(pipeline_order(layout, stage));
+  std::vector<std::size_t> at(orders.size(), 0);
+  std::set<std::tuple<bool, std::int64_t, std::int32_t>> done;  // forward?, chunk of the model, micro-batch
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t stage = 0; stage < orders.size(); ++stage) {
+      while (at[stage] < orders[stage].size()) {
+        const PipelineSlot& slot = orders[stage][at[stage]];
+        const std::int64_t chunk = slot.chunk * layout.pp + static_cast<std::int64_t>(stage);
+        const bool first = chunk == 0, last = chunk + 1 == layout.chunks();
+        const bool ready = slot.forward ? first || done.contains({true, chunk - 1, slot.micro_batch})
+                                        : done.contains({true, chunk, slot.micro_batch}) &&
+                                              (last || done.contains({false, chunk + 1, slot.micro_batch}));
+        if (!ready) break;
+        done.insert({slot.forward, chunk, slot.micro_batch});
+        ++at[stage];
+        moved = true;
+      }
+    }
+  }
+  for (std::size_t stage = 0; stage < orders.size(); ++stage) {
+    if (at[stage] < orders[stage].size()) return false;
+  }
+  return true;
+}
+
+TEST(PipelineOrder, NeverDeadlocks) {
+  for (const Layout& layout : all_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
+}
+
+// Every pair, and every forward or backward that has no partner, takes one unit of time; what it needs of a neighbour
+// or of its own stage must have ended. Where the last stage begins its first pair, and how long it takes for all.
+struct UnitRun {
+  std::int64_t first_pair = -1, last_stage_busy = 0, last_stage_end = 0;
+  bool ran = false;
+};
+UnitRun run_in_units(const Layout& layout) {
+  const std::int64_t stages = layout.pp, chunks = layout.vpp;
+  std::vector<std::vector<std::vector<PipelineSlot>>> units(static_cast<std::size_t>(stages));
+  std::size_t left = 0;
+  for (std::int64_t s = 0; s < stages; ++s) {
+    auto& of_stage = units[static_cast<std::size_t>(s)];
+    for (const PipelineSlot& slot : pipeline_order(layout, s, true)) {
+      const bool joins = !of_stage.empty() && of_stage.back().back().with_next;
+      if (joins) {
+        of_stage.back().push_back(slot);
+      } else {
+        of_stage.push_back({slot});
+      }
+    }
+    left += of_stage.size();
+  }
+  using Key = std::tuple<bool, std::int64_t, std::int32_t>;  // forward, virtual stage, micro-batch
+  std::map<Key, std::int64_t> ended;
+  const auto may_run = [&](std::int64_t stage, const PipelineSlot& slot, std::int64_t now) {
+    const std::int64_t here = slot.chunk * stages + stage, last = stages * chunks - 1;
+    const auto done = [&](bool forward, std::int64_t where) {
+      const auto found = ended.find({forward, where, slot.micro_batch});
+      return found != ended.end() && found->second <= now;
+    };
+    if (slot.forward) return here == 0 || done(true, here - 1);
+    return done(true, here) && (here == last || done(false, here + 1));
+  };
+  UnitRun result;
+  std::vector<std::size_t> next(units.size(), 0);
+  for (std::int64_t now = 0; left > 0 && now < 1000; ++now) {
+    std::map<Key, std::int64_t> ending;
+    for (std::int64_t s = 0; s < stages; ++s) {
+      const auto at = static_cast<std::size_t>(s);
+      if (next[at] == units[at].size()) continue;
+      const std::vector<PipelineSlot>& unit = units[at][next[at]];
+      if (!std::all_of(unit.begin(), unit.end(), [&](const PipelineSlot& slot) { return may_run(s, slot, now); })) {
+        continue;
+      }
+      for (const PipelineSlot& slot : unit) ending[{slot.forward, slot.chunk * stages + s, slot.micro_batch}] = now + 1;
+      ++next[at];
+      --left;
+      if (s != stages - 1) continue;
+      ++result.last_stage_busy;
+      result.last_stage_end = now + 1;
+      if (unit.size() == 2 && result.first_pair < 0) result.first_pair = now;
+    }
+    ended.insert(ending.begin(), ending.end());
+  }
+  result.ran = left == 0;
+  return result;
+}
+
+TEST(Pairs, NeverWaitForEachOtherOnceTheLastStageHasBegun) {
+  using enum PipelineSchedule;
+  for (const std::int64_t stages : {1, 2, 3, 4, 8}) {
+    for (const std::int64_t micro_batches : {stages, 2 * stages, 5 * stages}) {
+      for (const std::int64_t chunks : {1, 2, 3}) {
+        if (chunks > 1 && stages == 1) continue;
+        SCOPED_TRACE(fmt::format("{} stages, {} micro-batches, {} chunks", stages, micro_batches, chunks));
+        const UnitRun run =
+            run_in_units(pipeline(chunks > 1 ? interleaved : one_f_one_b, stages, micro_batches, chunks));
+        ASSERT_TRUE(run.ran);
+        // It begins when the first micro-batch has come through the stages before it, and is never idle from then on.
+        EXPECT_EQ(run.last_stage_end, stages - 1 + run.last_stage_busy);
+      }
+    }
+  }
+}
+
+TEST(Pairs, OfTwoStagesAndFourMicroBatches) {
+  const auto written_in_pairs = [](std::int64_t stage) {
+    std::string text;
+    for (const PipelineSlot& slot : pipeline_order(pipeline(PipelineSchedule::one_f_one_b, 2, 4), stage, true)) {
+      text += fmt::format("{}{} ", slot.forward ? 'F' : 'B', slot.micro_batch);
+    }
+    return text;
+  };
+  EXPECT_EQ(written_in_pairs(0), "F0 F1 F2 F3 B0 B1 B2 B3 ");
+  EXPECT_EQ(written_in_pairs(1), "F0 F1 B0 F2 B1 F3 B2 B3 ");
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,145 @@
+#include "planner/search/decisions.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "graph/substitute.hpp"
+#include "planner/partition/buckets.hpp"
+#include "planner/partition/row_choice.hpp"
+#include "planner/partition/units.hpp"
+#include "planner/partition/urgent_parts.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::int64_t kMiB = 1024 * 1024;
+
+bool has_data_parallel_traffic(const StepGraph& graph) {
+  return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
+    return op.communication && (op.role == Role::grad_reduce || op.role == Role::param_gather);
+  });
+}
+
+}  // namespace
+
+DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
+    : tensor_parallel_(request.layout.tp > 1), expert_parallel_(request.layout.ep > 1), values_(kDimensions, {0}) {
+  const Layout& layout = request.layout;
+  if (tensor_parallel_ || expert_parallel_) {
+    values_[kForwardRows].clear();
+    for (const std::int32_t rows : possible_rows(graph)) values_[kForwardRows].push_back(rows);
+    values_[kBackwardRows] = values_[kForwardRows];
+  } else {
+    values_[kForwardRows] = values_[kBackwardRows] = {1};
+  }
+  if (expert_parallel_) add_expert_cuts(request, graph);
+  values_[kWeave] = {1, 0};
+  const bool shards = has_data_parallel_traffic(graph);
+  add_buckets(request, graph);
+  values_[kBuckets].clear();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) values_[kBuckets].push_back(static_cast<std::int64_t>(i));
+  add_stages(graph);
+  values_[kStages].clear();
+  for (std::size_t i = 0; i < stages_.size(); ++i) values_[kStages].push_back(static_cast<std::int64_t>(i));
+  if (shards) values_[kUrgentFirst] = {1, 0};
+  if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
+  if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
+  if (layout.pp > 1) values_[kReceives] = {1, 0};
+  values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
+  values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
+  const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
+                        layout.schedule != PipelineSchedule::gpipe;
+  if (may_pair) values_[kPairs] = {0, 1};
+  values_[kWeaveVisits] = {0, 3'000'000};
+  for (const auto& options : values_) sizes_.push_back(options.size());
+}
+
+void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
+  const auto add_parts = [&](std::optional<Bytes> part) {
+    UrgentParts urgent = urgent_parts(graph, cost, part);
+    buckets_.push_back({std::move(urgent.sets), std::move(urgent.parts)});
+  };
+  add_parts({});
+  if (!has_data_parallel_traffic(graph) || request.layout.zero == 3) {
+    buckets_.push_back({one_bucket_per_layer(graph), {}});
+    return;
+  }
+  for (const std::int64_t mib : {1, 4, 16, 64, 256}) {
+    add_parts(Bytes{mib * kMiB});
+  }
+  buckets_.push_back({one_bucket_per_layer(graph), {}});
+  for (const std::int64_t mib : {25, 100, 400}) {
+    const BucketRule rule = ddp_buckets(static_cast<double>(mib));
+    buckets_.push_back({bucket_sets(graph, rule, true), {}});
+  }
+}
+
+// As Lancet would cut them, as Tutel would in 2, 4 and 8 parts, or not: the order is searched for anyway. First the one
+// that most steps end with.
+void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph& graph) {
+  const Cluster cluster(request.cluster);
+  const CostModel cost(graph, cluster, request.profile, request.programs);
+  const auto fill = [&](bool forward, std::vector<LayerCuts>& options, std::vector<std::int64_t>& values) {
+    const auto add = [&](LayerCuts cuts) {
+      if (std::find(options.begin(), options.end(), cuts) == options.end()) options.push_back(std::move(cuts));
+    };
+    add(best_layer_cuts(graph, cost, forward).cuts);
+    add(no_cuts(graph));
+    for (const std::int32_t parts : {2, 4, 8}) add(expert_cuts(graph, parts, forward));
+    values.clear();
+    for (std::size_t i = 0; i < options.size(); ++i) values.push_back(static_cast<std::int64_t>(i));
+  };
+  fill(true, forward_experts_, values_[kForwardExperts]);
+  fill(false, backward_experts_, values_[kBackwardExperts]);
+}
+
+void DecisionSpace::add_stages(const StepGraph& graph) {
+  stages_.push_back({});
+  const auto add = [&](const std::vector<Substitution>& wanted) {
+    std::vector<Substitution> rules = first_possible(graph, wanted);
+    const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
+    if (any) stages_.push_back({std::move(rules)});
+  };
+  add({Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
+  add({Substitution::all_reduce_in_halves});
+}
+
+Decisions DecisionSpace::start() const {
+  return {std::vector<std::size_t>(kDimensions, 0)};
+}
+
+std::int64_t DecisionSpace::value(const Decisions& decisions, Dimension dimension) const {
+  return values_[dimension][decisions.chosen[dimension]];
+}
+
+Overlap DecisionSpace::overlap(const Decisions& decisions) const {
+  const BucketChoice& bucket = buckets_[static_cast<std::size_t>(value(decisions, kBuckets))];
+  Overlap overlap;
+  overlap.buckets = bucket.buckets;
+  overlap.parts = bucket.parts;
+  overlap.substitutions = stages_[static_cast<std::size_t>(value(decisions, kStages))].rules;
+  overlap.reductions = overlap.gathers = true;
+  overlap.prefetch = static_cast<int>(value(decisions, kPrefetch));
+  overlap.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
+  overlap.receives = value(decisions, kReceives) != 0;
+  overlap.urgent_first = value(decisions, kUrgentFirst) != 0;
+  overlap.hold_back = value(decisions, kHoldBack) != 0;
+  overlap.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
+  overlap.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
+  overlap.tensor_parallel = tensor_parallel_;
+  overlap.expert_parallel = expert_parallel_;
+  if (expert_parallel_) {
+    overlap.layers = both(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
+                          backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
+    overlap.parts_in_turn = true;
+    overlap.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
+  }
+  overlap.weave = value(decisions, kWeave) != 0;
+  overlap.pairs = overlap.weave && value(decisions, kPairs) != 0;
+  overlap.weave_visits = value(decisions, kWeaveVisits);
+  return overlap;
+}
+
+}  // namespace weft

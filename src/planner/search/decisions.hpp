@@ -1,0 +1,71 @@
+// What the search decides, as a point in a space of choices: what travels together, into how many parts layers are cut,
+// what runs beside compute, how far ahead. Every point becomes an Overlap, which a plan follows from.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "planner/overlap.hpp"
+
+namespace weft {
+
+// What of a step's gradients and parameters travels together and in which parts.
+struct BucketChoice {
+  std::vector<MergeSet> buckets;
+  std::vector<std::int32_t> parts;
+};
+
+// Which transfers are carried out in stages (graph/substitute.hpp).
+struct StageChoice {
+  std::vector<Substitution> rules;
+};
+
+// One value of each dimension, as an index into its options.
+struct Decisions {
+  std::vector<std::size_t> chosen;  // by dimension
+  friend auto operator<=>(const Decisions&, const Decisions&) = default;
+};
+
+class DecisionSpace {
+ public:
+  DecisionSpace(const PlanRequest& request, const StepGraph& graph);
+
+  enum Dimension : std::uint8_t {
+    kPairs,
+    kForwardRows,
+    kBackwardRows,
+    kForwardExperts,
+    kBackwardExperts,
+    kWeave,
+    kBuckets,
+    kStages,
+    kUrgentFirst,
+    kHoldBack,
+    kReceives,
+    kPrefetch,
+    kGradientBuffers,
+    kReduceInGaps,
+    kWeaveVisits,
+    kDimensions
+  };
+  std::size_t options(std::size_t dimension) const { return static_cast<std::size_t>(sizes_[dimension]); }
+  // A good point to begin with: everything overlaps, gradients by the order of their next use.
+  Decisions start() const;
+  Overlap overlap(const Decisions& decisions) const;
+
+ private:
+  void add_buckets(const PlanRequest& request, const StepGraph& graph);
+  void add_stages(const StepGraph& graph);
+  void add_expert_cuts(const PlanRequest& request, const StepGraph& graph);
+  std::int64_t value(const Decisions& decisions, Dimension dimension) const;
+
+  bool tensor_parallel_, expert_parallel_;
+  std::vector<std::vector<std::int64_t>> values_;  // by dimension: what its options stand for
+  std::vector<std::size_t> sizes_;
+  std::vector<BucketChoice> buckets_;
+  std::vector<StageChoice> stages_;
+  std::vector<LayerCuts> forward_experts_, backward_experts_;
+};
+
+}  // namespace weft

@@ -1,0 +1,312 @@
+#include "planner/search/plan_searcher.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/parallel.hpp"
+#include "plan/happens_before.hpp"
+
+namespace weft {
+namespace {
+
+// What one thread of an ordinary machine plans and simulates in a second.
+constexpr double kOperationsPerSecond = 400e3;
+// So many micro-batches fill and drain a pipeline and show its steady part between.
+constexpr std::int64_t kRounds = 2;
+// A step is extrapolated where it has at least so many times the micro-batches that this takes.
+constexpr std::int64_t kFewTimes = 2;
+// By how much extrapolated steps may be off, relative.
+constexpr double kMargin = 0.02;
+// Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
+constexpr double kLeastShare = 0.6;
+// Of it, what the first descent has without pairs, and with them; the rest is for shakes.
+constexpr double kShareOfPairs = 0.4;
+constexpr int kShakes = 64, kShakesInVain = 4;
+
+StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
+  StepGraph result = graph;
+  result.micro_batches = micro_batches;
+  return result;
+}
+
+std::int64_t enough_micro_batches(const Layout& layout) {
+  const std::int64_t least = layout.pp == 1 ? 2 : kRounds * layout.pp;
+  return std::min(layout.micro_batches(), least);
+}
+
+// Several model chunks take micro-batches in rounds of pp.
+std::int64_t some_more_micro_batches(const Layout& layout) {
+  const std::int64_t more = layout.vpp > 1 ? layout.pp : std::max<std::int64_t>(2, layout.pp / 2);
+  return std::min(layout.micro_batches(), enough_micro_batches(layout) + more);
+}
+
+PlanRequest with_micro_batches(const PlanRequest& request, std::int64_t micro_batches) {
+  PlanRequest result = request;
+  result.layout.global_batch = request.layout.dp * request.layout.micro_batch * micro_batches;
+  return result;
+}
+
+std::uint64_t next_random(std::uint64_t& state) {  // splitmix64
+  std::uint64_t z = state += 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+bool PlanSearcher::Outcome::operator<(const Outcome& other) const {
+  if (can_run != other.can_run) return can_run;
+  if (fits != other.fits) return fits;
+  if (!fits && memory != other.memory) return memory < other.memory;
+  return step_s < other.step_s;
+}
+
+bool PlanSearcher::is_better_result(const Outcome& a, const Outcome& b) {
+  if (a.can_run != b.can_run) return a.can_run;
+  if (a.fits != b.fits) return a.fits;
+  return a.step_s < b.step_s;
+}
+
+PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
+    : request_(request),
+      graph_(graph),
+      small_{with_micro_batches(request, enough_micro_batches(request.layout)),
+             with_micro_batches(graph, enough_micro_batches(request.layout))},
+      more_{with_micro_batches(request, some_more_micro_batches(request.layout)),
+            with_micro_batches(graph, some_more_micro_batches(request.layout))},
+      space_(request, graph),
+      budget_(request.search.budget_s * kOperationsPerSecond) {}
+
+PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const StepGraph& graph,
+                                             const Overlap& overlap) {
+  const UnfoldedPlan made = overlapped_plan(request, graph, "weft", overlap);
+  // Not every combination can run; those that cannot are no candidates.
+  if (!find_run_order(made.unfolded).cycle.empty()) return {};
+  Outcome outcome{true, true, request.search.step_seconds(made), {}};
+  for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
+    const Bytes needed = made.plan.classes[c].memory;
+    outcome.memory = std::max(outcome.memory, needed);
+    outcome.fits = outcome.fits && needed <= graph.classes[c].device.memory;
+  }
+  return outcome;
+}
+
+std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest& request, const StepGraph& graph,
+                                                              const std::vector<Overlap>& overlaps) {
+  std::vector<Outcome> outcomes(overlaps.size());
+  parallel_for(overlaps.size(), request.search.jobs,
+               [&](std::size_t i) { outcomes[i] = evaluate(request, graph, overlaps[i]); });
+  return outcomes;
+}
+
+void PlanSearcher::report() {
+  if (request_.search.progress) request_.search.progress(std::min(1.0, spent_ / budget_));
+}
+
+// In a step of so many micro-batches, about: of what rows may cut, half of a layer is. Parts of what a step has once,
+// gradients and parameters, are as many whatever the micro-batches.
+double PlanSearcher::operations_in(const Overlap& overlap, std::int64_t micro_batches) const {
+  const double rows = std::max(overlap.forward_rows, overlap.backward_rows);
+  double repeated = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  for (const std::int32_t parts : overlap.layers.parts) repeated += parts - 1;
+  double once = 0;
+  for (const std::int32_t parts : overlap.parts) once += parts - 1;
+  return repeated * static_cast<double>(micro_batches) + once;
+}
+
+void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
+  std::vector<Decisions> unknown;
+  std::vector<Overlap> overlaps;
+  for (const Decisions& candidate : candidates) {
+    if (known_.contains(candidate) || !has_work_left()) continue;
+    Overlap overlap = space_.overlap(candidate);
+    // Work counts when it is begun, so that threads do not decide where the budget ends.
+    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave_visits) / 10;
+    unknown.push_back(candidate);
+    overlaps.push_back(std::move(overlap));
+  }
+  const std::vector<Outcome> outcomes = evaluate_all(small_.request, small_.graph, overlaps);
+  for (std::size_t i = 0; i < unknown.size(); ++i) known_[unknown[i]] = outcomes[i];
+  report();
+}
+
+Decisions PlanSearcher::descend(Decisions from) {
+  look_at({from});
+  if (!known_.contains(from)) return from;
+  for (bool better = true; better && has_work_left();) {
+    better = false;
+    for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
+      if (d == DecisionSpace::kPairs) continue;
+      std::vector<Decisions> candidates;
+      for (std::size_t option = 0; option < space_.options(d); ++option) {
+        Decisions candidate = from;
+        candidate.chosen[d] = option;
+        if (candidate != from) candidates.push_back(candidate);
+      }
+      look_at(candidates);
+      for (const Decisions& candidate : candidates) {
+        const auto found = known_.find(candidate);
+        if (found == known_.end() || !(found->second < known_.at(from))) continue;
+        from = candidate;
+        better = true;
+      }
+    }
+  }
+  return from;
+}
+
+// Some dimensions anew: a way out of a point where no single change helps.
+Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) const {
+  Decisions result = from;
+  for (int change = 0; change < 3; ++change) {
+    const auto d = static_cast<std::size_t>(next_random(random) % DecisionSpace::kDimensions);
+    result.chosen[d] = static_cast<std::size_t>(next_random(random) % space_.options(d));
+  }
+  return result;
+}
+
+// Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
+// apart, each with its share of the budget.
+Decisions PlanSearcher::descend_by_pairs() {
+  const std::size_t options = space_.options(DecisionSpace::kPairs);
+  std::vector<Decisions> starts(options, space_.start());
+  for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
+  limit_ = budget_;
+  look_at(starts);  // side by side
+  Decisions best = starts.front();
+  for (std::size_t pairs = 0; pairs < options; ++pairs) {
+    limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
+    const Decisions found = descend(starts[pairs]);
+    if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
+  }
+  limit_ = budget_;
+  return best;
+}
+
+std::vector<Decisions> PlanSearcher::finalists() const {
+  using Known = std::pair<const Decisions, Outcome>;
+  std::map<std::size_t, const Known*> best, fastest;  // without pairs and with them
+  for (const Known& known : known_) {
+    const std::size_t pairs = known.first.chosen[DecisionSpace::kPairs];
+    const Known*& first = best.try_emplace(pairs, &known).first->second;
+    if (known.second < first->second) first = &known;
+    const Known*& quick = fastest.try_emplace(pairs, &known).first->second;
+    if (is_better_result(known.second, quick->second)) quick = &known;
+  }
+  std::vector<Decisions> result;
+  for (const auto& [pairs, known] : best) {
+    result.push_back(known->first);
+    if (fastest.at(pairs) != known) result.push_back(fastest.at(pairs)->first);
+  }
+  return result;
+}
+
+Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
+  // The finalists; pairs, which hardly fold, count twice.
+  const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
+  const double in_full = static_cast<double>(plans * graph_.operations.size()) *
+                         static_cast<double>(std::min(graph_.micro_batches, 2 * more_.graph.micro_batches));
+  budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
+  Decisions best = descend_by_pairs();
+  std::uint64_t random = request_.search.seed;
+  for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
+    const Decisions other = descend(shaken(best, random));
+    const bool better = known_.contains(other) && known_.at(other) < known_.at(best);
+    if (better) best = other;
+    in_vain = better ? 0 : in_vain + 1;
+  }
+  return best_in_full(others);
+}
+
+// What was searched in small is compared as the whole step has it, the named policies with it; each decision once. Most
+// policies wait for so much on the spot that their least step is longer than the best: these are not even planned. Of
+// the rest, only those that come close to a named policy are simulated in full.
+Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
+  std::vector<Overlap> overlaps;
+  std::vector<Outcome> small;
+  for (const Decisions& decisions : finalists()) {
+    overlaps.push_back(space_.overlap(decisions));
+    small.push_back(known_.at(decisions));
+  }
+  const std::size_t own = overlaps.size();
+  std::vector<Outcome> outcomes = of_whole_step(overlaps, small);
+  const auto best_found = std::min_element(outcomes.begin(), outcomes.end(), is_better_result);
+  const Outcome found = best_found == outcomes.end() ? Outcome{} : *best_found;
+  std::vector<Overlap> rest = worth_a_look(others, overlaps, found);
+  const std::vector<Outcome> of_rest = of_whole_step(rest, evaluate_all(small_.request, small_.graph, rest));
+  overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
+  outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
+  if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
+  spent_ = budget_;
+  report();
+  return overlaps[index_of_best(outcomes)];
+}
+
+// Those of `others` that are not among `known`, once each, and whose least step is below that of `found`.
+std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
+                                                const Outcome& found) const {
+  std::vector<Overlap> rest;
+  for (const Overlap& other : others) {
+    if (std::find(known.begin(), known.end(), other) != known.end()) continue;
+    if (std::find(rest.begin(), rest.end(), other) == rest.end()) rest.push_back(other);
+  }
+  if (!found.can_run || !found.fits) return rest;
+  std::vector<double> least(rest.size(), 0);
+  parallel_for(rest.size(), request_.search.jobs,
+               [&](std::size_t i) { least[i] = least_step_seconds(request_, graph_, rest[i]); });
+  const double limit = extrapolates() ? found.step_s * (1 + kMargin) : found.step_s;
+  std::vector<Overlap> result;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    if (least[i] < limit) result.push_back(std::move(rest[i]));
+  }
+  return result;
+}
+
+std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
+  return static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end(), is_better_result) -
+                                  outcomes.begin());
+}
+
+bool PlanSearcher::extrapolates() const {
+  // GPipe holds every micro-batch of the step.
+  return request_.layout.schedule != PipelineSchedule::gpipe &&
+         graph_.micro_batches >= kFewTimes * more_.graph.micro_batches;
+}
+
+// Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each
+// adds. What a rank holds does not depend on how many follow.
+std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector<Overlap>& overlaps,
+                                                               const std::vector<Outcome>& small) {
+  if (graph_.micro_batches == small_.graph.micro_batches) return small;
+  if (!extrapolates()) return evaluate_all(request_, graph_, overlaps);
+  std::vector<Outcome> outcomes = evaluate_all(more_.request, more_.graph, overlaps);
+  const auto few = static_cast<double>(small_.graph.micro_batches),
+             more = static_cast<double>(more_.graph.micro_batches);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].can_run || !small[i].can_run) continue;
+    const double each = (outcomes[i].step_s - small[i].step_s) / (more - few);
+    outcomes[i].step_s += each * (static_cast<double>(graph_.micro_batches) - more);
+  }
+  return outcomes;
+}
+
+// Extrapolated steps may be a little off: where a named policy comes as close as that to the best, both are simulated.
+void PlanSearcher::simulate_close_ones(const std::vector<Overlap>& overlaps, std::size_t own,
+                                       std::vector<Outcome>& outcomes) {
+  const std::size_t best = index_of_best(outcomes);
+  std::vector<std::size_t> close;
+  for (std::size_t i = 0; i < overlaps.size(); ++i) {
+    const bool near = outcomes[i].can_run && outcomes[i].fits == outcomes[best].fits &&
+                      outcomes[i].step_s <= outcomes[best].step_s * (1 + kMargin);
+    if (i == best || (i >= own && near)) close.push_back(i);
+  }
+  if (close.size() == 1) return;
+  std::vector<Overlap> again;
+  for (const std::size_t i : close) again.push_back(overlaps[i]);
+  const std::vector<Outcome> in_full = evaluate_all(request_, graph_, again);
+  for (Outcome& outcome : outcomes) outcome = {};
+  for (std::size_t i = 0; i < close.size(); ++i) outcomes[close[i]] = in_full[i];
+}
+
+}  // namespace weft
