@@ -5,9 +5,9 @@
 #include <numeric>
 #include <thread>
 
-#include "app/world/bench_ranks.hpp"
-#include "app/world/handoff_probe.hpp"
-#include "app/world/stream_probe.hpp"
+#include "calibrate/links/bench_ranks.hpp"
+#include "calibrate/links/handoff_probe.hpp"
+#include "calibrate/links/stream_probe.hpp"
 #include "base/error.hpp"
 #include "cluster/presets.hpp"
 #include "comm/naive_collective.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/world/stream_probe.hpp"
+#include "calibrate/links/stream_probe.hpp"
 #include "cluster/cluster.hpp"
 #include "comm/communicator.hpp"
 #include "cost/choose_program.hpp"

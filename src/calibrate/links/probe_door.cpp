@@ -1,4 +1,4 @@
-#include "app/world/probe_door.hpp"
+#include "calibrate/links/probe_door.hpp"
 
 #include "comm/tcp/contact.hpp"
 #include "comm/tcp/proof.hpp"

@@ -2,7 +2,7 @@
 // pause takes a small answer's time and that of S minus the burst.
 #pragma once
 
-#include "app/world/probe_door.hpp"
+#include "calibrate/links/probe_door.hpp"
 #include "base/units.hpp"
 
 namespace weft {

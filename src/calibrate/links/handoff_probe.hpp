@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "app/world/bench_ranks.hpp"
-#include "app/world/host_fit.hpp"
+#include "calibrate/links/bench_ranks.hpp"
+#include "calibrate/links/host_fit.hpp"
 
 namespace weft {
 

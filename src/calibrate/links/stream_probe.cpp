@@ -1,12 +1,12 @@
-#include "app/world/stream_probe.hpp"
+#include "calibrate/links/stream_probe.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
-#include "app/world/burst_probe.hpp"
-#include "app/world/probe_door.hpp"
+#include "calibrate/links/burst_probe.hpp"
+#include "calibrate/links/probe_door.hpp"
 #include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/tcp/socket.hpp"

@@ -1,4 +1,4 @@
-#include "app/world/burst_probe.hpp"
+#include "calibrate/links/burst_probe.hpp"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 // What the links between processes carry, measured in the run that is compared with it.
 #pragma once
 
-#include "app/world/bench_ranks.hpp"
-#include "app/world/measured_links.hpp"
+#include "calibrate/links/bench_ranks.hpp"
+#include "calibrate/links/measured_links.hpp"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "app/world/bench_ranks.hpp"
+#include "calibrate/links/bench_ranks.hpp"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "app/world/handoff_probe.hpp"
+#include "calibrate/links/handoff_probe.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "app/world/bench_ranks.hpp"
+#include "calibrate/links/bench_ranks.hpp"
 #include "comm/tcp/door.hpp"
 
 namespace weft {

@@ -1,4 +1,4 @@
-#include "app/world/measured_links.hpp"
+#include "calibrate/links/measured_links.hpp"
 
 #include <fmt/format.h>
 

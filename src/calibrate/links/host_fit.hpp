@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "app/world/measured_links.hpp"
+#include "calibrate/links/measured_links.hpp"
 
 namespace weft {
 

@@ -1,4 +1,4 @@
-#include "app/world/host_fit.hpp"
+#include "calibrate/links/host_fit.hpp"
 
 #include <gtest/gtest.h>
 
