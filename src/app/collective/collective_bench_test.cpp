@@ -1,4 +1,4 @@
-#include "app/collective/collective_bench.hpp"
+#include "study/collective/collective_bench.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

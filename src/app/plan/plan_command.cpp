@@ -10,18 +10,19 @@
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
-#include "app/plan/fitting_layouts.hpp"
-#include "app/plan/launch_gain.hpp"
+#include "app/plan/launch_gain_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
-#include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
 #include "app/plan/policy_list.hpp"
 #include "app/plan/sweep_command.hpp"
+#include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "planner/policy/policy.hpp"
+#include "study/plan/fitting_layouts.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 namespace {
@@ -106,10 +107,11 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
-  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, terminal_of(err));
+  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, progress_bars(terminal_of(err)));
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
+  const std::optional<LaunchGain> gain = gain_over_launch(study, launched);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
   if (flags.on("json")) {
@@ -118,14 +120,14 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
       const PolicyStudy& policy = study.policies[e.policy];
       json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
     }
-    add_launch_gain(json, study, launched);
+    add_launch_gain(json, gain);
     add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
     out << (flags.on("explain") && !flags.on("explain-full")
                 ? explanation_screen(study, study.best, explained.front().explanation)
                 : plan_text_report(study));
-    out << launch_gain_line(study, launched);
+    out << launch_gain_line(gain);
     for (const ExplainedPolicy& e : explained) {
       if (flags.on("explain-full")) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
     }
