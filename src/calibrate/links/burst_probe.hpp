@@ -2,8 +2,8 @@
 // pause takes a small answer's time and that of S minus the burst.
 #pragma once
 
-#include "calibrate/links/probe_door.hpp"
 #include "base/units.hpp"
+#include "calibrate/links/probe_door.hpp"
 
 namespace weft {
 

@@ -65,7 +65,7 @@ void HandoffProbe::run(Probe& probe) {
 void HandoffProbe::time_once() {
   for (Probe& probe : probes_) {
     run(probe);
-    if (probe.sign.part == HostPart::burst) run(after_);
+    if (probe.sample.part == HostPart::burst) run(after_);
   }
   const auto few = static_cast<std::ptrdiff_t>(kSmall.value / kElement);
   const auto begin = RoundTimes::Clock::now();
@@ -74,16 +74,16 @@ void HandoffProbe::time_once() {
 }
 
 HostWork HandoffProbe::result() {
-  std::vector<HostSign> signs;
+  std::vector<HostSample> samples;
   for (const Probe& probe : probes_) {
-    signs.push_back(probe.sign);
-    signs.back().time = median(ranks_.of_all(probe.times));
+    samples.push_back(probe.sample);
+    samples.back().time = median(ranks_.of_all(probe.times));
   }
   HostWork first;
   first.latency = link_.latency;
   first.copies = {static_cast<double>(kSmall.value) / seconds(std::max(Nanos{1}, median(ranks_.of_all(copied_))))};
   first.burst = link_.burst;
-  return fit_host_work(link_, signs, first);
+  return fit_host_work(link_, samples, first);
 }
 
 }  // namespace weft

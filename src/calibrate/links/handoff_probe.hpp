@@ -23,7 +23,7 @@ class HandoffProbe {
 
  private:
   struct Probe {
-    HostSign sign;  // its time comes with the result
+    HostSample sample;  // its time comes with the result
     Communicator::Prepared* call = nullptr;
     RoundTimes times;
   };

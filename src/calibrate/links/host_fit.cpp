@@ -13,7 +13,7 @@ using Values = std::array<double, kParts>;
 constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
 constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 256};  // bytes less a step are not negative
 constexpr int kMostRounds = 40;
-constexpr double kExact = 5e-4;    // of a sign's time
+constexpr double kExact = 5e-4;    // of a sample's time
 constexpr double kCautious = 0.7;  // of the way to where one part alone should be: the others move too
 
 Bandwidth rate_of(double nanos_per_byte) {
@@ -46,26 +46,27 @@ HostWork work_of(const Values& values) {
 
 }  // namespace
 
-HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first) {
+HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSample> samples, const HostWork& first) {
   Values values = values_of(first);
-  const auto missing = [&](const HostSign& sign, const Values& with) {
-    const Nanos predicted = time_over_tcp(sign.algorithm, sign.parts, sign.question, link, work_of(with));
-    return static_cast<double>((sign.time - predicted).value);
+  const auto missing = [&](const HostSample& sample, const Values& with) {
+    const Nanos predicted = time_over_tcp(sample.algorithm, sample.parts, sample.question, link, work_of(with));
+    return static_cast<double>((sample.time - predicted).value);
   };
   bool settled = false;
   for (int round = 0; round < kMostRounds && !settled; ++round) {
     settled = true;
-    for (const HostSign& sign : signs) {
-      const auto part = static_cast<std::size_t>(sign.part);
-      const double now = missing(sign, values);
-      if (std::abs(now) <= kExact * static_cast<double>(sign.time.value)) continue;
+    for (const HostSample& sample : samples) {
+      const auto part = static_cast<std::size_t>(sample.part);
+      const double now = missing(sample, values);
+      if (std::abs(now) <= kExact * static_cast<double>(sample.time.value)) continue;
       settled = false;
       Values stepped = values;
       stepped[part] += kStep[part];
-      const double gained = now - missing(sign, stepped);  // nothing: something else takes so long
+      const double gained = now - missing(sample, stepped);  // nothing: something else takes so long
       if (gained <= 0) continue;
       double moved = values[part] + kCautious * kStep[part] * now / gained;
-      if (sign.part == HostPart::burst) moved = std::min(moved, static_cast<double>(link.burst.value));  // all there is
+      if (sample.part == HostPart::burst)
+        moved = std::min(moved, static_cast<double>(link.burst.value));  // all there is
       values[part] = std::max(kLeast[part], moved);
     }
   }

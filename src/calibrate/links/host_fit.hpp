@@ -9,8 +9,8 @@ namespace weft {
 
 enum class HostPart : std::uint8_t { call, latency, per_message, bytes, copies, reductions, burst };
 
-// A program that tells a part from the others: what it takes depends most on that.
-struct HostSign {
+// The time of a program that tells one part from the others: its time depends most on that part.
+struct HostSample {
   HostPart part = HostPart::call;
   Algorithm algorithm = Algorithm::direct;
   std::int64_t parts = 1;
@@ -18,8 +18,8 @@ struct HostSign {
   Nanos time;
 };
 
-// The HostWork with which the model takes as long for every sign as it took; one for each part at most. Parts that have
-// none stay as in `first`.
-HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSign> signs, const HostWork& first);
+// The HostWork with which the model predicts the time of every sample. There is at most one sample for a part; parts
+// without one stay as in `first`.
+HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSample> samples, const HostWork& first);
 
 }  // namespace weft

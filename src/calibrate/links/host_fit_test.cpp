@@ -15,9 +15,9 @@ ProgramQuestion question_of(Collective kind, std::int64_t bytes_of_rank, std::in
           .members = members_up_to(ranks)};
 }
 
-std::vector<HostSign> signs_of(const HostWork& truth, std::int64_t ranks) {
+std::vector<HostSample> samples_of(const HostWork& truth, std::int64_t ranks) {
   const Collective gather = Collective::all_gather;
-  std::vector<HostSign> signs = {
+  std::vector<HostSample> samples = {
       {HostPart::call, Algorithm::direct, 1, question_of(gather, 4'000, ranks), {}},
       {HostPart::latency, Algorithm::ring, 1, question_of(gather, 12'000, ranks), {}},
       {HostPart::per_message, Algorithm::bidirectional_ring, 1, question_of(gather, 12'000, ranks), {}},
@@ -25,8 +25,9 @@ std::vector<HostSign> signs_of(const HostWork& truth, std::int64_t ranks) {
       {HostPart::reductions, Algorithm::direct, 1, question_of(Collective::reduce_scatter, 12'000, ranks), {}},
       {HostPart::burst, Algorithm::ring, 2, question_of(gather, 40'000, ranks), {}},
   };
-  for (HostSign& sign : signs) sign.time = time_over_tcp(sign.algorithm, sign.parts, sign.question, kLink, truth);
-  return signs;
+  for (HostSample& sample : samples)
+    sample.time = time_over_tcp(sample.algorithm, sample.parts, sample.question, kLink, truth);
+  return samples;
 }
 
 // Programs that take what some hosts would take give these hosts back, and so the times of all other programs.
@@ -43,7 +44,7 @@ TEST(HostFit, FindsTheHostsThatTookTheseTimes) {
     first.latency = kLink.latency;
     first.copies = truth.copies;
     first.burst = kLink.burst;
-    const HostWork found = fit_host_work(kLink, signs_of(truth, ranks), first);
+    const HostWork found = fit_host_work(kLink, samples_of(truth, ranks), first);
     for (const Algorithm algorithm : {Algorithm::recursive_doubling, Algorithm::pairwise, Algorithm::bruck}) {
       for (const std::int64_t bytes : {8'000, 10'000, 200'000}) {
         const ProgramQuestion question = question_of(Collective::all_gather, bytes, ranks);
@@ -63,7 +64,7 @@ TEST(HostFit, TheBurstIsTheLinksAtMost) {
   HostWork first;
   first.latency = kLink.latency;
   first.burst = {kLink.burst.value / 2};
-  const HostSign quick{HostPart::burst, Algorithm::ring, 1, question_of(Collective::all_gather, 80'000, 2), {1}};
+  const HostSample quick{HostPart::burst, Algorithm::ring, 1, question_of(Collective::all_gather, 80'000, 2), {1}};
   EXPECT_EQ(fit_host_work(kLink, {&quick, 1}, first).burst, kLink.burst);
 }
 
@@ -72,7 +73,7 @@ TEST(HostFit, LeavesWhatHasNoSignAndNothingIsNegative) {
   HostWork first;
   first.latency = kLink.latency;
   first.burst = kLink.burst;
-  const HostSign quick{HostPart::call, Algorithm::direct, 1, question_of(Collective::all_gather, 4'000, 2), {1}};
+  const HostSample quick{HostPart::call, Algorithm::direct, 1, question_of(Collective::all_gather, 4'000, 2), {1}};
   const HostWork found = fit_host_work(kLink, {&quick, 1}, first);
   EXPECT_EQ(found.call, Nanos{0});
   EXPECT_EQ(found.latency, kLink.latency);

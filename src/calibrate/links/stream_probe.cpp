@@ -5,9 +5,9 @@
 
 #include <cerrno>
 
+#include "base/error.hpp"
 #include "calibrate/links/burst_probe.hpp"
 #include "calibrate/links/probe_door.hpp"
-#include "base/error.hpp"
 #include "collective/algorithms.hpp"
 #include "comm/tcp/socket.hpp"
 

@@ -23,8 +23,8 @@ constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a q
 // Threads that wake up late make a few short rounds a matter of luck.
 constexpr int kFewestRounds = 7, kMostRounds = 101;
 constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
-// Programs of at most so long, with the rest before each, are compared with what the hosts take at the same time.
-constexpr Nanos kHostsCount{10'000'000};
+// The time of hosts is measured beside programs that take at most this long, the rest before each included.
+constexpr Nanos kHostTimeMattersUpTo{10'000'000};
 constexpr int kFirstProbes = 41;
 // Of the time in which links save up their burst again: a little goes through meanwhile.
 constexpr double kRest = 1.2;
@@ -228,7 +228,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   time_all(false);
   const Nanos first = ranks.slowest({since(begin)}).front();
   const int rounds = rounds_of(options, Nanos{first.value / std::ssize(candidates)});
-  const bool hosts_count = probe != nullptr && first < kHostsCount * std::ssize(candidates);
+  const bool hosts_count = probe != nullptr && first < kHostTimeMattersUpTo * std::ssize(candidates);
   for (Candidate& candidate : candidates) {
     candidate.times.clear();
     candidate.network_times.clear();

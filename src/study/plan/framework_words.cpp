@@ -3,90 +3,55 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 namespace weft {
 namespace {
 
+constexpr std::pair<Role, std::string_view> kComputeWords[] = {
+    {Role::embedding, "token embedding"},
+    {Role::positions, "position embedding"},
+    {Role::embedding_dropout, "embedding dropout"},
+    {Role::attention_norm, "input layer norm"},
+    {Role::qkv, "QKV projection (ColumnParallelLinear)"},
+    {Role::kv, "KV projection (ColumnParallelLinear)"},
+    {Role::qk_norm, "QK norm"},
+    {Role::query_down, "query down projection (MLA)"},
+    {Role::query_norm, "query norm (MLA)"},
+    {Role::query_up, "query up projection (MLA)"},
+    {Role::kv_down, "KV down projection (MLA)"},
+    {Role::kv_norm, "KV norm (MLA)"},
+    {Role::kv_up, "KV up projection (MLA)"},
+    {Role::attention, "core attention"},
+    {Role::attention_out, "attention output projection (RowParallelLinear)"},
+    {Role::attention_residual, "attention bias-dropout-add"},
+    {Role::ffn_norm, "pre-MLP layer norm"},
+    {Role::ffn_in, "MLP fc1 (ColumnParallelLinear)"},
+    {Role::ffn_act, "MLP activation"},
+    {Role::ffn_out, "MLP fc2 (RowParallelLinear)"},
+    {Role::ffn_residual, "MLP bias-dropout-add"},
+    {Role::router, "MoE router"},
+    {Role::gate, "MoE top-k gate"},
+    {Role::dispatch, "MoE token permute"},
+    {Role::expert_in, "expert fc1 (grouped GEMM)"},
+    {Role::expert_act, "expert activation"},
+    {Role::expert_out, "expert fc2 (grouped GEMM)"},
+    {Role::combine, "MoE token unpermute"},
+    {Role::shared_in, "shared expert fc1"},
+    {Role::shared_act, "shared expert activation"},
+    {Role::shared_out, "shared expert fc2"},
+    {Role::shared_sum, "sum of shared and routed experts"},
+    {Role::final_norm, "final layer norm"},
+    {Role::head, "output layer (LM head)"},
+    {Role::loss, "cross-entropy loss"},
+    {Role::grad_norm, "gradient norm (clip_grad_norm)"},
+    {Role::update, "optimizer step (Adam)"}};
+
 std::string_view compute_words(Role role) {
-  switch (role) {
-    case Role::embedding:
-      return "token embedding";
-    case Role::positions:
-      return "position embedding";
-    case Role::embedding_dropout:
-      return "embedding dropout";
-    case Role::attention_norm:
-      return "input layer norm";
-    case Role::qkv:
-      return "QKV projection (ColumnParallelLinear)";
-    case Role::kv:
-      return "KV projection (ColumnParallelLinear)";
-    case Role::qk_norm:
-      return "QK norm";
-    case Role::query_down:
-      return "query down projection (MLA)";
-    case Role::query_norm:
-      return "query norm (MLA)";
-    case Role::query_up:
-      return "query up projection (MLA)";
-    case Role::kv_down:
-      return "KV down projection (MLA)";
-    case Role::kv_norm:
-      return "KV norm (MLA)";
-    case Role::kv_up:
-      return "KV up projection (MLA)";
-    case Role::attention:
-      return "core attention";
-    case Role::attention_out:
-      return "attention output projection (RowParallelLinear)";
-    case Role::attention_residual:
-      return "attention bias-dropout-add";
-    case Role::ffn_norm:
-      return "pre-MLP layer norm";
-    case Role::ffn_in:
-      return "MLP fc1 (ColumnParallelLinear)";
-    case Role::ffn_act:
-      return "MLP activation";
-    case Role::ffn_out:
-      return "MLP fc2 (RowParallelLinear)";
-    case Role::ffn_residual:
-      return "MLP bias-dropout-add";
-    case Role::router:
-      return "MoE router";
-    case Role::gate:
-      return "MoE top-k gate";
-    case Role::dispatch:
-      return "MoE token permute";
-    case Role::expert_in:
-      return "expert fc1 (grouped GEMM)";
-    case Role::expert_act:
-      return "expert activation";
-    case Role::expert_out:
-      return "expert fc2 (grouped GEMM)";
-    case Role::combine:
-      return "MoE token unpermute";
-    case Role::shared_in:
-      return "shared expert fc1";
-    case Role::shared_act:
-      return "shared expert activation";
-    case Role::shared_out:
-      return "shared expert fc2";
-    case Role::shared_sum:
-      return "sum of shared and routed experts";
-    case Role::final_norm:
-      return "final layer norm";
-    case Role::head:
-      return "output layer (LM head)";
-    case Role::loss:
-      return "cross-entropy loss";
-    case Role::grad_norm:
-      return "gradient norm (clip_grad_norm)";
-    case Role::update:
-      return "optimizer step (Adam)";
-    default:
-      return name_of(role);
-  }
+  const auto found = std::ranges::find(kComputeWords, role, &std::pair<Role, std::string_view>::first);
+  return found == std::end(kComputeWords) ? name_of(role) : found->second;
 }
 
 // "all-reduce"
