@@ -30,7 +30,7 @@ struct Segment {
 struct Landing {
   std::span<const Segment> dst;
   std::span<const Segment> operand;  // empty: stored as they are
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   double scale = 1;  // applied to the result of the reduction; below 1 to average
 };
@@ -59,7 +59,7 @@ class NativeCollective {
 
 struct NativeRequest {
   CollectiveSpec spec;
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   std::vector<std::int64_t> members;  // ranks of the transport, in the order of the collective
   std::vector<std::int64_t> sizes;    // elements by piece (collective/piece_sizes.hpp)
