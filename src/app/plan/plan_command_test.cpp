@@ -230,6 +230,22 @@ TEST(PlanFiles, AreWrittenOnlyWithOut) {
   EXPECT_NEAR(mean.bubble_s, best.at("bubble_s").get<double>(), 1e-9);
 }
 
+TEST(PlanFiles, ThePictureShowsTheFirstPolicyAndTheBestOne) {
+  const ScratchFolder folder("plan_picture");
+  const std::string small =
+      "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --out " + folder.file("out");
+  const CliResult result = weft_cli(small + " --policy serial,ddp,centauri");
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const std::string name = folder.file("out/step.svg");
+  EXPECT_PRED2(contains, result.out, name);
+  const std::string picture = read_text_file(name);
+  EXPECT_PRED2(contains, picture, ">serial: ");
+  EXPECT_PRED2(contains, picture, ">centauri: ");
+  EXPECT_FALSE(contains(picture, ">ddp: "));
+  ASSERT_EQ(weft_cli(small + " --policy serial").code, kOk);
+  EXPECT_FALSE(contains(read_text_file(name), "as fast"));
+}
+
 TEST(PlanFiles, OnlyTheBestPolicyIsTracedUnlessAllAreAskedFor) {
   const ScratchFolder folder("plan_traces");
   const std::string small = "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --policy serial,centauri";
