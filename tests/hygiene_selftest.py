@@ -80,6 +80,13 @@ class Hygiene(unittest.TestCase):
         status, output = check({**lists, "src/model/error.cpp": "// What.\n"})
         self.assertEqual(status, 0, output)
 
+    def test_page_that_names_a_lost_file_is_named_with_its_line(self):
+        for words in ("`base/lost.hpp`", "`src/base/detail/lost`", "[page](lost.md)", "see docs/lost.md"):
+            self.expect_failure({"docs/x.md": f"fine\n{words}\n"}, "docs/x.md:2:", "lost")
+        kept = "`base/error.hpp`, `base/error`, `base/detail/`, `base/*.cpp`, [x](x.md#y), docs/x.md, `weft/lost`\n"
+        status, output = check({"docs/x.md": kept})
+        self.assertEqual(status, 0, output)
+
     def test_call_that_throws_for_bytes_that_are_no_utf8_is_named(self):
         self.expect_failure({"src/base/error.cpp": "// What.\nout << json.dump(2);\n"}, "src/base/error.cpp", "dump()")
 
