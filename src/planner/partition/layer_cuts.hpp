@@ -15,7 +15,7 @@ struct LayerCuts {
 };
 LayerCuts no_cuts(const StepGraph& graph);
 // The cuts of both; no operation may be cut by both.
-LayerCuts both(const LayerCuts& a, const LayerCuts& b);
+LayerCuts merge_cuts(const LayerCuts& a, const LayerCuts& b);
 
 // Tutel's cuts: all-to-alls and experts by capacity, everything else whole.
 LayerCuts expert_cuts(const StepGraph& graph, std::int32_t parts, bool forward);
