@@ -1,4 +1,4 @@
-// One iteration after the other, every lane takes the most urgent of what is ready as soon as it is free.
+// Simulates iteration after iteration: a queue that is free takes the most urgent operation that is ready.
 #pragma once
 
 #include <compare>
@@ -11,13 +11,13 @@
 
 namespace weft {
 
-class GreedyLanes {
+class GreedyQueues {
  public:
   // `graph` must outlive this. Ties go to the lower index.
-  GreedyLanes(const CyclicGraph& graph, std::vector<double> urgency);
+  GreedyQueues(const CyclicGraph& graph, std::vector<double> urgency);
 
-  // Runs one more iteration on what the ones before left on lanes and links; the operations as they started: a
-  // sequence. Not all of them where edges of distance 0 form a cycle.
+  // Runs one more iteration, on queues and links as the earlier iterations left them. Returns the operations in the
+  // order in which they started, which is a sequence; it lacks some where edges of distance 0 form a cycle.
   std::vector<std::int32_t> run_iteration();
 
  private:
@@ -38,16 +38,16 @@ class GreedyLanes {
   void ended(std::int32_t operation, double now);
   void freed(std::int32_t resource);
   void start_what_can(double now);
-  void touch(std::int32_t lane);
+  void touch(std::int32_t queue);
 
   const CyclicGraph& graph_;
   std::vector<double> urgency_;
-  std::vector<Ready> ready_;                        // by lane
+  std::vector<Ready> ready_;                        // by queue
   std::vector<double> free_;                        // by resource: from when on
   std::vector<double> ends_, previous_ends_;        // by operation
   std::vector<std::int32_t> missing_;               // by operation: of those it waits for in this iteration
-  std::vector<std::vector<std::int32_t>> waiting_;  // by resource: lanes that wait for it to be free
-  std::vector<std::int32_t> touched_;               // lanes where something changed
+  std::vector<std::vector<std::int32_t>> waiting_;  // by resource: queues that wait for it to be free
+  std::vector<std::int32_t> touched_;               // queues where something changed
   std::vector<char> is_touched_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::int32_t> started_;
