@@ -69,8 +69,8 @@ void HandoffProbe::time_once() {
   }
   const auto few = static_cast<std::ptrdiff_t>(kSmall.value / kElement);
   const auto begin = RoundTimes::Clock::now();
-  std::copy_n(input_.end() - few, few,
-              output_.end() - few);  // this memory was not used just now, nor is a program's data
+  // This memory was not used just now, nor is a program's data.
+  std::copy_n(input_.end() - few, few, output_.end() - few);
   copied_.add(begin, RoundTimes::Clock::now());
 }
 

@@ -17,8 +17,8 @@ namespace {
 using tcp::Clock;
 
 constexpr std::chrono::milliseconds kStream{1200};
-constexpr std::int64_t kWarmUp =
-    1 << 20;  // bytes that do not count: slow start and a token bucket's burst change their rate
+// These bytes do not count: slow start and a token bucket's burst change their rate.
+constexpr std::int64_t kWarmUp = 1 << 20;
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
 constexpr int kPings = 50;
 // A stream that breaks off or stands still is left alone: the barrier after it names the rank that is to blame.
