@@ -157,12 +157,12 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
   request.layout.seq = 64;
   for (int zero = 0; zero <= 2; ++zero) {
     request.layout.zero = zero;
-    const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+    const SharedGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
     Overlap overlap = decide_overlap(request, graph, "ddp");
     overlap.substitutions =
         first_possible(graph, {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                Substitution::all_gather_in_levels});
-    const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+    const Plan plan = make_whole_plan(request, graph, "ddp", overlap).plan();
     const std::string text = text_of(plan);
     EXPECT_NE(text.find("\"scope\":\"outer\""), std::string::npos);
     const Plan read = read_plan_json(text, "plan.json");
@@ -179,10 +179,10 @@ TEST(PlanFile, HoldsThePiecesOfPairs) {
   request.layout.tp = request.layout.pp = 2;
   request.layout.global_batch = 6;
   request.layout.seq = 64;
-  const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+  const SharedGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
   Overlap overlap = decide_overlap(request, graph, "ddp");
   overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
-  const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+  const Plan plan = make_whole_plan(request, graph, "ddp", overlap).plan();
   json file = json::parse(text_of(plan));
   EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);
   const Plan read = read_plan_json(text_of(plan), "plan.json");

@@ -181,8 +181,8 @@ double least_step_seconds(const PlanRequest& request, const StepGraph& graph, co
   return *std::max_element(busy.begin(), busy.end());
 }
 
-UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
-                             const Overlap& overlap) {
+WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
+                          const Overlap& overlap) {
   Plan plan;
   plan.policy = std::move(name);
   plan.model = request.model;
@@ -224,7 +224,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   if (overlap.receives) overlap_receives(plan);
   if (overlap.reduce_in_gaps) reduce_in_gaps(plan, cost);
   Unfolded unfolded = place_values(plan);
-  return {std::move(plan), std::move(unfolded)};
+  return {std::move(plan), std::move(unfolded), graph};
 }
 
 }  // namespace weft

@@ -59,7 +59,7 @@ bool receives_early(const PlanRequest& request);
 // spot. Found without the plan, in a small part of the time that this takes.
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap);
 
-UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
-                             const Overlap& overlap);
+WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
+                          const Overlap& overlap);
 
 }  // namespace weft

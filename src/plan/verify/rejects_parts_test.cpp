@@ -18,10 +18,10 @@ Plan cut_plan(int zero, const ClusterSpec& cluster = test::uneven_nics(), Layout
   layout.zero = zero;
   PlanRequest r = test::request(test::small_gpt(2), cluster, layout, 2);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-  const StepGraph graph = test::build(r);
+  const SharedGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : 3);
-  return make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
+  for (const Operation& op : graph->operations) overlap.parts.push_back(op.per_micro_batch ? 1 : 3);
+  return make_whole_plan(r, graph, "megatron-param", overlap).plan();
 }
 
 std::string verdict(const Plan& plan) {
