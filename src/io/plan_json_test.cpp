@@ -229,7 +229,7 @@ TEST(PlanFileText, HasOneLinePerValueOperationAndBlock) {
   std::int64_t values = 0, operations = 0, blocks = 0;
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with("{\"id\":")) ++(line.find("\"offset\":") != std::string::npos ? values : operations);
-    if (line.starts_with("  {\"name\":")) ++blocks;
+    if (line.starts_with("  {\"kind\":")) ++blocks;
   }
   EXPECT_EQ(values, static_cast<std::int64_t>(plan.graph.values.size()));
   EXPECT_EQ(operations, static_cast<std::int64_t>(plan.graph.operations.size()));

@@ -161,7 +161,7 @@ bool runs_beside_compute(const Operation& tensor_parallel, const Overlap& overla
 }  // namespace
 
 bool receives_early(const PlanRequest& request) {
-  return request.layout.schedule == PipelineSchedule::interleaved;
+  return row_of(request.layout.schedule).several_chunks;
 }
 
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap) {

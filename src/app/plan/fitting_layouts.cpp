@@ -83,7 +83,7 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   if (layout.pp != now.pp) {
     layout.stage_layers.clear();
     layout.vpp = 1;
-    if (layout.schedule == PipelineSchedule::interleaved) layout.schedule = PipelineSchedule::one_f_one_b;
+    if (row_of(layout.schedule).several_chunks) layout.schedule = PipelineSchedule::one_f_one_b;
   }
   return layout;
 }

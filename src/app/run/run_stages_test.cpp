@@ -50,7 +50,7 @@ std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
   overlap.substitutions = first_possible(graph, wanted);
   std::ostringstream out;
-  write_plan_json(out, make_whole_plan(r, graph, "megatron-param", overlap).plan);
+  write_plan_json(out, make_whole_plan(r, graph, "megatron-param", overlap).plan());
   return out.str();
 }
 

@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// By block: the values of a class that a frame may hold. Compute of the block writes them, and nobody but compute of it
-// and of the backward after it reads them, so the order of compute alone says when a frame is free.
+// By model chunk: the values of a class that a frame may hold. Compute of its forward writes them, and nobody but
+// compute of the chunk reads them, so the order of compute alone says when a frame is free.
 std::vector<std::vector<ValueId>> framed_values(const Plan& plan, std::size_t rank_class,
                                                 const std::vector<ValueId>& values,
                                                 const std::vector<Lifetime>& lifetimes);

@@ -137,7 +137,7 @@ TEST_F(RejectsParts, OneThatReadsOrWritesSomethingElse) {
 // The update between the parts of what it reads: on the queue of compute it would wait for a part issued after it,
 // which data allows; but in issue order its memory is not whole when it is read.
 TEST_F(RejectsParts, AnUpdateBeforeTheLastPart) {
-  std::vector<OpId>& order = plan_.classes.front().blocks.back().operations;
+  std::vector<OpId>& order = block_of(plan_.classes.front(), BlockKind::update).operations;
   const OpId last = parts()[2];
   std::erase(order, last);
   order.push_back(last);

@@ -269,8 +269,8 @@ std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
 }
 
 bool PlanSearcher::extrapolates() const {
-  // GPipe holds every micro-batch of the step.
-  return request_.layout.schedule != PipelineSchedule::gpipe &&
+  // A schedule that does not take turns, as GPipe's, holds every micro-batch of the step.
+  return row_of(request_.layout.schedule).takes_turns &&
          graph_->micro_batches >= kFewTimes * more_.graph->micro_batches;
 }
 
