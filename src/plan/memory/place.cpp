@@ -51,8 +51,7 @@ class Placer {
     for (const ValueId id : values) {
       if (storage_[id.index()] == id && !plan_.graph.value(id).per_micro_batch) put(id, 1);
     }
-    const std::vector<std::vector<ValueId>> framed = framed_values(plan_, c, values, lifetimes_);
-    top = place_frames(plan_, c, framed, top);
+    top = place_frames(plan_, c, values, lifetimes_, top);
     for (const ValueId id : values) {
       if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id.index()].frame >= 0) continue;
       const Lifetime& life = lifetimes_[id.index()];
