@@ -183,7 +183,11 @@ class Postponer {
 
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
   if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) Postponer(plan, cost, c).run();
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    const bool is_whole = std::any_of(plan.classes[c].blocks.begin(), plan.classes[c].blocks.end(),
+                                      [](const IssueBlock& block) { return block.kind == BlockKind::backward; });
+    if (is_whole) Postponer(plan, cost, c).run();  // where backward is split, the schedule says when they run
+  }
 }
 
 }  // namespace weft
