@@ -8,7 +8,7 @@
 #include "exec/test_training.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/verify/verify_plan.hpp"
-#include "planner/overlap.hpp"
+#include "planner/passes.hpp"
 
 namespace weft {
 namespace {
@@ -171,9 +171,10 @@ TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
                                  layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
                                  cut.backward_axis));
         Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
-        overlap.layers = both(all_cuts(planned.whole.original(), cut.forward, cut.forward_axis, true),
-                              all_cuts(planned.whole.original(), cut.backward, cut.backward_axis, false));
-        overlap.expert_parallel = overlap.parts_in_turn = true;
+        overlap.partition.layers =
+            merge_cuts(all_cuts(planned.whole.original(), cut.forward, cut.forward_axis, true),
+                       all_cuts(planned.whole.original(), cut.backward, cut.backward_axis, false));
+        overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
         planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
         const auto violation = verify_plan(planned.whole);
         ASSERT_FALSE(violation.has_value()) << violation->message;

@@ -48,7 +48,7 @@ std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
   const PlanRequest r = small_request(zero);
   const SharedGraph graph = build_step_graph(r.model, Cluster(r.cluster), r.layout);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  overlap.substitutions = first_possible(graph, wanted);
+  overlap.partition.substitutions = first_possible(graph, wanted);
   std::ostringstream out;
   write_plan_json(out, make_whole_plan(r, graph, "megatron-param", overlap).plan());
   return out.str();

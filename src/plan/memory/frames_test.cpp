@@ -10,6 +10,7 @@
 #include "plan/memory/use.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/passes.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft {
@@ -101,7 +102,7 @@ TEST(Frames, AreFreedAtTheLastReaderInWovenPlans) {
   const PlanRequest r = test::request(test::small_llama(8), parse_cluster("local:4"), layout, 4);
   const SharedGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "ddp");
-  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
   const WholePlan made = overlapped_plan(r, graph, "weft", overlap);
   const Plan& plan = made.plan();
   EXPECT_FALSE(verify_plan(made, {.memory_limit = {}, .check_memory = false}).has_value());
