@@ -41,7 +41,7 @@ Trained train(const StagedRun& c) {
   Layout layout;
   layout.zero = c.zero;
   layout.clip_grad = c.zero == 1 ? 1 : 0;
-  layout.precision = layout.grad_dtype = DType::fp32;
+  layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = false;
   layout.seq = 8;
   PlanRequest request = test::request(test::tiny_gpt(), nodes_of_two(c.nodes), layout, kGlobalBatch / (2 * c.nodes));

@@ -91,7 +91,7 @@ TEST(PlanFile, HoldsWaitsWhereThereAreAny) {
 INSTANTIATE_TEST_SUITE_P(
     Plans, PlanFile,
     testing::Values(
-        PlanCase{"one_rank", "gpt2", 2, "local:1", Layout{.precision = DType::fp32}, 1},
+        PlanCase{"one_rank", "gpt2", 2, "local:1", Layout{.precision = ElementType::fp32}, 1},
         PlanCase{"data_parallel", "gpt2", 2, "local:4,nic=200Mb/s", Layout{.micro_batch = 2, .clip_grad = 1.5}, 3},
         PlanCase{"tensor_parallel", "gpt2", 2, "dgx-a100:1",
                  Layout{.tp = 4,
@@ -103,8 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
                  Layout{.tp = 2,
                         .pp = 2,
                         .recompute = Recompute::full,
-                        .precision = DType::fp16,
-                        .grad_dtype = DType::bf16,
+                        .precision = ElementType::fp16,
+                        .grad_dtype = ElementType::bf16,
                         .schedule = PipelineSchedule::gpipe,
                         .stage_layers = {2, 3},
                         .mesh_order = {Axis::tp, Axis::pp, Axis::dp, Axis::cp}},

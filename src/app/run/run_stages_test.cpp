@@ -38,7 +38,7 @@ PlanRequest small_request(int zero) {
   r.layout.global_batch = 8;
   r.layout.seq = 16;
   r.layout.zero = zero;
-  r.layout.precision = r.layout.grad_dtype = DType::fp32;
+  r.layout.precision = r.layout.grad_dtype = ElementType::fp32;
   r.layout.dropout = false;
   r.profile = default_profile();
   return r;
