@@ -40,7 +40,7 @@ struct ValidationOptions {
 
 struct RunOptions {
   Inputs inputs;
-  std::vector<Plan> plans;            // read from files; empty: made by `policies`
+  std::vector<std::shared_ptr<const WholePlan>> plans;  // read from files; empty: made by `policies`
   std::vector<std::string> policies;  // to predict
   bool only_best = false;             // run the one with the shortest prediction
   TrainSettings settings;
