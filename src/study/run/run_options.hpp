@@ -14,7 +14,7 @@
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_rank.hpp"
-#include "plan/plan.hpp"
+#include "plan/whole_plan.hpp"
 #include "study/inputs.hpp"
 
 namespace weft {
