@@ -18,16 +18,16 @@ class CalibrationPasses {
   static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   // `step`: one of the job's.
-  CalibrationPasses(const CalibrationJob& job, const UnfoldedPlan& step, Rank rank)
-      : view_(step.plan, step.unfolded, job.original, rank),
+  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank)
+      : view_(step, rank),
         parameters_(view_),
-        batches_(job.corpus, shape_of(step.plan), 1),
+        batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
-    for (const Instance& instance : step.unfolded.instances()) {
-      const Operation& op = step.plan.graph.op(instance.operation);
+    for (const Instance& instance : step.unfolded().instances()) {
+      const Operation& op = step.plan().graph.op(instance.operation);
       if (instance.rank_class != view_.rank_class().value) continue;
       if (op.is_transfer()) {
-        stand_in(step.plan.graph, op, instance.micro_batch);
+        stand_in(step.plan().graph, op, instance.micro_batch);
       } else {
         operations_.push_back(
             {op.key, compute_.bind(instance.operation, instance.micro_batch), choices_of(op, instance.micro_batch)});

@@ -75,7 +75,7 @@ std::vector<Transformer> expert_models() {
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
-  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
     const TrainResult own = train_rank(job, communicator);
@@ -170,15 +170,16 @@ TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
         SCOPED_TRACE(fmt::format("{}, ep {} tp {} pp {}, forward {} axis {}, backward {} axis {}", model.name,
                                  layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
                                  cut.backward_axis));
-        Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
-        overlap.partition.layers = merge_cuts(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
-                                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
+        Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
+        overlap.partition.layers =
+            merge_cuts(all_cuts(planned.whole.original(), cut.forward, cut.forward_axis, true),
+                       all_cuts(planned.whole.original(), cut.backward, cut.backward_axis, false));
         overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
-        planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-        planned.unfolded = Unfolded(planned.plan);
-        const auto violation = verify_plan(planned.plan);
+        planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+        const auto violation = verify_plan(planned.whole);
         ASSERT_FALSE(violation.has_value()) << violation->message;
-        EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+        EXPECT_TRUE(std::any_of(planned.whole.plan().graph.operations.begin(),
+                                planned.whole.plan().graph.operations.end(),
                                 [](const Operation& op) { return op.role == Role::expert_dispatch && is_part(op); }));
         const std::vector<double> losses = losses_of(planned, ranks);
         ASSERT_EQ(losses.size(), whole.size());

@@ -74,7 +74,7 @@ std::vector<Transformer> some_models() {
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
-  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
     const TrainResult own = train_rank(job, communicator);
@@ -163,15 +163,15 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
                                c.layout.cp, c.layout.pp, c.layout.micro_batch, c.forward, c.backward));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 2);
       const std::vector<double> whole = losses_of(planned, c.ranks);
-      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
       overlap.partition.forward_rows = c.forward;
       overlap.partition.backward_rows = c.backward;
       overlap.beside.tensor_parallel = overlap.weave.enabled = true;
-      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-      planned.unfolded = Unfolded(planned.plan);
-      const auto violation = verify_plan(planned.plan);
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+      const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;
-      EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+      EXPECT_TRUE(std::any_of(planned.whole.plan().graph.operations.begin(),
+                              planned.whole.plan().graph.operations.end(),
                               [](const Operation& op) { return op.per_micro_batch && is_part(op); }));
       const std::vector<double> cut = losses_of(planned, c.ranks);
       ASSERT_EQ(cut.size(), whole.size());
@@ -197,19 +197,18 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
       PlannedLayout planned(model, layout, 4, "serial", 2);
       const std::vector<double> expected = losses_of(planned, 4);
       for (const std::int32_t parts : {1, 2}) {
-        Overlap overlap = decide_overlap(planned.request, planned.original, "megatron-param");
+        Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "megatron-param");
         EXPECT_TRUE(overlap.beside.linear_backward);
-        overlap.partition.layers = no_cuts(planned.original);
+        overlap.partition.layers = no_cuts(planned.whole.original());
         overlap.beside.cut_transfers = overlap.order.parts_in_turn = parts > 1;
         for (std::size_t i = 0; i < overlap.partition.layers.parts.size(); ++i) {
-          const Operation& op = planned.original.operations[i];
-          if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.original, op)) {
+          const Operation& op = planned.whole.original().operations[i];
+          if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.whole.original(), op)) {
             overlap.partition.layers.parts[i] = parts;
           }
         }
-        planned.plan = overlapped_plan(planned.request, planned.original, "megatron-param", overlap).plan;
-        planned.unfolded = Unfolded(planned.plan);
-        const auto violation = verify_plan(planned.plan);
+        planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "megatron-param", overlap);
+        const auto violation = verify_plan(planned.whole);
         ASSERT_FALSE(violation.has_value()) << violation->message;
         const std::vector<double> losses = losses_of(planned, 4);
         ASSERT_EQ(losses.size(), expected.size());
@@ -240,13 +239,12 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       SCOPED_TRACE(fmt::format("{}, tp {} pp {} vpp {}", model.name, c.layout.tp, c.layout.pp, c.layout.vpp));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);
       const std::vector<double> apart = losses_of(planned, c.ranks);
-      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
       overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
-      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-      planned.unfolded = Unfolded(planned.plan);
-      const auto violation = verify_plan(planned.plan);
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+      const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;
-      EXPECT_TRUE(std::any_of(planned.plan.classes.begin(), planned.plan.classes.end(), has_pieces));
+      EXPECT_TRUE(std::any_of(planned.whole.plan().classes.begin(), planned.whole.plan().classes.end(), has_pieces));
       const std::vector<double> paired = losses_of(planned, c.ranks);
       ASSERT_EQ(paired.size(), apart.size());
       for (std::size_t step = 0; step < paired.size(); ++step) {

@@ -122,7 +122,7 @@ void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
 
 void RankRun::prepare_validation() {
   if (std::exchange(prepared_validation_, true)) return;
-  const ForwardPart part = forward_part(view_.plan(), view_.unfolded());
+  const ForwardPart part = forward_part(view_.whole());
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     operations_[i].validates = part.needed[first_instance_ + i];
     for (const Edge& edge : part.waits[first_instance_ + i]) {

@@ -19,16 +19,14 @@ class LengthsRun {
     for (const std::int64_t length : lengths) {
       requests_.push_back(one.request);
       requests_.back().layout.seq = length;
-      originals_.push_back(test::build(requests_.back()));
-      plans_.push_back(make_plan(requests_.back(), originals_.back(), c.policy));
-      unfolded_.emplace_back(plans_.back());
+      plans_.push_back(make_whole_plan(requests_.back(), test::build(requests_.back()), c.policy));
     }
   }
 
   LengthsResult train(std::int64_t steps) const {
     LengthsJob job{{}, {}, Corpus::generate(3, 4096)};
     job.settings.steps = steps;
-    for (std::size_t i = 0; i < plans_.size(); ++i) job.plans.push_back({plans_[i], unfolded_[i], originals_[i]});
+    for (const WholePlan& plan : plans_) job.plans.push_back(&plan);
     LengthsResult result;
     const Cluster paced(cluster_);
     local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
@@ -41,9 +39,7 @@ class LengthsRun {
  private:
   ClusterSpec cluster_;
   std::vector<PlanRequest> requests_;
-  std::vector<StepGraph> originals_;
-  std::vector<Plan> plans_;
-  std::vector<Unfolded> unfolded_;
+  std::vector<WholePlan> plans_;
 };
 
 TEST(LengthOfStep, EveryLengthComesOnceInARoundInAnOrderThatChanges) {

@@ -26,9 +26,7 @@ struct ValidationJob {
 };
 
 struct TrainJob {
-  const Plan& plan;
-  const Unfolded& unfolded;
-  const StepGraph& original;  // from which the plan was made
+  const WholePlan& whole;
   TrainSettings settings;
   std::shared_ptr<const Corpus> corpus;
   std::int64_t warm_up = 0;  // steps that do not count

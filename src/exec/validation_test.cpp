@@ -74,8 +74,7 @@ TrainResult train(const Transformer& model, const Case& c, const TrainSettings& 
   layout.micro_batch = 1;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
   const PlannedLayout planned(model, layout, c.ranks, c.policy, kGlobalBatch / replicas);
-  TrainJob job{planned.plan, planned.unfolded, planned.original, settings, one_step_of_text(planned.plan.layout.seq), 1,
-               true};
+  TrainJob job{planned.whole, settings, one_step_of_text(planned.whole.plan().layout.seq), 1, true};
   job.validation = validation;
   ValidationJob own;
   if (validation != nullptr && validation->corpus == nullptr) {

@@ -64,7 +64,6 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
                   const Profile& profile);
 
 // Returns the kind and the fixed time of each timeline operation, which explain() takes, and fills `kinds`.
-ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
-                                   std::vector<OperationKind>& kinds);
+ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost, std::vector<OperationKind>& kinds);
 
 }  // namespace weft
