@@ -109,7 +109,7 @@ void PlanSearcher::report() {
 // gradients and parameters, are as many whatever the micro-batches.
 double PlanSearcher::operations_in(const Overlap& overlap, std::int64_t micro_batches) const {
   const double rows = std::max(overlap.partition.forward_rows, overlap.partition.backward_rows);
-  double repeated = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  double repeated = static_cast<double>(graph_->operations.size()) * (1 + rows) / 2;
   for (const std::int32_t parts : overlap.partition.layers.parts) repeated += parts - 1;
   double once = 0;
   for (const std::int32_t parts : overlap.partition.parts) once += parts - 1;
@@ -123,7 +123,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave.visits) / 10;
+    spent_ += operations_in(overlap, small_.graph->micro_batches) + static_cast<double>(overlap.weave.visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
   }
