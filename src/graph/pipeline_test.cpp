@@ -69,7 +69,7 @@ TEST(Pipeline, SlicesAreGatheredBeforeTheyAreUsed) {
     EXPECT_EQ(gather.communication->collective, Collective::all_gather);
     EXPECT_EQ(gather.communication->bytes.value, whole);
     EXPECT_EQ(graph.value(gather.reads.front().value).bytes().value, whole / 2);
-    EXPECT_TRUE(graph.value(gather.writes.front()).splits.empty());
+    EXPECT_TRUE(graph.value(gather.writes.front().value).splits.empty());
   }
   EXPECT_TRUE(
       of_role(build(model, "dgx-a100:1", {.tp = 2, .pp = 2, .seq = 512, .sequence_parallel = true}), Role::stage_gather)
@@ -150,8 +150,8 @@ TEST(Clipping, MakesEveryUpdateWaitForEveryGradient) {
   std::set<ValueId> normed, updated;
   for (const Read& read : sum.reads) normed.insert(read.value);
   for (const Operation& op : of_role(graph, Role::update)) {
-    EXPECT_TRUE(std::find(op.reads.begin(), op.reads.end(), Read{norm.writes[0], 0}) != op.reads.end());
-    updated.insert(op.reads[0].value);
+    EXPECT_EQ(find_read(op, Operand::square_sum), write_of(norm, Operand::payload));
+    updated.insert(read_of(op, Operand::gradient));
   }
   EXPECT_EQ(normed, updated);
 }
