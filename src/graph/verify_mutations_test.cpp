@@ -76,6 +76,27 @@ TEST_F(Mutation, ADistanceOfTwo) {
   expect_rejected("stage 0: layer 0 qkv forward", "distance 2");
 }
 
+TEST_F(Mutation, AnOperandThatItsKindDoesNotHave) {
+  op("stage 0", "layer 0 qkv forward").reads[0].operand = Operand::queries;
+  expect_rejected("stage 0: layer 0 qkv forward", "reads a value as its 'queries'");
+}
+
+TEST_F(Mutation, TwoValuesUnderOneName) {
+  op("stage 0", "layer 0 attention_residual forward").reads[1].operand = Operand::input;
+  expect_rejected("stage 0: layer 0 attention_residual forward", "reads 2 values as its 'input'");
+}
+
+TEST_F(Mutation, AnOperandThatIsMissing) {
+  std::erase_if(op("stage 0", "layer 0 qkv weight_grad").reads,
+                [](const Read& read) { return read.operand == Operand::output_grad; });
+  expect_rejected("stage 0: layer 0 qkv weight_grad", "reads no value as its 'output_grad'");
+}
+
+TEST_F(Mutation, ATransferThatWritesUnderAnotherName) {
+  op("stage 0", "layer 0 ffn_reduce forward").writes[0].operand = Operand::keys_values;
+  expect_rejected("stage 0: layer 0 ffn_reduce forward", "does not write under the names that it reads under");
+}
+
 TEST_F(Mutation, AKeyOfAnotherPhase) {
   op("stage 0", "layer 0 qkv forward").key.phase = Phase::recompute;
   expect_rejected("stage 0: layer 0 qkv forward", "recompute");
