@@ -77,8 +77,8 @@ TEST_F(Mutation, ADistanceOfTwo) {
 }
 
 TEST_F(Mutation, AnOperandThatItsKindDoesNotHave) {
-  op("stage 0", "layer 0 qkv forward").reads[0].operand = Operand::queries;
-  expect_rejected("stage 0: layer 0 qkv forward", "reads a value as its 'queries'");
+  op("stage 0", "layer 0 attention_residual forward").reads[1].operand = Operand::queries;
+  expect_rejected("stage 0: layer 0 attention_residual forward", "reads a value as its 'queries'");
 }
 
 TEST_F(Mutation, TwoValuesUnderOneName) {

@@ -136,6 +136,7 @@ void verify_transfer(const StepGraph& graph, const Operation& op) {
 
 void verify_operands(const StepGraph& graph) {
   for (const Operation& op : graph.operations) {
+    if (op.is_transfer() != (op.key.kind == OpKind::transfer)) continue;  // verify_transfers rejects it
     if (op.is_transfer()) {
       verify_transfer(graph, op);
       continue;
