@@ -147,12 +147,12 @@ TEST(Clipping, SpansRanksWithDifferentExperts) {
 // With weights of 16 bits the master copy lies in the optimizer's state, so an update reads one value fewer; it clips
 // all the same.
 TEST(Clipping, IsInEveryUpdateWhateverThePrecision) {
-  for (const DType precision : {DType::fp32, DType::bf16}) {
+  for (const ElementType precision : {ElementType::fp32, ElementType::bf16}) {
     const StepGraph graph = build(with_layers("llama2-7b", 2), "dgx-a100:1", {.precision = precision, .clip_grad = 1});
     const ValueId norm = write_of(of_role(graph, Role::grad_norm).front(), Operand::square_sum);
     for (const Operation& op : of_role(graph, Role::update)) {
       EXPECT_EQ(find_read(op, Operand::square_sum), norm) << describe(op);
-      EXPECT_EQ(find_read(op, Operand::weight).valid(), precision == DType::fp32) << describe(op);
+      EXPECT_EQ(find_read(op, Operand::weight).valid(), precision == ElementType::fp32) << describe(op);
     }
   }
 }

@@ -131,7 +131,7 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   v.attention_saved.clear();
   if (flash) {
     v.attention_saved.push_back(
-        {Operand::log_sums, value({.name = label("attention.lse"), .shape = {rows}, .dtype = DType::fp32})});
+        {Operand::log_sums, value({.name = label("attention.lse"), .shape = {rows}, .dtype = ElementType::fp32})});
   } else {
     v.attention_saved.push_back({Operand::softmax, value({label("attention.softmax"), {rows, layout_.seq}})});
     if (has_dropout()) {
