@@ -11,7 +11,7 @@
 #include "io/trace/chrome_trace_arrows.hpp"
 #include "io/trace/chrome_trace_events.hpp"
 #include "io/trace/chrome_trace_lanes.hpp"
-#include "io/trace/trace_windows.hpp"
+#include "io/trace/trace_excerpts.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {
@@ -106,7 +106,7 @@ class TraceWriter {
   }
   std::string what_is_left_out() const {
     std::string text = fmt::format("{} of {} operations", left_out(), left_out() + std::ssize(lanes_.order));
-    for (const TraceWindows::Stretch& s : windows_.left_out) {
+    for (const TraceExcerpts::Stretch& s : windows_.left_out) {
       text += fmt::format(", {} us to {} us", (s.begin - origin_).value / 1000, (s.end - origin_).value / 1000);
     }
     return options_.how_to_get_all.empty() ? text : fmt::format("{}; all: {}", text, options_.how_to_get_all);
@@ -118,7 +118,7 @@ class TraceWriter {
     metadata(pid, 0, "process_name", "not written");
     sort_index(pid, 0, "process_sort_index", -1);
     metadata(pid, 1, "thread_name", "left out");
-    for (const TraceWindows::Stretch& s : windows_.left_out) {
+    for (const TraceExcerpts::Stretch& s : windows_.left_out) {
       slice(pid, 1, s.begin, s.end).text(",\"name\":").text(json_quoted(fmt::format("{} operations", s.spans)));
       events_.text(",\"cat\":\"left_out\"}");
     }
@@ -288,7 +288,7 @@ class TraceWriter {
   Neighbours others_;
   TraceEventStream& events_;
   TraceLanes lanes_;
-  TraceWindows windows_;
+  TraceExcerpts windows_;
   std::vector<std::string> names_;  // quoted
   Nanos begin_, end_;               // what the written spans cover
   Nanos origin_;                    // written as time 0

@@ -1,4 +1,4 @@
-#include "io/trace/trace_windows.hpp"
+#include "io/trace/trace_excerpts.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,16 +13,16 @@ std::vector<Nanos> one_each(std::int64_t count) {
   return starts;
 }
 
-TEST(TraceWindows, FewSpansAreAllShown) {
-  const TraceWindows windows = choose_windows(one_each(9), Nanos{90}, 9);
+TEST(TraceExcerpts, FewSpansAreAllShown) {
+  const TraceExcerpts windows = choose_windows(one_each(9), Nanos{90}, 9);
   EXPECT_EQ(windows.spans_left_out(), 0);
   ASSERT_EQ(windows.shown.size(), 1U);
   EXPECT_EQ(windows.shown.front().end, Nanos{90});
 }
 
 // 100 spans, 9 of them shown: the first 3, the 3 from (100 - 3) / 2 = 48 on, the last 3.
-TEST(TraceWindows, OfManyTheFirstTheMiddleAndTheLastAreShown) {
-  const TraceWindows windows = choose_windows(one_each(100), Nanos{1000}, 9);
+TEST(TraceExcerpts, OfManyTheFirstTheMiddleAndTheLastAreShown) {
+  const TraceExcerpts windows = choose_windows(one_each(100), Nanos{1000}, 9);
   std::vector<std::int64_t> shown;
   for (std::int64_t i = 0; i < 100; ++i) {
     if (windows.shows(Nanos{10 * i})) shown.push_back(i);
@@ -35,13 +35,13 @@ TEST(TraceWindows, OfManyTheFirstTheMiddleAndTheLastAreShown) {
   EXPECT_EQ(windows.left_out[1].spans, 46);
 }
 
-TEST(TraceWindows, EverySpanIsShownOrCountedAndSpansThatStartTogetherStayTogether) {
+TEST(TraceExcerpts, EverySpanIsShownOrCountedAndSpansThatStartTogetherStayTogether) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 200; ++round) {
     std::vector<Nanos> starts(1 + random() % 60);
     for (Nanos& start : starts) start = Nanos{static_cast<std::int64_t>(random() % 20)};
     const auto most = static_cast<std::int64_t>(3 + random() % 30);
-    const TraceWindows windows = choose_windows(starts, Nanos{25}, most);
+    const TraceExcerpts windows = choose_windows(starts, Nanos{25}, most);
     std::int64_t hidden = 0, shown = 0;
     for (const Nanos start : starts) (windows.shows(start) ? shown : hidden) += 1;
     EXPECT_EQ(hidden, windows.spans_left_out());
@@ -49,7 +49,7 @@ TEST(TraceWindows, EverySpanIsShownOrCountedAndSpansThatStartTogetherStayTogethe
       EXPECT_EQ(hidden, 0);
     }
     std::int64_t in_windows = 0;
-    for (const TraceWindows::Stretch& s : windows.shown) in_windows += s.spans;
+    for (const TraceExcerpts::Stretch& s : windows.shown) in_windows += s.spans;
     EXPECT_EQ(shown, in_windows);
   }
 }

@@ -1,22 +1,22 @@
-#include "io/trace/trace_windows.hpp"
+#include "io/trace/trace_excerpts.hpp"
 
 #include <algorithm>
 
 namespace weft {
 
-bool TraceWindows::shows(Nanos start) const {
+bool TraceExcerpts::shows(Nanos start) const {
   return std::none_of(left_out.begin(), left_out.end(),
                       [&](const Stretch& s) { return s.begin <= start && start < s.end; });
 }
 
-std::int64_t TraceWindows::spans_left_out() const {
+std::int64_t TraceExcerpts::spans_left_out() const {
   std::int64_t sum = 0;
   for (const Stretch& stretch : left_out) sum += stretch.spans;
   return sum;
 }
 
-TraceWindows choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
-  TraceWindows windows;
+TraceExcerpts choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
+  TraceExcerpts windows;
   if (starts.empty()) return windows;
   std::sort(starts.begin(), starts.end());
   const std::int64_t count = std::ssize(starts);
