@@ -15,9 +15,9 @@ std::int64_t TraceExcerpts::spans_left_out() const {
   return sum;
 }
 
-TraceExcerpts choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
-  TraceExcerpts windows;
-  if (starts.empty()) return windows;
+TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
+  TraceExcerpts excerpts;
+  if (starts.empty()) return excerpts;
   std::sort(starts.begin(), starts.end());
   const std::int64_t count = std::ssize(starts);
   const std::int64_t third = std::max<std::int64_t>(1, most / 3);
@@ -35,10 +35,10 @@ TraceExcerpts choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t 
     const std::int64_t from = first_at(cuts[i]), to = first_at(cuts[i + 1]);
     if (from == to) continue;
     const Nanos until = to == count ? end : starts[static_cast<std::size_t>(to)];
-    (i % 2 == 0 ? windows.shown : windows.left_out)
+    (i % 2 == 0 ? excerpts.shown : excerpts.left_out)
         .push_back({starts[static_cast<std::size_t>(from)], until, to - from});
   }
-  return windows;
+  return excerpts;
 }
 
 }  // namespace weft

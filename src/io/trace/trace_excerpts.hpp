@@ -21,6 +21,6 @@ struct TraceExcerpts {
 
 // `starts`: of all spans, in any order; `end`: of the last one. Up to `most` spans, all are shown. Of more, a third of
 // `most` each: the first, the middle and the last by their starts; spans that start together are never parted.
-TraceExcerpts choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most);
+TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t most);
 
 }  // namespace weft
