@@ -125,9 +125,9 @@ class Postponer {
     if (!has_budget()) return false;
     budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     waits_budget_ -= lanes_.waits();
-    constexpr double kWorthIt = 0.999;  // what waits holds memory
+    constexpr double kWorthwhileRatio = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
-    if (period >= least_ * kWorthIt) return false;
+    if (period >= least_ * kWorthwhileRatio) return false;
     least_ = period;
     best_ = moves;
     return true;
