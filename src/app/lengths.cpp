@@ -87,7 +87,8 @@ class LengthsRun {
               << std::flush;
       };
     }
-    LengthsResult result = train_lengths(job, communicator, on_step);
+    const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+    LengthsResult result = train_lengths(job, communicator, *kernels, on_step);
     if (reports) result_ = std::move(result);
   }
 

@@ -23,6 +23,24 @@ constexpr std::int64_t kNothingLoaded = INT64_MIN;
 
 }  // namespace
 
+void BoundOperation::run(Kernels& kernels, std::int64_t step) const {
+  compute_(kernels, step);
+  kernels.synchronize();
+  if (read_results_) read_results_(kernels, step);
+}
+
+BoundOperation BoundOperation::join(std::vector<BoundOperation> pieces) {
+  const auto read = [pieces](Kernels& kernels, std::int64_t step) {
+    for (const BoundOperation& piece : pieces) {
+      if (piece.read_results_) piece.read_results_(kernels, step);
+    }
+  };
+  const auto compute = [pieces = std::move(pieces)](Kernels& kernels, std::int64_t step) {
+    for (const BoundOperation& piece : pieces) piece.compute_(kernels, step);
+  };
+  return {compute, read};
+}
+
 ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
                              const Batches& batches, RankTraining& training, const Batches* validation)
     : view_(view),
@@ -40,6 +58,8 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
   training_.loaded.assign(micro_batches, kNothingLoaded);
+  training_.losses.assign(micro_batches, 0.0);
+  training_.gradient_is_finite.assign(parameters.all().size(), true);
   batch_tokens_.resize(static_cast<std::size_t>(layout.micro_batch * layout.seq));
   batch_targets_ = batch_tokens_;
   for (const ElementRange& part : view.context_parts()) {
@@ -61,10 +81,7 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
     const bool first = view_.writes_first(original.writes.front(), id, micro_batch);
     pieces.push_back(bind_whole(original, micro_batch, first));
   }
-  if (pieces.size() == 1) return pieces.front();
-  return [pieces](std::int64_t step) {
-    for (const BoundOperation& piece : pieces) piece(step);
-  };
+  return pieces.size() == 1 ? pieces.front() : BoundOperation::join(std::move(pieces));
 }
 
 std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
@@ -105,7 +122,9 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
     case Role::kv_norm:
     case Role::ffn_norm:
     case Role::final_norm:
-      return [x = of.read(0), w = of.norm(op.reads[1].value), y = of.write()](std::int64_t) { norm(x, w, y); };
+      return [x = of.read(0), w = of.norm(op.reads[1].value), y = of.write()](Kernels& kernels, std::int64_t) {
+        kernels.norm(x, w, y);
+      };
     case Role::qkv:
     case Role::kv:
     case Role::query_down:
@@ -131,13 +150,13 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
       if (op.writes.size() > 1) return bind_dropout(op, micro_batch, rows);
       [[fallthrough]];
     case Role::shared_sum:
-      return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
+      return [a = of.read(0), b = of.read(1), y = of.write()](Kernels& kernels, std::int64_t) { kernels.add(a, b, y); };
     case Role::ffn_act:
     case Role::shared_act:
       if (view_.plan().model.activation == Activation::swiglu) {
-        return [x = of.read(0), y = of.write()](std::int64_t) { swiglu(x, y); };
+        return [x = of.read(0), y = of.write()](Kernels& kernels, std::int64_t) { kernels.swiglu(x, y); };
       }
-      return [x = of.read(0), y = of.write()](std::int64_t) { gelu(x, y); };
+      return [x = of.read(0), y = of.write()](Kernels& kernels, std::int64_t) { kernels.gelu(x, y); };
     case Role::loss:
       return op.part == 1 ? bind_loss_part(op, micro_batch) : bind_loss(op, micro_batch);
     default:
@@ -154,8 +173,8 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::ffn_norm:
     case Role::final_norm: {
       const Matrix residual = op.reads.size() == 4 ? of.read(2) : Matrix{};
-      return [dy = of.read(0), x = of.read(1), residual, w = of.norm(op.reads.back().value),
-              dx = of.write()](std::int64_t) { norm_input_grad(dy, x, w, residual, dx); };
+      return [dy = of.read(0), x = of.read(1), residual, w = of.norm(op.reads.back().value), dx = of.write()](
+                 Kernels& kernels, std::int64_t) { kernels.norm_input_grad(dy, x, w, residual, dx); };
     }
     case Role::qkv:
     case Role::query_down:
@@ -175,20 +194,24 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
     case Role::embedding_dropout:
     case Role::attention_residual:
     case Role::ffn_residual:
-      return [dy = of.read(0), rate = dropout_of(op).rate, kept = of.kept(op.reads[1].value),
-              dx = of.write()](std::int64_t) { dropout_input_grad(dy, rate, kept, dx); };
+      return [dy = of.read(0), rate = dropout_of(op).rate, kept = of.kept(op.reads[1].value), dx = of.write()](
+                 Kernels& kernels, std::int64_t) { kernels.dropout_input_grad(dy, rate, kept, dx); };
     case Role::kv:
     case Role::kv_down:
     case Role::router:
       return bind_linear_input_grad_onto(view_, op, micro_batch, rows);
     case Role::shared_sum:
-      return [a = of.read(0), b = of.read(1), y = of.write()](std::int64_t) { add(a, b, y); };
+      return [a = of.read(0), b = of.read(1), y = of.write()](Kernels& kernels, std::int64_t) { kernels.add(a, b, y); };
     case Role::ffn_act:
     case Role::shared_act:
       if (view_.plan().model.activation == Activation::swiglu) {
-        return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { swiglu_input_grad(dy, x, dx); };
+        return [dy = of.read(0), x = of.read(1), dx = of.write()](Kernels& kernels, std::int64_t) {
+          kernels.swiglu_input_grad(dy, x, dx);
+        };
       }
-      return [dy = of.read(0), x = of.read(1), dx = of.write()](std::int64_t) { gelu_input_grad(dy, x, dx); };
+      return [dy = of.read(0), x = of.read(1), dx = of.write()](Kernels& kernels, std::int64_t) {
+        kernels.gelu_input_grad(dy, x, dx);
+      };
     case Role::loss:
       return bind_loss_grad(op, micro_batch);
     default:
@@ -207,8 +230,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::final_norm: {
       // The gradient has the layout of the weights. dW needs no weights themselves, but whether there is a bias.
       const NormWeights d = of.norm(gradient);
-      return [x = of.read(0), dy = of.read(1), d, into](std::int64_t) {
-        norm_weight_grad(dy, x, d, d.gain, d.bias, into);
+      return [x = of.read(0), dy = of.read(1), d, into](Kernels& kernels, std::int64_t) {
+        kernels.norm_weight_grad(dy, x, d, d.gain, d.bias, into);
       };
     }
     case Role::qkv:
@@ -231,12 +254,12 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return
-          [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0), dw = of.weight(gradient),
-           first = vocabulary_.first, into](std::int64_t) { embedding_weight_grad(tokens, dy, dw, first, into); };
+      return [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(0),
+              dw = of.weight(gradient), first = vocabulary_.first,
+              into](Kernels& kernels, std::int64_t) { kernels.embedding_weight_grad(tokens, dy, dw, first, into); };
     case Role::positions:
-      return [dy = of.read(0), d = learned_positions(of.weight(gradient)), into](std::int64_t) {
-        positions_weight_grad(dy, d, into);
+      return [dy = of.read(0), d = learned_positions(of.weight(gradient)), into](Kernels& kernels, std::int64_t) {
+        kernels.positions_weight_grad(dy, d, into);
       };
     default:
       no_kernel(op);
@@ -253,12 +276,12 @@ ComputeBinder::DropoutPlace ComputeBinder::dropout_of(const Operation& op) const
 BoundOperation ComputeBinder::bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
   const Operands of(view_, op, micro_batch, rows);
   const Matrix stream = op.reads.size() > 1 ? of.read(1) : Matrix{};
-  return
-      [x = of.read(0), stream, y = of.write(), kept = of.kept(op.writes[1]), place = dropout_of(op),
-       numbers = token_numbers(view_, micro_batch, rows), layer = op.layer, seed = settings_.seed](std::int64_t step) {
-        const double rate = is_validation(step) ? 0 : place.rate;
-        dropout(x, {rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
-      };
+  return [x = of.read(0), stream, y = of.write(), kept = of.kept(op.writes[1]), place = dropout_of(op),
+          numbers = token_numbers(view_, micro_batch, rows), layer = op.layer,
+          seed = settings_.seed](Kernels& kernels, std::int64_t step) {
+    const double rate = is_validation(step) ? 0 : place.rate;
+    kernels.dropout(x, {rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
+  };
 }
 
 // Each rank has the tokens of its vocabulary's part; the first of them also adds the positions.
@@ -271,9 +294,9 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t m
     positions = learned_positions(Operands(view_, table, micro_batch).weight(op.reads[1].value));
   }
   return [this, micro_batch, &tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], positions,
-          table = of.weight(op.reads[0].value), y = of.write()](std::int64_t step) {
+          table = of.weight(op.reads[0].value), y = of.write()](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
-    embedding(tokens, table, vocabulary_.first, positions, y);
+    kernels.embedding(tokens, table, vocabulary_.first, positions, y);
   };
 }
 
@@ -299,9 +322,9 @@ void ComputeBinder::load_batch(std::int64_t step, std::int32_t micro_batch) cons
 BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t micro_batch) const {
   const Operands of(view_, op, micro_batch);
   return [this, micro_batch, &targets = training_.targets[static_cast<std::size_t>(micro_batch)], logits = of.read(0),
-          part = loss_parts(of.flat(op.writes.front())).front()](std::int64_t step) {
+          part = loss_parts(of.flat(op.writes.front())).front()](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
-    cross_entropy_part(logits, targets, vocabulary_, part);
+    kernels.cross_entropy_part(logits, targets, vocabulary_, part);
   };
 }
 
@@ -321,16 +344,21 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
   std::vector<LossPart> parts;
   if (op.reads.size() > 1) parts = loss_parts(of.flat(op.reads[1].value));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
-  return [this, micro_batch, parts, counts, &targets = training_.targets[static_cast<std::size_t>(micro_batch)],
-          logits = of.read(0), p = of.write()](std::int64_t step) {
+  double& loss = training_.losses[static_cast<std::size_t>(micro_batch)];
+  const auto compute = [this, micro_batch, parts, &targets = training_.targets[static_cast<std::size_t>(micro_batch)],
+                        logits = of.read(0), p = of.write(), &loss](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
-    const double sum = parts.empty() ? cross_entropy(logits, targets, vocabulary_.count, p)
-                                     : cross_entropy_of_parts(logits, vocabulary_, parts, p);
+    if (parts.empty()) return kernels.cross_entropy(logits, targets, vocabulary_.count, p, loss);
+    kernels.cross_entropy_of_parts(logits, vocabulary_, parts, p, loss);
+  };
+  const auto read = [this, micro_batch, counts, &loss](Kernels& kernels, std::int64_t step) {
     if (counts)
       (is_validation(step) ? training_.validation_loss_sum : training_.loss_sums[static_cast<std::size_t>(step)]) +=
-          sum;
-    if (!std::isfinite(sum)) throw RunFailed(fmt::format("the loss is not finite{}", first_not_finite(micro_batch)));
+          loss;
+    if (!std::isfinite(loss))
+      throw RunFailed(fmt::format("the loss is not finite{}", first_not_finite(kernels, micro_batch)));
   };
+  return {compute, read};
 }
 
 BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, std::int32_t micro_batch) const {
@@ -339,11 +367,13 @@ BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, std::int32_t m
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
   return [&targets = training_.targets[static_cast<std::size_t>(micro_batch)], scale, first = vocabulary_.first,
-          p = of.read(0), dx = of.write()](std::int64_t) { cross_entropy_input_grad(p, targets, first, scale, dx); };
+          p = of.read(0), dx = of.write()](Kernels& kernels, std::int64_t) {
+    kernels.cross_entropy_input_grad(p, targets, first, scale, dx);
+  };
 }
 
 // The first result of forward, among those that backward still needs, that holds a NaN or an infinity.
-std::string ComputeBinder::first_not_finite(std::int32_t micro_batch) const {
+std::string ComputeBinder::first_not_finite(Kernels& kernels, std::int32_t micro_batch) const {
   const StepGraph& graph = view_.original();
   std::vector<bool> kept(graph.values.size(), false);
   for (const Operation& op : graph.operations) {
@@ -354,9 +384,11 @@ std::string ComputeBinder::first_not_finite(std::int32_t micro_batch) const {
     if (op.phase != Phase::forward || op.is_transfer() || op.rank_class != view_.rank_class()) continue;
     for (const ValueId value : op.writes) {
       if (graph.value(value).bytes_per_element == 1) continue;  // what dropout kept
-      if (kept[value.index()] && !std::isfinite(square_sum(Operands(view_, op, micro_batch).flat(value)))) {
-        return fmt::format("; the first such result is that of {}", describe(op));
-      }
+      if (!kept[value.index()]) continue;
+      bool finite = true;
+      kernels.all_finite(Operands(view_, op, micro_batch).flat(value), finite);
+      kernels.synchronize();
+      if (!finite) return fmt::format("; the first such result is that of {}", describe(op));
     }
   }
   return "";
@@ -376,34 +408,32 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
       if (!tensor.copy && !part.empty()) gradients.push_back({data + part.begin - own.begin, part.size()});
     }
   }
-  return [gradients, out = view_.data(op.writes.front(), -1)](std::int64_t) {
-    double sum = 0;
-    for (const Vector& gradient : gradients) sum += square_sum(gradient);
-    *out = static_cast<float>(sum);
+  return [gradients, out = Vector{view_.data(op.writes.front(), -1), 1}](Kernels& kernels, std::int64_t) {
+    kernels.square_sum(gradients, out);
   };
 }
 
 BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   const ParameterState& p = parameters_.of(op.layer, op.subject);
-  const Vector weights = parameters_.own_weights(p), gradient = parameters_.own_gradient(p),
-               first = parameters_.own_moment(p, 0), second = parameters_.own_moment(p, 1);
-  const bool clips = op.reads.size() > 3;
-  const float* const square = clips ? view_.data(op.reads[3].value, -1) : nullptr;
-  return
-      [this, &p, weights, gradient, first, second, square, limit = view_.plan().layout.clip_grad](std::int64_t step) {
-        if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, gradient);
-        double scale = 1;
-        if (square != nullptr) scale = std::min(1.0, limit / (std::sqrt(static_cast<double>(*square)) + kClipEpsilon));
-        const double rate = learning_rate_at(settings_, step);
-        AdamSettings of_adam = settings_.adam;
-        SgdSettings of_sgd = settings_.sgd;
-        of_adam.learning_rate = of_sgd.learning_rate = rate;
-        const bool finite = settings_.optimizer == Optimizer::adam
-                                ? adam(of_adam, step + 1, scale, gradient, weights, first, second)
-                                : sgd(of_sgd, step + 1, scale, gradient, weights, first);
-        if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));
-        if (training_.on_updated) training_.on_updated(step, p);
-      };
+  const UpdatedParameter updated{parameters_.own_gradient(p), parameters_.own_weights(p), parameters_.own_moment(p, 0),
+                                 parameters_.own_moment(p, 1)};
+  GradientClip clip;
+  if (op.reads.size() > 3) clip = {{view_.data(op.reads[3].value, -1), 1}, view_.plan().layout.clip_grad};
+  bool& finite = training_.gradient_is_finite[static_cast<std::size_t>(&p - parameters_.all().data())];
+  const auto compute = [this, &p, updated, clip, &finite](Kernels& kernels, std::int64_t step) {
+    if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, updated.gradient);
+    const double rate = learning_rate_at(settings_, step);
+    AdamSettings of_adam = settings_.adam;
+    SgdSettings of_sgd = settings_.sgd;
+    of_adam.learning_rate = of_sgd.learning_rate = rate;
+    if (settings_.optimizer == Optimizer::adam) return kernels.adam(of_adam, step + 1, clip, updated, finite);
+    kernels.sgd(of_sgd, step + 1, clip, updated, finite);
+  };
+  const auto read = [this, &p, &finite](Kernels&, std::int64_t step) {
+    if (!finite) throw RunFailed(fmt::format("the gradient of {} is not finite", p.name()));
+    if (training_.on_updated) training_.on_updated(step, p);
+  };
+  return {compute, read};
 }
 
 }  // namespace weft

@@ -1,12 +1,17 @@
 // The matrices that an operation of the graph works on, found in a rank's memory.
 #pragma once
 
+#include <functional>
+
 #include "base/element_range.hpp"
 #include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
+
+// Carries out an operation that was bound to a rank's memory, by calling kernels. They may end after it has returned.
+using KernelCalls = std::function<void(Kernels& kernels, std::int64_t step)>;
 
 // Of the experts that a rank has, in order.
 struct ExpertWeights {

@@ -37,7 +37,6 @@ void RunSession::on_ranks(WorldOptions world, std::ostream& err, const WorldBody
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
   if (processes()) world.agreed = agreed_run_settings(options_, world);
-  set_kernel_threads(options_.threads);
   err_ = &err;
   run_world(launch_, world, err, body);
 }
@@ -229,7 +228,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     if (bar) bar->advance(now - drawn);
     drawn = now;
   };
-  const Calibration calibration = calibrate_rank(job, communicator);
+  const Calibration calibration = calibrate_rank(job, communicator, *make_kernels({.threads = options_.threads}));
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;
@@ -300,7 +299,8 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  TrainResult result = train_rank(job, communicator, on_loss, on_validation);
+  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+  TrainResult result = train_rank(job, communicator, *kernels, on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
