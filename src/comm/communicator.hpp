@@ -29,7 +29,7 @@ struct PreparedCall {
   std::shared_ptr<const Program> program;
   CollectiveSpec spec;
   PieceSizes sizes;
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   std::vector<std::int64_t> members;
   std::int64_t queue = 0;  // 0 .. 1023, the same on all members

@@ -74,7 +74,8 @@ TEST(Communicator, EveryAlgorithmGivesWhatTheCollectiveMeans) {
 }
 
 TEST(Communicator, EveryTypeAndOperation) {
-  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::i32, DataType::i64}) {
+  for (const ElementType type :
+       {ElementType::fp32, ElementType::fp16, ElementType::bf16, ElementType::i32, ElementType::i64}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
       // Averages over 4 ranks of whole numbers are exact in floats; integers truncate, as the expectation does.
       check_everywhere(call_of({.kind = Collective::all_reduce, .ranks = 4, .parts = 2}, 777, type, op));
@@ -107,13 +108,13 @@ TEST(Communicator, QueuesRunSideBySideAndGroupsApart) {
   // Rows and columns of a 2 x 2 mesh, one queue each, all in flight together; then all four ranks on a third queue.
   on_ranks({.ranks = 4}, {}, [](Communicator& communicator) {
     const std::int64_t rank = communicator.rank();
-    PreparedCall row = call_of({.ranks = 2, .in_place = true}, 1000, DataType::i64);
+    PreparedCall row = call_of({.ranks = 2, .in_place = true}, 1000, ElementType::i64);
     row.members = {rank / 2 * 2, rank / 2 * 2 + 1};
     row.queue = 1;
     PreparedCall column = row;
     column.members = {rank % 2, rank % 2 + 2};
     column.queue = 2;
-    PreparedCall all = call_of({.ranks = 4, .in_place = true}, 1000, DataType::i64);
+    PreparedCall all = call_of({.ranks = 4, .in_place = true}, 1000, ElementType::i64);
     all.queue = 3;
     std::vector<std::int64_t> a(1000, rank), b(1000, 10 * rank), c(1000, 100 * rank);
     auto &first = communicator.prepare(row), &second = communicator.prepare(column), &third = communicator.prepare(all);
@@ -157,7 +158,7 @@ TEST(Communicator, AMissingRankIsNamedAfterTheTimeout) {
     FAIL() << "nobody answered";
   } catch (const RunFailed& failure) {
     const std::string words = failure.what();
-    EXPECT_NE(words.find("all_reduce 'test' (call 1 of queue 0: 100 x f32, ring)"), std::string::npos) << words;
+    EXPECT_NE(words.find("all_reduce 'test' (call 1 of queue 0: 100 x fp32, ring)"), std::string::npos) << words;
     EXPECT_NE(words.find("receiving from rank 1"), std::string::npos) << words;
     EXPECT_EQ(words, reported);
   }
@@ -180,7 +181,7 @@ TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
   });
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
     const std::string own =
-        fmt::format("all_reduce 'gradients' (call 1 of queue 0: {} x f32, ring)", rank == 2 ? 404 : 400);
+        fmt::format("all_reduce 'gradients' (call 1 of queue 0: {} x fp32, ring)", rank == 2 ? 404 : 400);
     EXPECT_NE(words[rank].find(own), std::string::npos) << "rank " << rank << ": " << words[rank];
     // Chunks of 101 and of 100 floats: rank 2's neighbours see it, on either side.
     EXPECT_TRUE(words[rank].find("expects 400 bytes of rank 2, which sends 404") != std::string::npos ||
@@ -249,7 +250,7 @@ std::string words_of_stuck(bool loses, bool wait_for_another_queue, bool blockin
 
 TEST(Communicator, ALossInsideTheLibraryIsNoticedByWhoeverWaits) {
   const std::string expected =
-      "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x f32, "
+      "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x fp32, "
       "native)";
   EXPECT_EQ(words_of_stuck(true, false, true), expected);
   EXPECT_EQ(words_of_stuck(true, true, true), expected);
@@ -260,7 +261,7 @@ TEST(Communicator, ASilentRankIsNamedByWhoIsInsideTheLibrary) {
   for (const bool blocking : {true, false}) {
     EXPECT_EQ(
         words_of_stuck(false, false, blocking),
-        "all_reduce 'test' (call 1 of queue 1: 100 x f32, native): rank 0 waits inside the library; rank 1 has given "
+        "all_reduce 'test' (call 1 of queue 1: 100 x fp32, native): rank 0 waits inside the library; rank 1 has given "
         "no sign of life for 7.0 s");
   }
 }
@@ -366,9 +367,9 @@ TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
   };
   const PreparedCall usual = call_of({.ranks = 3, .in_place = true}, 100);
   const std::vector<Case> cases = {
-      {call_of({.ranks = 3, .in_place = true}, 101), "rank 1 calls all_reduce 'test' of 101 x f32"},
-      {call_of({.ranks = 3, .in_place = true}, 100, DataType::i32), "rank 1 calls all_reduce 'test' of 100 x i32"},
-      {call_of({.ranks = 3, .in_place = true}, 100, DataType::f32, ReduceOp::max), "100 x f32, max"},
+      {call_of({.ranks = 3, .in_place = true}, 101), "rank 1 calls all_reduce 'test' of 101 x fp32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, ElementType::i32), "rank 1 calls all_reduce 'test' of 100 x i32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, ElementType::fp32, ReduceOp::max), "100 x fp32, max"},
       {call_of({.kind = Collective::all_gather, .ranks = 3, .in_place = true}, 100), "rank 1 calls all_gather"},
   };
   for (const Case& one : cases) {
@@ -381,7 +382,7 @@ TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
       FAIL() << "not noticed: " << one.words;
     } catch (const RunFailed& failure) {
       EXPECT_NE(std::string(failure.what()).find(one.words), std::string::npos) << failure.what();
-      EXPECT_NE(std::string(failure.what()).find("but rank 0 calls all_reduce 'test' of 100 x f32, sum"),
+      EXPECT_NE(std::string(failure.what()).find("but rank 0 calls all_reduce 'test' of 100 x fp32, sum"),
                 std::string::npos)
           << failure.what();
     }
@@ -436,7 +437,7 @@ TEST(Communicator, ProgramsThatAreWrongAreRefused) {
   Communicator communicator(world.transport(0), {});
   auto broken = std::make_shared<Program>(make_program({.ranks = 2}));
   broken->ranks[0].blocks[0].steps.pop_back();
-  PreparedCall call{broken, broken->spec, even_sizes(broken->spec, 10), DataType::f32, ReduceOp::sum, {0, 1},
+  PreparedCall call{broken, broken->spec, even_sizes(broken->spec, 10), ElementType::fp32, ReduceOp::sum, {0, 1},
                     0,      "broken"};
   EXPECT_THROW(communicator.prepare(call), Error);
 }

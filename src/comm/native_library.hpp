@@ -23,7 +23,7 @@ class NativeCollective {
 
 struct NativeRequest {
   CollectiveSpec spec;
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   std::vector<std::int64_t> members;  // ranks of the transport, in the order of the collective
   std::vector<std::int64_t> sizes;    // elements by piece (collective/piece_sizes.hpp)

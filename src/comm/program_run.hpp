@@ -20,7 +20,7 @@
 namespace weft {
 
 struct RunSettings {
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   double scale = 1;                   // of completed reductions: 1 / ranks to average
   std::vector<std::int64_t> members;  // rank of the transport by rank of the program

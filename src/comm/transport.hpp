@@ -28,7 +28,7 @@ struct Segment {
 struct Landing {
   std::span<const Segment> dst;
   std::span<const Segment> operand;  // empty: stored as they are
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   double scale = 1;  // applied to the result of the reduction; below 1 to average
 };

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "io/test_plans.hpp"
+#include "io/test_plan_files.hpp"
 #include "sim/memory_curve.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"
@@ -123,7 +123,7 @@ TEST(TimelineJson, UnknownDependenciesStayUnknown) {
 }
 
 TEST(TimelineJson, APredictionComesBackWithItsFoldedSpansWrittenOutAndTheSameAccounts) {
-  const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = DType::fp32}, 2});
+  const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = ElementType::fp32}, 2});
   const Cluster cluster(plan.cluster);
   Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, default_profile()));
   ASSERT_FALSE(timeline.folded.empty());

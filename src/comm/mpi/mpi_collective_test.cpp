@@ -179,9 +179,9 @@ TEST_P(NativeOfEveryKind, GivesWhatTheDefinitionRequires) {
     if (GetParam() == Collective::send_recv && members.size() != 2) continue;
     NativeRequest request{.spec = {.kind = GetParam()}, .members = members, .sizes = {}};
     request.spec.root = has_root(GetParam()) ? std::ssize(members) - 1 : 0;
-    request.type = DataType::i32;
+    request.type = ElementType::i32;
     check_sizes<std::int32_t>(*transport, request);
-    request.type = DataType::f32;
+    request.type = ElementType::fp32;
     check_sizes<float>(*transport, request, {1003});
   }
 }
@@ -202,11 +202,11 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
                             .members = everyone(transport->size()),
                             .sizes = {}};
       request.sizes = even_sizes(request.spec, 1003);
-      request.type = DataType::f32;
+      request.type = ElementType::fp32;
       check<float>(*transport, request);
-      request.type = DataType::i32;
+      request.type = ElementType::i32;
       check<std::int32_t>(*transport, request);
-      request.type = DataType::i64;
+      request.type = ElementType::i64;
       check<std::int64_t>(*transport, request);
     }
   }
@@ -215,7 +215,7 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
 TEST(Native, MovesHalfPrecisionButDoesNotReduceIt) {
   const std::unique_ptr<Transport> transport = make_mpi_transport(test_session(), {});
   NativeRequest request{.spec = {.kind = Collective::all_gather},
-                        .type = DataType::bf16,
+                        .type = ElementType::bf16,
                         .members = everyone(transport->size()),
                         .sizes = {}};
   check_sizes<std::uint16_t>(*transport, request);
@@ -236,8 +236,8 @@ TEST(Native, MembersThatPrepareDifferentCallsAreNamed) {
     FAIL() << "not noticed";
   } catch (const RunFailed& failure) {
     EXPECT_STREQ(failure.what(),
-                 "rank 1 prepares a native all_reduce of 104 x f32, sum, root 0 on queue 0, but rank 0 a native "
-                 "all_reduce of 100 x f32, sum, root 0 on queue 0");
+                 "rank 1 prepares a native all_reduce of 104 x fp32, sum, root 0 on queue 0, but rank 0 a native "
+                 "all_reduce of 100 x fp32, sum, root 0 on queue 0");
   }
 }
 

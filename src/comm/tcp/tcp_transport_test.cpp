@@ -124,7 +124,7 @@ TEST(TcpTransport, ReducesOnArrival) {
       const auto out = segments(mine), with = segments(other), to = segments(sum);
       Landing landing = into(to);
       landing.operand = with;
-      landing.type = DataType::i32;
+      landing.type = ElementType::i32;
       if (transport.rank() == 1) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
       const Ticket sent = transport.send(next_of(transport), 2, out);
       finish(transport, {sent, transport.receive(previous_of(transport), 2, landing)});
