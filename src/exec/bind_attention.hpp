@@ -1,6 +1,7 @@
 // The attention of a rank: its heads, and the positions of each sequence that it holds the queries of.
 #pragma once
 
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {

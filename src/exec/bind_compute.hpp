@@ -1,36 +1,17 @@
 // From an operation of the graph to the kernel that carries it out on a rank's memory.
 #pragma once
 
-#include <concepts>
 #include <deque>
 #include <functional>
-#include <utility>
 #include <vector>
 
+#include "exec/bound_operation.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/dropout_places.hpp"
-#include "exec/operands.hpp"
 #include "exec/parameter_state.hpp"
 #include "exec/train_settings.hpp"
 
 namespace weft {
-
-class BoundOperation {
- public:
-  BoundOperation() = default;
-  template <std::invocable<Kernels&, std::int64_t> Calls>
-  BoundOperation(Calls compute, KernelCalls read_results = {})
-      : compute_(std::move(compute)), read_results_(std::move(read_results)) {}
-
-  // Calls the kernels, waits until they have ended (others read the memory that they wrote from then on) and reads what
-  // they left for the host. Throws RunFailed where that is not finite.
-  void run(Kernels& kernels, std::int64_t step) const;
-  // One operation of several, in their order.
-  static BoundOperation join(std::vector<BoundOperation> pieces);
-
- private:
-  KernelCalls compute_, read_results_;
-};
 
 // What operations of a rank leave beside the plan's values. Written by the thread that computes.
 struct RankTraining {

@@ -2,6 +2,7 @@
 // the tokens or of every expert's capacity (graph/operation_part.hpp).
 #pragma once
 
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {

@@ -1,6 +1,7 @@
 // The norms of queries and keys (Qwen3): RMSNorm of every head by itself, before positions are rotated in.
 #pragma once
 
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {

@@ -2,7 +2,6 @@
 
 #include "app/run/run_settings.hpp"
 #include "app/world/world_flags.hpp"
-#include "kernels/kernels.hpp"
 
 namespace weft {
 
