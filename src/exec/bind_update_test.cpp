@@ -32,16 +32,17 @@ TEST(BindUpdate, ClipsWhereItReadsANormWhateverElseItReads) {
   const Layout& layout = run.whole.plan().layout;
   const Batches batches(Corpus::generate(3, 4096), {layout.global_batch, layout.micro_batch, layout.seq, layout.dp}, 1);
   RankTraining training;
+  const std::unique_ptr<Kernels> kernels = make_kernels();
   const ComputeBinder binder(changed_view, parameters, settings, batches, training);
   for (const ParameterState& p : parameters.all()) {
-    fill(parameters.own_weights(p), 1);
-    fill(parameters.own_gradient(p), 1);
+    kernels->fill(parameters.own_weights(p), 1);
+    kernels->fill(parameters.own_gradient(p), 1);
   }
   const StepGraph& graph = run.whole.plan().graph;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
     if (op.role == Role::grad_norm) *changed_view.data(op.writes.front().value, -1) = 4;
-    if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1)(0);
+    if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1).run(*kernels, 0);
   }
   for (const ParameterState& p : parameters.all()) {
     const Vector weights = parameters.own_weights(p);
