@@ -45,7 +45,7 @@ std::vector<double> losses_of(const DeferredCase& c, const TrainSettings& settin
   layout.micro_batch = 1;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
   const PlannedLayout planned(c.model, layout, c.ranks, c.policy, kGlobalBatch / replicas);
-  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
     std::unique_ptr<Kernels> kernels = make_kernels();
