@@ -11,6 +11,7 @@
 #include "io/plan_json.hpp"
 #include "kernels/kernels.hpp"
 #include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {
