@@ -142,7 +142,7 @@ Case lancet_case(const std::string& machine, std::int64_t nodes, bool large, boo
   l.micro_batch = machine.starts_with("p4de") ? (large ? 24 : 48) : (large ? 8 : 16);
   l.global_batch = l.micro_batch * l.dp;
   l.seq = 512;
-  l.precision = l.grad_dtype = DType::fp32;
+  l.precision = l.grad_dtype = ElementType::fp32;
   r.search.budget_s = budget;
   return c;
 }

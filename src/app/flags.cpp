@@ -186,4 +186,14 @@ std::optional<std::size_t> Flags::one_of(const std::string& name, const std::vec
   fail("{} '{}': is not one of {}", source(name), *value, fmt::join(allowed, ", "));
 }
 
+std::optional<ElementType> Flags::element_type(const std::string& name, const std::vector<ElementType>& allowed) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const auto type = parse_element_type(*value);
+  if (type && std::ranges::find(allowed, *type) != allowed.end()) return type;
+  std::vector<std::string_view> names;
+  for (const ElementType one : allowed) names.push_back(name_of(one));
+  fail("{} '{}': is not one of {}", source(name), *value, fmt::join(names, ", "));
+}
+
 }  // namespace weft

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/element_type.hpp"
+
 namespace weft {
 
 // Thrown for --help; carries the text to print.
@@ -50,6 +52,7 @@ class Flags {
   std::optional<double> number(const std::string& name, double min, double max) const;
   // The position of the value in `allowed`.
   std::optional<std::size_t> one_of(const std::string& name, const std::vector<std::string>& allowed) const;
+  std::optional<ElementType> element_type(const std::string& name, const std::vector<ElementType>& allowed) const;
 
  private:
   struct Declared {

@@ -88,11 +88,6 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (const auto coeff = flags.number("aux-loss-coeff", 0, 1000)) model.experts->aux_loss_coeff = *coeff;
 }
 
-DType read_dtype(const Flags& flags, const char* name, DType fallback) {
-  const auto choice = flags.one_of(name, {"fp32", "bf16", "fp16"});
-  return choice ? std::array{DType::fp32, DType::bf16, DType::fp16}[*choice] : fallback;
-}
-
 std::vector<std::int64_t> read_stage_layers(const Flags& flags) {
   std::vector<std::int64_t> layers;
   if (const auto text = flags.text("stage-layers")) {
@@ -326,8 +321,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
     }
   }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
-  l.precision = read_dtype(flags, "precision", cluster.spec().emulated ? DType::fp32 : DType::bf16);
-  l.grad_dtype = read_dtype(flags, "grad-dtype", DType::fp32);
+  using enum ElementType;
+  l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(cluster.spec().emulated ? fp32 : bf16);
+  l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   const auto schedule = flags.one_of("schedule", {"gpipe", "1f1b", "interleaved"});
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)

@@ -27,8 +27,8 @@ TEST(Defaults, AreThoseOfTheDesign) {
   EXPECT_EQ(in.layout.micro_batch, 1);
   EXPECT_EQ(in.layout.global_batch, 2);
   EXPECT_EQ(in.layout.schedule, PipelineSchedule::one_f_one_b);
-  EXPECT_EQ(in.layout.precision, DType::bf16);
-  EXPECT_EQ(in.layout.grad_dtype, DType::fp32);
+  EXPECT_EQ(in.layout.precision, ElementType::bf16);
+  EXPECT_EQ(in.layout.grad_dtype, ElementType::fp32);
   EXPECT_EQ(in.layout.zero, 0);
   EXPECT_EQ(in.layout.recompute, Recompute::none);
   EXPECT_EQ(in.layout.attention, AttentionKernel::flash);
@@ -42,7 +42,7 @@ TEST(Defaults, ShapeFlagsMakeAGpt) {
   EXPECT_EQ(in.model.vocab, 51200);
   EXPECT_EQ(in.model.kv_heads, 8);
   EXPECT_EQ(in.layout.seq, 2048);
-  EXPECT_EQ(in.layout.precision, DType::fp32);
+  EXPECT_EQ(in.layout.precision, ElementType::fp32);
   EXPECT_EQ(inputs("--layers 4 --hidden 512 --heads 8 --cluster local:2 --seq 8192").model.max_seq, 8192);
 }
 

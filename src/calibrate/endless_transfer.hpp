@@ -14,7 +14,7 @@ namespace weft {
 
 class EndlessTransfer {
  public:
-  // A ring of so many f32 on all ranks. All make one, and call what follows in the same order.
+  // A ring of so many fp32 on all ranks. All make one, and call what follows in the same order.
   EndlessTransfer(Communicator& communicator, std::int64_t elements, std::int64_t parts);
 
   // One round alone, the mean of so many.

@@ -58,35 +58,6 @@ constexpr std::array kDevices{
 
 }  // namespace
 
-std::int64_t bytes_of(DType type) {
-  switch (type) {
-    case DType::fp32:
-      return 4;
-    case DType::bf16:
-    case DType::fp16:
-      return 2;
-    case DType::fp8:
-      return 1;
-  }
-  WEFT_CHECK(false && "unknown DType");
-  return 0;
-}
-
-std::string_view name_of(DType type) {
-  switch (type) {
-    case DType::fp32:
-      return "fp32";
-    case DType::bf16:
-      return "bf16";
-    case DType::fp16:
-      return "fp16";
-    case DType::fp8:
-      return "fp8";
-  }
-  WEFT_CHECK(false && "unknown DType");
-  return "";
-}
-
 Nanos memory_time(const Device& device, MemoryWork work, Bytes bytes, double slowdown) {
   const double accesses = work == MemoryWork::copy ? 2 : 3;
   return nanos_from_seconds(accesses * static_cast<double>(bytes.value) * slowdown /

@@ -9,10 +9,6 @@
 
 namespace weft {
 
-enum class DType { fp32, bf16, fp16, fp8 };
-std::int64_t bytes_of(DType type);
-std::string_view name_of(DType type);
-
 struct Device {
   std::string name;
   double matrix_tflops_16 = 0;  // dense tensor-core peak in bf16 / fp16

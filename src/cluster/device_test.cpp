@@ -63,13 +63,5 @@ TEST(Device, MemoryIsReadAndWritten) {
   EXPECT_EQ(memory_time(device, MemoryWork::copy, Bytes{1000}, 10), Nanos{20'000});
 }
 
-TEST(DType, SizesInBytes) {
-  EXPECT_EQ(bytes_of(DType::fp32), 4);
-  EXPECT_EQ(bytes_of(DType::bf16), 2);
-  EXPECT_EQ(bytes_of(DType::fp16), 2);
-  EXPECT_EQ(bytes_of(DType::fp8), 1);
-  EXPECT_EQ(name_of(DType::bf16), "bf16");
-}
-
 }  // namespace
 }  // namespace weft

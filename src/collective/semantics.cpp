@@ -25,36 +25,6 @@ std::string_view name_of(ReduceOp op) {
   return "?";
 }
 
-std::string_view name_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return "f32";
-    case DataType::f16:
-      return "f16";
-    case DataType::bf16:
-      return "bf16";
-    case DataType::i32:
-      return "i32";
-    case DataType::i64:
-      return "i64";
-  }
-  return "?";
-}
-
-Bytes size_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-    case DataType::i32:
-      return {4};
-    case DataType::f16:
-    case DataType::bf16:
-      return {2};
-    case DataType::i64:
-      return {8};
-  }
-  return {0};
-}
-
 bool has_root(Collective kind) {
   return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::gather ||
          kind == Collective::scatter || kind == Collective::send_recv;

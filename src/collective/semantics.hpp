@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/element_type.hpp"
 #include "collective/collective.hpp"
 #include "collective/rank_set.hpp"
 
@@ -23,10 +24,6 @@ namespace weft {
 
 enum class ReduceOp : std::uint8_t { sum, average, max, min };
 std::string_view name_of(ReduceOp op);
-
-enum class DataType : std::uint8_t { f32, f16, bf16, i32, i64 };
-std::string_view name_of(DataType type);
-Bytes size_of(DataType type);
 
 struct CollectiveSpec {
   Collective kind = Collective::all_reduce;

@@ -13,7 +13,7 @@ std::string in_words(const CallNote& note) {
   const std::string label(note.label.data());
   return fmt::format("{}{} of {} x {}, {}, {}, root {} (call {})", name_of(static_cast<Collective>(note.kind)),
                      label.empty() ? "" : " '" + label + "'", format_count(note.elements),
-                     name_of(static_cast<DataType>(note.type)), name_of(static_cast<ReduceOp>(note.op)),
+                     name_of(static_cast<ElementType>(note.type)), name_of(static_cast<ReduceOp>(note.op)),
                      note.algorithm.data(), note.root, note.turn);
 }
 

@@ -10,6 +10,8 @@
 #include "collective/algorithms.hpp"
 #include "comm/local/local_world.hpp"
 #include "comm/naive_collective.hpp"
+#include "comm/native_library.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/test_ranks.hpp"
 
 namespace weft {
@@ -72,7 +74,8 @@ TEST(Communicator, EveryAlgorithmGivesWhatTheCollectiveMeans) {
 }
 
 TEST(Communicator, EveryTypeAndOperation) {
-  for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::i32, DataType::i64}) {
+  for (const ElementType type :
+       {ElementType::fp32, ElementType::fp16, ElementType::bf16, ElementType::i32, ElementType::i64}) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max, ReduceOp::min}) {
       // Averages over 4 ranks of whole numbers are exact in floats; integers truncate, as the expectation does.
       check_everywhere(call_of({.kind = Collective::all_reduce, .ranks = 4, .parts = 2}, 777, type, op));
@@ -105,13 +108,13 @@ TEST(Communicator, QueuesRunSideBySideAndGroupsApart) {
   // Rows and columns of a 2 x 2 mesh, one queue each, all in flight together; then all four ranks on a third queue.
   on_ranks({.ranks = 4}, {}, [](Communicator& communicator) {
     const std::int64_t rank = communicator.rank();
-    PreparedCall row = call_of({.ranks = 2, .in_place = true}, 1000, DataType::i64);
+    PreparedCall row = call_of({.ranks = 2, .in_place = true}, 1000, ElementType::i64);
     row.members = {rank / 2 * 2, rank / 2 * 2 + 1};
     row.queue = 1;
     PreparedCall column = row;
     column.members = {rank % 2, rank % 2 + 2};
     column.queue = 2;
-    PreparedCall all = call_of({.ranks = 4, .in_place = true}, 1000, DataType::i64);
+    PreparedCall all = call_of({.ranks = 4, .in_place = true}, 1000, ElementType::i64);
     all.queue = 3;
     std::vector<std::int64_t> a(1000, rank), b(1000, 10 * rank), c(1000, 100 * rank);
     auto &first = communicator.prepare(row), &second = communicator.prepare(column), &third = communicator.prepare(all);
@@ -155,7 +158,7 @@ TEST(Communicator, AMissingRankIsNamedAfterTheTimeout) {
     FAIL() << "nobody answered";
   } catch (const RunFailed& failure) {
     const std::string words = failure.what();
-    EXPECT_NE(words.find("all_reduce 'test' (call 1 of queue 0: 100 x f32, ring)"), std::string::npos) << words;
+    EXPECT_NE(words.find("all_reduce 'test' (call 1 of queue 0: 100 x fp32, ring)"), std::string::npos) << words;
     EXPECT_NE(words.find("receiving from rank 1"), std::string::npos) << words;
     EXPECT_EQ(words, reported);
   }
@@ -178,7 +181,7 @@ TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
   });
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
     const std::string own =
-        fmt::format("all_reduce 'gradients' (call 1 of queue 0: {} x f32, ring)", rank == 2 ? 404 : 400);
+        fmt::format("all_reduce 'gradients' (call 1 of queue 0: {} x fp32, ring)", rank == 2 ? 404 : 400);
     EXPECT_NE(words[rank].find(own), std::string::npos) << "rank " << rank << ": " << words[rank];
     // Chunks of 101 and of 100 floats: rank 2's neighbours see it, on either side.
     EXPECT_TRUE(words[rank].find("expects 400 bytes of rank 2, which sends 404") != std::string::npos ||
@@ -188,7 +191,7 @@ TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
 }
 
 // A transport whose library never comes back, as an MPI call does not when a rank is gone.
-class StuckTransport : public Transport {
+class StuckTransport : public Transport, private RankHealth, private NativeLibrary {
  public:
   struct Stuck final : NativeCollective {
     explicit Stuck(std::atomic<bool>& release) : release_(release) {}
@@ -208,13 +211,17 @@ class StuckTransport : public Transport {
   bool done(Ticket) override { return false; }
   void pause(Clock::time_point) override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
   void wake() override {}
-  std::unique_ptr<NativeCollective> native(const NativeRequest&) override { return std::make_unique<Stuck>(release_); }
-  std::optional<LostRank> lost() override {
-    return loses_ ? std::optional(LostRank{1, "its connection closed"}) : std::nullopt;
-  }
-  std::chrono::nanoseconds silence(std::int64_t rank) override { return std::chrono::seconds(rank == 1 ? 7 : 0); }
+  std::uint64_t moved() const override { return 0; }
+  TransportFeatures features() override { return {.health = this, .library = this}; }
 
  private:
+  std::unique_ptr<NativeCollective> prepare(const NativeRequest&) override { return std::make_unique<Stuck>(release_); }
+  void give_up(const std::string&) override {}
+  std::optional<LostRank> lost() const override {
+    return loses_ ? std::optional(LostRank{1, "its connection closed"}) : std::nullopt;
+  }
+  std::chrono::nanoseconds silence(std::int64_t rank) const override { return std::chrono::seconds(rank == 1 ? 7 : 0); }
+
   std::atomic<bool>& release_;
   bool loses_;
 };
@@ -243,7 +250,7 @@ std::string words_of_stuck(bool loses, bool wait_for_another_queue, bool blockin
 
 TEST(Communicator, ALossInsideTheLibraryIsNoticedByWhoeverWaits) {
   const std::string expected =
-      "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x f32, "
+      "rank 1 was lost (its connection closed) while rank 0 was in all_reduce 'test' (call 1 of queue 1: 100 x fp32, "
       "native)";
   EXPECT_EQ(words_of_stuck(true, false, true), expected);
   EXPECT_EQ(words_of_stuck(true, true, true), expected);
@@ -254,7 +261,7 @@ TEST(Communicator, ASilentRankIsNamedByWhoIsInsideTheLibrary) {
   for (const bool blocking : {true, false}) {
     EXPECT_EQ(
         words_of_stuck(false, false, blocking),
-        "all_reduce 'test' (call 1 of queue 1: 100 x f32, native): rank 0 waits inside the library; rank 1 has given "
+        "all_reduce 'test' (call 1 of queue 1: 100 x fp32, native): rank 0 waits inside the library; rank 1 has given "
         "no sign of life for 7.0 s");
   }
 }
@@ -276,12 +283,11 @@ class LibraryOfOne : public StuckTransport {
 
   LibraryOfOne() : StuckTransport(never_, false) {}
   std::int64_t size() const override { return 1; }
-  bool has_library() const override { return true; }
-  std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
-    return std::make_unique<Copies>(request.sizes.front() * 4);
-  }
 
  private:
+  std::unique_ptr<NativeCollective> prepare(const NativeRequest& request) override {
+    return std::make_unique<Copies>(request.sizes.front() * 4);
+  }
   std::atomic<bool> never_ = false;
 };
 
@@ -333,9 +339,9 @@ TEST(LocalTransport, ARankThatLeavesInTheMiddleIsLost) {
   const Segment place{landed.data(), 100};
   const Ticket ticket = stays->receive(1, 5, {.dst = {&place, 1}, .operand = {}});
   EXPECT_FALSE(stays->done(ticket));
-  ASSERT_TRUE(stays->lost().has_value());
-  EXPECT_EQ(stays->lost()->rank, 1);
-  EXPECT_EQ(stays->lost()->reason, "it gave up: it left in the middle of a collective");
+  ASSERT_TRUE(stays->features().health->lost().has_value());
+  EXPECT_EQ(stays->features().health->lost()->rank, 1);
+  EXPECT_EQ(stays->features().health->lost()->reason, "it gave up: it left in the middle of a collective");
   EXPECT_EQ(landed, std::vector<std::byte>(100, std::byte{7}));
 }
 
@@ -361,9 +367,9 @@ TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
   };
   const PreparedCall usual = call_of({.ranks = 3, .in_place = true}, 100);
   const std::vector<Case> cases = {
-      {call_of({.ranks = 3, .in_place = true}, 101), "rank 1 calls all_reduce 'test' of 101 x f32"},
-      {call_of({.ranks = 3, .in_place = true}, 100, DataType::i32), "rank 1 calls all_reduce 'test' of 100 x i32"},
-      {call_of({.ranks = 3, .in_place = true}, 100, DataType::f32, ReduceOp::max), "100 x f32, max"},
+      {call_of({.ranks = 3, .in_place = true}, 101), "rank 1 calls all_reduce 'test' of 101 x fp32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, ElementType::i32), "rank 1 calls all_reduce 'test' of 100 x i32"},
+      {call_of({.ranks = 3, .in_place = true}, 100, ElementType::fp32, ReduceOp::max), "100 x fp32, max"},
       {call_of({.kind = Collective::all_gather, .ranks = 3, .in_place = true}, 100), "rank 1 calls all_gather"},
   };
   for (const Case& one : cases) {
@@ -376,7 +382,7 @@ TEST(Communicator, CheckingModeNamesTheRankThatDiffers) {
       FAIL() << "not noticed: " << one.words;
     } catch (const RunFailed& failure) {
       EXPECT_NE(std::string(failure.what()).find(one.words), std::string::npos) << failure.what();
-      EXPECT_NE(std::string(failure.what()).find("but rank 0 calls all_reduce 'test' of 100 x f32, sum"),
+      EXPECT_NE(std::string(failure.what()).find("but rank 0 calls all_reduce 'test' of 100 x fp32, sum"),
                 std::string::npos)
           << failure.what();
     }
@@ -431,7 +437,7 @@ TEST(Communicator, ProgramsThatAreWrongAreRefused) {
   Communicator communicator(world.transport(0), {});
   auto broken = std::make_shared<Program>(make_program({.ranks = 2}));
   broken->ranks[0].blocks[0].steps.pop_back();
-  PreparedCall call{broken, broken->spec, even_sizes(broken->spec, 10), DataType::f32, ReduceOp::sum, {0, 1},
+  PreparedCall call{broken, broken->spec, even_sizes(broken->spec, 10), ElementType::fp32, ReduceOp::sum, {0, 1},
                     0,      "broken"};
   EXPECT_THROW(communicator.prepare(call), Error);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collective/lowered.hpp"
+#include "comm/native_library.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {
@@ -21,7 +22,7 @@ struct NativeStaging {
 class NativeRun {
  public:
   struct Settings {
-    DataType type = DataType::f32;
+    ElementType type = ElementType::fp32;
     ReduceOp op = ReduceOp::sum;
     // Where the calling thread does nothing else until it is over. Otherwise the library is asked again and again, and
     // other calls go on meanwhile.

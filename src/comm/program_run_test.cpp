@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "collective/algorithms.hpp"
@@ -27,6 +28,7 @@ class FiveQuestions final : public Transport {
   }
   void pause(Clock::time_point) override {}
   void wake() override {}
+  std::uint64_t moved() const override { return 0; }
 
   std::vector<int> questions;
   std::vector<std::int64_t> sent_to;
@@ -47,7 +49,7 @@ TEST(ProgramRun, LooksAfterMessagesDuringALongCopy) {
     const ProgramVerdict proof = verify_program(program);
     ASSERT_TRUE(proof.accepted());
     std::vector<LoweredRank> lowered =
-        lower(program, proof.run, even_sizes(program.spec, kElements), size_of(DataType::f32));
+        lower(program, proof.run, even_sizes(program.spec, kElements), size_of(ElementType::fp32));
     FiveQuestions transport;
     ProgramRun run(std::move(lowered[0]), {.members = {0, 1}, .credit = 1 << 30}, transport);
     std::vector<float> input(static_cast<std::size_t>(kElements), 1), output(static_cast<std::size_t>(kElements), 0);
@@ -70,7 +72,8 @@ TEST(ProgramRun, ConnectionsTakeTurns) {
       make_program({.algorithm = Algorithm::direct, .kind = Collective::broadcast, .ranks = 4, .parts = 3});
   const ProgramVerdict proof = verify_program(program);
   ASSERT_TRUE(proof.accepted());
-  std::vector<LoweredRank> lowered = lower(program, proof.run, even_sizes(program.spec, 300), size_of(DataType::f32));
+  std::vector<LoweredRank> lowered =
+      lower(program, proof.run, even_sizes(program.spec, 300), size_of(ElementType::fp32));
   FiveQuestions transport;
   ProgramRun run(std::move(lowered[0]), {.members = {0, 1, 2, 3}, .credit = 1 << 30}, transport);
   std::vector<float> input(300, 1), output(300, 0);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/error.hpp"
+
 namespace weft {
 
 std::uint16_t bf16_from_float(float value) {
@@ -115,20 +117,23 @@ void reduce_as(ReduceOp op, std::byte* dst, const std::byte* a, const std::byte*
 
 }  // namespace
 
-void reduce_into(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
+void reduce_into(ElementType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
                  std::int64_t elements, double scale) {
   switch (type) {
-    case DataType::f32:
+    case ElementType::fp32:
       return reduce_as<Plain<float>>(op, dst, a, b, elements, scale);
-    case DataType::f16:
+    case ElementType::fp16:
       return reduce_as<F16>(op, dst, a, b, elements, scale);
-    case DataType::bf16:
+    case ElementType::bf16:
       return reduce_as<Bf16>(op, dst, a, b, elements, scale);
-    case DataType::i32:
+    case ElementType::i32:
       return reduce_as<Plain<std::int32_t>>(op, dst, a, b, elements, scale);
-    case DataType::i64:
+    case ElementType::i64:
       return reduce_as<Plain<std::int64_t>>(op, dst, a, b, elements, scale);
+    case ElementType::fp8:
+      break;
   }
+  WEFT_CHECK(false && "no reduction of fp8: its blocks have scales");
 }
 
 }  // namespace weft

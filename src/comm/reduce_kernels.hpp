@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// dst[i] = (a[i] op b[i]) * scale; average adds. dst may be a or b. f16 and bf16 are widened to f32, and the result
+// dst[i] = (a[i] op b[i]) * scale; average adds. dst may be a or b. fp16 and bf16 are widened to fp32, and the result
 // rounded to nearest even. Integers are divided by 1/scale, toward zero.
-void reduce_into(DataType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
+void reduce_into(ElementType type, ReduceOp op, std::byte* dst, const std::byte* a, const std::byte* b,
                  std::int64_t elements, double scale = 1);
 
 // One value each way, for tests and for filling buffers.

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// The nearest f16 by search over all of them: the definition, not the method.
+// The nearest fp16 by search over all of them: the definition, not the method.
 std::uint16_t nearest_f16(float value) {
   std::uint16_t best = 0;
   double best_distance = std::numeric_limits<double>::infinity();
@@ -60,31 +60,32 @@ TEST(Bf16, RoundsToNearestEven) {
 }
 
 template <class T>
-std::vector<T> reduced(DataType type, ReduceOp op, std::vector<T> a, std::vector<T> b, double scale = 1) {
+std::vector<T> reduced(ElementType type, ReduceOp op, std::vector<T> a, std::vector<T> b, double scale = 1) {
   reduce_into(type, op, reinterpret_cast<std::byte*>(a.data()), reinterpret_cast<const std::byte*>(a.data()),
               reinterpret_cast<const std::byte*>(b.data()), std::ssize(a), scale);
   return a;
 }
 
 TEST(ReduceInto, EveryOperationOnIntegersAndFloats) {
-  EXPECT_EQ(reduced<float>(DataType::f32, ReduceOp::sum, {1, -2}, {3, 5}), (std::vector<float>{4, 3}));
-  EXPECT_EQ(reduced<float>(DataType::f32, ReduceOp::average, {1, -2}, {3, 5}, 0.5), (std::vector<float>{2, 1.5}));
-  EXPECT_EQ(reduced<std::int32_t>(DataType::i32, ReduceOp::max, {1, -2}, {3, -5}), (std::vector<std::int32_t>{3, -2}));
-  EXPECT_EQ(reduced<std::int64_t>(DataType::i64, ReduceOp::min, {1LL << 40, -2}, {3, -5}),
+  EXPECT_EQ(reduced<float>(ElementType::fp32, ReduceOp::sum, {1, -2}, {3, 5}), (std::vector<float>{4, 3}));
+  EXPECT_EQ(reduced<float>(ElementType::fp32, ReduceOp::average, {1, -2}, {3, 5}, 0.5), (std::vector<float>{2, 1.5}));
+  EXPECT_EQ(reduced<std::int32_t>(ElementType::i32, ReduceOp::max, {1, -2}, {3, -5}),
+            (std::vector<std::int32_t>{3, -2}));
+  EXPECT_EQ(reduced<std::int64_t>(ElementType::i64, ReduceOp::min, {1LL << 40, -2}, {3, -5}),
             (std::vector<std::int64_t>{3, -5}));
-  EXPECT_EQ(reduced<std::int32_t>(DataType::i32, ReduceOp::average, {-4, 7}, {-3, 1}, 1.0 / 3),
+  EXPECT_EQ(reduced<std::int32_t>(ElementType::i32, ReduceOp::average, {-4, 7}, {-3, 1}, 1.0 / 3),
             (std::vector<std::int32_t>{-2, 2}));
   // Sums wrap, as they do on every other machine.
-  EXPECT_EQ(reduced<std::int32_t>(DataType::i32, ReduceOp::sum, {2147483647}, {1}),
+  EXPECT_EQ(reduced<std::int32_t>(ElementType::i32, ReduceOp::sum, {2147483647}, {1}),
             (std::vector<std::int32_t>{-2147483647 - 1}));
 }
 
 TEST(ReduceInto, NarrowFloatsAreAddedWide) {
   const auto half = [](float value) { return f16_from_float(value); };
-  // 2048 + 1 is not an f16; the sum rounds to even.
-  EXPECT_EQ(reduced<std::uint16_t>(DataType::f16, ReduceOp::sum, {half(2048), half(1)}, {half(1), half(2)}),
+  // 2048 + 1 is not an fp16; the sum rounds to even.
+  EXPECT_EQ(reduced<std::uint16_t>(ElementType::fp16, ReduceOp::sum, {half(2048), half(1)}, {half(1), half(2)}),
             (std::vector<std::uint16_t>{half(2048), half(3)}));
-  EXPECT_EQ(reduced<std::uint16_t>(DataType::bf16, ReduceOp::sum, {bf16_from_float(1)}, {bf16_from_float(0.5F)}),
+  EXPECT_EQ(reduced<std::uint16_t>(ElementType::bf16, ReduceOp::sum, {bf16_from_float(1)}, {bf16_from_float(0.5F)}),
             (std::vector<std::uint16_t>{bf16_from_float(1.5F)}));
 }
 

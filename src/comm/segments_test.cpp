@@ -58,7 +58,8 @@ TEST(ScatteredBuffers, EveryAlgorithmGivesWhatTheCollectiveMeans) {
 TEST(ScatteredBuffers, EveryTypeOverPacedLinks) {
   const Cluster cluster(parse_cluster("local:3,nic=1GB/s"));
   on_ranks({.ranks = 3, .cluster = &cluster}, {}, [&](Communicator& communicator) {
-    for (const DataType type : {DataType::f32, DataType::f16, DataType::bf16, DataType::i32, DataType::i64}) {
+    for (const ElementType type :
+         {ElementType::fp32, ElementType::fp16, ElementType::bf16, ElementType::i32, ElementType::i64}) {
       check_scattered(communicator, call_of({.kind = Collective::all_reduce, .ranks = 3, .parts = 2}, 100'003, type),
                       1);
       check_scattered(communicator, call_of({.kind = Collective::reduce_scatter, .ranks = 3}, 1003, type), 2);
@@ -76,13 +77,13 @@ TEST(LocalTransport, HasNoLibraryOfItsOwn) {
     communicator.prepare(call);
     FAIL() << "accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "test: this transport has no all_reduce of its own for f32");
+    EXPECT_STREQ(error.what(), "test: this transport has no all_reduce of its own for fp32");
   }
 }
 
 // Rank r's input of execution k is (r + 1) (i + k) at place i: N (N + 1) / 2 times (i + k) is added each time.
 template <class Element>
-void check_accumulation(DataType type, Algorithm algorithm, std::int64_t ranks) {
+void check_accumulation(ElementType type, Algorithm algorithm, std::int64_t ranks) {
   constexpr std::int64_t kElements = 101, kExecutions = 4, kBase = 1000;
   on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
     PreparedCall call = call_of({.algorithm = algorithm,
@@ -125,8 +126,8 @@ void check_accumulation(DataType type, Algorithm algorithm, std::int64_t ranks) 
 TEST(Accumulation, AddsEveryExecutionToWhatTheOutputHeld) {
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
     for (const Algorithm algorithm : algorithms_for(Collective::reduce_scatter)) {
-      check_accumulation<float>(DataType::f32, algorithm, ranks);
-      check_accumulation<std::int64_t>(DataType::i64, algorithm, ranks);
+      check_accumulation<float>(ElementType::fp32, algorithm, ranks);
+      check_accumulation<std::int64_t>(ElementType::i64, algorithm, ranks);
     }
   }
 }
@@ -146,7 +147,7 @@ TEST(OnDone, StartsTheNextCallOfAChain) {
   on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
     const auto chain = std::make_shared<Chain>();
     for (std::size_t i = 0; i < 3; ++i) {
-      PreparedCall call = call_of({.ranks = 2, .in_place = true}, 33, DataType::i64);
+      PreparedCall call = call_of({.ranks = 2, .in_place = true}, 33, ElementType::i64);
       call.queue = i == 0 ? 0 : 1;
       call.on_done = [chain, &communicator](auto began, auto ended) {
         chain->times.emplace_back(began, ended);
@@ -167,7 +168,7 @@ TEST(OnDone, StartsItselfAgain) {
   LocalWorld world({.ranks = 1});
   const auto chain = std::make_shared<Chain>();
   Communicator communicator(world.transport(0), {});
-  PreparedCall call = call_of({.ranks = 1, .in_place = true}, 33, DataType::i64);
+  PreparedCall call = call_of({.ranks = 1, .in_place = true}, 33, ElementType::i64);
   call.on_done = [chain, &communicator](auto began, auto ended) {
     chain->times.emplace_back(began, ended);
     if (chain->times.size() == 1000) return chain->over.set_value();
@@ -181,7 +182,7 @@ TEST(OnDone, StartsItselfAgain) {
 TEST(OnDone, TwoCallsOfOneQueueBeginOneAfterTheOther) {
   on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
     const auto chain = std::make_shared<Chain>();
-    PreparedCall call = call_of({.ranks = 2, .in_place = true}, 33, DataType::i64);
+    PreparedCall call = call_of({.ranks = 2, .in_place = true}, 33, ElementType::i64);
     call.on_done = [chain](auto began, auto ended) {
       chain->times.emplace_back(began, ended);
       if (chain->times.size() == 2) chain->over.set_value();
@@ -263,7 +264,7 @@ TEST(Communicator, AnyThreadMayStart) {
   on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
     std::vector<Communicator::Prepared*> calls;
     for (std::int64_t queue = 0; queue < 4; ++queue) {
-      PreparedCall call = call_of({.ranks = 2, .in_place = true}, 50, DataType::i64);
+      PreparedCall call = call_of({.ranks = 2, .in_place = true}, 50, ElementType::i64);
       call.queue = queue;
       calls.push_back(&communicator.prepare(call));
     }

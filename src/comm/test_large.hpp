@@ -14,7 +14,7 @@
 
 namespace weft::large_buffers {
 
-constexpr std::int64_t kElements = (std::int64_t{1} << 29) + 7;  // f32: 2 GiB and 28 bytes
+constexpr std::int64_t kElements = (std::int64_t{1} << 29) + 7;  // fp32: 2 GiB and 28 bytes
 
 // Two ranks: the buffer of each, and slots for as much again.
 inline bool memory_suffices() {

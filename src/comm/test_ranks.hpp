@@ -41,7 +41,7 @@ inline std::vector<std::int64_t> all_ranks(std::int64_t count) {
   return ranks;
 }
 
-inline PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, DataType type = DataType::f32,
+inline PreparedCall call_of(const ProgramRequest& request, std::int64_t elements, ElementType type = ElementType::fp32,
                             ReduceOp op = ReduceOp::sum) {
   auto program = std::make_shared<const Program>(make_program(request));
   PreparedCall call{

@@ -133,7 +133,7 @@ inline std::vector<PreparedCall> every_call(std::int64_t ranks, const std::vecto
           call.program = std::make_shared<const Program>(make_program(request));
           call.spec = call.program->spec;
           call.sizes = even_sizes(call.spec, elements);
-          call.type = in_place ? DataType::bf16 : DataType::f32;
+          call.type = in_place ? ElementType::bf16 : ElementType::fp32;
           for (std::int64_t rank = 0; rank < std::ssize(call.program->ranks); ++rank) call.members.push_back(rank);
           calls.push_back(call);
         }

@@ -7,8 +7,8 @@
 namespace weft {
 namespace {
 
-double matrix_peak(const Device& device, DType type) {
-  return 1e12 * (type == DType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
+double matrix_peak(const Device& device, ElementType type) {
+  return 1e12 * (type == ElementType::fp32 ? device.matrix_tflops_32 : device.matrix_tflops_16);
 }
 
 double streamed(double bytes, const Device& device, const DeviceProfile& reached) {
@@ -40,7 +40,7 @@ bool softmax_in_one_kernel(const OpKey& key) {
 
 double unfused_attention_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
   const bool backward = key.phase == Phase::input_grad;
-  const auto size = static_cast<double>(bytes_of(key.dtype));
+  const auto size = static_cast<double>(size_of(key.dtype).value);
   const auto d = [&](std::size_t i) { return static_cast<double>(key.dims[i]); };
   const double scores = size * d(0) * d(1) * d(2) * d(3);
   const double operands = size * d(0) * d(1) * (d(2) + d(3)) * std::max(d(4), d(5));
@@ -56,8 +56,8 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
 
 }  // namespace
 
-double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count, DType type,
-                       const Device& device, const DeviceProfile& reached) {
+double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count,
+                       ElementType type, const Device& device, const DeviceProfile& reached) {
   const double rate = matrix_peak(device, type) * reached.matrix_efficiency;
   const auto d = [](std::int64_t n) { return static_cast<double>(n); };
   if (!reached.tiled) return 2 * d(rows) * d(columns) * d(inner) * d(count) / rate;

@@ -16,7 +16,7 @@ std::int64_t kernel_count(const OpKey& key);
 
 // A product of `count` matrices side by side, in tiles that the compute units work off in waves: a last wave that is
 // not full takes as long as a full one.
-double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count, DType type,
-                       const Device& device, const DeviceProfile& reached);
+double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count,
+                       ElementType type, const Device& device, const DeviceProfile& reached);
 
 }  // namespace weft

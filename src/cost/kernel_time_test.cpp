@@ -23,7 +23,7 @@ DeviceProfile bare() {
 // 108 tiles of 128 x 256 are one wave on 108 units; one row of tiles more is a second wave, mostly empty.
 TEST(Products, TakeWholeWavesOfTiles) {
   const auto seconds = [](std::int64_t rows) {
-    return product_seconds(rows, 256, 1 << 16, 1, DType::bf16, a100(), bare());
+    return product_seconds(rows, 256, 1 << 16, 1, ElementType::bf16, a100(), bare());
   };
   const double wave = 2.0 * 128 * 256 * (1 << 16) * 108 / 312e12;
   EXPECT_NEAR(seconds(108 * 128), wave, 1e-12);
@@ -35,14 +35,14 @@ TEST(Products, TakeWholeWavesOfTiles) {
 TEST(Products, FewTilesAreSplitAlongTheInnerDimension) {
   // One tile alone would leave 107 units idle.
   const double alone = 2.0 * 128 * 256 * (1 << 16) / (312e12 / 108);
-  EXPECT_LT(product_seconds(128, 256, 1 << 16, 1, DType::bf16, a100(), bare()), 0.3 * alone);
+  EXPECT_LT(product_seconds(128, 256, 1 << 16, 1, ElementType::bf16, a100(), bare()), 0.3 * alone);
 }
 
 TEST(Products, StartingATileCostsInnerElements) {
   DeviceProfile reached = bare();
-  const double without = product_seconds(108 * 128, 256, 1024, 1, DType::bf16, a100(), reached);
+  const double without = product_seconds(108 * 128, 256, 1024, 1, ElementType::bf16, a100(), reached);
   reached.tile_startup = 1024;
-  EXPECT_NEAR(product_seconds(108 * 128, 256, 1024, 1, DType::bf16, a100(), reached), 2 * without, 1e-12);
+  EXPECT_NEAR(product_seconds(108 * 128, 256, 1024, 1, ElementType::bf16, a100(), reached), 2 * without, 1e-12);
 }
 
 // LLMCompass measured single products on an A100 (fp16): rows, columns = inner, milliseconds. Alone they run at a
@@ -62,7 +62,7 @@ TEST(Products, FollowMeasuredA100Products) {
   reached.tile_startup = 64;
   const double host = 25e-6;  // they waited for each product: what 8192 x 64 x 64 takes, almost
   for (const Measured& m : points) {
-    const double seconds = host + product_seconds(m.rows, m.width, m.width, 1, DType::fp16, a100(), reached);
+    const double seconds = host + product_seconds(m.rows, m.width, m.width, 1, ElementType::fp16, a100(), reached);
     EXPECT_NEAR(seconds * 1e3 / m.ms, 1.0, 0.08) << m.rows << " x " << m.width;
   }
 }

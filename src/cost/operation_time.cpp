@@ -15,7 +15,7 @@ OpKey first_of(OpKind kind, Phase phase) {
   OpKey key;
   key.kind = kind;
   key.phase = phase;
-  key.dtype = DType{};
+  key.dtype = ElementType{};
   key.dims.fill(std::numeric_limits<std::int64_t>::min());
   return key;
 }

@@ -14,7 +14,7 @@ OpKey key_of(OpKind kind, Phase phase, std::array<std::int64_t, 6> dims) {
   OpKey key;
   key.kind = kind;
   key.phase = phase;
-  key.dtype = DType::fp32;
+  key.dtype = ElementType::fp32;
   key.dims = dims;
   return key;
 }
@@ -80,7 +80,7 @@ TEST(OperationTime, RecomputationTakesWhatForwardTook) {
 TEST(OperationTime, AnotherElementTypeIsTheLastResort) {
   Core core;
   OpKey half = product(1024, 1024, 1024);
-  half.dtype = DType::bf16;
+  half.dtype = ElementType::bf16;
   core.reached.operations[half] = Nanos{7};
   core.reached.operations[product(64, 64, 64)] = Nanos{1'000'000};
   const double expected = 1e-3 * 16 * 16 * 16;  // all three dimensions 16 times as long

@@ -141,8 +141,8 @@ TEST(EmulatedTransfer, AcrossClassesTakesTheTimeOfItsProgram) {
     const Communication& b = *members[1]->communication;
     EXPECT_EQ(std::tie(a.algorithm, a.parts, a.inner), std::tie(b.algorithm, b.parts, b.inner));
     const ProgramQuestion question{.kind = a.collective,
-                                   .elements = a.bytes.value / bytes_of(members[0]->key.dtype),
-                                   .element_size = Bytes{bytes_of(members[0]->key.dtype)},
+                                   .elements = a.bytes.value / size_of(members[0]->key.dtype).value,
+                                   .element_size = size_of(members[0]->key.dtype),
                                    .members = {Rank{0}, Rank{1}, Rank{2}, Rank{3}}};
     const auto program = with_parts(a.algorithm, a.parts, question, c.cluster);
     const TransferCost both = joined(c.cost.transfer(*members[0]), c.cost.transfer(*members[1]));

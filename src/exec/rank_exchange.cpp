@@ -26,7 +26,7 @@ PreparedCall call_of(const ProgramRequest& request, std::vector<std::int64_t> me
   PreparedCall call;
   call.program = std::make_shared<const Program>(make_program(request));
   call.spec = call.program->spec;
-  call.type = DataType::i64;
+  call.type = ElementType::i64;
   call.members = std::move(members);
   call.queue = queue;
   call.label = label;

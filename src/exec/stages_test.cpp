@@ -41,7 +41,7 @@ Trained train(const StagedRun& c) {
   Layout layout;
   layout.zero = c.zero;
   layout.clip_grad = c.zero == 1 ? 1 : 0;
-  layout.precision = layout.grad_dtype = DType::fp32;
+  layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = false;
   layout.seq = 8;
   PlanRequest request = test::request(test::tiny_gpt(), nodes_of_two(c.nodes), layout, kGlobalBatch / (2 * c.nodes));
@@ -49,10 +49,10 @@ Trained train(const StagedRun& c) {
   request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
   const StepGraph original = test::build(request);
   Overlap overlap = decide_overlap(request, original, c.policy);
-  overlap.substitutions = first_possible(original, c.wanted);
+  overlap.partition.substitutions = first_possible(original, c.wanted);
   if (c.parts > 1) {
-    overlap.parts.clear();
-    for (const Operation& op : original.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : c.parts);
+    overlap.partition.parts.clear();
+    for (const Operation& op : original.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : c.parts);
   }
   const UnfoldedPlan made = make_unfolded_plan(request, original, c.policy, overlap);
   const std::optional<Violation> violation = verify_plan(made.plan);

@@ -46,7 +46,7 @@ struct TinyRun {
     Layout layout;
     layout.zero = c.zero;
     layout.clip_grad = c.clip_grad;
-    layout.precision = layout.grad_dtype = DType::fp32;
+    layout.precision = layout.grad_dtype = ElementType::fp32;
     layout.dropout = false;
     layout.seq = 8;
     layout.micro_batch = 2;

@@ -246,9 +246,9 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
 }  // namespace
 
 void require_trainable(const Transformer& model, const Layout& layout) {
-  if (layout.precision != DType::fp32)
+  if (layout.precision != ElementType::fp32)
     fail("--precision {}: weft run trains in fp32; give --precision fp32", name_of(layout.precision));
-  if (layout.grad_dtype != DType::fp32)
+  if (layout.grad_dtype != ElementType::fp32)
     fail("--grad-dtype {}: weft run reduces fp32; give --grad-dtype fp32", name_of(layout.grad_dtype));
   if (model.experts) require_trainable_experts(model, layout);
 }

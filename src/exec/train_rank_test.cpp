@@ -177,7 +177,7 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
     return "";
   };
   Layout plain;
-  plain.precision = plain.grad_dtype = DType::fp32;
+  plain.precision = plain.grad_dtype = ElementType::fp32;
   plain.dropout = false;
   EXPECT_EQ(words(tiny_gpt(), plain), "");
   const auto with = [&](auto change) {
@@ -185,7 +185,7 @@ TEST(RequireTrainable, NamesWhatItRefuses) {
     change(layout);
     return words(tiny_gpt(), layout);
   };
-  EXPECT_NE(with([](Layout& l) { l.precision = DType::bf16; }).find("--precision bf16"), std::string::npos);
+  EXPECT_NE(with([](Layout& l) { l.precision = ElementType::bf16; }).find("--precision bf16"), std::string::npos);
   Transformer moe = test::small_moe();
   EXPECT_EQ(words(moe, plain), "");
   // Experts would sum what ranks with different tokens made.

@@ -51,8 +51,8 @@ void validate_numbers(const Layout& l) {
   if (!std::isfinite(l.clip_grad) || l.clip_grad < 0) {
     fail("--clip-grad {}: must be 0 (off) or a finite number above", l.clip_grad);
   }
-  if (l.precision == DType::fp8) fail("--precision fp8: must be fp32, bf16 or fp16");
-  if (l.grad_dtype == DType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
+  if (l.precision == ElementType::fp8) fail("--precision fp8: must be fp32, bf16 or fp16");
+  if (l.grad_dtype == ElementType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
 }
 
 void validate_batches(const Layout& l, const Transformer& model) {
@@ -161,7 +161,8 @@ void validate_experts(const Layout& l, const Transformer& model) {
     if (l.dispatch_fp8) fail("--expert-exchange gathered: is not for --dispatch-fp8");
     if (l.ep_forwarding) fail("--expert-exchange gathered: is not for --ep-forwarding");
   }
-  if (l.dispatch_fp8 && l.precision == DType::fp32) fail("--dispatch-fp8: needs --precision bf16 or fp16, not fp32");
+  if (l.dispatch_fp8 && l.precision == ElementType::fp32)
+    fail("--dispatch-fp8: needs --precision bf16 or fp16, not fp32");
   if (l.dispatch_fp8) require_divides("--dispatch-fp8: a block of", 128, "the hidden size", model.hidden);
   const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
   if ((l.tp * l.cp * l.dp) % expert_ranks != 0) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/element_type.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "model/counts.hpp"
@@ -42,9 +43,9 @@ struct Layout {
   bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
   AttentionKernel attention = AttentionKernel::flash;
-  DType precision = DType::bf16;
-  DType grad_dtype = DType::fp32;  // what gradients are accumulated and reduced in
-  double clip_grad = 0;            // global-norm limit; 0: no clipping
+  ElementType precision = ElementType::bf16;
+  ElementType grad_dtype = ElementType::fp32;  // what gradients are accumulated and reduced in
+  double clip_grad = 0;                        // global-norm limit; 0: no clipping
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<std::int64_t> stage_layers = {};  // layers of each chunk in model order; empty: as even as possible
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first

@@ -74,10 +74,10 @@ Held layer_of(const Transformer& model, const Layout& layout) {
 // out.
 std::int64_t state_of(std::int64_t elements, const Layout& layout) {
   const std::int64_t shard = (elements + layout.shards() - 1) / layout.shards();
-  const std::int64_t width = bytes_of(layout.precision);
+  const std::int64_t width = size_of(layout.precision).value;
   return (layout.zero == 3 ? shard : elements) * width +
-         (layout.zero >= 2 ? shard : elements) * bytes_of(layout.grad_dtype) +
-         (layout.zero >= 1 ? shard : elements) * (layout.precision == DType::fp32 ? 8 : 12);
+         (layout.zero >= 2 ? shard : elements) * size_of(layout.grad_dtype).value +
+         (layout.zero >= 1 ? shard : elements) * (layout.precision == ElementType::fp32 ? 8 : 12);
 }
 
 std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::int64_t stage) {

@@ -163,7 +163,7 @@ Flops executed_flops(const OpKey& key) {
 }
 
 double memory_traffic(const OpKey& key) {
-  const auto size = static_cast<double>(bytes_of(key.dtype));
+  const auto size = static_cast<double>(size_of(key.dtype).value);
   switch (key.kind) {
     case OpKind::gemm:
       return size * dim(key, 3) * (dim(key, 0) * dim(key, 2) + dim(key, 2) * dim(key, 1) + dim(key, 0) * dim(key, 1));

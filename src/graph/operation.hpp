@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/element_type.hpp"
 #include "base/ids.hpp"
 #include "base/units.hpp"
-#include "cluster/device.hpp"
 #include "collective/collective.hpp"
 
 namespace weft {
@@ -106,7 +106,7 @@ std::size_t dimensions_of(OpKind kind);
 struct OpKey {
   OpKind kind = OpKind::elementwise;
   Phase phase = Phase::forward;
-  DType dtype = DType::bf16;
+  ElementType dtype = ElementType::bf16;
   bool causal_half = false;  // attention: the kernel skips the masked half
   std::array<std::int64_t, 6> dims{};
   friend auto operator<=>(const OpKey&, const OpKey&) = default;

@@ -161,7 +161,7 @@ CutLength cut_length(const StepGraph& graph, const Operation& op) {
   const bool shards = op.communication->collective != Collective::all_reduce;
   const std::int64_t ranks = shards ? group.scoped(op.communication->scope).view.size : 1;
   const std::int64_t blocks = shards_side_by_side(group, op);
-  return {value.elements() / blocks, blocks * ranks * bytes_of(value.dtype)};
+  return {value.elements() / blocks, blocks * ranks * size_of(value.dtype).value};
 }
 
 ElementRange part_range(std::int64_t elements, const Origin& part) {

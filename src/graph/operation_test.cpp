@@ -50,7 +50,8 @@ TEST(MemoryTraffic, OfARecomputationIsThatOfForward) {
 TEST(MemoryTraffic, OfAnUpdateReadsGradientsAndRewritesState) {
   // bf16: gradient 4 read, state 12 read and written, weight 2 written. fp32: state 8, weight 4 read and written.
   const Transformer model = with_layers("llama2-7b", 1);
-  for (const auto& [precision, bytes] : {std::pair{DType::bf16, 4 + 24 + 2}, std::pair{DType::fp32, 4 + 16 + 8}}) {
+  for (const auto& [precision, bytes] :
+       {std::pair{ElementType::bf16, 4 + 24 + 2}, std::pair{ElementType::fp32, 4 + 16 + 8}}) {
     double traffic = 0;
     const StepGraph graph = build(model, "local:1", {.precision = precision});
     for (const Operation& op : graph.operations) {

@@ -102,7 +102,7 @@ TEST(StateBytes, AreMegatrons) {
 TEST(StateBytes, FollowTheZeroPaperAtEveryStage) {
   const Transformer model = with_layers("llama2-7b", 4);
   for (int zero = 0; zero <= 3; ++zero) {
-    const StepGraph graph = build(model, "dgx-a100:1", {.zero = zero, .grad_dtype = DType::bf16});
+    const StepGraph graph = build(model, "dgx-a100:1", {.zero = zero, .grad_dtype = ElementType::bf16});
     EXPECT_EQ(state_of(graph, ClassId{0}), zero_state_bytes(total_parameters(model), zero, 8)) << zero;
   }
 }
@@ -126,7 +126,7 @@ TEST(StateBytes, ExpertsAreShardedOverTheirOwnReplicas) {
 TEST(StateBytes, FullPrecisionKeepsNoMasterCopy) {
   // 4 of weights, 4 of gradients, 8 of moments.
   const Transformer model = with_layers("llama2-7b", 4);
-  const StepGraph graph = build(model, "local:1", {.precision = DType::fp32});
+  const StepGraph graph = build(model, "local:1", {.precision = ElementType::fp32});
   EXPECT_EQ(state_of(graph, ClassId{0}).total().value, 16 * total_parameters(model));
 }
 

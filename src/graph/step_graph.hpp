@@ -35,7 +35,7 @@ struct Value {
   std::string name;  // "layer 3 qkv.weight", "layer 3 ffn_in.out"
   ClassId rank_class;
   ValueKind kind = ValueKind::activation;
-  DType dtype = DType::bf16;
+  ElementType dtype = ElementType::bf16;
   std::vector<std::int64_t> shape;
   std::vector<Split> splits;  // dimensions that are one shard of a larger tensor
   bool per_micro_batch = true;

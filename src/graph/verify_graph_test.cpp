@@ -56,7 +56,7 @@ TEST_P(AcceptsEveryLayout, AtEveryZeroStage) {
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.attention = turn % 2 == 0 ? AttentionKernel::flash : AttentionKernel::unfused;
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
-      layout.precision = turn % 5 == 0 ? DType::fp32 : DType::bf16;
+      layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
       SCOPED_TRACE(
           fmt::format("{}, {}, zero {}, recompute {}", model.name, named.name, zero, name_of(layout.recompute)));
       ASSERT_NO_THROW(verify_graph(test::build(model, "dgx-a100:2", layout)));

@@ -96,8 +96,8 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.ep_forwarding = object.boolean_or("ep_forwarding", layout.ep_forwarding);
   read_name(object, "recompute", Recompute::local, layout.recompute);
   read_name(object, "attention", AttentionKernel::unfused, layout.attention);
-  read_name(object, "precision", DType::fp8, layout.precision);
-  read_name(object, "grad_dtype", DType::fp8, layout.grad_dtype);
+  read_name(object, "precision", ElementType::fp8, layout.precision);
+  read_name(object, "grad_dtype", ElementType::fp8, layout.grad_dtype);
   layout.clip_grad = object.number_or("clip_grad", layout.clip_grad, 0);
   read_name(object, "schedule", PipelineSchedule::interleaved, layout.schedule);
   if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);

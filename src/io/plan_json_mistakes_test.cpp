@@ -39,7 +39,8 @@ class PlanFileMistake : public testing::TestWithParam<Mistake> {};
 
 TEST_P(PlanFileMistake, IsNamed) {
   // Operation 0 looks up the embedding; value 0 is its weight. Two classes, two micro-batches.
-  json file = json::parse(text_of(plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = DType::fp32}, 2})));
+  json file =
+      json::parse(text_of(plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = ElementType::fp32}, 2})));
   file[json::json_pointer(GetParam().pointer)] = json::parse(GetParam().value);
   EXPECT_NE(message_of(file.dump()).find(GetParam().message), std::string::npos)
       << message_of(file.dump()) << "\nwas to contain\n"
@@ -254,7 +255,7 @@ TEST(PlanFileMistakes, OfStagesAreNamed) {
 
 TEST(PlanFileMistakes, WhatOnlyTheVerifierKnowsStillReads) {
   // A slot that is issued twice is in range; it is the verifier that says the step is wrong.
-  json file = json::parse(text_of(plan_of({"", "gpt2", 1, "local:1", Layout{.precision = DType::fp32}, 2})));
+  json file = json::parse(text_of(plan_of({"", "gpt2", 1, "local:1", Layout{.precision = ElementType::fp32}, 2})));
   file["classes"][0]["order"][1] = file["classes"][0]["order"][0];
   const std::optional<Violation> violation = verify_plan(read_plan_json(file.dump(), "plan.json"));
   ASSERT_TRUE(violation);

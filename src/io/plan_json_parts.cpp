@@ -64,7 +64,7 @@ ValueReader::ValueReader(const PlanCounts& counts)
             "shape",  "splits", "per_micro_batch", "accumulated", "bytes_per_element",
             "offset", "copies", "waits",           "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
-      dtypes_(names_up_to(DType::fp8)),
+      dtypes_(names_up_to(ElementType::fp8)),
       axes_(names_up_to(Axis::edp)) {}
 
 Value ValueReader::value(const JsonObject& object) const {
@@ -73,7 +73,7 @@ Value ValueReader::value(const JsonObject& object) const {
   value.name = object.string("name");
   value.rank_class = {static_cast<std::int32_t>(object.integer("class", 0, counts_.classes - 1))};
   value.kind = static_cast<ValueKind>(object.one_of("kind", kinds_));
-  value.dtype = static_cast<DType>(object.one_of("dtype", dtypes_));
+  value.dtype = static_cast<ElementType>(object.one_of("dtype", dtypes_));
   if (object.array("shape").size() > kMaxShape) {
     object.reject("shape", fmt::format("an array of at most {} dimensions", kMaxShape));
   }
@@ -110,7 +110,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       kinds_(names_up_to(OpKind::transfer)),
-      dtypes_(names_up_to(DType::fp8)),
+      dtypes_(names_up_to(ElementType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
       groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))),
@@ -163,7 +163,7 @@ OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
   OpKey key;
   key.kind = static_cast<OpKind>(object.one_of("kind", kinds_));
   key.phase = object.has("key_phase") ? static_cast<Phase>(object.one_of("key_phase", phases_)) : phase;
-  key.dtype = static_cast<DType>(object.one_of("dtype", dtypes_));
+  key.dtype = static_cast<ElementType>(object.one_of("dtype", dtypes_));
   key.causal_half = object.boolean_or("causal_half", false);
   if (object.array("dims").size() > key.dims.size()) {
     object.reject("dims", fmt::format("an array of at most {} integers", key.dims.size()));

@@ -91,7 +91,7 @@ TEST(PlanFile, HoldsWaitsWhereThereAreAny) {
 INSTANTIATE_TEST_SUITE_P(
     Plans, PlanFile,
     testing::Values(
-        PlanCase{"one_rank", "gpt2", 2, "local:1", Layout{.precision = DType::fp32}, 1},
+        PlanCase{"one_rank", "gpt2", 2, "local:1", Layout{.precision = ElementType::fp32}, 1},
         PlanCase{"data_parallel", "gpt2", 2, "local:4,nic=200Mb/s", Layout{.micro_batch = 2, .clip_grad = 1.5}, 3},
         PlanCase{"tensor_parallel", "gpt2", 2, "dgx-a100:1",
                  Layout{.tp = 4,
@@ -103,8 +103,8 @@ INSTANTIATE_TEST_SUITE_P(
                  Layout{.tp = 2,
                         .pp = 2,
                         .recompute = Recompute::full,
-                        .precision = DType::fp16,
-                        .grad_dtype = DType::bf16,
+                        .precision = ElementType::fp16,
+                        .grad_dtype = ElementType::bf16,
                         .schedule = PipelineSchedule::gpipe,
                         .stage_layers = {2, 3},
                         .mesh_order = {Axis::tp, Axis::pp, Axis::dp, Axis::cp}},
@@ -159,7 +159,7 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
     request.layout.zero = zero;
     const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
     Overlap overlap = decide_overlap(request, graph, "ddp");
-    overlap.substitutions =
+    overlap.partition.substitutions =
         first_possible(graph, {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                Substitution::all_gather_in_levels});
     const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
@@ -181,7 +181,7 @@ TEST(PlanFile, HoldsThePiecesOfPairs) {
   request.layout.seq = 64;
   const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
   Overlap overlap = decide_overlap(request, graph, "ddp");
-  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
   const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
   json file = json::parse(text_of(plan));
   EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);

@@ -114,7 +114,7 @@ TEST(ProfileJson, MeasuredOperationsReplaceThoseOfTheBase) {
   OpKey key;
   key.kind = OpKind::attention;
   key.phase = Phase::input_grad;
-  key.dtype = DType::fp32;
+  key.dtype = ElementType::fp32;
   key.causal_half = true;
   key.dims = {1, 2, 3, 4, 5, 6};
   EXPECT_EQ(changed.device("cpu").operations, (std::map<OpKey, Nanos>{{key, Nanos{250'000'000}}}));
@@ -181,7 +181,8 @@ TEST(ProfileJson, MistakesNameThePlaceAndWhatIsAllowed) {
 
 TEST(ProfileJson, KeepsTheTimesOfALibrarysCollectives) {
   Profile profile = default_profile();
-  profile.library.measured[{Collective::all_reduce, 2}] = {{Bytes{4096}, Nanos{70'000}}, {Bytes{65536}, Nanos{900'000}}};
+  profile.library.measured[{Collective::all_reduce, 2}] = {{Bytes{4096}, Nanos{70'000}},
+                                                           {Bytes{65536}, Nanos{900'000}}};
   profile.library.measured[{Collective::all_gather, 4}] = {{Bytes{4096}, Nanos{50'000}}};
   const Profile again = read_profile(profile_to_json(profile).dump(), "profile.json", default_profile());
   EXPECT_EQ(again.library, profile.library);
@@ -196,10 +197,12 @@ TEST(ProfileJson, KeepsTheTimesOfALibrarysCollectives) {
   const std::string good = R"({"collective": "all_reduce", "members": 2, "bytes": [1, 2], "seconds": [1, 2]})";
   EXPECT_EQ(refused(good), "accepted");
   EXPECT_NE(refused(good + "," + good).find("all_reduce of 2 members is listed twice"), std::string::npos);
-  EXPECT_NE(refused(R"({"collective": "all_reduce", "members": 2, "bytes": [1], "seconds": [1, 2]})").find("same number"),
-            std::string::npos);
-  EXPECT_NE(refused(R"({"collective": "all_reduce", "members": 2, "bytes": [2, 1], "seconds": [1, 2]})").find("ascending"),
-            std::string::npos);
+  EXPECT_NE(
+      refused(R"({"collective": "all_reduce", "members": 2, "bytes": [1], "seconds": [1, 2]})").find("same number"),
+      std::string::npos);
+  EXPECT_NE(
+      refused(R"({"collective": "all_reduce", "members": 2, "bytes": [2, 1], "seconds": [1, 2]})").find("ascending"),
+      std::string::npos);
   EXPECT_NE(refused(R"({"collective": "sum", "members": 2, "bytes": [1], "seconds": [1]})").find("all_reduce"),
             std::string::npos);
 }

@@ -23,7 +23,7 @@ OpKey read_operation_key(const JsonObject& object) {
   OpKey key;
   key.kind = static_cast<OpKind>(object.one_of("kind", names_up_to(OpKind::square_sum)));  // all but transfers
   key.phase = static_cast<Phase>(object.one_of("phase", names_up_to(Phase::optimizer)));
-  key.dtype = static_cast<DType>(object.one_of("dtype", names_up_to(DType::fp8)));
+  key.dtype = static_cast<ElementType>(object.one_of("dtype", names_up_to(ElementType::fp8)));
   key.causal_half = object.boolean_or("causal_half", false);
   const std::vector<std::int64_t> dims = object.integers("dims", 0, kMaxPlanBytes);
   if (dims.size() != dimensions_of(key.kind)) {

@@ -123,7 +123,7 @@ TEST(TimelineJson, UnknownDependenciesStayUnknown) {
 }
 
 TEST(TimelineJson, APredictionComesBackWithItsFoldedSpansWrittenOutAndTheSameAccounts) {
-  const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = DType::fp32}, 2});
+  const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = ElementType::fp32}, 2});
   const Cluster cluster(plan.cluster);
   Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, default_profile()));
   ASSERT_FALSE(timeline.folded.empty());

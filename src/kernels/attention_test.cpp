@@ -122,7 +122,7 @@ TEST(AttentionSlices, HalvesOfTheQueriesAddUpToTheWhole) {
   EXPECT_LE(relative_error(tail_sums.view({2, 4}), log_sums.view({2, 10}).narrow(1, 6, 4)), kTolerance);
 }
 
-// The slope of the whole function along one direction, by central differences in our own f32 forward.
+// The slope of the whole function along one direction, by central differences in our own fp32 forward.
 TEST(AttentionFiniteDifferences, AgreeWithTheGradient) {
   const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_size = 4, .queries = 6, .keys = 6, .rotary_base = 100};
   const at::Tensor q = random_tensor({6, 8}, 1), k = random_tensor({6, 4}, 2), v = random_tensor({6, 4}, 3);

@@ -11,7 +11,7 @@ const KernelTable& loaded_kernels();
 
 inline bool is_matrix(const Matrix& x) {
   return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
-         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::f32;
+         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::fp32;
 }
 inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
   WEFT_CHECK(is_matrix(x));
@@ -19,7 +19,7 @@ inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns
   WEFT_CHECK(x.columns == columns);
 }
 inline void check_size(const Vector& x, std::int64_t size) {
-  WEFT_CHECK(x.type == ElementType::f32);
+  WEFT_CHECK(x.type == ElementType::fp32);
   WEFT_CHECK(x.size == size);
 }
 inline void check_optional(const Vector& x, std::int64_t size) {

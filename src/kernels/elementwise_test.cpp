@@ -23,7 +23,7 @@ TEST(Gelu, AgreesWithTheErrorFunctionOverItsWholeRange) {
   gelu(SlicedTensor(x).matrix(), y.matrix());
   gelu_input_grad(SlicedTensor(ones).matrix(), SlicedTensor(x).matrix(), dx.matrix());
   const Oracle oracle = ask_oracle([](const auto& in) { return exact_gelu(in[0]); }, {x}, ones);
-  // f32 holds the factor (1 + erf) / 2 to 6e-8, and x multiplies that.
+  // fp32 holds the factor (1 + erf) / 2 to 6e-8, and x multiplies that.
   EXPECT_LE(((y.values() - oracle.output) / x.abs().clamp_min(1)).abs().max().item<double>(), 5e-7);
   EXPECT_LE((dx.values() - oracle.gradients[0]).abs().max().item<double>(), 1e-6);
 }

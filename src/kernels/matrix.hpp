@@ -5,15 +5,15 @@
 #include <cstdint>
 #include <span>
 
-namespace weft {
+#include "base/element_type.hpp"
 
-enum class ElementType : std::uint8_t { f32 };
+namespace weft {
 
 struct Matrix {
   void* data = nullptr;
   std::int64_t rows = 0, columns = 0;
   std::int64_t stride = 0;  // elements from one row to the next
-  ElementType type = ElementType::f32;
+  ElementType type = ElementType::fp32;
 
   static Matrix dense(void* data, std::int64_t rows, std::int64_t columns) { return {data, rows, columns, columns}; }
   Matrix row_slice(std::int64_t begin, std::int64_t end) const {
@@ -29,7 +29,7 @@ struct Matrix {
 struct Vector {
   void* data = nullptr;
   std::int64_t size = 0;
-  ElementType type = ElementType::f32;
+  ElementType type = ElementType::fp32;
   bool empty() const { return data == nullptr; }
 };
 

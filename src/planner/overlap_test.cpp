@@ -47,7 +47,7 @@ TEST_P(AcceptsOverlap, InEveryLayoutAtEveryZeroStage) {
       layout.zero = zero;
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
-      layout.precision = turn % 5 == 0 ? DType::fp32 : DType::bf16;
+      layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
       const Transformer& model = base.ep > 1 ? models[turn / 4 % 2 * 2 + 1] : models[(turn / 4 + turn) % 4];
       const ClusterSpec& cluster = clusters[turn % 3];
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}", model.name, name, zero, cluster.name));

@@ -17,7 +17,7 @@ namespace {
 class LayerChain {
  public:
   LayerChain(std::int32_t layers, std::int64_t elements, std::int64_t gradient_bytes) : layers_(layers) {
-    request_ = request(small_gpt(1), parse_cluster("local:2,nic=8Gb/s"), {.precision = DType::fp32}, 1);
+    request_ = request(small_gpt(1), parse_cluster("local:2,nic=8Gb/s"), {.precision = ElementType::fp32}, 1);
     idealize(request_);
     graph_ = build(request_);
     graph_.operations.clear();
@@ -82,7 +82,7 @@ class LayerChain {
     graph_.values.push_back({.name = fmt::format("value {}", graph_.values.size()),
                              .rank_class = ClassId{0},
                              .kind = kind,
-                             .dtype = DType::fp32,
+                             .dtype = ElementType::fp32,
                              .shape = {elements},
                              .splits = {},
                              .per_micro_batch = per_micro_batch});
@@ -97,7 +97,7 @@ class LayerChain {
     op.role = role;
     op.subject = Role::qkv;
     op.key.kind = kind;
-    op.key.dtype = DType::fp32;
+    op.key.dtype = ElementType::fp32;
     op.key.dims[0] = size;
     op.per_micro_batch = phase != Phase::optimizer;
     return op;

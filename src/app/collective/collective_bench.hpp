@@ -18,7 +18,7 @@ struct BenchOptions {
   std::vector<Bytes> sizes = {Bytes{64 << 10}, Bytes{1 << 20}, Bytes{16 << 20}};
   std::vector<Algorithm> algorithms;  // empty: the one that the cost model chooses
   std::int64_t parts = 0;             // 0: the cost model chooses
-  DataType type = DataType::f32;
+  ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
   bool native = false;               // the library's own calls beside ours

@@ -37,7 +37,7 @@ void declare(Flags& flags) {
   flags.value("size", "A,B", "sizes of the whole buffer (default: 64KiB,1MiB,16MiB)");
   flags.value("algorithm", "A,B", "algorithms, or all (default: the one that the cost model chooses)");
   flags.value("parts", "P", "messages are cut into so many (default: the cost model chooses)");
-  flags.value("dtype", "TYPE", "f32 (default), f16, bf16, i32, i64");
+  flags.value("dtype", "TYPE", "fp32 (default), bf16, fp16, i32, i64");
   flags.value("op", "OP", "sum (default), average, max, min");
   flags.toggle("in-place", "input and output are one buffer");
   flags.value("repeat", "N", "timed rounds; the median counts (default: 7, and up to 101 of what is over soon)");
@@ -77,7 +77,8 @@ BenchOptions read_options(const Flags& flags) {
   }
   options.parts = flags.integer("parts", 1, 1024).value_or(0);
   if (options.parts > 0 && options.algorithms.empty()) fail("--parts: name the --algorithm too");
-  options.type = static_cast<DataType>(flags.one_of("dtype", names_up_to(DataType::i64)).value_or(0));
+  using enum ElementType;
+  options.type = flags.element_type("dtype", {fp32, bf16, fp16, i32, i64}).value_or(fp32);
   options.op = static_cast<ReduceOp>(flags.one_of("op", names_up_to(ReduceOp::min)).value_or(0));
   options.in_place = flags.on("in-place");
   if (const auto rounds = flags.integer("repeat", 1, 10'000)) options.repeat = static_cast<int>(*rounds);

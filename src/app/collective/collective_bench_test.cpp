@@ -116,7 +116,7 @@ TEST(CollectiveBench, BadFlagsAreNamed) {
     EXPECT_TRUE(contains(run.err, words)) << run.err;
   };
   expect("--collective all_redcue", "did you mean 'all_reduce'");
-  expect("--size 3", "--size 3: not a whole number of f32");
+  expect("--size 3", "--size 3: not a whole number of fp32");
   expect("--size 0", "--size 0: there is nothing to time");
   expect("--size 999TiB", "--size 999.00 TiB: 8 buffers of that size for 2 ranks do not fit");
   expect("--overlap --ranks 1", "--overlap: one rank has nothing to send");

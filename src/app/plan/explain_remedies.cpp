@@ -131,7 +131,7 @@ class ChangeList {
   }
   void gradients(ExposureReason reason) {
     if (now().clip_grad > 0) add("no --clip-grad", [](Layout& l) { l.clip_grad = 0; });
-    if (now().grad_dtype == DType::fp32 && now().precision != DType::fp32) {
+    if (now().grad_dtype == ElementType::fp32 && now().precision != ElementType::fp32) {
       add(fmt::format("--grad-dtype {}", name_of(now().precision)), [](Layout& l) { l.grad_dtype = l.precision; });
     }
     if (now().zero >= 2) add("--zero 1", [](Layout& l) { l.zero = 1; });

@@ -33,7 +33,7 @@ std::vector<Layout> layouts(const Transformer& model, std::int64_t devices) {
           l.sequence_parallel = tp > 1 && zero % 2 == 1;
           l.recompute = static_cast<Recompute>((zero + pp + tp) % 3);
           l.attention = zero < 2 ? AttentionKernel::unfused : AttentionKernel::flash;
-          l.precision = pp == 2 ? DType::fp32 : DType::bf16;
+          l.precision = pp == 2 ? ElementType::fp32 : ElementType::bf16;
           try {
             validate(l, model, devices);
             list.push_back(l);

@@ -25,10 +25,10 @@ namespace weft {
 namespace {
 
 // Peak FLOP/s of all devices together at the layout's precision.
-double peak_flops(const StepGraph& graph, DType precision) {
+double peak_flops(const StepGraph& graph, ElementType precision) {
   double sum = 0;
   for (const RankClass& c : graph.classes) {
-    const double tflops = precision == DType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
+    const double tflops = precision == ElementType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
     sum += 1e12 * tflops * static_cast<double>(c.ranks);
   }
   return sum;

@@ -38,7 +38,7 @@ PlanRequest small_request(int zero) {
   r.layout.global_batch = 8;
   r.layout.seq = 16;
   r.layout.zero = zero;
-  r.layout.precision = r.layout.grad_dtype = DType::fp32;
+  r.layout.precision = r.layout.grad_dtype = ElementType::fp32;
   r.layout.dropout = false;
   r.profile = default_profile();
   return r;
@@ -48,7 +48,7 @@ std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
   const PlanRequest r = small_request(zero);
   const StepGraph graph = build_step_graph(r.model, Cluster(r.cluster), r.layout);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  overlap.substitutions = first_possible(graph, wanted);
+  overlap.partition.substitutions = first_possible(graph, wanted);
   std::ostringstream out;
   write_plan_json(out, make_unfolded_plan(r, graph, "megatron-param", overlap).plan);
   return out.str();

@@ -15,9 +15,14 @@ constexpr std::size_t kTextSize = 64;
 
 PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, ReduceOp op) {
   const auto program = std::make_shared<const Program>(make_program(request));
-  return {
-      program, program->spec,         even_sizes(program->spec, elements), DataType::i64, op, all_ranks(request.ranks),
-      kQueue,  "between measurements"};
+  return {program,
+          program->spec,
+          even_sizes(program->spec, elements),
+          ElementType::i64,
+          op,
+          all_ranks(request.ranks),
+          kQueue,
+          "between measurements"};
 }
 
 Nanos median(std::vector<Nanos> times) {

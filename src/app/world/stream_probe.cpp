@@ -68,7 +68,7 @@ Nanos measure_latency(Communicator& communicator) {
     const auto program = std::make_shared<const Program>(
         make_program({.algorithm = Algorithm::direct, .kind = Collective::send_recv, .ranks = 2, .root = sender}));
     return communicator.prepare(
-        {program, program->spec, even_sizes(program->spec, 1), DataType::i64, ReduceOp::sum, {0, 1}, 1022, "ping"});
+        {program, program->spec, even_sizes(program->spec, 1), ElementType::i64, ReduceOp::sum, {0, 1}, 1022, "ping"});
   };
   auto &there = message(0), &back = message(1);
   std::vector<Nanos> times;

@@ -40,18 +40,20 @@ struct Layout {
   int total() const { return begins.back() + counts.back(); }
 };
 
-// The library has no type for f16 and bf16; what is only moved needs none.
-MPI_Datatype datatype_of(DataType type) {
+// The library has no type for floats of less than 32 bits; what is only moved needs none.
+MPI_Datatype datatype_of(ElementType type) {
   switch (type) {
-    case DataType::f32:
+    case ElementType::fp32:
       return MPI_FLOAT;
-    case DataType::f16:
-    case DataType::bf16:
+    case ElementType::fp16:
+    case ElementType::bf16:
       return MPI_UINT16_T;
-    case DataType::i32:
+    case ElementType::i32:
       return MPI_INT32_T;
-    case DataType::i64:
+    case ElementType::i64:
       return MPI_INT64_T;
+    case ElementType::fp8:
+      return MPI_UINT8_T;
   }
   return MPI_DATATYPE_NULL;
 }
@@ -76,10 +78,10 @@ void divide_elements(std::byte* data, std::int64_t elements, std::int64_t diviso
 }
 
 // Integers are rounded towards zero.
-void divide(std::byte* data, std::int64_t elements, DataType type, std::int64_t divisor) {
-  if (type == DataType::f32) divide_elements<float>(data, elements, divisor);
-  if (type == DataType::i32) divide_elements<std::int32_t>(data, elements, divisor);
-  if (type == DataType::i64) divide_elements<std::int64_t>(data, elements, divisor);
+void divide(std::byte* data, std::int64_t elements, ElementType type, std::int64_t divisor) {
+  if (type == ElementType::fp32) divide_elements<float>(data, elements, divisor);
+  if (type == ElementType::i32) divide_elements<std::int32_t>(data, elements, divisor);
+  if (type == ElementType::i64) divide_elements<std::int64_t>(data, elements, divisor);
 }
 
 // The elements of `slots` consecutive pieces.
@@ -344,8 +346,8 @@ class MpiCollective final : public NativeCollective {
 
 // Decided by what all members know, so that all decide alike.
 bool can_be_called(const NativeRequest& request) {
-  const bool half = request.type == DataType::f16 || request.type == DataType::bf16;
-  if (half && reduces(request.spec.kind) && request.spec.kind != Collective::barrier) return false;
+  const bool narrow_float = is_float(request.type) && request.type != ElementType::fp32;
+  if (narrow_float && reduces(request.spec.kind) && request.spec.kind != Collective::barrier) return false;
   for (std::int64_t r = 0; r < request.spec.ranks; ++r) {
     const std::int64_t most =
         std::max(input_elements(request.spec, request.sizes, r), output_elements(request.spec, request.sizes, r));
@@ -386,7 +388,7 @@ CallNumbers numbers_of(const NativeRequest& request) {
 
 std::string in_words(const CallNumbers& call) {
   return fmt::format("{} of {} x {}, {}, root {} on queue {}", name_of(static_cast<Collective>(call[0])), call[1],
-                     name_of(static_cast<DataType>(call[2])), name_of(static_cast<ReduceOp>(call[3])), call[4],
+                     name_of(static_cast<ElementType>(call[2])), name_of(static_cast<ReduceOp>(call[3])), call[4],
                      call[5]);
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/mpi/test_session.hpp"
+#include "comm/native_library.hpp"
 
 namespace weft {
 namespace {
@@ -112,7 +113,7 @@ void check(Transport& transport, const NativeRequest& request) {
   SCOPED_TRACE(fmt::format("{} of {} by {}, {} ranks, {} pieces, root {}, {} elements", name_of(request.spec.kind),
                            name_of(request.type), name_of(request.op), request.spec.ranks, request.spec.pieces,
                            request.spec.root, std::accumulate(request.sizes.begin(), request.sizes.end(), 0LL)));
-  const std::unique_ptr<NativeCollective> collective = transport.native(request);
+  const std::unique_ptr<NativeCollective> collective = transport.features().library->prepare(request);
   ASSERT_NE(collective, nullptr);
   Buffer<Element> buffer(request, rank);
   const auto bytes = [](std::vector<Element>& elements) { return reinterpret_cast<std::byte*>(elements.data()); };
@@ -178,9 +179,9 @@ TEST_P(NativeOfEveryKind, GivesWhatTheDefinitionRequires) {
     if (GetParam() == Collective::send_recv && members.size() != 2) continue;
     NativeRequest request{.spec = {.kind = GetParam()}, .members = members, .sizes = {}};
     request.spec.root = has_root(GetParam()) ? std::ssize(members) - 1 : 0;
-    request.type = DataType::i32;
+    request.type = ElementType::i32;
     check_sizes<std::int32_t>(*transport, request);
-    request.type = DataType::f32;
+    request.type = ElementType::fp32;
     check_sizes<float>(*transport, request, {1003});
   }
 }
@@ -201,11 +202,11 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
                             .members = everyone(transport->size()),
                             .sizes = {}};
       request.sizes = even_sizes(request.spec, 1003);
-      request.type = DataType::f32;
+      request.type = ElementType::fp32;
       check<float>(*transport, request);
-      request.type = DataType::i32;
+      request.type = ElementType::i32;
       check<std::int32_t>(*transport, request);
-      request.type = DataType::i64;
+      request.type = ElementType::i64;
       check<std::int64_t>(*transport, request);
     }
   }
@@ -214,13 +215,13 @@ TEST(Native, ReducesByEveryOperationInEveryTypeTheLibraryKnows) {
 TEST(Native, MovesHalfPrecisionButDoesNotReduceIt) {
   const std::unique_ptr<Transport> transport = make_mpi_transport(test_session(), {});
   NativeRequest request{.spec = {.kind = Collective::all_gather},
-                        .type = DataType::bf16,
+                        .type = ElementType::bf16,
                         .members = everyone(transport->size()),
                         .sizes = {}};
   check_sizes<std::uint16_t>(*transport, request);
   request.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 1};
   request.sizes = {16};
-  EXPECT_EQ(transport->native(request), nullptr);
+  EXPECT_EQ(transport->features().library->prepare(request), nullptr);
 }
 
 // The library would trust the counts, and write past the end of somebody's buffer.
@@ -231,12 +232,12 @@ TEST(Native, MembersThatPrepareDifferentCallsAreNamed) {
                         .members = everyone(transport->size()),
                         .sizes = {transport->rank() == 1 ? 104 : 100}};
   try {
-    transport->native(request);
+    transport->features().library->prepare(request);
     FAIL() << "not noticed";
   } catch (const RunFailed& failure) {
     EXPECT_STREQ(failure.what(),
-                 "rank 1 prepares a native all_reduce of 104 x f32, sum, root 0 on queue 0, but rank 0 a native "
-                 "all_reduce of 100 x f32, sum, root 0 on queue 0");
+                 "rank 1 prepares a native all_reduce of 104 x fp32, sum, root 0 on queue 0, but rank 0 a native "
+                 "all_reduce of 100 x fp32, sum, root 0 on queue 0");
   }
 }
 
@@ -245,9 +246,9 @@ TEST(Native, HasNoCallForMoreElementsThanTheLibraryCounts) {
   NativeRequest request{.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 2},
                         .members = everyone(transport->size()),
                         .sizes = {1 << 30, 1 << 30}};
-  EXPECT_EQ(transport->native(request), nullptr);
+  EXPECT_EQ(transport->features().library->prepare(request), nullptr);
   request.sizes = {1 << 30, (1 << 30) - 1};
-  EXPECT_NE(transport->native(request), nullptr);
+  EXPECT_NE(transport->features().library->prepare(request), nullptr);
 }
 
 }  // namespace

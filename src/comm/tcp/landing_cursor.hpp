@@ -35,7 +35,7 @@ class LandingCursor {
   SegmentCursor memory_;
   SegmentCursor operand_;
   bool reduces_ = false;
-  DataType type_ = DataType::f32;
+  ElementType type_ = ElementType::fp32;
   ReduceOp op_ = ReduceOp::sum;
   double scale_ = 1;
   std::int64_t element_ = 1;

@@ -24,7 +24,7 @@ std::vector<Segment> cut(std::vector<T>& values, std::int64_t every) {
 
 // Lands kElements values 3 i on values i, in portions of the given bytes; by copies, or as a read would.
 template <class T>
-void expect_sum(DataType type, std::int64_t portion, bool as_read) {
+void expect_sum(ElementType type, std::int64_t portion, bool as_read) {
   std::vector<T> operand, arriving, dst(kElements);
   for (std::int64_t i = 0; i < kElements; ++i) {
     operand.push_back(static_cast<T>(i));
@@ -60,8 +60,8 @@ void expect_sum(DataType type, std::int64_t portion, bool as_read) {
 TEST(LandingCursor, ReducesWhateverThePortionsAre) {
   for (const std::int64_t portion : {1, 3, 4, 7, 1000, 4097, 131'072, 131'073, 400'000}) {
     for (const bool as_read : {false, true}) {
-      expect_sum<float>(DataType::f32, portion, as_read);
-      expect_sum<std::int64_t>(DataType::i64, portion, as_read);
+      expect_sum<float>(ElementType::fp32, portion, as_read);
+      expect_sum<std::int64_t>(ElementType::i64, portion, as_read);
     }
   }
 }
@@ -74,7 +74,7 @@ TEST(LandingCursor, TwoLandingsMayTakeTurns) {
   Landing one, two;
   one.dst = one.operand = a;
   two.dst = two.operand = b;
-  one.type = two.type = DataType::i64;
+  one.type = two.type = ElementType::i64;
   LandingCursor first_cursor(one), second_cursor(two);
   const auto scratch = std::make_unique<Scratch>();
   const auto* bytes = reinterpret_cast<const std::byte*>(arriving.data());

@@ -88,7 +88,7 @@ struct PlannedLayout {
 
   static PlanRequest request_of(const Transformer& model, Layout layout, std::int64_t ranks,
                                 std::int64_t micro_batches) {
-    layout.precision = layout.grad_dtype = DType::fp32;
+    layout.precision = layout.grad_dtype = ElementType::fp32;
     layout.dropout = model.dropout != DropoutRates{};  // a test that wants it says how much
     if (layout.etp == 1) layout.etp = layout.tp;
     if (layout.seq == 0) layout.seq = 8;

@@ -129,7 +129,7 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   const std::int64_t rows = layout_.micro_batch * heads() * (layout_.seq / layout_.cp);
   v.attention_saved.clear();
   if (flash) {
-    v.attention_saved.push_back(value({.name = label("attention.lse"), .shape = {rows}, .dtype = DType::fp32}));
+    v.attention_saved.push_back(value({.name = label("attention.lse"), .shape = {rows}, .dtype = ElementType::fp32}));
   } else {
     v.attention_saved.push_back(value({label("attention.softmax"), {rows, layout_.seq}}));
     if (has_dropout()) {

@@ -60,7 +60,7 @@ class ClassBuilder {
     ValueKind kind = ValueKind::activation;
     std::vector<Split> splits = {};
     double bytes_per_element = 0;
-    std::optional<DType> dtype = {};  // the layout's precision unless given
+    std::optional<ElementType> dtype = {};  // the layout's precision unless given
   };
   using ParameterIndex = std::size_t;
 
@@ -76,7 +76,7 @@ class ClassBuilder {
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
   OpKey elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const;
   std::string label(std::string_view what);
-  std::int64_t width() const { return bytes_of(layout_.precision); }
+  std::int64_t width() const { return size_of(layout_.precision).value; }
   bool in_tp() const { return layout_.tp > 1; }
   bool has_dropout() const { return weft::has_dropout(model_, layout_); }
 

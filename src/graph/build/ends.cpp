@@ -127,14 +127,14 @@ void ClassBuilder::forward_head(ValueId input) {
     // Maximum, sum of exponentials and the target's logit of every token, from all vocabulary shards: maxima and sums
     // take one exchange this way.
     const ValueId partial =
-        value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+        value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
     add(Role::loss, Phase::forward, key, {{head_.logits, 0}}, {partial}).part = 1;
     reads.push_back(
         {collective(Role::loss_reduce, Phase::forward, Collective::all_gather, GroupKind::tp, partial, "loss_parts"),
          0});
     key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
   }
-  head_.probabilities = value({.name = "probabilities", .shape = {tokens(), vocab}, .dtype = DType::fp32});
+  head_.probabilities = value({.name = "probabilities", .shape = {tokens(), vocab}, .dtype = ElementType::fp32});
   add(Role::loss, Phase::forward, key, std::move(reads), {head_.probabilities});
 }
 

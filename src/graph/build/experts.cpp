@@ -22,7 +22,7 @@ constexpr double kFp8Bytes = 1 + 4.0 / 128;
 ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
   NewValue spec{label(name), {routed_rows(), model_.hidden}, kind};
   if (layout_.dispatch_fp8 && layout_.experts_exchange_slots()) {
-    spec.dtype = DType::fp8;
+    spec.dtype = ElementType::fp8;
     spec.bytes_per_element = kFp8Bytes;
   }
   return value(std::move(spec));
@@ -59,7 +59,7 @@ void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
   const Experts& experts = *model_.experts;
   v.scores = linear(Role::router, phase, v.ffn_normed, {model_.hidden, experts.count}, "router_scores");
   const auto in_fp32 = [&](const char* name, std::vector<std::int64_t> shape) {
-    return value({label(name), std::move(shape), ValueKind::activation, {}, 0, DType::fp32});
+    return value({label(name), std::move(shape), ValueKind::activation, {}, 0, ElementType::fp32});
   };
   v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k});
   v.expert_load = in_fp32("expert_load", {2, experts.count});
@@ -158,8 +158,12 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   constexpr Phase kDx = Phase::input_grad;
 
   ValueId d_out = bound_for_experts("returned.dx", ValueKind::activation_grad);
-  const ValueId d_weights = value(
-      {label("gate_weights.dx"), {stream_tokens(), experts.top_k}, ValueKind::activation_grad, {}, 0, DType::fp32});
+  const ValueId d_weights = value({label("gate_weights.dx"),
+                                   {stream_tokens(), experts.top_k},
+                                   ValueKind::activation_grad,
+                                   {},
+                                   0,
+                                   ElementType::fp32});
   const ValueId grads = gather_tokens(Role::expert_reduce, kDx, grad, "combined.dy");
   add(Role::combine, kDx, permute_key(), {{grads, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});
   if (layout_.experts_exchange_slots()) {

@@ -88,7 +88,7 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
   if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, bytes);
   const std::int64_t shard = (p.elements + n - 1) / n;
   return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard,
-                Bytes{shard * n * bytes_of(layout_.grad_dtype)});
+                Bytes{shard * n * size_of(layout_.grad_dtype).value});
 }
 
 void ClassBuilder::finish_step() {
@@ -124,10 +124,11 @@ void ClassBuilder::emit_updates() {
     key.kind = OpKind::square_sum;
     key.dtype = layout_.grad_dtype;
     key.dims[0] = elements;
-    norm = once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+    norm = once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
     add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {norm}).per_micro_batch = false;
     if (shards(GroupKind::norm) > 1) {
-      const ValueId all = once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = DType::fp32});
+      const ValueId all =
+          once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
       transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4}, {{norm, 0}},
                {all})
           .per_micro_batch = false;
@@ -142,17 +143,17 @@ void ClassBuilder::emit_updates() {
     const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
     const std::string name = label(name_of(p.role));
     // Adam: two moments, and a master copy where the weights are 16 bits wide; else the weights are read themselves.
-    const bool master = layout_.precision != DType::fp32;
+    const bool master = layout_.precision != ElementType::fp32;
     const std::int64_t state_width = master ? 12 : 8;
     const ValueId state = once({.name = name + ".state",
                                 .shape = {own},
                                 .kind = ValueKind::optimizer_state,
                                 .bytes_per_element = static_cast<double>(state_width),
-                                .dtype = DType::fp32});
+                                .dtype = ElementType::fp32});
     OpKey key;
     key.kind = OpKind::adam;
     key.dtype = layout_.precision;
-    key.dims = {own, bytes_of(layout_.grad_dtype) + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
+    key.dims = {own, size_of(layout_.grad_dtype).value + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
     std::vector<Read> reads{{reduced[i], 0}, {state, 1}};
     if (!master) reads.push_back({p.weight, 1});
     if (norm.valid()) reads.push_back({norm, 0});

@@ -30,7 +30,7 @@ void verify_bytes(const StepGraph& graph, const Operation& op, const ClassGroup&
   const auto [in, out] = moved_by(graph, op);
   const std::int64_t n = whole.scoped(c.scope).view.size;
   const std::int64_t padding = whole.view.size;  // a stage has that of the shards of all members
-  const std::int64_t width = bytes_of(op.key.dtype);
+  const std::int64_t width = size_of(op.key.dtype).value;
   bool ok = true;
   switch (c.collective) {
     case Collective::all_reduce:

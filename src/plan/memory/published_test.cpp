@@ -53,7 +53,7 @@ TEST_P(PublishedConfiguration, FitsWhereItRan) {
   layout.sequence_parallel = p.sequence_parallel;
   layout.recompute = p.recompute;
   layout.attention = AttentionKernel::unfused;
-  layout.precision = DType::fp16;
+  layout.precision = ElementType::fp16;
   if (p.vpp > 1) layout.schedule = PipelineSchedule::interleaved;
   const ClusterSpec spec = parse_cluster("dgx-a100:" + std::to_string(p.gpus / 8));
   const StepGraph graph = build_step_graph(model, Cluster(spec), layout);

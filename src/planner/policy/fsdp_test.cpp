@@ -42,7 +42,7 @@ TEST_P(AcceptsFsdp, InEveryLayoutAtEveryZeroStage) {
       layout.zero = zero;
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
-      layout.precision = turn % 5 == 0 ? DType::fp32 : DType::bf16;
+      layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
       const ClusterSpec cluster = clusters()[static_cast<std::size_t>(turn / 4 % 3)];
       const int prefetch = turn / 4 % 4;
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}, prefetch {}", model.name, name, zero, cluster.name, prefetch));

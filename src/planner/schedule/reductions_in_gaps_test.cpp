@@ -80,7 +80,7 @@ TEST(ReduceInGaps, IsRefusedTheOtherWayRound) {
   request.layout.dp = request.layout.ep = 2;
   request.layout.seq = 64;
   request.layout.global_batch = 2;
-  request.layout.precision = DType::fp32;
+  request.layout.precision = ElementType::fp32;
   const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
   Plan plan = make_plan(request, graph, "ddp");
   const auto of = [&](auto wanted) {
