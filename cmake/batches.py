@@ -6,7 +6,8 @@
 Prints batches of at most SIZE sources, separated by ';', the sources of a batch separated by ','. Sources lie in FOLDER,
 which is below SRC_FOLDER. The unnamed namespaces of a batch are one, and each of its sources sees the headers of all. So two
 sources share a batch only where what one declares in its unnamed namespace is mentioned neither by the other nor by
-a header of the other. A source that defines a macro is compiled by itself.
+a header of the other. The same holds for a name that `using` brings in, unless both bring it in. A source that defines a
+macro or includes a header of the kernel, which repeats what the C library declares, is compiled by itself.
 """
 
 import functools
@@ -16,13 +17,14 @@ from pathlib import Path
 
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"', re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
-DEFINE = re.compile(r"^\s*#\s*define\b", re.M)
+ALONE = re.compile(r"^\s*#\s*(define\b|include <linux/)", re.M)
+USING = re.compile(r"^using ((?:\w+::)*(\w+)[^;]*);", re.M)
 # Not a member, nor a name that is qualified.
 WORD = re.compile(r"(?<![\w.>:])[A-Za-z_]\w*|(?<=[^-]>)[A-Za-z_]\w*|(?<=[^:]:)[A-Za-z_]\w*")
 UNNAMED = re.compile(r"^namespace \{\n(.*?)(?:^\}  // namespace$|\Z)", re.S | re.M)
 # The formatter begins a declaration in the first column and continues it further right.
 DECLARATION = re.compile(r"^[A-Za-z_][^\n;{}]*(?:\n {2,}[^\n;{}]*)*", re.M)
-TYPE = re.compile(r"^(?:struct|class|union|enum class|enum|using)\s+(\w+)")
+TYPE = re.compile(r"^(?:struct|class|union|enum class|enum|using)\s+(?:\w+::)*(\w+)")
 FUNCTION = re.compile(r"(\w+)\s*\(")
 VARIABLE = re.compile(r"(\w+)\s*(?:\[[^\]]*\]\s*)?(?:[=,]|$)")
 TEMPLATE_ARGUMENTS = re.compile(r"<[^<>]*>")
@@ -80,12 +82,22 @@ class Sources:
     def unnamed(self, path):
         return set().union(*(declared_names(without_comments(part)) for part in UNNAMED.findall(self.text(path))))
 
+    @functools.cache
+    def using(self, path):
+        """What `using` brings in: {(what, name), ...}."""
+        return set(USING.findall(self.code(path)))
+
+    @functools.cache
     def stands_alone(self, path):
-        return DEFINE.search(self.code(path)) is not None
+        return ALONE.search(self.code(path)) is not None
+
+    def disturbs(self, a, b):
+        """Whether what source a declares has another meaning in b, or none that is unique."""
+        names = self.unnamed(a) | {name for _, name in self.using(a) - self.using(b)}
+        return bool(names & (self.words(b) | self.of_headers(b)))
 
     def go_together(self, a, b):
-        return not (self.unnamed(a) & (self.words(b) | self.of_headers(b))
-                    or self.unnamed(b) & (self.words(a) | self.of_headers(a)))
+        return not self.disturbs(a, b) and not self.disturbs(b, a)
 
 
 def choose(sources, paths, size):

@@ -54,13 +54,22 @@ class Batches(unittest.TestCase):
                  "a.cpp": source("struct Verdict {};"), "b.cpp": source(include="h"), "c.cpp": source()}
         self.assertEqual(self.chosen(files), [["a", "c"], ["b"]])
 
+    def test_using_the_same_keeps_nobody_apart(self):
+        one, two = "using nlohmann::json;", "using json = nlohmann::ordered_json;"
+        mentions = source("", "void f(int json) {}")
+        for a, b, together in ((one, one, True), (one, two, False), (two, two, True)):
+            found = self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": b + "\n" + source()})
+            self.assertEqual(found, [["a", "b"]] if together else [["a"], ["b"]], (a, b))
+            self.assertEqual(self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": mentions}), [["a"], ["b"]])
+
     def test_tests_are_no_names(self):
         test = "TEST(Ring, {}) {{\n  EXPECT_EQ(1, 1);\n}}"
         self.assertEqual(self.chosen({"a.cpp": source(test.format("One")), "b.cpp": source(test.format("Two"))}), [["a", "b"]])
 
-    def test_a_macro_is_by_itself(self):
-        files = {"a.cpp": "#define X 1\n" + source(), "b.cpp": source(), "c.cpp": source()}
-        self.assertEqual(self.chosen(files), [["a"], ["b", "c"]])
+    def test_a_macro_and_a_header_of_the_kernel_stand_alone(self):
+        for line in ("#define X 1", "#include <linux/tcp.h>"):
+            files = {"a.cpp": f"{line}\n" + source(), "b.cpp": source(), "c.cpp": source()}
+            self.assertEqual(self.chosen(files), [["a"], ["b", "c"]], line)
 
 
 if __name__ == "__main__":
