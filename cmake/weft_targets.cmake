@@ -145,6 +145,7 @@ function(weft_test folder)
     weft_batch(${folder}_test "${ARG_SOURCES}")
   endif()
   set_property(TARGET ${folder}_test PROPERTY WEFT_SHARDS ${ARG_SHARDS})  # tests/sanitized.cmake asks for it
+  list(LENGTH ARG_SOURCES cost)  # many sources take long: they begin early
   foreach(shard RANGE 1 ${ARG_SHARDS})
     set(name ${folder})
     if(ARG_SHARDS GREATER 1)
@@ -152,7 +153,7 @@ function(weft_test folder)
     endif()
     math(EXPR index "${shard} - 1")
     add_test(NAME ${name} COMMAND ${folder}_test)
-    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 COST ${cost}
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()
