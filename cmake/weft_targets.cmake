@@ -16,12 +16,14 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
 # most: those watch the libraries. With sanitizers, optimizing a test takes as long again as compiling it.
 add_library(weft_test_flags INTERFACE)
 get_target_property(weft_warnings weft_flags INTERFACE_COMPILE_OPTIONS)
-target_compile_options(weft_test_flags INTERFACE ${weft_warnings} -O$<IF:$<BOOL:${WEFT_SANITIZE}>,0,1>)
-if(WEFT_SANITIZE)
+target_compile_options(weft_test_flags INTERFACE ${weft_warnings})
+if(NOT WEFT_SANITIZE)
+  target_compile_options(weft_test_flags INTERFACE -O1)
+else()
   string(REPLACE ",undefined" "" test_sanitizers ${WEFT_SANITIZE})
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
-  target_compile_options(weft_test_flags INTERFACE -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
+  target_compile_options(weft_test_flags INTERFACE -O0 -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
   target_link_options(weft_test_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
