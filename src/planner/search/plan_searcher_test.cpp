@@ -45,25 +45,30 @@ struct Problem {
         graph(test::build(request)),
         time(std::move(step_time)) {
     request.search.budget_s = kAmple;
-    request.search.step_seconds = [this](const auto& made) {
+    request.search.step_seconds = [this](const WholePlan& made) {
       ++evaluations;
-      return kSlow + time(made.plan);
+      return kSlow + time(made.plan());
     };
   }
   Problem(const Problem&) = delete;
   Problem& operator=(const Problem&) = delete;
 
   Overlap search() { return PlanSearcher(request, graph).best_of({decide_overlap(request, graph, "serial")}); }
-  Plan plan_of(const Overlap& overlap) const { return overlapped_plan(request, graph, "weft", overlap).plan; }
+  Plan plan_of(const Overlap& overlap) const { return overlapped_plan(request, graph, "weft", overlap).plan(); }
+  void give_memory(Bytes memory) {
+    StepGraph changed = *graph;
+    for (auto& cls : changed.classes) cls.device.memory = memory;
+    graph = std::move(changed);
+  }
   bool fits(const Plan& plan) const {
     for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-      if (plan.classes[c].memory > graph.classes[c].device.memory) return false;
+      if (plan.classes[c].memory > graph->classes[c].device.memory) return false;
     }
     return true;
   }
 
   PlanRequest request;
-  StepGraph graph;
+  SharedGraph graph;
   StepTime time;
   std::atomic<int> evaluations = 0;
 };
@@ -73,8 +78,8 @@ void for_every_point(const Problem& problem, const std::function<void(const Deci
   const DecisionSpace space(problem.request, problem.graph);
   Decisions point = space.start();
   for (;;) {
-    const UnfoldedPlan made = overlapped_plan(problem.request, problem.graph, "weft", space.overlap(point));
-    if (find_run_order(made.unfolded).cycle.empty()) visit(point, made.plan);
+    const WholePlan made = overlapped_plan(problem.request, problem.graph, "weft", space.overlap(point));
+    if (find_run_order(made.unfolded()).cycle.empty()) visit(point, made.plan());
     std::size_t d = 0;
     for (; d < Space::kWeaveVisits && ++point.chosen[d] == space.options(d); ++d) point.chosen[d] = 0;
     if (d == Space::kWeaveVisits) return;
@@ -206,7 +211,7 @@ TEST(PlanSearcher, PrefersWhatFits) {
   ASSERT_LT(needs.front(), middle);
   ASSERT_GT(needs.back(), middle);
   const double most_that_fits = *std::prev(std::upper_bound(needs.begin(), needs.end(), middle));
-  for (auto& cls : problem.graph.classes) cls.device.memory = Bytes{static_cast<std::int64_t>(middle)};
+  problem.give_memory(Bytes{static_cast<std::int64_t>(middle)});
   const Plan found = problem.plan_of(problem.search());
   EXPECT_TRUE(problem.fits(found));
   EXPECT_EQ(memory_of(found), most_that_fits);
@@ -214,7 +219,7 @@ TEST(PlanSearcher, PrefersWhatFits) {
 
 TEST(PlanSearcher, TakesTheFastestWhereNothingFits) {
   Problem problem({.zero = 3}, [](const Plan& plan) { return -memory_of(plan) * 1e-9; });
-  for (auto& cls : problem.graph.classes) cls.device.memory = Bytes{1};
+  problem.give_memory(Bytes{1});
   const Overlap serial = decide_overlap(problem.request, problem.graph, "serial");
   const DecisionSpace space(problem.request, problem.graph);
   const Plan found = problem.plan_of(problem.search());
