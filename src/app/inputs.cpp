@@ -1,5 +1,7 @@
 #include "app/inputs.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -169,8 +171,8 @@ void declare_input_flags(Flags& flags) {
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value("schedule", "gpipe|1f1b|interleaved", "pipeline schedule (default: 1f1b; interleaved if vpp > 1)",
-              kLayout);
+  flags.value("schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
+              "pipeline schedule (default: 1f1b; interleaved if vpp > 1)", kLayout);
   flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
   flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
@@ -325,7 +327,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(cluster.spec().emulated ? fp32 : bf16);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
-  const auto schedule = flags.one_of("schedule", {"gpipe", "1f1b", "interleaved"});
+  const auto schedule = flags.one_of("schedule", schedule_names());
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;

@@ -24,7 +24,7 @@ Held held_by(const StepGraph& graph) {
       if (op.phase != Phase::forward) read_later[read.value.index()] = true;
     }
     if (op.phase != Phase::forward) continue;
-    for (const ValueId written : op.writes) of_forward[written.index()] = true;
+    for (const Write& write : op.writes) of_forward[write.value.index()] = true;
   }
   Held held;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
@@ -92,16 +92,6 @@ std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::
     if (!model.tied_embeddings || layout.pp > 1) state += state_of(table, layout);
   }
   return state;
-}
-
-// Chunk passes of a stage between their forward and their backward, at most (planner/schedule/pipeline.cpp).
-std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage) {
-  const std::int64_t all = layout.micro_batches() * layout.vpp;
-  if (layout.schedule == PipelineSchedule::gpipe) return all;
-  const std::int64_t later = layout.pp - 1 - stage;
-  const std::int64_t warm_up =
-      layout.schedule == PipelineSchedule::interleaved ? 2 * later + (layout.vpp - 1) * layout.pp : later;
-  return std::min(all, warm_up + 1);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Steps of the overlapping policies: exact where a recursion over one rank's operations gives them, ordered as physics
 // orders them elsewhere.
-#include "planner/overlap.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "base/test_effort.hpp"
 #include "bound/bound.hpp"
+#include "planner/overlap.hpp"
 #include "sim/test_problems.hpp"
 #include "sim/test_steps.hpp"
 
@@ -48,7 +47,7 @@ struct ByHand {
     for (const Operation& op : graph.operations) {
       if (op.role != Role::param_gather) continue;
       link += message(op.communication->bytes, 1);
-      weight_at[op.writes.front()] = link;
+      weight_at[op.writes.front().value] = link;
     }
     if (!gathers_overlap) now = link;
     std::map<ValueId, double> gradient_at;
@@ -58,7 +57,7 @@ struct ByHand {
         if (read.distance == 1 && weight_at.contains(read.value)) now = std::max(now, weight_at[read.value]);
       }
       now += static_cast<double>(cost.compute(op).value);
-      for (const ValueId value : op.writes) gradient_at[value] = now;
+      for (const Write& write : op.writes) gradient_at[write.value] = now;
     }
     std::vector<std::pair<double, Bytes>> reductions;  // ready, bytes
     for (const Operation& op : graph.operations) {
@@ -104,7 +103,7 @@ double megatron_tensor_parallel_ns(const PlanRequest& r, double bytes_per_ns) {
     for (const Read& read : op.reads) ready = std::max(ready, read.distance == 0 ? there[read.value] : 0.0);
     if (!op.communication) {
       now = std::max(now, ready) + static_cast<double>(cost.compute(op).value);
-      for (const ValueId value : op.writes) there[value] = now;
+      for (const Write& write : op.writes) there[write.value] = now;
       continue;
     }
     const bool column_parallel =
@@ -114,7 +113,7 @@ double megatron_tensor_parallel_ns(const PlanRequest& r, double bytes_per_ns) {
     const double begin = std::max(link, reduces ? ready : now);
     link = begin +
            by_hand.message(op.communication->bytes, op.communication->collective == Collective::all_reduce ? 2 : 1);
-    for (const ValueId value : op.writes) there[value] = link;
+    for (const Write& write : op.writes) there[write.value] = link;
     if (!gathers_again && !reduces) now = link;
   }
   return std::max(now, link) + by_hand.update_ns();
@@ -261,10 +260,10 @@ TEST(LeastStep, IsNoLongerThanAnySimulatedStep) {
     for (const Transformer& model : {small_moe(4), small_mla(4)}) {
       for (const char* cluster : {"dgx-a100:2,gpus=4,nic=10Gb/s", "local:8,nic=1Gb/s"}) {
         PlanRequest r = searching(request(model, parse_cluster(cluster), layout, 4));
-        const StepGraph graph = build(r);
+        const SharedGraph graph = build(r);
         for (const std::string& policy : policy_names()) {
           const Overlap overlap = decide_overlap(r, graph, policy);
-          const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, overlap);
+          const WholePlan made = make_whole_plan(r, graph, policy, overlap);
           EXPECT_LE(least_step_seconds(r, graph, overlap), r.search.step_seconds(made) * (1 + 1e-9))
               << model.name << " " << cluster << " tp " << layout.tp << " pp " << layout.pp << " " << policy;
         }
@@ -280,13 +279,13 @@ TEST(SearchOfLongSteps, IsNoSlowerThanAnyPolicy) {
        {Layout{.dp = 4, .pp = 2, .ep = 4, .micro_batch = 2, .seq = 64}, Layout{.tp = 2, .dp = 2, .pp = 2, .seq = 64}}) {
     PlanRequest r = searching(request(layout.ep > 1 ? small_moe(4) : small_gpt(4),
                                       parse_cluster("dgx-a100:2,gpus=4,nic=10Gb/s"), layout, 40));
-    const StepGraph graph = build(r);
+    const SharedGraph graph = build(r);
     const Cluster cluster(r.cluster);
     const auto step = [&](const std::string& policy) {
-      const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, decide_overlap(r, graph, policy));
-      const CostModel cost(made.plan.graph, cluster, r.profile);
-      const double ns = simulate_plan(made.plan, made.unfolded, cost).period_ns;
-      EXPECT_EQ(simulated_period_ns(made.plan, made.unfolded, cost), ns);
+      const WholePlan made = make_whole_plan(r, graph, policy, decide_overlap(r, graph, policy));
+      const CostModel cost(made.plan().graph, cluster, r.profile);
+      const double ns = simulate_plan(made, cost).period_ns;
+      EXPECT_EQ(simulated_period_ns(made, cost), ns);
       return ns;
     };
     const double found = step("weft");

@@ -41,13 +41,15 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   const PlanFileOptions file_options = read_plan_file_options(flags);
 
   const Profile profile = read_profile(flags);
-  const Plan plan = read_plan_json(read_text_file(*file), *file);
   // A plan that needs too much memory has a step all the same: the report says by how much it does not fit.
-  if (const auto violation = verify_plan(plan, {.check_memory = false})) {
-    print_verification(out, *file, violation, flags.is_set("json"));
+  CheckedPlan checked = check_plan(read_plan_json(read_text_file(*file), *file), {.check_memory = false});
+  if (checked.violation) {
+    print_verification(out, *file, checked.violation, flags.is_set("json"));
     return kAnswerIsNo;
   }
-  PlanStudy study = study_given_plans({plan.model, plan.cluster, plan.layout}, {plan}, profile);
+  const auto whole = std::make_shared<const WholePlan>(std::move(*checked.whole));
+  const Plan& plan = whole->plan();
+  PlanStudy study = study_given_plans({plan.model, plan.cluster, plan.layout}, {whole}, profile);
   const PolicyStudy& simulated = study.policies.front();
   if (!simulated.fits) study.would_fit = find_fitting_layouts(study, profile);
   std::optional<PlanExplanation> explanation;

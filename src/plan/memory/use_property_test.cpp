@@ -53,10 +53,9 @@ std::vector<Held> held_by(const Plan& plan, std::size_t rank_class, const Moment
       Held own{end_of_step, -1, at, at + size};
       for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
         const Operation& op = plan.graph.operations[i];
-        const auto is_it = [&](ValueId id) { return id.index() == v; };
+        const auto is_it = [&](const auto& touch) { return touch.value.index() == v; };
         const bool writes = std::any_of(op.writes.begin(), op.writes.end(), is_it);
-        const bool reads =
-            std::any_of(op.reads.begin(), op.reads.end(), [&](const Read& read) { return is_it(read.value); });
+        const bool reads = std::any_of(op.reads.begin(), op.reads.end(), is_it);
         if (!writes && !reads) continue;
         const std::int64_t now = moments.at({static_cast<std::int32_t>(i), op.per_micro_batch ? mb : -1});
         if (writes) own.first = std::min(own.first, now);
@@ -126,7 +125,7 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       layout.zero = draw % 2 == 0 ? turn % 2 : layout.zero;  // pairs are for ZeRO 0 and 1
       const Transformer model = layout.ep > 1 ? test::small_moe() : test::small_llama();
       const PlanRequest r = test::request(model, parse_cluster("dgx-a100:2"), layout, 4);
-      const StepGraph graph = test::build(r);
+      const SharedGraph graph = test::build(r);
       const DecisionSpace space(r, graph);
       Decisions decisions = space.start();
       for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
@@ -136,9 +135,9 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       decisions.chosen[DecisionSpace::kWeaveVisits] = 0;
       if (draw % 2 == 0) decisions.chosen[DecisionSpace::kPairs] = space.options(DecisionSpace::kPairs) - 1;
       SCOPED_TRACE(fmt::format("{}, zero {}, turn {}", name, layout.zero, turn));
-      const UnfoldedPlan made = overlapped_plan(r, graph, "weft", space.overlap(decisions));
-      paired += has_pieces(made.plan.classes.front()) ? 1 : 0;
-      expect_peak_by_definition(made.plan);
+      const WholePlan made = overlapped_plan(r, graph, "weft", space.overlap(decisions));
+      paired += has_pieces(made.plan().classes.front()) ? 1 : 0;
+      expect_peak_by_definition(made.plan());
     }
   }
   EXPECT_GT(paired, 10);

@@ -48,8 +48,8 @@ class Memory {
         for (const Read& read : op.reads) {
           if (auto found = check_read(read.value, iteration - read.distance, who)) return found;
         }
-        for (const ValueId value : op.writes) {
-          if (auto found = check_write(value, who)) return found;
+        for (const Write& write : op.writes) {
+          if (auto found = check_write(write.value, who)) return found;
         }
         done_[static_cast<std::size_t>(i)] = iteration;
       }
@@ -321,8 +321,9 @@ class Memory {
 
 }  // namespace
 
-std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolded,
-                                       const std::vector<std::int32_t>& order) {
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   if (plan.placements.size() != plan.graph.values.size()) {
     return Violation{Rule::hazard, fmt::format("the plan places {} values, its graph has {}", plan.placements.size(),
                                                plan.graph.values.size())};

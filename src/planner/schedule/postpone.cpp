@@ -10,15 +10,15 @@
 namespace weft {
 namespace {
 
-// Weight gradients of the block that only transfers of the step read, in their order.
-std::vector<OpId> movable(const Plan& plan, const IssueBlock& backward) {
+// Weight gradients of backward that only transfers of the step read, in their order.
+std::vector<OpId> movable(const Plan& plan, const std::vector<OpId>& backward) {
   const OpLists readers = readers_by_value(plan.graph);
   std::vector<OpId> found;
-  for (const OpId id : backward.operations) {
+  for (const OpId id : backward) {
     const Operation& op = plan.graph.op(id);
     if (op.phase != Phase::weight_grad || op.is_transfer() || op.key.kind != OpKind::gemm) continue;
-    const bool free = std::all_of(op.writes.begin(), op.writes.end(), [&](ValueId value) {
-      const auto list = readers[value.index()];
+    const bool free = std::all_of(op.writes.begin(), op.writes.end(), [&](const Write& write) {
+      const auto list = readers[write.value.index()];
       return std::none_of(list.begin(), list.end(), [&](OpId r) { return plan.graph.op(r).per_micro_batch; });
     });
     if (free) found.push_back(id);
@@ -38,8 +38,8 @@ std::vector<std::int32_t> use_of_gradients(const StepGraph& graph) {
   const std::vector<std::int32_t> use = next_use(graph);
   std::vector<std::int32_t> result(graph.operations.size(), kNeverUsed);
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-    for (const ValueId value : graph.operations[i].writes) {
-      for (const OpId reader : readers[value.index()]) result[i] = std::min(result[i], use[reader.index()]);
+    for (const Write& write : graph.operations[i].writes) {
+      for (const OpId reader : readers[write.value.index()]) result[i] = std::min(result[i], use[reader.index()]);
     }
   }
   return result;
@@ -49,9 +49,9 @@ class Postponer {
  public:
   Postponer(Plan& plan, const CostModel& cost, std::size_t rank_class)
       : plan_(plan),
-        backward_(plan.classes[rank_class].blocks[1].operations),
+        backward_(block_of(plan.classes[rank_class], BlockKind::backward).operations),
         order_(backward_),
-        candidates_(movable(plan, plan.classes[rank_class].blocks[1])),
+        candidates_(movable(plan, backward_)),
         use_(use_of_gradients(plan.graph)),
         lanes_(plan, cost, rank_class) {
     // Steps of thousands of layers are walked through a few times only: the search makes many such plans.
@@ -162,9 +162,7 @@ class Postponer {
   bool may_swap(OpId before, OpId weight_grad) const {
     const Operation &a = plan_.graph.op(before), &b = plan_.graph.op(weight_grad);
     return !a.is_transfer() && a.phase == Phase::input_grad && a.layer == b.layer && a.role == b.role &&
-           std::none_of(b.reads.begin(), b.reads.end(), [&](const Read& read) {
-             return std::find(a.writes.begin(), a.writes.end(), read.value) != a.writes.end();
-           });
+           std::none_of(b.reads.begin(), b.reads.end(), [&](const Read& read) { return writes_value(a, read.value); });
   }
 
   Plan& plan_;
@@ -183,7 +181,11 @@ class Postponer {
 
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
   if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) Postponer(plan, cost, c).run();
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    const bool is_whole = std::any_of(plan.classes[c].blocks.begin(), plan.classes[c].blocks.end(),
+                                      [](const IssueBlock& block) { return block.kind == BlockKind::backward; });
+    if (is_whole) Postponer(plan, cost, c).run();  // where backward is split, the schedule says when they run
+  }
 }
 
 }  // namespace weft
