@@ -5,9 +5,9 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/expert_slots.hpp"
+#include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/row_windows.hpp"
-#include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
@@ -54,7 +54,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
-    add_stage(op, micro_batch, ends);
+    add_leg(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -249,19 +249,19 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
   ends.output = scatters && !ends.in_place ? own : all;
 }
 
-// A stage works on shares of the elements of every parameter (exec/stage_shares.hpp). Once a step all of them lie in
-// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the stages, and
+// A leg works on shares of the elements of every parameter (exec/leg_shares.hpp). Once a step all of them lie in
+// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the legs, and
 // the shard that it ends in one more.
-void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
   const bool levels = has_levels(rule_of(op.rule));
-  const StageShares shares{.rule = op.rule,
-                           .scope = op.communication->scope,
-                           .ranks = view_.group_size(group),
-                           .inner = levels ? view_.inner_size(group) : 1,
-                           .position = view_.position_in(group)};
+  const LegShares shares{.rule = op.rule,
+                         .scope = op.communication->scope,
+                         .ranks = view_.group_size(group),
+                         .inner = levels ? view_.inner_size(group) : 1,
+                         .position = view_.position_in(group)};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
   std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
@@ -278,14 +278,14 @@ void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, En
       return segment_of(begin + range.begin, range.size());
     };
     for (std::int64_t m = 0; m < members; ++m) {
-      const bool between = op.per_micro_batch && op.stage > 0;
+      const bool between = op.per_micro_batch && op.leg > 0;
       for (const ElementRange& range :
            between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
         whole[static_cast<std::size_t>(m)].push_back(segment(in, range));
       }
     }
     if (!op.per_micro_batch) continue;
-    if (op.stage == 0) {
+    if (op.leg == 0) {
       for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(out, range));
     } else {
       own.push_back(segment(out, {0, view_.own_shard(p.elements, group).size()}));

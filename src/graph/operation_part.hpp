@@ -20,8 +20,8 @@
 // (RoutedSlots). Along axis 1, by capacity, a part of an all-to-all or an expert's product has the slots of piece i of
 // every expert, whoever lies there; router, gate, dispatch and combine stay whole. Pieces along different axes meet.
 //
-// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (planner/partition/
-// substitute.hpp) are transfers of their own and cut alike: part i of a stage works on what part i of the one before it
+// Whoever reads the whole of a value waits for all its parts. The legs of a substituted transfer (planner/partition/
+// substitute.hpp) are transfers of their own and cut alike: part i of a leg works on what part i of the one before it
 // leaves.
 #pragma once
 

@@ -69,7 +69,7 @@ struct Communication {
   std::int32_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
   std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
-  Scope scope = Scope::whole;  // a stage of a substituted transfer may work in the levels of its group
+  Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
   Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.
   std::int32_t transfer = -1;
@@ -94,9 +94,9 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
-  // What carries out a transfer of the model in stages names the rule, and which of its stages it is.
+  // What carries out a transfer of the model in legs names the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
-  std::int32_t stage = 0;
+  std::int32_t leg = 0;
   bool per_micro_batch = true;
   OpKey key;
   std::optional<Communication> communication;

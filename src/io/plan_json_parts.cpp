@@ -157,7 +157,7 @@ void OperationReader::read_stage(const JsonObject& object, Operation& op) const 
     fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in stages has no such key",
          object.where(), name_of(op.rule));
   }
-  op.stage = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).stages) - 1);
+  op.leg = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).legs) - 1);
 }
 
 OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {

@@ -81,7 +81,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
   if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
-  if (op.stage != 0) line["stage"] = op.stage;
+  if (op.leg != 0) line["stage"] = op.leg;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;
   line["kind"] = name_of(op.key.kind);
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);
