@@ -182,7 +182,9 @@ bool ProgramCosts::choose(Operation& operation, const std::vector<Rank>& members
 }
 
 std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile) {
-  return cluster.spec().emulated ? std::make_shared<ProgramCosts>(cluster, profile) : nullptr;
+  return cluster.spec().execution.collectives == CollectiveMaker::programs
+             ? std::make_shared<ProgramCosts>(cluster, profile)
+             : nullptr;
 }
 
 }  // namespace weft

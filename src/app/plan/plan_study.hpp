@@ -107,7 +107,7 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      std::ostream* progress = nullptr);
 // What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads. `programs`: what is known
-// already of the programs of an emulated cluster (cost/program_cost.hpp).
+// already of Weft's own programs (cost/program_cost.hpp).
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
                        std::shared_ptr<ProgramCosts> programs = nullptr);
 // The same for plans at hand, which are safe and for these inputs.
