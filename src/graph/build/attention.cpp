@@ -91,16 +91,17 @@ void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   const std::int64_t all_tokens = tokens() * layout_.cp;
   const bool again = phase == Phase::input_grad;
   v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}});
-  Bytes bytes = graph_.value(v.kv_full).bytes();
+  std::int64_t elements = graph_.value(v.kv_full).elements();
   std::vector<Read> reads{{v.kv, 0}};
   std::vector<ValueId> writes{v.kv_full};
   if (model_.latent) {
     v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});
-    bytes += graph_.value(v.rope_full).bytes();
+    elements += graph_.value(v.rope_full).elements();
     reads.push_back({v.rope_key, 0});
     writes.push_back(v.rope_full);
   }
-  transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, bytes, std::move(reads), std::move(writes));
+  transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, elements, std::move(reads),
+           std::move(writes));
 }
 
 OpKey ClassBuilder::core_key() const {
@@ -194,15 +195,15 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
   if (!gathered) return grads;
 
-  Bytes bytes;
+  std::int64_t elements = 0;
   std::vector<Read> partial;
   for (const ValueId id : of_all_tokens) {
-    bytes += graph_.value(id).bytes();
+    elements += graph_.value(id).elements();
     partial.push_back({id, 0});
   }
   std::vector<ValueId> own{grads.kv = grad_value("d_kv", tokens(), kv_width())};
   if (model_.latent) own.push_back(grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim));
-  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, bytes, std::move(partial),
+  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, elements, std::move(partial),
            std::move(own));
   return grads;
 }
