@@ -109,7 +109,7 @@ AttentionSaved saved_in(const RankView& view, const Operands& of, std::span<cons
                         const AttentionCall& call) {
   const std::int64_t rows = call.shape.sequences * call.shape.heads * call.shape.queries, keys = call.shape.keys;
   AttentionSaved saved;
-  const auto data = [&](std::size_t i) { return static_cast<float*>(of.flat(values[i]).data); };
+  const auto data = [&](std::size_t i) { return of.flat(values[i]).data; };
   if (view.plan().layout.attention == AttentionKernel::flash) {
     saved.log_sums = {data(0) + call.saved_row, rows};
     return saved;

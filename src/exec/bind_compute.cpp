@@ -309,9 +309,9 @@ BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t m
 std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
   const std::int64_t tokens = view_.plan().layout.tokens();
   std::vector<LossPart> parts;
-  for (auto* at = static_cast<float*>(value.data); at < static_cast<float*>(value.data) + value.size;
-       at += 3 * tokens) {
-    parts.push_back({{at, tokens}, {at + tokens, tokens}, {at + 2 * tokens, tokens}});
+  for (std::int64_t at = 0; at < value.size; at += 3 * tokens) {
+    const ElementPointer part = value.data + at;
+    parts.push_back({{part, tokens}, {part + tokens, tokens}, {part + 2 * tokens, tokens}});
   }
   return parts;
 }
@@ -370,16 +370,17 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   for (const ParameterState& p : parameters_.all()) {
     if (!parameters_.answers_for(p, GroupKind::norm)) continue;
     const ElementRange own = parameters_.own(p);
-    auto* const data = static_cast<float*>(parameters_.own_gradient(p).data);
+    const Vector gradient = parameters_.own_gradient(p);
     for (const HeldTensor& tensor : p.tensors) {
       const ElementRange part = overlap(own, {tensor.offset, tensor.offset + tensor.elements()});
-      if (!tensor.copy && !part.empty()) gradients.push_back({data + part.begin - own.begin, part.size()});
+      if (!tensor.copy && !part.empty())
+        gradients.push_back(gradient.slice(part.begin - own.begin, part.end - own.begin));
     }
   }
-  return [gradients, out = view_.data(op.writes.front(), -1)](std::int64_t) {
+  return [gradients, out = floats_of({view_.data(op.writes.front(), -1), 1})](std::int64_t) {
     double sum = 0;
     for (const Vector& gradient : gradients) sum += square_sum(gradient);
-    *out = static_cast<float>(sum);
+    out.front() = static_cast<float>(sum);
   };
 }
 
@@ -388,12 +389,13 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   const Vector weights = parameters_.own_weights(p), gradient = parameters_.own_gradient(p),
                first = parameters_.own_moment(p, 0), second = parameters_.own_moment(p, 1);
   const bool clips = op.reads.size() > 3;
-  const float* const square = clips ? view_.data(op.reads[3].value, -1) : nullptr;
+  const std::span<const float> square = clips ? floats_of({view_.data(op.reads[3].value, -1), 1}) : std::span<float>{};
   return
       [this, &p, weights, gradient, first, second, square, limit = view_.plan().layout.clip_grad](std::int64_t step) {
         if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, gradient);
         double scale = 1;
-        if (square != nullptr) scale = std::min(1.0, limit / (std::sqrt(static_cast<double>(*square)) + kClipEpsilon));
+        if (!square.empty())
+          scale = std::min(1.0, limit / (std::sqrt(static_cast<double>(square.front())) + kClipEpsilon));
         const double rate = learning_rate_at(settings_, step);
         AdamSettings of_adam = settings_.adam;
         SgdSettings of_sgd = settings_.sgd;

@@ -46,10 +46,7 @@ Heads written_heads(const RankView& view, const Operands& of, bool apart) {
 }
 
 void copy(const Matrix& from, const Matrix& to) {
-  for (std::int64_t r = 0; r < from.rows; ++r) {
-    std::copy_n(static_cast<const float*>(from.data) + r * from.stride, from.columns,
-                static_cast<float*>(to.data) + r * to.stride);
-  }
+  for (std::int64_t r = 0; r < from.rows; ++r) std::ranges::copy(floats_of(from.row(r)), floats_of(to.row(r)).begin());
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ void check_routing(const Matrix& routing, const Matrix& slots) {
   WEFT_CHECK(is_matrix(routing) && routing.columns > 0 && routing.columns % 2 == 0);
   const auto limit = static_cast<float>(slots.rows);
   for (std::int64_t r = 0; r < routing.rows; ++r) {
-    const float* const of_token = static_cast<const float*>(routing.data) + r * routing.stride;
-    for (std::int64_t j = 0; j < routing.columns / 2; ++j) WEFT_CHECK(of_token[j] < limit);
+    const std::span<const float> of_token = floats_of(routing.row(r));
+    for (std::int64_t j = 0; j < routing.columns / 2; ++j) WEFT_CHECK(of_token[static_cast<std::size_t>(j)] < limit);
   }
 }
 
@@ -57,10 +57,9 @@ void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, c
 double balance_loss(const GateShape& shape, const BalanceLoss& balance, const GateLoad& load) {
   check_size(load.choices, shape.experts);
   check_size(load.probabilities, shape.experts);
-  const auto *choices = static_cast<const float*>(load.choices.data),
-             *probabilities = static_cast<const float*>(load.probabilities.data);
+  const std::span<const float> choices = floats_of(load.choices), probabilities = floats_of(load.probabilities);
   double sum = 0;
-  for (std::int64_t e = 0; e < shape.experts; ++e) {
+  for (std::size_t e = 0; e < choices.size(); ++e) {
     sum += static_cast<double>(choices[e]) * static_cast<double>(probabilities[e]);
   }
   const auto tokens = static_cast<double>(balance.tokens);
