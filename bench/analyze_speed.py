@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_kit import Broken, Machine
+from bench_kit import Broken, Machine, add_record_flags, record_if_asked
 
 KERNELS = ["void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(Params)",
            "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >"
@@ -159,6 +159,7 @@ def main():
     parser.add_argument("--no-peer", action="store_true", help="for traces that Python cannot hold")
     parser.add_argument("--out")
     parser.add_argument("--require", action="store_true")
+    add_record_flags(parser)
     options = parser.parse_args()
     machine = Machine()
     with tempfile.TemporaryDirectory() as folder:
@@ -183,6 +184,12 @@ def main():
               f"= {figures[name]['memory_ratio']:.2f} x the JSON")
     if peer:
         print(f"weft is {peer['cpu_s'] / ours['cpu_s']:.1f} times as fast; both give the same numbers")
+    headline = {"megabytes": size / 1e6, "mb_per_s": figures["weft"]["mb_per_s"],
+                "memory_ratio": figures["weft"]["memory_ratio"]}
+    if peer:
+        headline |= {"python_mb_per_s": figures["python"]["mb_per_s"],
+                     "python_memory_ratio": figures["python"]["memory_ratio"]}
+    record_if_asked("analyze_speed", headline, options)
     if options.out:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         Path(options.out).write_text(json.dumps({"machine": machine.end(), **figures}, indent=1) + "\n")

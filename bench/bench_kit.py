@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NETNS = ROOT / "tools" / "netns.sh"
+RESULTS = ROOT / "bench" / "results"  # results_page.py makes docs/results.md of what is there
 SKIPPED = 77  # exit code of what cannot run here
 
 
@@ -31,6 +32,10 @@ def cpu_name():
 
 def cores():
     return len(os.sched_getaffinity(0))
+
+
+def machine_name():
+    return f"{platform.machine()}, {cores()} cores"
 
 
 def commit():
@@ -157,6 +162,41 @@ def verdict(name, value, goal, good):
     return {"name": name, "value": value, "goal": goal, "reached": bool(good)}
 
 
+def record(claim, case, figures, command, machine):
+    """Appends one run to what docs/results.md is made of."""
+    run = {"claim": claim, "case": case, "figures": figures, "command": command, "machine": machine, "commit": commit(),
+           "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    with (RESULTS / f"{claim}.jsonl").open("a") as file:
+        file.write(json.dumps(run, ensure_ascii=False) + "\n")
+    print(f"recorded: case {case} of bench/results/{claim}.jsonl; bench/results_page.py makes the page")
+
+
+def this_command():
+    return shlex.join([os.path.relpath(sys.argv[0], ROOT), *without_record(sys.argv[1:])])
+
+
+def without_record(words):
+    """The flags without --record CASE and --on MACHINE, which say nothing of what was measured."""
+    kept = iter(words)
+    for word in kept:
+        if word in ("--record", "--on"):
+            next(kept, None)
+        else:
+            yield word
+
+
+def record_if_asked(claim, figures, options):
+    if options.record:
+        rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in figures.items()}
+        record(claim, options.record, rounded, this_command(), options.on)
+
+
+def add_record_flags(parser):
+    parser.add_argument("--record", metavar="CASE", help="append the main figures to bench/results/ as this case")
+    parser.add_argument("--on", metavar="MACHINE", default=machine_name(),
+                        help="with --record: the machine's name on the page (default: its architecture and cores)")
+
+
 def finish(name, machine, shell, result, options):
     """The end of every benchmark: the commands, the JSON file, and the exit code."""
     facts = machine.end()
@@ -168,11 +208,14 @@ def finish(name, machine, shell, result, options):
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         Path(options.out).write_text(json.dumps(report, indent=1) + "\n")
         print(f"written: {options.out}")
+    if "figures" in result:
+        record_if_asked(name, result["figures"], options)
     missed = [goal["name"] for goal in result.get("goals", []) if not goal["reached"]]
     return 1 if missed and options.require else 0
 
 
 def add_common_flags(parser):
+    add_record_flags(parser)
     parser.add_argument("--out", metavar="FILE", help="write everything as JSON there")
     parser.add_argument("--require", action="store_true", help="exit with 1 where a goal is missed")
     parser.add_argument("--no-commands", dest="commands", action="store_false", help="do not list the commands")

@@ -15,6 +15,8 @@ import shlex
 import statistics
 import subprocess
 
+import bench_kit as kit
+
 PUBLISHED_MOST = 1.49
 POLICIES = ("serial", "megatron-param", "fsdp", "centauri")
 
@@ -36,6 +38,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft")
     parser.add_argument("--jobs", type=int, default=2)
+    kit.add_record_flags(parser)
     options = parser.parse_args()
     cases = json.loads((pathlib.Path(__file__).parent / "planner_suite.json").read_text())["cases"]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
@@ -43,11 +46,14 @@ def main():
     print(f"{'case':30} {'over megatron, fsdp':>20} {'over serial':>12}")
     for row in rows:
         print(f"{row['name']:30} {row['over_usual']:19.3f}x {row['over_serial']:11.3f}x")
+    headline = {"published_max": PUBLISHED_MOST}
     for key, words in (("over_usual", "the best of megatron-param and fsdp"), ("over_serial", "serial")):
         values = [row[key] for row in rows]
+        headline |= {f"{key}_max": max(values), f"{key}_median": statistics.median(values)}
         most = max(rows, key=lambda row: row[key])
         print(f"centauri over {words}: {min(values):.3f} to {max(values):.3f} x ({most['name']}), "
               f"{statistics.median(values):.3f} x in the median; published: up to {PUBLISHED_MOST} x")
+    kit.record_if_asked("planner_suite", headline, options)
 
 
 if __name__ == "__main__":

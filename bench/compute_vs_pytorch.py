@@ -130,7 +130,9 @@ def compare_runtime(a, peer, shell):
     goals = [kit.verdict("speed, PyTorch's step over Weft's", peer_step / our_step, ">= 0.95",
                          peer_step / our_step >= 0.95),
              kit.verdict("executor's share of a step in %", overhead, "< 1", overhead < 1)]
-    return {"weft_s": our_step, "pytorch_s": peer_step, "speed": peer_step / our_step, "executor_pct": overhead,
+    headline = {"weft_ms": 1e3 * our_step, "pytorch_ms": 1e3 * peer_step, "speed": peer_step / our_step,
+                "executor_pct": overhead}
+    return {"figures": headline, "weft_s": our_step, "pytorch_s": peer_step, "speed": peer_step / our_step, "executor_pct": overhead,
             "weft_steps_s": ours, "pytorch_steps_s": theirs, "goals": goals}
 
 

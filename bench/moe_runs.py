@@ -19,16 +19,20 @@ POLICIES = ["serial", "tutel", "lancet", "weft"]
 
 def main():
     machine, shell, options, results = planner_runs.run_cases(__doc__, training_cases.EXPERTS, lambda case: POLICIES)
-    goals, errors = [], []
+    goals, errors, ratios = [], [], {"serial": [], "tutel": []}
     for result in results:
         p = result["policies"]
         for other, goal in (("serial", 0.80), ("tutel", 0.92)):
             ratio = p["weft"]["step_median_s"] / p[other]["step_median_s"]
+            ratios[other].append(ratio)
             goals.append(kit.verdict(f"{result['name']}: weft over {other}", ratio, goal, ratio <= goal))
         errors += [100 * abs(entry["predicted_step_s"] / entry["step_median_s"] - 1) for entry in p.values()]
     middle = statistics.median(errors)
     goals.append(kit.verdict("median error of predictions, percent", middle, 5, middle <= 5))
-    return kit.finish("moe_runs", machine, shell, {"cases": results, "goals": goals}, options)
+    headline = {"cases": len(results), "error_median_pct": middle,
+                **{f"over_{other}_{name}": choose(values) for other, values in ratios.items()
+                   for name, choose in (("min", min), ("max", max))}}
+    return kit.finish("moe_runs", machine, shell, {"cases": results, "goals": goals, "figures": headline}, options)
 
 
 if __name__ == "__main__":

@@ -102,15 +102,19 @@ def run_cases(description, cases, policies):
 
 def main():
     machine, shell, options, results = run_cases(__doc__, [*training_cases.DENSE, *training_cases.EXPERTS], policies_of)
-    goals = []
+    goals, outcomes = [], []
     for result in results:
         measured, predicted, gap = figures(result)
+        outcomes.append((measured, abs(measured - predicted), gap))
         print(f"{result['name']}: weft is {measured:+.1f} % faster than the best other policy, predicted {predicted:+.1f} %")
         goals.append(kit.verdict(f"{result['name']}: gain within 5 points of the predicted one", abs(measured - predicted), 5,
                                  measured > 0 and abs(measured - predicted) <= 5))
         limit = 10 if options.namespaces else 5
         goals.append(kit.verdict(f"{result['name']}: percent over the bound", gap, limit, gap <= limit))
-    return kit.finish("planner_runs", machine, shell, {"cases": results, "goals": goals}, options)
+    gains, differences, gaps = zip(*outcomes)
+    headline = {"cases": len(results), "over_bound_min_pct": min(gaps), "over_bound_max_pct": max(gaps),
+                "gain_min_pct": min(gains), "gain_max_pct": max(gains), "gain_off_by_points": max(differences)}
+    return kit.finish("planner_runs", machine, shell, {"cases": results, "goals": goals, "figures": headline}, options)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import bench_kit as kit
+
 
 def plan(weft, case, budget):
     begin = time.monotonic()
@@ -84,6 +86,7 @@ def main():
     parser.add_argument("--budget", type=float, default=10, help="seconds of search for each case")
     parser.add_argument("--jobs", type=int, default=1, help="cases side by side (planning times then mean little)")
     parser.add_argument("--json", action="store_true")
+    kit.add_record_flags(parser)
     arguments = parser.parse_args()
     cases = json.loads(pathlib.Path(arguments.suite).read_text())["cases"]
     cases = [c for c in cases if not arguments.only or arguments.only in c["name"]]
@@ -95,6 +98,7 @@ def main():
 
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         rows = list(pool.map(one, cases))
+    kit.record_if_asked("planner_suite", summary(rows), arguments)
     if arguments.json:
         print(json.dumps({"cases": rows, "summary": summary(rows)}, indent=1))
         return

@@ -223,12 +223,14 @@ def main():
     print()
     kit.print_table(HEAD[:len(line_of(results[0]))], [line_of(result) for result in results])
     print()
-    goals = []
+    goals, outcome = [], {}
     if not options.dry_run:
         goals = summary(results, *((8, None) if options.namespaces else (5, 10)))
+        errors = [abs(result["error_pct"]) for result in results]
+        outcome = {"figures": {"plans": len(errors), "median_pct": statistics.median(errors), "worst_pct": max(errors)}}
     settings = {key: value for key, value in vars(options).items() if key not in ("weft", "suite", "out")}
-    return kit.finish("prediction_suite", machine, shell, {"settings": settings, "plans": results, "goals": goals},
-                      options)
+    return kit.finish("prediction_suite", machine, shell,
+                      {"settings": settings, "plans": results, "goals": goals, **outcome}, options)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,13 @@ class Hygiene(unittest.TestCase):
         for text in ("#pragma once\n", "// What.\n#include <vector>\n#pragma once\n", "// What.\n", ""):
             self.expect_failure({"src/base/error.hpp": text}, "src/base/error.hpp")
 
+    def test_page_that_names_a_lost_file_is_named_with_its_line(self):
+        for words in ("`base/lost.hpp`", "`src/base/detail/lost`", "[page](lost.md)", "see docs/lost.md"):
+            self.expect_failure({"docs/x.md": f"fine\n{words}\n"}, "docs/x.md:2:", "lost")
+        kept = "`base/error.hpp`, `base/error`, `base/detail/`, `base/*.cpp`, [x](x.md#y), docs/x.md, `weft/lost`\n"
+        status, output = check({"docs/x.md": kept})
+        self.assertEqual(status, 0, output)
+
     def test_call_that_throws_for_bytes_that_are_no_utf8_is_named(self):
         self.expect_failure({"src/base/error.cpp": "// What.\nout << json.dump(2);\n"}, "src/base/error.cpp", "dump()")
 

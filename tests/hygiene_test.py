@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a reviewer would otherwise look for by eye: machine paths in text, giant files, orphan sources, header starts.
+"""What a reviewer would otherwise look for by eye: machine paths in text, giant files, orphan sources, header starts,
+pages that name files which do not exist.
 
 Usage: hygiene_test.py [REPOSITORY]; exits 1 and lists every finding.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 MAX_LINES = 600
 # A path that exists only on the machine of whoever wrote it. A preceding word or dot makes it relative or a URL.
 MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(?:work|root|home|tmp)/[\w.$-]")
+INVENTED = re.compile(r"\bhalves\b")  # the example of docs/adding-a-policy.md
 NOT_OURS = {".git", "build", "out", ".cache"}  # at the top; src/graph/build, say, is ours
 
 
@@ -75,6 +77,24 @@ def source_problems(path, text, src):
         yield f"{path}: dump() throws where a string is not UTF-8; base/json_text.hpp does not"
 
 
+def exists_below(folder, name):
+    """Whether the name, which may hold * and lack the ending of a source file, is a file or a folder."""
+    return any(any(folder.glob(name.rstrip("/") + end)) for end in ("", ".hpp", ".cpp", ".py", "_test.cpp"))
+
+
+def lost_paths(path, text, root):
+    """Paths of the repository that a page names in `code`, as a link or as docs/..., and that do not exist."""
+    roots = {folder: root for folder in ("bench", "docs", "src", "tests", "tools", "fuzz", "cmake")}
+    roots |= {folder.name: root / "src" for folder in (root / "src").iterdir() if folder.is_dir()}
+    for number, line in enumerate(text.splitlines(), 1):
+        named = re.findall(r"`([\w./*-]+/[\w./*-]*)", line) + re.findall(r"\bdocs/[\w-]+\.md", line)
+        lost = [name for name in named if name.split("/")[0] in roots and not INVENTED.search(name)
+                and not exists_below(roots[name.split("/")[0]], name)]
+        lost += [name for name in re.findall(r"\]\(([\w./-]+)[)#]", line) if not (path.parent / name).exists()]
+        for name in dict.fromkeys(lost):
+            yield f"{path}:{number}: names {name}, which does not exist"
+
+
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     src = root / "src"
@@ -85,6 +105,8 @@ def main():
             continue
         count += 1
         problems += machine_paths(path, text)
+        if path.suffix == ".md" and path.name not in {"CHANGELOG.md", "template.md"}:
+            problems += lost_paths(path, text, root)
         if src in path.parents:
             problems += source_problems(path, text, src)
     if not count:

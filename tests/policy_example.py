@@ -30,7 +30,7 @@ def main():
     assert len(files) == 2, sorted(files)
     files[CHANGED] = changed((repository / CHANGED).read_text(), page)
     # The page says where the source is listed.
-    assert "policy/fsdp.cpp" in (repository / "src/plan/CMakeLists.txt").read_text()
+    assert "policy/fsdp.cpp" in (repository / "src/planner/CMakeLists.txt").read_text()
     for name, text in files.items():
         target = out / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,8 @@
 
 namespace weft {
 
+class CommunicationThread;
+
 // What a rank prepares. The program's rank i is members[i]; helpers of the program follow the members.
 struct PreparedCall {
   // Null: the transport's own (`native`) collective, described by `spec`, unless it is uneven.
@@ -44,7 +46,7 @@ struct PreparedCall {
   // Of a native collective: the communication thread is inside the library until it is over, and no other queue moves.
   // What a library is known for, but calls of several queues may then wait for each other for ever.
   bool blocking = false;
-  // Called on the communication thread (or the one by which the transport drives the rank) when an execution has ended,
+  // Called on the communication thread (or the one by which paced links drive the rank) when an execution has ended,
   // with the times it began and ended there (paced: on the emulated network): it begins when all before it on its queue
   // have ended. It may start other calls (and this one again). It must neither wait nor
   // prepare. Who waits for the execution may go on before this returns. What it throws fails the run.
@@ -80,7 +82,7 @@ class Communicator {
   std::int64_t size() const;
   // Whether native collectives may be prepared.
   bool has_library() const;
-  // Whether messages are copies in the memory of one machine (Transport::through_memory).
+  // Whether messages are copies in the memory of one machine (TransportFeatures::through_memory).
   bool through_memory() const;
 
   // Allocates everything that running it needs. The program must have been proven (collective/verify).
@@ -104,8 +106,7 @@ class Communicator {
   Whereabouts& whereabouts();
 
  private:
-  class Thread;
-  std::unique_ptr<Thread> thread_;
+  std::unique_ptr<CommunicationThread> thread_;
 };
 
 }  // namespace weft

@@ -10,6 +10,8 @@
 #include "collective/algorithms.hpp"
 #include "comm/local/local_world.hpp"
 #include "comm/naive_collective.hpp"
+#include "comm/native_library.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/test_ranks.hpp"
 
 namespace weft {
@@ -189,7 +191,7 @@ TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
 }
 
 // A transport whose library never comes back, as an MPI call does not when a rank is gone.
-class StuckTransport : public Transport {
+class StuckTransport : public Transport, private RankHealth, private NativeLibrary {
  public:
   struct Stuck final : NativeCollective {
     explicit Stuck(std::atomic<bool>& release) : release_(release) {}
@@ -209,13 +211,17 @@ class StuckTransport : public Transport {
   bool done(Ticket) override { return false; }
   void pause(Clock::time_point) override { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
   void wake() override {}
-  std::unique_ptr<NativeCollective> native(const NativeRequest&) override { return std::make_unique<Stuck>(release_); }
-  std::optional<LostRank> lost() override {
-    return loses_ ? std::optional(LostRank{1, "its connection closed"}) : std::nullopt;
-  }
-  std::chrono::nanoseconds silence(std::int64_t rank) override { return std::chrono::seconds(rank == 1 ? 7 : 0); }
+  std::uint64_t moved() const override { return 0; }
+  TransportFeatures features() override { return {.health = this, .library = this}; }
 
  private:
+  std::unique_ptr<NativeCollective> prepare(const NativeRequest&) override { return std::make_unique<Stuck>(release_); }
+  void give_up(const std::string&) override {}
+  std::optional<LostRank> lost() const override {
+    return loses_ ? std::optional(LostRank{1, "its connection closed"}) : std::nullopt;
+  }
+  std::chrono::nanoseconds silence(std::int64_t rank) const override { return std::chrono::seconds(rank == 1 ? 7 : 0); }
+
   std::atomic<bool>& release_;
   bool loses_;
 };
@@ -277,12 +283,11 @@ class LibraryOfOne : public StuckTransport {
 
   LibraryOfOne() : StuckTransport(never_, false) {}
   std::int64_t size() const override { return 1; }
-  bool has_library() const override { return true; }
-  std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
-    return std::make_unique<Copies>(request.sizes.front() * 4);
-  }
 
  private:
+  std::unique_ptr<NativeCollective> prepare(const NativeRequest& request) override {
+    return std::make_unique<Copies>(request.sizes.front() * 4);
+  }
   std::atomic<bool> never_ = false;
 };
 
@@ -334,9 +339,9 @@ TEST(LocalTransport, ARankThatLeavesInTheMiddleIsLost) {
   const Segment place{landed.data(), 100};
   const Ticket ticket = stays->receive(1, 5, {.dst = {&place, 1}, .operand = {}});
   EXPECT_FALSE(stays->done(ticket));
-  ASSERT_TRUE(stays->lost().has_value());
-  EXPECT_EQ(stays->lost()->rank, 1);
-  EXPECT_EQ(stays->lost()->reason, "it gave up: it left in the middle of a collective");
+  ASSERT_TRUE(stays->features().health->lost().has_value());
+  EXPECT_EQ(stays->features().health->lost()->rank, 1);
+  EXPECT_EQ(stays->features().health->lost()->reason, "it gave up: it left in the middle of a collective");
   EXPECT_EQ(landed, std::vector<std::byte>(100, std::byte{7}));
 }
 

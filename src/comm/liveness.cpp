@@ -117,7 +117,7 @@ class Liveness::Watch {
     return neighbour != nullptr && neighbour->left;
   }
 
-  void give_up(const LostRank& cause) {
+  void declare_lost(const LostRank& cause) {
     {
       const std::lock_guard lock(mutex_);
       note_loss(cause, rank_);
@@ -294,7 +294,8 @@ std::vector<std::int64_t> Liveness::neighbours(std::int64_t rank, std::int64_t s
   return {near.begin(), near.end()};
 }
 
-Liveness::Liveness(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options) {
+Liveness::Liveness(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options)
+    : rank_(rank) {
   if (size > 1) watch_ = std::make_unique<Watch>(rank, size, exchange, std::move(options));
 }
 
@@ -312,8 +313,8 @@ bool Liveness::left(std::int64_t rank) const {
   return watch_ && watch_->left(rank);
 }
 
-void Liveness::give_up(const LostRank& cause) {
-  if (watch_) watch_->give_up(cause);
+void Liveness::declare_lost(const LostRank& cause) {
+  if (watch_) watch_->declare_lost(cause);
 }
 
 }  // namespace weft

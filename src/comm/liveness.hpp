@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "comm/exchange.hpp"
-#include "comm/transport.hpp"
+#include "comm/rank_health.hpp"
 
 namespace weft {
 
@@ -30,7 +30,7 @@ struct LivenessOptions {
   std::function<void(const LostRank&)> on_loss;
 };
 
-class Liveness {
+class Liveness final : public RankHealth {
  public:
   // All ranks construct it together. Throws RunFailed.
   Liveness(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options);
@@ -39,22 +39,25 @@ class Liveness {
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  // From any thread. The first rank that was lost; never this one.
-  std::optional<LostRank> lost() const;
+  // The first rank that was lost.
+  std::optional<LostRank> lost() const override;
   // How long a rank has said nothing while we listened (a stopped process says nothing); grows in strides of the
   // period. Zero for a rank that said goodbye, for ourselves, and for a rank that is no neighbour.
-  std::chrono::nanoseconds silence(std::int64_t rank) const;
+  std::chrono::nanoseconds silence(std::int64_t rank) const override;
   // Whether a rank said goodbye.
   bool left(std::int64_t rank) const;
-  // Tells the others why this rank gives up, before it leaves: they report `cause` as the loss. Its rank may be our own
-  // ("it gave up: ...") or the one that is to blame. The words are out when this returns. No effect after a loss.
-  void give_up(const LostRank& cause);
+  // Tells the others why this rank gives up, before it leaves: they report it as the loss. The words are out when this
+  // returns. No effect after a loss.
+  void give_up(const std::string& why) override { declare_lost({rank_, "it gave up: " + why}); }
+  // The same, where another rank is to blame.
+  void declare_lost(const LostRank& cause) override;
 
   // Whom a rank watches.
   static std::vector<std::int64_t> neighbours(std::int64_t rank, std::int64_t size, std::int64_t mesh_limit);
 
  private:
   class Watch;
+  std::int64_t rank_;
   std::unique_ptr<Watch> watch_;
 };
 

@@ -146,7 +146,7 @@ void expect_blame(const LostRank& cause, std::int64_t ranks) {
     return live(launch, {}, [&](const Member& member) {
       if (member.rank != 2) return die_of_loss(member, reports);
       std::this_thread::sleep_for(milliseconds(100));
-      member.liveness.give_up(cause);
+      member.liveness.declare_lost(cause);
       ::_exit(3);
     });
   });

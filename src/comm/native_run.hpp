@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collective/lowered.hpp"
+#include "comm/native_library.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {

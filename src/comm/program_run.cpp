@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/paced_links.hpp"
 
 namespace weft {
 namespace {
@@ -36,6 +37,8 @@ std::unique_ptr<std::byte[]> uninitialised(std::int64_t bytes) {
 ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& transport)
     : settings_(std::move(settings)),
       transport_(transport),
+      reduces_on_arrival_(transport.features().reduces_on_arrival),
+      paced_(transport.features().paced_links),
       scratch_(uninitialised(program.scratch_bytes)),
       input_bytes_(program.input_bytes),
       output_bytes_(program.output_bytes) {
@@ -90,7 +93,7 @@ void ProgramRun::connect(std::int32_t id, bool outgoing) {
 }
 
 bool ProgramRun::may_need_slot(const Step& step) const {
-  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
+  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !reduces_on_arrival_;
   return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
@@ -121,8 +124,8 @@ void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& s
 void ProgramRun::add_output_to_input(std::span<const Segment> output) {
   bind({&*settings_.accumulated, 1}, accumulated_);
   const Landing sum{.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum};
-  if (transport_.has_workers()) {
-    adding_ = transport_.work(output, sum);
+  if (paced_ != nullptr) {
+    adding_ = paced_->land(output, sum);
   } else {
     land(output, sum);
   }
@@ -140,7 +143,7 @@ void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> 
   WEFT_CHECK(input_.bytes() == input_bytes_ && output_.bytes() == output_bytes_);
   if (settings_.accumulated) add_output_to_input(output);
   left_ = std::ssize(steps_);
-  last_move_ = transport_.now();
+  last_move_ = time_on(paced_);
   for (Connection& connection : outgoing_) connection.next = 0;
   for (Connection& connection : incoming_) connection.next = 0;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -160,7 +163,7 @@ bool ProgramRun::advance() {
   if (!has_added()) return false;
   // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
-  if (moved) last_move_ = transport_.now();
+  if (moved) last_move_ = time_on(paced_);
   return moved;
 }
 
@@ -180,8 +183,8 @@ bool ProgramRun::post_receives() {
 }
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
-  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !transport_.reduces_on_arrival();
-  if (step.ahead > 0 && transport_.now() - last_move_ < kPatience) return false;
+  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !reduces_on_arrival_;
+  if (step.ahead > 0 && time_on(paced_) - last_move_ < kPatience) return false;
   if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
     return true;
@@ -261,7 +264,7 @@ bool ProgramRun::poll() {
 
 // A bit of it: messages that could set out or arrive must not wait for a long copy.
 bool ProgramRun::run_ready() {
-  if (transport_.has_workers()) return hand_out_ready();
+  if (paced_ != nullptr) return hand_out_ready();
   bool moved = false;
   std::int64_t worked = 0;
   while (worked < kNotWorthALook && (carried_out_ >= 0 || !ready_.empty())) {
@@ -278,12 +281,12 @@ bool ProgramRun::run_ready() {
   return moved;
 }
 
-// All of it at once: the transport's workers look after messages themselves.
+// All of it at once: paced links look after messages themselves.
 bool ProgramRun::hand_out_ready() {
   if (ready_.empty()) return false;
   for (const std::int32_t id : ready_) {
     Step& step = steps_[static_cast<std::size_t>(id)];
-    step.ticket = transport_.work(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
+    step.ticket = paced_->land(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
     step.state = State::worked_on;
     in_flight_.push_back(id);
   }

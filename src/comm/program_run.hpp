@@ -89,13 +89,15 @@ class ProgramRun {
 
   RunSettings settings_;
   Transport& transport_;
+  bool reduces_on_arrival_;
+  PacedLinks* paced_;  // null: local work is done here
   std::vector<Step> steps_;
   std::vector<Connection> outgoing_, incoming_;
   std::unique_ptr<std::byte[]> scratch_;
   std::int64_t input_bytes_ = 0, output_bytes_ = 0;
   SegmentMap input_, output_;
   std::vector<Segment> accumulated_;  // bound at start
-  std::optional<Ticket> adding_;      // the output to the input, by the transport's workers
+  std::optional<Ticket> adding_;      // the output to the input, over paced links
   std::vector<std::int32_t> in_flight_;
   std::vector<std::int32_t> ready_;  // local steps and landed messages that wait for nothing any more
   std::int32_t carried_out_ = -1;    // the one of them that is in work

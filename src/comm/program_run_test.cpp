@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "collective/algorithms.hpp"
@@ -27,6 +28,7 @@ class FiveQuestions final : public Transport {
   }
   void pause(Clock::time_point) override {}
   void wake() override {}
+  std::uint64_t moved() const override { return 0; }
 
   std::vector<int> questions;
   std::vector<std::int64_t> sent_to;

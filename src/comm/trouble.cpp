@@ -14,6 +14,14 @@ double in_seconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
+std::optional<LostRank> Trouble::lost() const {
+  return health_ != nullptr ? health_->lost() : std::nullopt;
+}
+
+std::chrono::nanoseconds Trouble::silence(std::int64_t rank) const {
+  return health_ != nullptr ? health_->silence(rank) : std::chrono::nanoseconds{};
+}
+
 std::string Trouble::at(const std::string& call) const {
   const RankPlace place = whereabouts_.now();
   return place.part.empty() ? call : fmt::format("{}, {}", place.part, call);
@@ -24,50 +32,50 @@ std::optional<std::string> Trouble::of_waiting(const std::string& call, const st
   if (waited >= kSuspicious) give_up_silent();
   if (auto words = loss(at(call), awaited)) return words;
   if (waited < patience_.timeout) return std::nullopt;
-  return fmt::format("{}: rank {} has waited {:.1f} s for {}{}", at(call), transport_.rank(), in_seconds(waited),
-                     awaited, silent_words());
+  return fmt::format("{}: rank {} has waited {:.1f} s for {}{}", at(call), rank_, in_seconds(waited), awaited,
+                     silent_words());
 }
 
 std::optional<std::string> Trouble::of_library(const std::string& call) {
   give_up_silent();
   if (auto words = loss(at(call), "")) return words;
-  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
-    if (transport_.silence(rank) < patience_.timeout) continue;
-    return fmt::format("{}: rank {} waits inside the library{}", at(call), transport_.rank(), silent_words());
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    if (silence(rank) < patience_.timeout) continue;
+    return fmt::format("{}: rank {} waits inside the library{}", at(call), rank_, silent_words());
   }
   return std::nullopt;
 }
 
 std::optional<std::string> Trouble::of_idle() {
-  if (!whereabouts_.known() || !transport_.lost()) return std::nullopt;
+  if (!whereabouts_.known() || !lost()) return std::nullopt;
   const RankPlace place = whereabouts_.now();
   return loss(place.doing.empty() ? place.part : fmt::format("{}, {}", place.part, place.doing), "");
 }
 
 // All ranks need each other, so whoever waits for anybody waits for the silent one in the end.
 void Trouble::give_up_silent() {
-  if (patience_.silence.count() == 0) return;
-  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
-    const std::chrono::nanoseconds silence = transport_.silence(rank);
-    if (silence < patience_.silence) continue;
-    return transport_.declare_lost(
-        {rank, fmt::format("it stands still: no sign of life for {:.1f} s", in_seconds(silence))});
+  if (health_ == nullptr || patience_.silence.count() == 0) return;
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    const std::chrono::nanoseconds silent_for = silence(rank);
+    if (silent_for < patience_.silence) continue;
+    return health_->declare_lost(
+        {rank, fmt::format("it stands still: no sign of life for {:.1f} s", in_seconds(silent_for))});
   }
 }
 
 std::optional<std::string> Trouble::loss(const std::string& where, const std::string& awaited) {
-  const std::optional<LostRank> lost = transport_.lost();
-  if (!lost) return std::nullopt;
-  return fmt::format("rank {} was lost ({}) while rank {} was in {}{}", lost->rank, lost->reason, transport_.rank(),
-                     where, awaited.empty() ? "" : fmt::format(", waiting for {}", awaited));
+  const std::optional<LostRank> first = lost();
+  if (!first) return std::nullopt;
+  return fmt::format("rank {} was lost ({}) while rank {} was in {}{}", first->rank, first->reason, rank_, where,
+                     awaited.empty() ? "" : fmt::format(", waiting for {}", awaited));
 }
 
 std::string Trouble::silent_words() const {
   std::string words;
-  for (std::int64_t rank = 0; rank < transport_.size(); ++rank) {
-    const auto silence = transport_.silence(rank);
-    if (silence > kSuspicious)
-      words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silence));
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    const std::chrono::nanoseconds silent_for = silence(rank);
+    if (silent_for > kSuspicious)
+      words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silent_for));
   }
   return words;
 }

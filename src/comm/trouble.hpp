@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/rank_health.hpp"
 #include "comm/transport.hpp"
 #include "comm/whereabouts.hpp"
 
@@ -19,7 +20,8 @@ struct Patience {
 // From any thread.
 class Trouble {
  public:
-  Trouble(Transport& transport, const Patience& patience) : transport_(transport), patience_(patience) {}
+  Trouble(Transport& transport, const Patience& patience)
+      : rank_(transport.rank()), size_(transport.size()), health_(transport.features().health), patience_(patience) {}
 
   Whereabouts& whereabouts() { return whereabouts_; }
   // A call with the place in front: "step 7, all_reduce 'loss' (...)".
@@ -34,11 +36,14 @@ class Trouble {
   std::optional<std::string> of_idle();
 
  private:
+  std::optional<LostRank> lost() const;
+  std::chrono::nanoseconds silence(std::int64_t rank) const;
   void give_up_silent();
   std::optional<std::string> loss(const std::string& where, const std::string& awaited);
   std::string silent_words() const;
 
-  Transport& transport_;
+  std::int64_t rank_, size_;
+  RankHealth* health_;  // null: nobody is watched
   Patience patience_;
   Whereabouts whereabouts_;
 };

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds, std::chrono::seconds;
 
 // Rank 0 of 3, whose neighbours are as silent or lost as the test says.
-class WatchedTransport final : public Transport {
+class WatchedTransport final : public Transport, private RankHealth {
  public:
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return 3; }
@@ -19,14 +19,19 @@ class WatchedTransport final : public Transport {
   bool done(Ticket) override { return false; }
   void pause(Clock::time_point) override {}
   void wake() override {}
-  std::optional<LostRank> lost() override { return lost_; }
-  std::chrono::nanoseconds silence(std::int64_t rank) override { return silent_[static_cast<std::size_t>(rank)]; }
-  void declare_lost(const LostRank& silent) override {
-    if (!lost_) lost_ = silent;
-  }
+  std::uint64_t moved() const override { return 0; }
+  TransportFeatures features() override { return {.health = this}; }
 
   std::array<std::chrono::nanoseconds, 3> silent_{};
   std::optional<LostRank> lost_;
+
+ private:
+  std::optional<LostRank> lost() const override { return lost_; }
+  void give_up(const std::string&) override {}
+  std::chrono::nanoseconds silence(std::int64_t rank) const override { return silent_[static_cast<std::size_t>(rank)]; }
+  void declare_lost(const LostRank& silent) override {
+    if (!lost_) lost_ = silent;
+  }
 };
 
 TEST(Trouble, ASilentRankIsLostOnceSomebodyWaits) {

@@ -8,7 +8,7 @@
 #include "exec/test_training.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/verify/verify_plan.hpp"
-#include "planner/overlap.hpp"
+#include "planner/passes.hpp"
 
 namespace weft {
 namespace {
@@ -171,9 +171,9 @@ TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
                                  layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
                                  cut.backward_axis));
         Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
-        overlap.layers = both(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
-                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
-        overlap.expert_parallel = overlap.parts_in_turn = true;
+        overlap.partition.layers = merge_cuts(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
+                                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
+        overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
         planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
         planned.unfolded = Unfolded(planned.plan);
         const auto violation = verify_plan(planned.plan);

@@ -7,7 +7,7 @@
 #include "exec/test_training.hpp"
 #include "graph/operation_part.hpp"
 #include "plan/verify/verify_plan.hpp"
-#include "planner/overlap.hpp"
+#include "planner/passes.hpp"
 
 namespace weft {
 namespace {
@@ -164,9 +164,9 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 2);
       const std::vector<double> whole = losses_of(planned, c.ranks);
       Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
-      overlap.forward_rows = c.forward;
-      overlap.backward_rows = c.backward;
-      overlap.tensor_parallel = overlap.weave = true;
+      overlap.partition.forward_rows = c.forward;
+      overlap.partition.backward_rows = c.backward;
+      overlap.beside.tensor_parallel = overlap.weave.enabled = true;
       planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
       planned.unfolded = Unfolded(planned.plan);
       const auto violation = verify_plan(planned.plan);
@@ -198,13 +198,13 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
       const std::vector<double> expected = losses_of(planned, 4);
       for (const std::int32_t parts : {1, 2}) {
         Overlap overlap = decide_overlap(planned.request, planned.original, "megatron-param");
-        EXPECT_TRUE(overlap.linear_backward);
-        overlap.layers = no_cuts(planned.original);
-        overlap.cut_transfers = overlap.parts_in_turn = parts > 1;
-        for (std::size_t i = 0; i < overlap.layers.parts.size(); ++i) {
+        EXPECT_TRUE(overlap.beside.linear_backward);
+        overlap.partition.layers = no_cuts(planned.original);
+        overlap.beside.cut_transfers = overlap.order.parts_in_turn = parts > 1;
+        for (std::size_t i = 0; i < overlap.partition.layers.parts.size(); ++i) {
           const Operation& op = planned.original.operations[i];
           if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.original, op)) {
-            overlap.layers.parts[i] = parts;
+            overlap.partition.layers.parts[i] = parts;
           }
         }
         planned.plan = overlapped_plan(planned.request, planned.original, "megatron-param", overlap).plan;
@@ -241,7 +241,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);
       const std::vector<double> apart = losses_of(planned, c.ranks);
       Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
-      overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+      overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
       planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
       planned.unfolded = Unfolded(planned.plan);
       const auto violation = verify_plan(planned.plan);

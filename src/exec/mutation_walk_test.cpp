@@ -18,6 +18,7 @@
 #include "plan/happens_before.hpp"
 #include "plan/test_mutator.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/passes.hpp"
 #include "planner/search/decisions.hpp"
 
 namespace weft {

@@ -49,10 +49,10 @@ Trained train(const StagedRun& c) {
   request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
   const StepGraph original = test::build(request);
   Overlap overlap = decide_overlap(request, original, c.policy);
-  overlap.substitutions = first_possible(original, c.wanted);
+  overlap.partition.substitutions = first_possible(original, c.wanted);
   if (c.parts > 1) {
-    overlap.parts.clear();
-    for (const Operation& op : original.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : c.parts);
+    overlap.partition.parts.clear();
+    for (const Operation& op : original.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : c.parts);
   }
   const UnfoldedPlan made = make_unfolded_plan(request, original, c.policy, overlap);
   const std::optional<Violation> violation = verify_plan(made.plan);

@@ -159,7 +159,7 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
     request.layout.zero = zero;
     const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
     Overlap overlap = decide_overlap(request, graph, "ddp");
-    overlap.substitutions =
+    overlap.partition.substitutions =
         first_possible(graph, {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                Substitution::all_gather_in_levels});
     const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
@@ -181,7 +181,7 @@ TEST(PlanFile, HoldsThePiecesOfPairs) {
   request.layout.seq = 64;
   const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
   Overlap overlap = decide_overlap(request, graph, "ddp");
-  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
   const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
   json file = json::parse(text_of(plan));
   EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);

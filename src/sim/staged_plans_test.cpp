@@ -18,10 +18,10 @@ UnfoldedPlan staged_plan(const PlanRequest& r, std::string_view policy, const st
                          std::int32_t parts = 1) {
   const StepGraph graph = build(r);
   Overlap overlap = decide_overlap(r, graph, std::string(policy));
-  overlap.substitutions = first_possible(graph, wanted);
+  overlap.partition.substitutions = first_possible(graph, wanted);
   if (parts > 1) {
-    overlap.parts.clear();
-    for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+    overlap.partition.parts.clear();
+    for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
   }
   return make_unfolded_plan(r, graph, std::string(policy), overlap);
 }

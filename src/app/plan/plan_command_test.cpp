@@ -230,6 +230,23 @@ TEST(PlanFiles, AreWrittenOnlyWithOut) {
   EXPECT_NEAR(mean.bubble_s, best.at("bubble_s").get<double>(), 1e-9);
 }
 
+TEST(PlanFiles, ThePictureShowsTheFirstPolicyAndTheBestOne) {
+  const ScratchFolder folder("plan_picture");
+  const std::string flags = "--model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --policy serial";
+  const std::string best = plan_json(flags + ",ddp,centauri").at("best").get<std::string>();
+  ASSERT_NE(best, "serial");  // ddp hides at least a part of what serial exposes
+  const CliResult result = weft_cli("plan " + flags + ",ddp,centauri --out " + folder.file("out"));
+  ASSERT_EQ(result.code, kOk) << result.err;
+  const std::string name = folder.file("out/step.svg");
+  EXPECT_PRED2(contains, result.out, name);
+  const std::string picture = read_text_file(name);
+  for (const std::string policy : {"serial", "ddp", "centauri"}) {
+    EXPECT_EQ(contains(picture, ">" + policy + ": "), policy == "serial" || policy == best) << policy;
+  }
+  ASSERT_EQ(weft_cli("plan " + flags + " --out " + folder.file("out")).code, kOk);
+  EXPECT_FALSE(contains(read_text_file(name), "as fast"));
+}
+
 TEST(PlanFiles, OnlyTheBestPolicyIsTracedUnlessAllAreAskedFor) {
   const ScratchFolder folder("plan_traces");
   const std::string small = "plan --model gpt2 --cluster dgx-a100:1 --tp 2 --global-batch 8 --policy serial,centauri";

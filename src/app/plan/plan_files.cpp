@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "io/gzip_output.hpp"
 #include "io/plan_json.hpp"
+#include "io/step_svg.hpp"
 #include "io/timeline_json.hpp"
 #include "io/trace/chrome_trace.hpp"
 #include "sim/memory_curve.hpp"
@@ -94,6 +95,22 @@ bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std
   return true;
 }
 
+// The step of the first policy and of the best one, on one scale of time.
+std::filesystem::path write_picture(const PlanStudy& study, const std::filesystem::path& folder) {
+  std::vector<StepPanel> panels;
+  const auto add = [&](const PolicyStudy& policy) {
+    panels.push_back({policy.policy, policy.timeline, policy.accounting});
+  };
+  add(study.policies.front());
+  if (study.best != 0) add(study.policies[study.best]);
+  const Layout& layout = study.inputs.layout;
+  const std::string title = fmt::format("{} on {}: tp {}, pp {}, dp {}", study.inputs.model.name,
+                                        study.inputs.cluster.name, layout.tp, layout.pp, layout.dp);
+  const std::filesystem::path path = folder / "step.svg";
+  write_text_file(path, [&](std::ostream& out) { write_step_svg(out, title, panels); });
+  return path;
+}
+
 // "trace.json" of the best policy, "trace-ddp.json" of another.
 std::string file_name(const PlanStudy& study, std::size_t policy, const std::string& what) {
   return what + (policy == study.best ? "" : "-" + study.policies[policy].policy) + ".json";
@@ -153,6 +170,7 @@ WrittenFiles write_timeline_files(PlanStudy& study, const std::filesystem::path&
                                           format_count(kMostTimelineSpans)));
     }
   }
+  written.names.push_back(write_picture(study, folder).string());
   if (study.policies.size() > 1 && !options.all_traces) {
     written.notes.push_back(fmt::format("The trace is that of {}; --traces all writes one for every policy.",
                                         study.policies[study.best].policy));

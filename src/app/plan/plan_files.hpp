@@ -27,7 +27,7 @@ struct WrittenFiles {
 };
 
 // plan.json and, for plans of up to some ten thousand operations, timeline.json of every policy; trace.json of the best
-// or of every policy, trace.json.gz where it is large. The best one's carry plain names, the others' their own. Adds
+// or of every policy, trace.json.gz where it is large; step.svg of the first policy and the best one. The best one's carry plain names, the others' their own. Adds
 // the curve of memory over time to the timelines that are traced.
 WrittenFiles write_plan_files(PlanStudy& study, const std::filesystem::path& folder, const PlanFileOptions& options);
 

@@ -194,12 +194,12 @@ std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request,
   for (const std::int32_t parts : possible_rows(graph)) {
     if (parts == 1) continue;
     Overlap overlap = decide_overlap(request, graph, "serial");
-    overlap.forward_rows = overlap.backward_rows = parts;
-    overlap.expert_parallel = experts;
+    overlap.partition.forward_rows = overlap.partition.backward_rows = parts;
+    overlap.beside.expert_parallel = experts;
     plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
     if (!experts) continue;
-    overlap.forward_rows = overlap.backward_rows = 1;
-    overlap.layers = both(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
+    overlap.partition.forward_rows = overlap.partition.backward_rows = 1;
+    overlap.partition.layers = merge_cuts(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
     plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
   }
   return plans;

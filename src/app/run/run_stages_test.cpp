@@ -11,6 +11,7 @@
 #include "io/plan_json.hpp"
 #include "kernels/kernels.hpp"
 #include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 namespace {
@@ -47,7 +48,7 @@ std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
   const PlanRequest r = small_request(zero);
   const StepGraph graph = build_step_graph(r.model, Cluster(r.cluster), r.layout);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  overlap.substitutions = first_possible(graph, wanted);
+  overlap.partition.substitutions = first_possible(graph, wanted);
   std::ostringstream out;
   write_plan_json(out, make_unfolded_plan(r, graph, "megatron-param", overlap).plan);
   return out.str();

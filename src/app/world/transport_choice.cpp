@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/tcp/proof.hpp"
 #include "comm/tcp/socket.hpp"
 #include "comm/tcp/tcp_transport.hpp"
@@ -24,7 +25,7 @@ constexpr std::size_t kSecretBytes = 32;
 constexpr std::int64_t kProbeChannel = (1 << 20) - 1;
 
 // Our messages over TCP, the library's collectives through the library.
-class TcpBesideMpi final : public Transport {
+class TcpBesideMpi final : public Transport, private RankHealth {
  public:
   TcpBesideMpi(std::unique_ptr<Transport> tcp, std::unique_ptr<Transport> mpi)
       : tcp_(std::move(tcp)), mpi_(std::move(mpi)) {}
@@ -40,18 +41,24 @@ class TcpBesideMpi final : public Transport {
   bool done(Ticket ticket) override { return tcp_->done(ticket); }
   void pause(Clock::time_point until) override { tcp_->pause(until); }
   void wake() override { tcp_->wake(); }
-  bool reduces_on_arrival() const override { return tcp_->reduces_on_arrival(); }
-  bool has_library() const override { return true; }
-  std::unique_ptr<NativeCollective> native(const NativeRequest& request) override { return mpi_->native(request); }
-  std::optional<LostRank> lost() override { return tcp_->lost(); }
-  void give_up(const std::string& why) override {
-    tcp_->give_up(why);
-    mpi_->give_up(why);
+  std::uint64_t moved() const override { return tcp_->moved(); }
+  TransportFeatures features() override {
+    TransportFeatures both = tcp_->features();
+    both.health = this;
+    both.library = mpi_->features().library;
+    return both;
   }
-  std::chrono::nanoseconds silence(std::int64_t rank) override { return tcp_->silence(rank); }
-  void declare_lost(const LostRank& silent) override { tcp_->declare_lost(silent); }
 
  private:
+  RankHealth& over_tcp() const { return *tcp_->features().health; }
+  std::optional<LostRank> lost() const override { return over_tcp().lost(); }
+  void give_up(const std::string& why) override {
+    over_tcp().give_up(why);
+    if (RankHealth* const through_mpi = mpi_->features().health) through_mpi->give_up(why);
+  }
+  std::chrono::nanoseconds silence(std::int64_t rank) const override { return over_tcp().silence(rank); }
+  void declare_lost(const LostRank& silent) override { over_tcp().declare_lost(silent); }
+
   std::unique_ptr<Transport> tcp_, mpi_;
 };
 

@@ -78,10 +78,7 @@ void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody&
   Liveness liveness(session->rank(), session->size(), [&](const std::string& mine) { return session->exchange(mine); },
                     {});
   MpiOptions mpi;
-  mpi.lost = [&] { return liveness.lost(); };
-  mpi.silence = [&](std::int64_t rank) { return liveness.silence(rank); };
-  mpi.declare_lost = [&](const LostRank& silent) { liveness.give_up(silent); };
-  mpi.give_up = [&](const std::string& why) { liveness.give_up({session->rank(), "it gave up: " + why}); };
+  mpi.health = &liveness;
   ChosenTransport chosen = choose_transport(session, mpi, options.transport);
   Communicator communicator(std::move(chosen.transport), options.communicator);
   body(communicator, chosen.words);

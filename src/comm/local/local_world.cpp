@@ -10,6 +10,7 @@
 #include "comm/landing.hpp"
 #include "comm/local/fifo.hpp"
 #include "comm/local/paced_network.hpp"
+#include "comm/local/shared_failure.hpp"
 #include "comm/local/signal.hpp"
 
 namespace weft {
@@ -54,15 +55,13 @@ struct LocalWorld::Shared {
   }
 
   std::vector<Inbox> inboxes;
-  std::mutex failure_mutex;
-  std::optional<LostRank> failure;  // the first
-  std::atomic<bool> failed{false};
+  SharedFailure failure;
   std::optional<PacedNetwork> paced;  // instead of all of the above
 };
 
 namespace {
 
-class LocalTransport : public Transport {
+class LocalTransport final : public Transport, private RankHealth {
  public:
   LocalTransport(LocalWorld::Shared& world, std::int64_t rank)
       : world_(world), rank_(rank), inbox_(world.inboxes[static_cast<std::size_t>(rank)]) {}
@@ -75,7 +74,7 @@ class LocalTransport : public Transport {
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return std::ssize(world_.inboxes); }
-  bool reduces_on_arrival() const override { return true; }
+  TransportFeatures features() override { return {.reduces_on_arrival = true, .health = this}; }
 
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override {
     const std::int64_t slot = take(unused_messages_, messages_);
@@ -124,20 +123,14 @@ class LocalTransport : public Transport {
   }
 
   void wake() override { inbox_.signal.raise(); }
+  std::uint64_t moved() const override { return 0; }  // a message moves all at once
 
-  std::optional<LostRank> lost() override {
-    if (!world_.failed) return std::nullopt;
-    const std::lock_guard lock(world_.failure_mutex);
-    return world_.failure->rank == rank_ ? std::nullopt : world_.failure;
-  }
+ private:
+  std::optional<LostRank> lost() const override { return world_.failure.seen_by(rank_); }
 
   // Nothing moves in this world any more: when it returns, nobody reads this rank's memory.
   void give_up(const std::string& why) override {
-    {
-      const std::lock_guard lock(world_.failure_mutex);
-      if (!world_.failure) world_.failure = LostRank{rank_, "it gave up: " + why};
-      world_.failed = true;
-    }
+    world_.failure.note(rank_, why);
     for (auto& inbox : world_.inboxes) {
       {
         const std::lock_guard wait_for_it(inbox.landing);
@@ -146,7 +139,6 @@ class LocalTransport : public Transport {
     }
   }
 
- private:
   struct Match {
     Message* message;
     Receive* receive;
@@ -167,7 +159,7 @@ class LocalTransport : public Transport {
     const bool signalled = inbox_.signal.take() | std::exchange(signalled_, false);
     if (!signalled && !matchable_) return;
     const std::lock_guard lock(inbox_.landing);
-    if (world_.failed) return;
+    if (world_.failure.happened()) return;
     match();
     deliver();
   }

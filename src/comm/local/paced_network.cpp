@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/idle.hpp"
+#include "comm/paced_links.hpp"
 
 namespace weft {
 namespace {
@@ -18,15 +19,14 @@ constexpr std::chrono::hours kLong{1};
 }  // namespace
 
 // One rank's end. Every call holds the baton.
-class PacedNetwork::RankTransport final : public Transport {
+class PacedNetwork::RankTransport final : public Transport, private PacedLinks, private RankHealth {
  public:
   RankTransport(PacedNetwork& world, std::int64_t rank) : world_(world), rank_(rank) {}
-  ~RankTransport() override { drives(nullptr); }
+  ~RankTransport() override { drive(nullptr); }
 
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return std::ssize(world_.ranks_); }
-  bool reduces_on_arrival() const override { return true; }
-  bool has_workers() const override { return true; }
+  TransportFeatures features() override { return {.reduces_on_arrival = true, .paced_links = this, .health = this}; }
 
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override {
     const Baton baton = world_.enter();
@@ -50,16 +50,6 @@ class PacedNetwork::RankTransport final : public Transport {
     return {number};
   }
 
-  Ticket work(std::span<const Segment> src, const Landing& landing) override {
-    const Baton baton = world_.enter();
-    const std::int64_t number = world_.new_post(rank_);
-    world_.post(number).src = src;
-    world_.post(number).landing = landing;
-    world_.post(number).bytes = total_bytes(src);
-    world_.begin_work(number);
-    return {number};
-  }
-
   bool done(Ticket ticket) override {
     const Baton baton = world_.enter();
     if (!world_.post(ticket.value).done) return false;
@@ -78,17 +68,22 @@ class PacedNetwork::RankTransport final : public Transport {
 
   void wake() override { world_.state(rank_).signal.raise(); }
 
-  bool drives(std::function<void()> round) override {
+  // What both ends have posted always arrives.
+  std::uint64_t moved() const override {
+    return world_.state(rank_).under_way > 0 ? static_cast<std::uint64_t>(world_.now().value) : 0;
+  }
+
+ private:
+  void drive(std::function<void()> round) override {
     const Baton baton(world_.baton_);
     const bool ends = round == nullptr;
     world_.state(rank_).round = std::move(round);
     // Others have the places of what is under way.
     if (ends && std::exchange(world_.state(rank_).posts, 0) > 0)
       world_.give_up(rank_, "it left in the middle of a collective");
-    return true;
   }
 
-  void call(Clock::time_point since) override {
+  void request_round(Clock::time_point since) override {
     const std::int64_t time = std::chrono::nanoseconds(since - world_.origin_).count();
     std::atomic<std::int64_t>& called = world_.state(rank_).called;
     std::int64_t known = called.load();
@@ -97,22 +92,22 @@ class PacedNetwork::RankTransport final : public Transport {
     world_.signal_.raise();
   }
 
-  // What both ends have posted always arrives.
-  std::uint64_t moved() const override {
-    return world_.state(rank_).under_way > 0 ? static_cast<std::uint64_t>(world_.now().value) : 0;
-  }
   void exclusively(const std::function<void()>& work) override { world_.exclusively(work); }
   Clock::time_point now() const override { return world_.at(world_.clock_); }
 
-  std::optional<LostRank> lost() override {
-    if (!world_.failed_) return std::nullopt;
-    const std::lock_guard lock(world_.failure_mutex_);
-    return world_.failure_->rank == rank_ ? std::nullopt : world_.failure_;
+  Ticket land(std::span<const Segment> src, const Landing& landing) override {
+    const Baton baton = world_.enter();
+    const std::int64_t number = world_.new_post(rank_);
+    world_.post(number).src = src;
+    world_.post(number).landing = landing;
+    world_.post(number).bytes = total_bytes(src);
+    world_.begin_work(number);
+    return {number};
   }
 
+  std::optional<LostRank> lost() const override { return world_.failure_.seen_by(rank_); }
   void give_up(const std::string& why) override { world_.give_up(rank_, why); }
 
- private:
   PacedNetwork& world_;
   std::int64_t rank_;
 };
@@ -187,7 +182,7 @@ std::int64_t PacedNetwork::new_post(std::int64_t rank) {
 
 // Messages that both ends have posted set out.
 void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection& connection) {
-  if (failed_) return;
+  if (failure_.happened()) return;
   while (!connection.sent.empty() && !connection.expected.empty()) {
     const std::int64_t send = connection.sent.pop(), receive = connection.expected.pop();
     const std::int64_t bytes = post(send).bytes;
@@ -215,7 +210,7 @@ void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection&
 }
 
 void PacedNetwork::begin_work(std::int64_t number) {
-  if (failed_) return;
+  if (failure_.happened()) return;
   if (unused_works_.empty()) {
     unused_works_.push_back(std::ssize(works_));
     works_.emplace_back();
@@ -277,7 +272,7 @@ void PacedNetwork::catch_up(Nanos until) {
   running_ = true;
   for (;;) {
     const std::int64_t rank = first_called();
-    if (failed_) {  // nothing moves any more; ranks that look around find out
+    if (failure_.happened()) {  // nothing moves any more; ranks that look around find out
       if (rank < 0) break;
       state(rank).called = kNotCalled;
       clock_ = std::max(clock_, now());
@@ -360,11 +355,7 @@ void PacedNetwork::tell_thread() {
 // Nothing moves in this world any more: when it returns, nobody reads the rank's memory.
 void PacedNetwork::give_up(std::int64_t rank, const std::string& why) {
   const Baton baton(baton_);
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = LostRank{rank, fmt::format("it gave up: {}", why)};
-    failed_ = true;
-  }
+  failure_.note(rank, why);
   jobs_.clear();
   for (const auto& other : ranks_) other->signal.raise();
 }

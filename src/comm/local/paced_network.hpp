@@ -26,6 +26,7 @@
 #include "cluster/flow_network.hpp"
 #include "comm/local/copy_jobs.hpp"
 #include "comm/local/fifo.hpp"
+#include "comm/local/shared_failure.hpp"
 #include "comm/local/signal.hpp"
 #include "comm/transport.hpp"
 
@@ -122,9 +123,7 @@ class PacedNetwork {
   bool stopping_ = false;
 
   CopyJobs jobs_;
-  std::mutex failure_mutex_;
-  std::optional<LostRank> failure_;  // the first
-  std::atomic<bool> failed_{false};
+  SharedFailure failure_;
   Signal signal_;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -7,6 +7,7 @@
 
 #include "cluster/presets.hpp"
 #include "comm/naive_collective.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/test_ranks.hpp"
 
 namespace weft {
@@ -155,9 +156,9 @@ TEST(PacedNetwork, ARankThatLeavesInTheMiddleIsLost) {
     leaves->send(0, 5, {&segment, 1});
   }
   EXPECT_FALSE(stays->done(ticket));
-  ASSERT_TRUE(stays->lost().has_value());
-  EXPECT_EQ(stays->lost()->rank, 1);
-  EXPECT_EQ(stays->lost()->reason, "it gave up: it left in the middle of a collective");
+  ASSERT_TRUE(stays->features().health->lost().has_value());
+  EXPECT_EQ(stays->features().health->lost()->rank, 1);
+  EXPECT_EQ(stays->features().health->lost()->reason, "it gave up: it left in the middle of a collective");
 }
 
 TEST(PacedNetwork, MessagesOfAnotherSizeEndAllRanks) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/mpi/mpi_transport.hpp"
+#include "comm/native_library.hpp"
 
 namespace weft {
 

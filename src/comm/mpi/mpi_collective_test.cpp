@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "comm/mpi/test_session.hpp"
+#include "comm/native_library.hpp"
 
 namespace weft {
 namespace {
@@ -112,7 +113,7 @@ void check(Transport& transport, const NativeRequest& request) {
   SCOPED_TRACE(fmt::format("{} of {} by {}, {} ranks, {} pieces, root {}, {} elements", name_of(request.spec.kind),
                            name_of(request.type), name_of(request.op), request.spec.ranks, request.spec.pieces,
                            request.spec.root, std::accumulate(request.sizes.begin(), request.sizes.end(), 0LL)));
-  const std::unique_ptr<NativeCollective> collective = transport.native(request);
+  const std::unique_ptr<NativeCollective> collective = transport.features().library->prepare(request);
   ASSERT_NE(collective, nullptr);
   Buffer<Element> buffer(request, rank);
   const auto bytes = [](std::vector<Element>& elements) { return reinterpret_cast<std::byte*>(elements.data()); };
@@ -220,7 +221,7 @@ TEST(Native, MovesHalfPrecisionButDoesNotReduceIt) {
   check_sizes<std::uint16_t>(*transport, request);
   request.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 1};
   request.sizes = {16};
-  EXPECT_EQ(transport->native(request), nullptr);
+  EXPECT_EQ(transport->features().library->prepare(request), nullptr);
 }
 
 // The library would trust the counts, and write past the end of somebody's buffer.
@@ -231,7 +232,7 @@ TEST(Native, MembersThatPrepareDifferentCallsAreNamed) {
                         .members = everyone(transport->size()),
                         .sizes = {transport->rank() == 1 ? 104 : 100}};
   try {
-    transport->native(request);
+    transport->features().library->prepare(request);
     FAIL() << "not noticed";
   } catch (const RunFailed& failure) {
     EXPECT_STREQ(failure.what(),
@@ -245,9 +246,9 @@ TEST(Native, HasNoCallForMoreElementsThanTheLibraryCounts) {
   NativeRequest request{.spec = {.kind = Collective::all_reduce, .ranks = transport->size(), .pieces = 2},
                         .members = everyone(transport->size()),
                         .sizes = {1 << 30, 1 << 30}};
-  EXPECT_EQ(transport->native(request), nullptr);
+  EXPECT_EQ(transport->features().library->prepare(request), nullptr);
   request.sizes = {1 << 30, (1 << 30) - 1};
-  EXPECT_NE(transport->native(request), nullptr);
+  EXPECT_NE(transport->features().library->prepare(request), nullptr);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ std::int64_t for_each_piece(std::span<const Segment> segments, std::int64_t byte
   return staged;
 }
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public Transport, private NativeLibrary {
  public:
   MpiTransport(std::shared_ptr<MpiSession> session, const MpiOptions& options)
       : session_(std::move(session)), options_(options), idle_(options.idle) {
@@ -105,7 +105,7 @@ class MpiTransport final : public Transport {
   }
 
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override {
-    WEFT_CHECK(landing.operand.empty());  // reduces_on_arrival() is false
+    WEFT_CHECK(landing.operand.empty());  // reduces_on_arrival is false
     const Ticket ticket = take_ticket(peer, channel);
     Message& message = message_of(ticket);
     message.scatter = prepare_staging(message, landing.dst) > 0 ? landing.dst : std::span<const Segment>{};
@@ -155,29 +155,17 @@ class MpiTransport final : public Transport {
     }
   }
 
-  std::uint64_t moved() const override { return moved_; }
   void wake() override { sleep_.wake(); }
-
-  bool has_library() const override { return true; }
-  bool through_memory() const override { return options_.one_machine; }
-
-  std::unique_ptr<NativeCollective> native(const NativeRequest& request) override {
-    return make_mpi_collective(session_, messages_comm_, groups_, request);
-  }
-
-  void give_up(const std::string& why) override {
-    if (options_.give_up) options_.give_up(why);
-  }
-  std::optional<LostRank> lost() override { return options_.lost ? options_.lost() : std::nullopt; }
-
-  std::chrono::nanoseconds silence(std::int64_t rank) override {
-    return options_.silence ? options_.silence(rank) : std::chrono::nanoseconds(0);
-  }
-  void declare_lost(const LostRank& silent) override {
-    if (options_.declare_lost) options_.declare_lost(silent);
+  std::uint64_t moved() const override { return moved_; }
+  TransportFeatures features() override {
+    return {.through_memory = options_.one_machine, .health = options_.health, .library = this};
   }
 
  private:
+  std::unique_ptr<NativeCollective> prepare(const NativeRequest& request) override {
+    return make_mpi_collective(session_, messages_comm_, groups_, request);
+  }
+
   void check(int code, std::string_view call) {
     if (code == MPI_SUCCESS) return;
     session_->abandon();

@@ -6,13 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/idle.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/transport.hpp"
 
 namespace weft {
@@ -57,11 +56,8 @@ struct MpiOptions {
   std::int64_t shortest_long_piece = 1 << 20;
   std::int64_t longest_piece = std::int64_t{1} << 30;  // the library counts up to 2^31 - 1
   IdleOptions idle = {};
-  // Who watches the other processes; MPI itself reports no loss. Called from any thread.
-  std::function<std::optional<LostRank>()> lost = {};
-  std::function<std::chrono::nanoseconds(std::int64_t rank)> silence = {};
-  std::function<void(const std::string& why)> give_up = {};
-  std::function<void(const LostRank&)> declare_lost = {};
+  // Who watches the other processes, for MPI itself reports no loss; must outlive the transport. Null: nobody.
+  RankHealth* health = nullptr;
 };
 
 // All processes must make their transports in the same order. A transport that is destroyed with messages under way

@@ -79,13 +79,12 @@ TEST(MpiTransport, AWakeEndsAPauseWithAMessageUnderWay) {
 }
 
 TEST(MpiTransport, AsksTheWatchOnWhoIsLost) {
-  const std::unique_ptr<Transport> transport =
-      make({.lost = [] { return LostRank{3, "its connection closed"}; },
-            .silence = [](std::int64_t rank) -> std::chrono::nanoseconds { return rank * 1s; }});
-  ASSERT_TRUE(transport->lost().has_value());
-  EXPECT_EQ(transport->lost()->rank, 3);
-  EXPECT_EQ(transport->silence(2), 2s);
-  EXPECT_FALSE(make()->lost().has_value());
+  struct Watch final : RankHealth {
+    std::optional<LostRank> lost() const override { return LostRank{3, "its connection closed"}; }
+    void give_up(const std::string&) override {}
+  } watch;
+  EXPECT_EQ(make({.health = &watch})->features().health, &watch);
+  EXPECT_EQ(make()->features().health, nullptr);
 }
 
 // Rank 0 sends `sent` bytes to rank 1, which expects `expected`: rank 1 says so and has not a byte more in its memory

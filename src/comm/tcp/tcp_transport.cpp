@@ -44,7 +44,7 @@ constexpr std::size_t kLinks = 2;
 constexpr int kQuiet = 20;  // milliseconds
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public Transport, private RankHealth {
  public:
   explicit TcpTransport(const TcpOptions& options);
   ~TcpTransport() override;
@@ -56,15 +56,16 @@ class TcpTransport final : public Transport {
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override;
   bool done(Ticket ticket) override;
   void pause(Clock::time_point until) override;
-  std::uint64_t moved() const override;
   void wake() override;
-  bool reduces_on_arrival() const override { return true; }
-  std::optional<LostRank> lost() override;
-  void give_up(const std::string& why) override;
-  std::chrono::nanoseconds silence(std::int64_t peer) override { return liveness_->silence(peer); }
-  void declare_lost(const LostRank& silent) override { liveness_->give_up(silent); }
+  std::uint64_t moved() const override;
+  TransportFeatures features() override { return {.reduces_on_arrival = true, .health = this}; }
 
  private:
+  std::optional<LostRank> lost() const override;
+  void give_up(const std::string& why) override;
+  std::chrono::nanoseconds silence(std::int64_t peer) const override { return liveness_->silence(peer); }
+  void declare_lost(const LostRank& silent) override { liveness_->declare_lost(silent); }
+
   Link& link_to(std::int64_t peer, std::int64_t bytes);
   std::pair<Ticket, Transfer*> new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes, bool receives);
   void connect(const tcp::MeshOptions& options, const Exchange& exchange, tcp::LinkKind kind);
@@ -91,7 +92,7 @@ class TcpTransport final : public Transport {
   std::uint64_t pass_ = 0;
   std::atomic<bool> gave_up_ = false;
   std::optional<Clock::time_point> hopeless_since_;
-  std::mutex gone_mutex_;
+  mutable std::mutex gone_mutex_;
   std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
   bool changed_ = false;          // something was finished that the caller may not have asked for since
 };
@@ -274,16 +275,16 @@ void TcpTransport::notice_closed_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!links_[i] || links_[i]->open() || closed_since_[i / kLinks]) continue;
     closed_since_[i / kLinks] = Clock::now();
-    if (links_[i]->broken_by_mismatch()) liveness_->give_up({rank_, "it gave up: " + links_[i]->closed()});
+    if (links_[i]->broken_by_mismatch()) liveness_->give_up(links_[i]->closed());
   }
 }
 
 void TcpTransport::give_up(const std::string& why) {
   gave_up_ = true;
-  liveness_->give_up({rank_, "it gave up: " + why});
+  liveness_->give_up(why);
 }
 
-std::optional<LostRank> TcpTransport::lost() {
+std::optional<LostRank> TcpTransport::lost() const {
   if (std::optional<LostRank> loss = liveness_->lost()) return loss;
   const std::lock_guard lock(gone_mutex_);
   return gone_;

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "base/error.hpp"
+#include "comm/rank_health.hpp"
 #include "comm/tcp/test_threads.hpp"
 #include "comm/test_transport_contract.hpp"
 
@@ -46,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, TcpContract,
 TEST(TcpTransport, OneRankAloneIsFine) {
   expect_no_errors(run_ranks(1, [](Transport& transport) {
     EXPECT_EQ(transport.size(), 1);
-    EXPECT_EQ(transport.lost().has_value(), false);
+    EXPECT_EQ(transport.features().health->lost().has_value(), false);
     transport.pause(Transport::Clock::now());
   }));
 }
@@ -108,7 +109,7 @@ TEST(TcpTransport, ManyShortMessagesWaitForTheirReceives) {
 TEST(TcpTransport, ReducesOnArrival) {
   for (const std::int64_t elements : {0, 1, 1000, 300'007}) {
     expect_no_errors(run_ranks(3, [&](Transport& transport) {
-      ASSERT_TRUE(transport.reduces_on_arrival());
+      ASSERT_TRUE(transport.features().reduces_on_arrival);
       const auto count = static_cast<std::size_t>(elements);
       std::vector<std::int32_t> mine(count), other(count), sum(count);
       for (std::size_t i = 0; i < count; ++i) {
@@ -162,7 +163,8 @@ TEST(TcpTransport, ARankMayLeaveOnceItsMessagesHaveLeft) {
         expect_message(data, id);
       }
     }
-    EXPECT_FALSE(transport.lost()) << transport.lost()->reason;
+    const std::optional<LostRank> lost = transport.features().health->lost();
+    EXPECT_FALSE(lost) << lost->reason;
   }));
 }
 
@@ -182,8 +184,8 @@ TEST(TcpTransport, OthersHearWhyARankGivesUp) {
     Bytestring data(100);
     const auto segments = whole(data);
     if (transport.rank() == 2) {
-      transport.give_up("disk full");
-      EXPECT_FALSE(transport.lost().has_value());
+      transport.features().health->give_up("disk full");
+      EXPECT_FALSE(transport.features().health->lost().has_value());
       return;
     }
     finish(transport, {transport.receive(2, 0, into(segments))});
@@ -198,13 +200,14 @@ TEST(TcpTransport, MemoryIsLeftAloneOnceARankHasGivenUp) {
     const auto segments = whole(data);
     if (transport.rank() == 1) {
       finish(transport, {transport.send(0, 0, segments)});
-      while (!transport.lost()) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
+      while (!transport.features().health->lost())
+        transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
       return;
     }
     Bytestring place(1000);
     const auto to = whole(place);
     transport.receive(1, 0, into(to));
-    transport.give_up("enough");
+    transport.features().health->give_up("enough");
     for (int i = 0; i < 10; ++i) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(20));
     EXPECT_EQ(place, Bytestring(1000));
   }));

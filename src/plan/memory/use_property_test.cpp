@@ -9,6 +9,7 @@
 
 #include "base/test_effort.hpp"
 #include "plan/memory/use.hpp"
+#include "planner/passes.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/test_plans.hpp"
 

@@ -9,6 +9,7 @@
 #include "graph/operation_part.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/passes.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/test_plans.hpp"
 
@@ -25,7 +26,7 @@ Overlap drawn(const DecisionSpace& space, std::mt19937_64& random, bool pairs) {
     decisions.chosen[DecisionSpace::kWeave] = 0;
   }
   Overlap overlap = space.overlap(decisions);
-  overlap.weave_visits = std::min<std::int64_t>(overlap.weave_visits, 2000);
+  overlap.weave.visits = std::min<std::int64_t>(overlap.weave.visits, 2000);
   return overlap;
 }
 

@@ -14,7 +14,7 @@
 #include "plan/test_mutator.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
-#include "planner/overlap.hpp"
+#include "planner/passes.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "planner/test_plans.hpp"
 
@@ -59,9 +59,9 @@ Plan overlapped(PlanRequest request, std::string_view policy) {
 Plan woven(const PlanRequest& request, std::int32_t forward_rows, std::int32_t backward_rows) {
   const StepGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, "priority");
-  overlap.forward_rows = forward_rows;
-  overlap.backward_rows = backward_rows;
-  overlap.tensor_parallel = overlap.weave = true;
+  overlap.partition.forward_rows = forward_rows;
+  overlap.partition.backward_rows = backward_rows;
+  overlap.beside.tensor_parallel = overlap.weave.enabled = true;
   return overlapped_plan(request, graph, "weft", overlap).plan;
 }
 
@@ -69,7 +69,7 @@ Plan woven(const PlanRequest& request, std::int32_t forward_rows, std::int32_t b
 Plan paired(const PlanRequest& request) {
   const StepGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, "priority");
-  overlap.tensor_parallel = overlap.weave = overlap.pairs = true;
+  overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
   return overlapped_plan(request, graph, "weft", overlap).plan;
 }
 
@@ -79,11 +79,11 @@ Plan staged(Layout layout, std::string_view policy, std::int32_t parts) {
   r.options = {.bucket_parameters = parts > 1 ? 1 : 30'000, .bucket_mib = 0.05};
   const StepGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, policy);
-  overlap.substitutions = first_possible(
+  overlap.partition.substitutions = first_possible(
       graph,
       {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
-  overlap.parts.clear();
-  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+  overlap.partition.parts.clear();
+  for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
   return make_unfolded_plan(r, graph, policy, overlap).plan;
 }
 

@@ -28,11 +28,11 @@ Plan cut_plan(std::int32_t axis) {
   const PlanRequest r = slow_links({.ep = 4});
   const StepGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "ddp");
-  overlap.expert_parallel = overlap.parts_in_turn = true;
+  overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
   if (axis == kTokenAxis) {
-    overlap.forward_rows = overlap.backward_rows = 4;
+    overlap.partition.forward_rows = overlap.partition.backward_rows = 4;
   } else {
-    overlap.layers = both(expert_cuts(graph, 4, true), expert_cuts(graph, 4, false));
+    overlap.partition.layers = merge_cuts(expert_cuts(graph, 4, true), expert_cuts(graph, 4, false));
   }
   return make_unfolded_plan(r, graph, "tutel", overlap).plan;
 }

@@ -20,7 +20,7 @@ Plan cut_plan(int zero, const ClusterSpec& cluster = test::uneven_nics(), Layout
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
   const StepGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : 3);
+  for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : 3);
   return make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
 }
 

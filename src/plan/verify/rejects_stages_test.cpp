@@ -22,10 +22,10 @@ Plan staged_plan(const PlanRequest& request, std::string_view policy, const std:
                  std::int32_t parts) {
   const StepGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, std::string(policy));
-  overlap.substitutions = first_possible(graph, wanted);
+  overlap.partition.substitutions = first_possible(graph, wanted);
   if (parts > 1) {
-    overlap.parts.clear();
-    for (const Operation& op : graph.operations) overlap.parts.push_back(op.per_micro_batch ? 1 : parts);
+    overlap.partition.parts.clear();
+    for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
   }
   return make_unfolded_plan(request, graph, std::string(policy), overlap).plan;
 }
@@ -85,9 +85,9 @@ TEST(Stages, GoTogetherWithLayersInRowsAndWovenOrders) {
                                         {.tp = 2, .micro_batch = 2, .zero = zero, .sequence_parallel = true}, 2);
     const StepGraph graph = test::build(r);
     Overlap overlap = decide_overlap(r, graph, "megatron-param");
-    overlap.substitutions = first_possible(graph, kInLevels);
-    overlap.forward_rows = overlap.backward_rows = 2;
-    overlap.tensor_parallel = overlap.weave = true;
+    overlap.partition.substitutions = first_possible(graph, kInLevels);
+    overlap.partition.forward_rows = overlap.partition.backward_rows = 2;
+    overlap.beside.tensor_parallel = overlap.weave.enabled = true;
     const Plan plan = make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
     EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_staged));
     EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_part));
@@ -103,8 +103,8 @@ TEST(Stages, MayBeWoven) {
       const PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:2"), {.zero = zero}, 2);
       const StepGraph graph = test::build(r);
       Overlap overlap = decide_overlap(r, graph, policy);
-      overlap.substitutions = first_possible(graph, kInLevels);
-      overlap.weave = true;
+      overlap.partition.substitutions = first_possible(graph, kInLevels);
+      overlap.weave.enabled = true;
       const Plan plan = make_unfolded_plan(r, graph, policy, overlap).plan;
       EXPECT_EQ(verdict(plan), "safe") << policy << zero;
       EXPECT_EQ(test::find_damage(plan, 7, 3).value_or("safe"), "safe") << policy << zero;

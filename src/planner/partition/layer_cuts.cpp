@@ -51,7 +51,7 @@ LayerCuts no_cuts(const StepGraph& graph) {
           std::vector<std::int32_t>(graph.operations.size(), kTokenAxis)};
 }
 
-LayerCuts both(const LayerCuts& a, const LayerCuts& b) {
+LayerCuts merge_cuts(const LayerCuts& a, const LayerCuts& b) {
   LayerCuts result = a;
   for (std::size_t i = 0; i < result.parts.size(); ++i) {
     if (b.parts[i] == 1) continue;

@@ -15,7 +15,7 @@ struct LayerCuts {
 };
 LayerCuts no_cuts(const StepGraph& graph);
 // Each operation as the one of the two that cuts it has it; they cut different ones.
-LayerCuts both(const LayerCuts& a, const LayerCuts& b);
+LayerCuts merge_cuts(const LayerCuts& a, const LayerCuts& b);
 
 // All-to-alls and experts by capacity, everything else whole: what Tutel does.
 LayerCuts expert_cuts(const StepGraph& graph, std::int32_t parts, bool forward);

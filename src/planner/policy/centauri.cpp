@@ -19,24 +19,21 @@ void leave_out_what_is_cut(std::vector<MergeSet>& buckets, const std::vector<std
 }  // namespace
 
 Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
-  Overlap overlap{.buckets = one_bucket_per_layer(graph),
-                  .reductions = true,
-                  .gathers = true,
-                  .prefetch = request.options.prefetch,
-                  .receives = receives_early(request),
-                  .weave = true,
-                  .weave_within_layers = true};
+  Overlap overlap{.partition = {.buckets = one_bucket_per_layer(graph)},
+                  .beside = {.reductions = true, .gathers = true, .receives = receives_early(request)},
+                  .held = {.prefetch = request.options.prefetch},
+                  .weave = {.enabled = true, .within_layers = true}};
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile, request.programs);
   CheapestChoices cheapest = cheapest_choices(graph, cost);
-  leave_out_what_is_cut(overlap.buckets, cheapest.parts);
-  overlap.substitutions = std::move(cheapest.rules);
-  overlap.parts = std::move(cheapest.parts);
+  leave_out_what_is_cut(overlap.partition.buckets, cheapest.parts);
+  overlap.partition.substitutions = std::move(cheapest.rules);
+  overlap.partition.parts = std::move(cheapest.parts);
   if (request.layout.tp == 1) return overlap;
   const RowChoice rows = choose_rows(graph, cost);
-  overlap.tensor_parallel = true;
-  overlap.forward_rows = rows.forward;
-  overlap.backward_rows = rows.backward;
+  overlap.beside.tensor_parallel = true;
+  overlap.partition.forward_rows = rows.forward;
+  overlap.partition.backward_rows = rows.backward;
   return overlap;
 }
 

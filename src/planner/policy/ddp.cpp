@@ -5,9 +5,8 @@
 namespace weft {
 
 Overlap ddp_overlap(const PlanRequest& request, const StepGraph& graph) {
-  return {.buckets = bucket_sets(graph, ddp_buckets(request.options.bucket_mib)),
-          .reductions = true,
-          .receives = receives_early(request)};
+  return {.partition = {.buckets = bucket_sets(graph, ddp_buckets(request.options.bucket_mib))},
+          .beside = {.reductions = true, .receives = receives_early(request)}};
 }
 
 }  // namespace weft

@@ -8,11 +8,9 @@ namespace weft {
 Overlap fsdp_overlap(const PlanRequest& request, const StepGraph& graph) {
   const int prefetch = request.options.prefetch;
   if (prefetch < 0) fail("--prefetch {}: units to gather ahead are at least 0", prefetch);
-  return {.buckets = one_bucket_per_layer(graph),
-          .reductions = true,
-          .gathers = true,
-          .prefetch = prefetch,
-          .receives = receives_early(request)};
+  return {.partition = {.buckets = one_bucket_per_layer(graph)},
+          .beside = {.reductions = true, .gathers = true, .receives = receives_early(request)},
+          .held = {.prefetch = prefetch}};
 }
 
 }  // namespace weft

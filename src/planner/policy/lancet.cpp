@@ -10,18 +10,18 @@ Overlap lancet_overlap(const PlanRequest& request, const StepGraph& graph) {
   if (request.layout.ep == 1) return overlap;
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile, request.programs);
-  overlap.layers = best_layer_cuts(graph, cost, true).cuts;
-  overlap.expert_parallel = overlap.parts_in_turn = overlap.reduce_in_gaps = true;
+  overlap.partition.layers = best_layer_cuts(graph, cost, true).cuts;
+  overlap.beside.expert_parallel = overlap.order.parts_in_turn = overlap.order.reduce_in_gaps = true;
   const CutsFound backward = best_layer_cuts(graph, cost, false);
   // ZeRO 2 and 3 hold the gradients of few layers at a time: theirs are not put off.
   if (request.layout.zero >= 2) {
-    overlap.layers = both(overlap.layers, backward.cuts);
+    overlap.partition.layers = merge_cuts(overlap.partition.layers, backward.cuts);
     return overlap;
   }
   ExchangeFill whole = fill_exchanges(graph, cost), cut = fill_exchanges(graph, cost, backward.exposed());
   const bool cuts = backward.ns - cut.hidden_ns < backward.whole_ns - whole.hidden_ns;
-  if (cuts) overlap.layers = both(overlap.layers, backward.cuts);
-  overlap.hides = std::move(cuts ? cut.hides : whole.hides);
+  if (cuts) overlap.partition.layers = merge_cuts(overlap.partition.layers, backward.cuts);
+  overlap.order.hides = std::move(cuts ? cut.hides : whole.hides);
   return overlap;
 }
 

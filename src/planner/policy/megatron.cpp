@@ -20,18 +20,18 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
 Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const StepGraph& graph) {
   const PolicyOptions& options = request.options;
   require_applicable(options, request.layout);
-  overlap.receives = receives_early(request);
-  overlap.linear_backward = request.layout.tp > 1;
+  overlap.beside.receives = receives_early(request);
+  overlap.beside.linear_backward = request.layout.tp > 1;
   if (options.tp_comm_overlap) {
     const Cluster cluster(request.cluster);
     const CostModel cost(graph, cluster, request.profile, request.programs);
-    overlap.layers = userbuffer_cuts(graph, request.model, cost);
-    overlap.cut_transfers = overlap.parts_in_turn = true;
+    overlap.partition.layers = userbuffer_cuts(graph, request.model, cost);
+    overlap.beside.cut_transfers = overlap.order.parts_in_turn = true;
   }
   // One micro-batch has no other to hide behind.
   if (options.overlap_moe_expert_parallel_comm && request.layout.micro_batches() > 1) {
-    overlap.expert_parallel = overlap.weave = overlap.weave_within_layers = overlap.pairs = true;
-    overlap.pairs_in_order = !options.delay_wgrad_compute;
+    overlap.beside.expert_parallel = overlap.weave.enabled = overlap.weave.within_layers = overlap.weave.pairs = true;
+    overlap.weave.pairs_in_order = !options.delay_wgrad_compute;
   }
   return overlap;
 }
@@ -40,19 +40,20 @@ Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const St
 
 Overlap megatron_dist_overlap(const PlanRequest& request, const StepGraph& graph) {
   const BucketRule whole = megatron_whole_chunks(distributed_optimizer(request));
-  return with_layer_overlap({.buckets = bucket_sets(graph, whole)}, request, graph);
+  return with_layer_overlap({.partition = {.buckets = bucket_sets(graph, whole)}}, request, graph);
 }
 
 Overlap megatron_grad_overlap(const PlanRequest& request, const StepGraph& graph) {
-  return with_layer_overlap({.buckets = bucket_sets(graph, buckets(request, graph)), .reductions = true}, request,
-                            graph);
+  return with_layer_overlap(
+      {.partition = {.buckets = bucket_sets(graph, buckets(request, graph))}, .beside = {.reductions = true}}, request,
+      graph);
 }
 
 // Forward reads the weights that the last iteration left, so it waits for each bucket where it first needs it.
 Overlap megatron_param_overlap(const PlanRequest& request, const StepGraph& graph) {
-  return with_layer_overlap(
-      {.buckets = bucket_sets(graph, buckets(request, graph), true), .reductions = true, .gathers = true}, request,
-      graph);
+  return with_layer_overlap({.partition = {.buckets = bucket_sets(graph, buckets(request, graph), true)},
+                             .beside = {.reductions = true, .gathers = true}},
+                            request, graph);
 }
 
 }  // namespace weft

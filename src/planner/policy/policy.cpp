@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "planner/passes.hpp"
 #include "planner/policy/centauri.hpp"
 #include "planner/policy/ddp.hpp"
 #include "planner/policy/fsdp.hpp"
@@ -85,7 +86,7 @@ void require_policy(std::string_view name) {
 
 Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
   Overlap overlap = find_policy(policy).decide(request, graph);
-  std::sort(overlap.buckets.begin(), overlap.buckets.end(),
+  std::sort(overlap.partition.buckets.begin(), overlap.partition.buckets.end(),
             [](const MergeSet& a, const MergeSet& b) { return a.members.front() < b.members.front(); });
   return overlap;
 }

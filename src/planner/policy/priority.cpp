@@ -15,13 +15,10 @@ Overlap priority_overlap(const PlanRequest& request, const StepGraph& graph) {
   }
   const Cluster cluster(request.cluster);
   UrgentParts parts = urgent_parts(graph, CostModel(graph, cluster, request.profile, request.programs), part);
-  return {.buckets = std::move(parts.sets),
-          .parts = std::move(parts.parts),
-          .reductions = true,
-          .gathers = true,
-          .prefetch = request.options.prefetch,
-          .receives = receives_early(request),
-          .urgent_first = true};
+  return {.partition = {.buckets = std::move(parts.sets), .parts = std::move(parts.parts)},
+          .beside = {.reductions = true, .gathers = true, .receives = receives_early(request)},
+          .held = {.prefetch = request.options.prefetch},
+          .order = {.urgent_first = true}};
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 namespace weft {
 
 Overlap serial_overlap(const PlanRequest&, const StepGraph& graph) {
-  return {.buckets = one_bucket(graph)};
+  return {.partition = {.buckets = one_bucket(graph)}};
 }
 
 }  // namespace weft

@@ -10,9 +10,9 @@ Overlap tutel_overlap(const PlanRequest& request, const StepGraph& graph) {
   if (request.layout.ep == 1) return overlap;
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile, request.programs);
-  overlap.layers = both(expert_cuts(graph, best_expert_parts(graph, cost, true), true),
-                        expert_cuts(graph, best_expert_parts(graph, cost, false), false));
-  overlap.expert_parallel = overlap.parts_in_turn = overlap.wait_for_last_part = true;
+  overlap.partition.layers = merge_cuts(expert_cuts(graph, best_expert_parts(graph, cost, true), true),
+                                        expert_cuts(graph, best_expert_parts(graph, cost, false), false));
+  overlap.beside.expert_parallel = overlap.order.parts_in_turn = overlap.beside.wait_for_last_part = true;
   return overlap;
 }
 

@@ -117,28 +117,29 @@ std::int64_t DecisionSpace::value(const Decisions& decisions, Dimension dimensio
 Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   const BucketChoice& bucket = buckets_[static_cast<std::size_t>(value(decisions, kBuckets))];
   Overlap overlap;
-  overlap.buckets = bucket.buckets;
-  overlap.parts = bucket.parts;
-  overlap.substitutions = stages_[static_cast<std::size_t>(value(decisions, kStages))].rules;
-  overlap.reductions = overlap.gathers = true;
-  overlap.prefetch = static_cast<int>(value(decisions, kPrefetch));
-  overlap.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
-  overlap.receives = value(decisions, kReceives) != 0;
-  overlap.urgent_first = value(decisions, kUrgentFirst) != 0;
-  overlap.hold_back = value(decisions, kHoldBack) != 0;
-  overlap.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
-  overlap.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
-  overlap.tensor_parallel = tensor_parallel_;
-  overlap.expert_parallel = expert_parallel_;
+  overlap.partition.buckets = bucket.buckets;
+  overlap.partition.parts = bucket.parts;
+  overlap.partition.substitutions = stages_[static_cast<std::size_t>(value(decisions, kStages))].rules;
+  overlap.beside.reductions = overlap.beside.gathers = true;
+  overlap.held.prefetch = static_cast<int>(value(decisions, kPrefetch));
+  overlap.held.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
+  overlap.beside.receives = value(decisions, kReceives) != 0;
+  overlap.order.urgent_first = value(decisions, kUrgentFirst) != 0;
+  overlap.order.hold_back = value(decisions, kHoldBack) != 0;
+  overlap.partition.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
+  overlap.partition.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));
+  overlap.beside.tensor_parallel = tensor_parallel_;
+  overlap.beside.expert_parallel = expert_parallel_;
   if (expert_parallel_) {
-    overlap.layers = both(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
-                          backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
-    overlap.parts_in_turn = true;
-    overlap.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
+    overlap.partition.layers =
+        merge_cuts(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
+                   backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
+    overlap.order.parts_in_turn = true;
+    overlap.order.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
   }
-  overlap.weave = value(decisions, kWeave) != 0;
-  overlap.pairs = overlap.weave && value(decisions, kPairs) != 0;
-  overlap.weave_visits = value(decisions, kWeaveVisits);
+  overlap.weave.enabled = value(decisions, kWeave) != 0;
+  overlap.weave.pairs = overlap.weave.enabled && value(decisions, kPairs) != 0;
+  overlap.weave.visits = value(decisions, kWeaveVisits);
   return overlap;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/parallel.hpp"
 #include "plan/happens_before.hpp"
+#include "planner/passes.hpp"
 
 namespace weft {
 namespace {
@@ -107,11 +108,11 @@ void PlanSearcher::report() {
 // In a step of so many micro-batches, about: of what rows may cut, half of a layer is. Parts of what a step has once,
 // gradients and parameters, are as many whatever the micro-batches.
 double PlanSearcher::operations_in(const Overlap& overlap, std::int64_t micro_batches) const {
-  const double rows = std::max(overlap.forward_rows, overlap.backward_rows);
+  const double rows = std::max(overlap.partition.forward_rows, overlap.partition.backward_rows);
   double repeated = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
-  for (const std::int32_t parts : overlap.layers.parts) repeated += parts - 1;
+  for (const std::int32_t parts : overlap.partition.layers.parts) repeated += parts - 1;
   double once = 0;
-  for (const std::int32_t parts : overlap.parts) once += parts - 1;
+  for (const std::int32_t parts : overlap.partition.parts) once += parts - 1;
   return repeated * static_cast<double>(micro_batches) + once;
 }
 
@@ -122,7 +123,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave_visits) / 10;
+    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave.visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
   }

@@ -9,6 +9,7 @@
 #include "plan/happens_before.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/passes.hpp"
 #include "planner/search/decisions.hpp"
 #include "planner/test_plans.hpp"
 

@@ -1,0 +1,43 @@
+// The bars of a picture of one step: what each rank computes, waits for and transfers, and when. A picture cannot show
+// spans that are shorter than a pixel, so these are drawn together as stacks, whose heights are shares of time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/units.hpp"
+#include "timeline/accounting.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+// Colours of a rank's compute lane. `waiting` is exposed communication.
+enum class ComputeColour : std::uint8_t { forward, backward, optimizer, waiting };
+inline constexpr int kComputeColours = 4;
+
+struct StepBar {
+  std::int32_t colour = 0;  // ComputeColour or TrafficKind
+  Nanos begin, end;         // since the begin of the step
+  double bottom = 0;        // from `bottom` to `top` of the lane's height: 0 and 1 where the bar is no part of a stack
+  double top = 1;
+  friend bool operator==(const StepBar&, const StepBar&) = default;
+};
+
+// Bars of a lane are ascending; those of a stack have the same begin and end, lowest first.
+struct RankBars {
+  std::string name;
+  std::vector<StepBar> compute;                               // colours: ComputeColour
+  std::array<std::vector<StepBar>, kTrafficKinds> transfers;  // index and colour: TrafficKind
+};
+
+// Of the first period of the steady state, by Timeline::ranks. What begins before the period or ends after it is cut
+// off there. Bars of one colour that touch are one bar. Bars shorter than `pixel` that begin within one `pixel` of each
+// other become a stack, which reaches to the next bar where that begins within a `pixel` of its end.
+std::vector<RankBars> step_bars(const Timeline& timeline, const Accounting& accounting, Nanos pixel);
+
+// The length of that period.
+Nanos step_length(const Timeline& timeline);
+
+}  // namespace weft

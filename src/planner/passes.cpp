@@ -1,0 +1,152 @@
+#include "planner/passes.hpp"
+
+#include "plan/memory/place.hpp"
+#include "planner/schedule/blocks.hpp"
+#include "planner/schedule/overlap_linear.hpp"
+#include "planner/schedule/overlap_receives.hpp"
+#include "planner/schedule/overlap_zero.hpp"
+#include "planner/schedule/part_order.hpp"
+#include "planner/schedule/reduction_order.hpp"
+#include "planner/schedule/reductions_in_gaps.hpp"
+#include "planner/schedule/urgent_first.hpp"
+#include "planner/schedule/weave.hpp"
+
+namespace weft {
+namespace {
+
+void partition(PlanDraft& draft) {
+  draft.plan.graph = partition_graph(draft.model_graph, draft.overlap.partition, draft.overlap.beside.expert_parallel);
+  draft.cost.emplace(draft.plan.graph, draft.cluster, draft.request.profile, draft.request.programs);
+}
+
+void order_urgent_first(PlanDraft& draft) {
+  const Overlap& overlap = draft.overlap;
+  urgent_first(
+      draft.plan, *draft.cost,
+      {.hold_back = overlap.order.hold_back, .postpone = !overlap.weave.enabled && !overlap.beside.expert_parallel});
+}
+
+void weave(PlanDraft& draft) {
+  const Overlap& overlap = draft.overlap;
+  const WeaveOptions options{.prefetch = overlap.beside.gathers ? overlap.held.prefetch : -1,
+                             .gradient_buffers = overlap.beside.reductions ? overlap.held.gradient_buffers : -1,
+                             .within_layers = overlap.weave.within_layers,
+                             .pairs_in_order = overlap.weave.pairs_in_order,
+                             .visits = overlap.weave.visits};
+  if (overlap.weave.pairs) {
+    weave_pairs(draft.plan, *draft.cost, options);
+  } else {
+    weave_blocks(draft.plan, *draft.cost, options);
+  }
+}
+
+void overlap_sharded(PlanDraft& draft) {
+  const Overlap& overlap = draft.overlap;
+  overlap_sharded_traffic(draft.plan, {.gathers = overlap.beside.gathers,
+                                       .reductions = overlap.beside.reductions,
+                                       .prefetch = overlap.held.prefetch,
+                                       .gradient_buffers = overlap.held.gradient_buffers});
+}
+
+constexpr PlanFacts kGraph = facts({PlanFact::graph}), kPrograms = facts({PlanFact::programs}),
+                    kQueues = facts({PlanFact::queues}), kBlocking = facts({PlanFact::blocking}),
+                    kBlocks = facts({PlanFact::blocks}), kPositions = facts({PlanFact::positions}),
+                    kMemory = facts({PlanFact::memory});
+
+constexpr Pass kPasses[] = {
+    {.name = "partition", .leaves = kGraph, .run = partition},
+    {.name = "choose algorithms",
+     .needs = kGraph,
+     .leaves = kPrograms,
+     .run = [](PlanDraft& d) { choose_algorithms(d.plan.graph, *d.cost); }},
+    {.name = "queues", .needs = kGraph, .leaves = kQueues, .run = [](PlanDraft& d) { issue_by_group(d.plan); }},
+    {.name = "block on transfers",
+     .needs = kQueues,
+     .leaves = kBlocking,
+     .run = [](PlanDraft& d) { block_on_transfers(d.plan); }},
+    {.name = "beside compute",
+     .needs = kQueues | kBlocking,
+     .run = [](PlanDraft& d) { let_run_beside_compute(d.plan, d.overlap.beside); }},
+    {.name = "blocks",
+     .needs = kGraph,
+     .leaves = kBlocks,
+     .run = [](PlanDraft& d) { order_blocks(d.plan, d.overlap.weave.pairs); }},
+    {.name = "parts in turn",
+     .needs = kBlocks | kBlocking,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return o.order.parts_in_turn; },
+     .run = [](PlanDraft& d) { order_parts_in_turn(d.plan); }},
+    {.name = "weight gradients behind all-to-alls",
+     .needs = kBlocks,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return !o.order.hides.empty(); },
+     .run = [](PlanDraft& d) { move_weight_grads(d.plan, d.overlap.order.hides); }},
+    {.name = "urgent first",
+     .needs = kBlocks | kBlocking | kPrograms,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return o.order.urgent_first; },
+     .run = order_urgent_first},
+    {.name = "reductions as backward ends",
+     .needs = kBlocks,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return o.beside.reductions && !o.order.urgent_first; },
+     .run = [](PlanDraft& d) { order_reductions_by_backward(d.plan, d.overlap.order.hides.empty()); }},
+    {.name = "weave",
+     .needs = kBlocks | kBlocking | kPrograms,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return o.weave.enabled; },
+     .run = weave},
+    {.name = "gather again in turn",
+     .needs = kBlocks | kBlocking,
+     .leaves = kPositions,
+     .applies = [](const Overlap& o) { return o.beside.linear_backward; },
+     .run = [](PlanDraft& d) { gather_again_in_turn(d.plan); }},
+    {.name = "sharded traffic", .needs = kBlocks | kBlocking, .leaves = kPositions, .run = overlap_sharded},
+    {.name = "receives",
+     .needs = kBlocking,
+     .precedes = kMemory,
+     .applies = [](const Overlap& o) { return o.beside.receives; },
+     .run = [](PlanDraft& d) { overlap_receives(d.plan); }},
+    {.name = "reductions between all-to-alls",
+     .needs = kBlocks | kBlocking | kPrograms,
+     .precedes = kMemory,
+     .applies = [](const Overlap& o) { return o.order.reduce_in_gaps; },
+     .run = [](PlanDraft& d) { reduce_in_gaps(d.plan, *d.cost); }},
+    {.name = "memory",
+     .needs = kBlocks | kBlocking | kPositions,
+     .leaves = kMemory,
+     .run = [](PlanDraft& d) { d.unfolded.emplace(place_values(d.plan)); }},
+};
+
+// Every pass finds what it needs, whichever of the optional ones run, and comes before what it must precede.
+constexpr bool are_in_order(std::span<const Pass> passes) {
+  PlanFacts certain = 0, possible = 0;
+  for (const Pass& pass : passes) {
+    if ((pass.needs & ~certain) != 0 || (pass.precedes & possible) != 0) return false;
+    possible |= pass.leaves;
+    if (pass.applies == nullptr) certain |= pass.leaves;
+  }
+  return true;
+}
+static_assert(are_in_order(kPasses));
+
+}  // namespace
+
+std::span<const Pass> planner_passes() {
+  return kPasses;
+}
+
+UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
+                             const Overlap& overlap) {
+  PlanDraft draft{.request = request, .model_graph = graph, .overlap = overlap, .cluster = Cluster(request.cluster)};
+  draft.plan.policy = std::move(name);
+  draft.plan.model = request.model;
+  draft.plan.cluster = request.cluster;
+  draft.plan.layout = request.layout;
+  for (const Pass& pass : planner_passes()) {
+    if (pass.applies == nullptr || pass.applies(overlap)) pass.run(draft);
+  }
+  return {std::move(draft.plan), std::move(*draft.unfolded)};
+}
+
+}  // namespace weft
