@@ -97,18 +97,18 @@ class CalibrationPasses {
   };
   std::span<const float> choices_of(const Operation& op, std::int32_t micro_batch) const {
     if (op.role != Role::gate || op.phase != Phase::forward) return {};
-    return floats_of({view_.data(op.writes.back(), micro_batch), op.key.dims[1]});
+    return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
   // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
   // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
     if (!transfer.per_micro_batch) return;
     std::vector<std::pair<Vector, float>> results;
-    for (const ValueId id : transfer.writes) {
-      const Value& value = graph.value(id);
+    for (const Write& write : transfer.writes) {
+      const Value& value = graph.value(write.value);
       if (!value.per_micro_batch) continue;
       results.push_back(
-          {{view_.data(id, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
+          {{view_.data(write.value, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
     }
     operations_.push_back({std::nullopt,
                            [results](std::int64_t) {

@@ -116,7 +116,7 @@ ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
   return id;
 }
 
-Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes) {
+Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes) {
   Operation op;
   op.rank_class = id_;
   op.chunk = chunk_;
@@ -133,10 +133,10 @@ Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read
 }
 
 Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
-                                  std::vector<Read> reads, std::vector<ValueId> writes, std::optional<Role> subject) {
+                                  std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject) {
   OpKey key;
   key.kind = OpKind::transfer;
-  const WireFormat format = graph_.value(reads.empty() ? writes.front() : reads.front().value).format();
+  const WireFormat format = graph_.value(reads.empty() ? writes.front().value : reads.front().value).format();
   const Bytes bytes = wire_bytes(elements, format);
   key.dtype = format.type;
   key.dims[0] = bytes.value;
@@ -176,7 +176,7 @@ ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupK
   }
   const ValueId result = value(std::move(out));
   const std::int64_t whole = kind == Collective::all_gather ? graph_.value(result).elements() : source_elements;
-  transfer(role, phase, kind, group, whole, {{in, 0}}, {result});
+  transfer(role, phase, kind, group, whole, {{Operand::payload, in}}, {{Operand::payload, result}});
   return result;
 }
 

@@ -26,7 +26,7 @@ Moved moved_by(const StepGraph& graph, const Operation& op) {
   };
   Moved moved;
   for (const Read& read : op.reads) moved.in += on_wire(read.value);
-  for (const ValueId id : op.writes) moved.out += on_wire(id);
+  for (const Write& write : op.writes) moved.out += on_wire(write.value);
   return moved;
 }
 

@@ -50,8 +50,8 @@ class ChoiceTreeBuilder {
     for (const Read& read : graph_.op(id).reads) {
       for (const OpId writer : writers[read.value.index()]) note(writer);
     }
-    for (const ValueId value : graph_.op(id).writes) {
-      for (const OpId reader : readers[value.index()]) note(reader);
+    for (const Write& write : graph_.op(id).writes) {
+      for (const OpId reader : readers[write.value.index()]) note(reader);
     }
   }
 
