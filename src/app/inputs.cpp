@@ -143,11 +143,23 @@ Bytes gibibytes(double count) {
   return {static_cast<std::int64_t>(count * 1024 * 1024 * 1024)};
 }
 
+// What training takes where flags are silent.
+struct TrainingDefaults {
+  ElementType precision;
+  bool dropout;  // of a model with learned positions
+  bool reserve;  // the device keeps memory for itself
+};
+
+TrainingDefaults defaults_of(Runtime runtime) {
+  if (runtime == Runtime::cpu) return {ElementType::fp32, false, false};
+  return {ElementType::bf16, true, true};
+}
+
 // What is kept of a device's memory; all of what --memory says is for plans.
-Bytes read_reserve(const Flags& flags, const Device& device, bool emulated) {
+Bytes read_reserve(const Flags& flags, const Device& device, bool by_default) {
   const auto given = flags.number("reserve", 0, 1e6);
   if (given && flags.given("memory")) fail("--reserve: --memory says already what plans may use; give one of them");
-  if (!given) return flags.given("memory") || emulated ? Bytes{} : default_reserve(device);
+  if (!given) return flags.given("memory") || !by_default ? Bytes{} : default_reserve(device);
   if (gibibytes(*given) >= device.memory) {
     fail("--reserve {}: leaves nothing of the {} of a {}", *flags.text("reserve"), format_bytes(device.memory),
          device.name);
@@ -170,7 +182,7 @@ LimitedCluster read_limited_cluster(const Flags& flags) {
       fail("--memory {}: is above the {} of a {}; a larger device is said in --cluster (memory=)",
            *flags.text("memory"), format_bytes(device.memory), device.name);
     }
-    const Bytes reserve = read_reserve(flags, device, spec.emulated);
+    const Bytes reserve = read_reserve(flags, device, defaults_of(spec.execution.runtime).reserve);
     device.memory = device.memory - reserve;
     if (cap) device.memory = std::min(device.memory, gibibytes(*cap));
     return reserve;
@@ -189,6 +201,7 @@ ClusterSpec read_cluster(const Flags& flags) {
 }
 
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
+  const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
   l.tp = flags.integer("tp", 1, kMany).value_or(1);
   l.pp = flags.integer("pp", 1, kMany).value_or(1);
@@ -224,13 +237,12 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
     fail("--dropout {}: {} trains without; dropout is of models with learned positions", *flags.text("dropout"),
          model.name);
   }
-  // A run on this machine has none unless it is asked for, and neither has a plan for one.
-  l.dropout = flags.given("dropout") || (!flags.is_set("no-dropout") && !cluster.spec().emulated);
+  l.dropout = flags.given("dropout") || (!flags.is_set("no-dropout") && defaults.dropout);
   l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full", "local"}).value_or(0));
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
-  if (cluster.spec().emulated) {
+  if (cluster.spec().execution.runtime == Runtime::cpu) {
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {
@@ -239,7 +251,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
   using enum ElementType;
-  l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(cluster.spec().emulated ? fp32 : bf16);
+  l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   const auto schedule = flags.one_of("schedule", schedule_names());
@@ -253,16 +265,16 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
 }
 
 void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& model, Layout& layout) {
-  if (!cluster.spec().emulated || !model.experts || model.experts->capacity_factor != 0) return;
+  if (cluster.spec().execution.runtime != Runtime::cpu || !model.experts || model.experts->capacity_factor != 0) return;
   Experts& experts = *model.experts;
   experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
   if (flags.given("expert-exchange") || layout.experts_gather_tokens()) return;
   layout.expert_exchange = ExpertExchange::uneven;
 }
 
-// What a Hugging Face file says and no plan does. On a local cluster plans are run, and a run that computes something
-// else is refused.
-std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layout, bool emulated) {
+// What a Hugging Face file says and no plan does. Where plans are executed, one that computes something else is
+// refused.
+std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layout, Runtime runtime) {
   const auto file = flags.text("model");
   if (!file || !names_a_file(*file)) return {};
   const HfExtras extras = read_hf_extras(read_text_file(*file), *file);
@@ -270,7 +282,8 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
   if (extras.sliding_window && *extras.sliding_window < layout.seq) {
     const std::string words =
         fmt::format("{}: key 'sliding_window': {} is shorter than --seq {}", *file, *extras.sliding_window, layout.seq);
-    if (emulated) fail("{}, and weft run attends to whole sequences; give --seq {}", words, *extras.sliding_window);
+    if (runtime != Runtime::none)
+      fail("{}, and weft run attends to whole sequences; give --seq {}", words, *extras.sliding_window);
     remarks.push_back(words + "; attention is planned over whole sequences, as if there were no window");
   }
   if (!extras.quantization.empty()) {
@@ -290,7 +303,7 @@ Inputs read_inputs(const Flags& flags) {
   const Cluster cluster(inputs.cluster);
   inputs.layout = read_layout(flags, inputs.model, cluster);
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
-  inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.emulated);
+  inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.execution.runtime);
   inputs.options = read_policy_options(flags);
   require_applicable(inputs.options, inputs.layout);
   if (inputs.options.overlap_moe_expert_parallel_comm && inputs.layout.micro_batches() == 1) {

@@ -55,10 +55,10 @@ bool works_on_slots(const Operation& operation);
 Operation with_balanced_load(const StepGraph& graph, const Operation& operation);
 
 // What floor() above is taken of, for transfers of a step: the elements of the value (all_reduce) or of a shard, and
-// the bytes that one of them stands for in `bytes` of the communication.
+// how many elements of the communication each of them stands for.
 struct CutLength {
   std::int64_t elements = 0;
-  std::int64_t bytes_each = 0;
+  std::int64_t transferred_each = 0;
 };
 CutLength cut_length(const StepGraph& graph, const Operation& operation);
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
 #include "graph/operand.hpp"
@@ -41,11 +42,14 @@ struct Value {
   std::vector<Split> splits;  // dimensions that are one shard of a larger tensor
   bool per_micro_batch = true;
   bool accumulated = false;      // a sum over micro-batches: several instances write it
-  double bytes_per_element = 0;  // 0: the dtype's; optimizer state has 12, masks 1
+  double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1
+  std::int32_t scale_block = 0;  // elements that share an fp32 scale, which lies beside them; 0: no scales
   friend bool operator==(const Value&, const Value&) = default;
 
   std::int64_t elements() const;
   Bytes bytes() const;
+  // In which it travels unless a transfer says otherwise.
+  WireFormat format() const { return {dtype, scale_block}; }
 };
 
 struct Read {
@@ -61,7 +65,7 @@ struct Write {
   friend bool operator==(const Write&, const Write&) = default;
 };
 
-// What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it.
+// What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it: wire_bytes() of its elements.
 struct Communication {
   Collective collective = Collective::all_reduce;
   // How it is carried out, chosen when the plan is made (graph/transfer_program.hpp).
@@ -70,6 +74,7 @@ struct Communication {
   std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
   Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
+  WireFormat format = {};
   Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.
   std::int32_t transfer = -1;

@@ -27,16 +27,16 @@ std::int64_t elements_between(const StepGraph& graph, const Operation& op, Subst
   }
 }
 
-// What the buffer of a leg has, as Communication::bytes counts it.
-Bytes bytes_of_stage(const ClassGroup& group, const RuleLeg& leg, const Value& in, const Value& out) {
+// What the buffer of a leg has, as Communication counts it.
+std::int64_t elements_of_leg(const ClassGroup& group, const RuleLeg& leg, const Value& in, const Value& out) {
   const std::int64_t members = group.scoped(leg.scope).view.size;
   switch (leg.collective) {
     case Collective::reduce_scatter:
-      return out.bytes() * members;
+      return out.elements() * members;
     case Collective::all_gather:
-      return in.bytes() * members;
+      return in.elements() * members;
     default:
-      return in.bytes();
+      return in.elements();
   }
 }
 
@@ -114,7 +114,8 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       made.writes = {{Operand::payload, out}};
       made.communication->collective = leg.collective;
       made.communication->scope = leg.scope;
-      made.communication->bytes = bytes_of_stage(group_of(whole, op), leg, graph_.value(in), graph_.value(out));
+      made.communication->bytes = wire_bytes(
+          elements_of_leg(group_of(whole, op), leg, graph_.value(in), graph_.value(out)), op.communication->format);
       if (transfer >= 0 && s > 0) made.communication->transfer = how.next_number + s - 1;
       made.key.dims[0] = made.communication->bytes.value;
       graph_.operations.push_back(std::move(made));

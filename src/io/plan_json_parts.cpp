@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -60,9 +61,9 @@ void check_line_id(const JsonObject& object, std::size_t index) {
 
 ValueReader::ValueReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",     "name",   "class",           "kind",        "dtype",
-            "shape",  "splits", "per_micro_batch", "accumulated", "bytes_per_element",
-            "offset", "copies", "waits",           "frame"},
+      keys_{"id",          "name",   "class",           "kind",        "dtype",
+            "shape",       "splits", "per_micro_batch", "accumulated", "bytes_per_element",
+            "scale_block", "offset", "copies",          "waits",       "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
       dtypes_(names_up_to(ElementType::fp8)),
       axes_(names_up_to(Axis::edp)) {}
@@ -81,6 +82,7 @@ Value ValueReader::value(const JsonObject& object) const {
   value.splits = read_splits(object, value.shape.size(), axes_);
   value.per_micro_batch = object.boolean_or("per_micro_batch", true);
   value.accumulated = object.boolean_or("accumulated", false);
+  value.scale_block = small_integer_or(object, "scale_block", 0, 0, kMaxInt32);
   value.bytes_per_element = object.number_or("bytes_per_element", 0, 0, 1024);
   return value;
 }
@@ -106,7 +108,8 @@ OperationReader::OperationReader(const PlanCounts& counts)
       keys_{"id",   "name",  "class",  "chunk",           "layer",   "phase",     "role",    "subject",
             "part", "rule",  "stage",  "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
             "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
-      communication_keys_{"collective", "algorithm", "parts", "inner", "group", "scope", "bytes", "transfer", "sends"},
+      communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
+                          "scope",      "wire",      "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       operands_(names_up_to(Operand::payload)),
@@ -123,7 +126,7 @@ Operation OperationReader::operation(const JsonObject& object) const {
   Operation op;
   read_identity(object, op);
   op.key = read_key(object, op.phase);
-  if (object.has("communication")) op.communication = read_communication(object.object("communication"));
+  if (object.has("communication")) op.communication = read_communication(object.object("communication"), op.key.dtype);
   if (op.is_transfer() != (op.key.kind == OpKind::transfer)) {
     fail("{}: kind '{}' {} a key 'communication'", object.where(), name_of(op.key.kind),
          op.is_transfer() ? "does not have" : "needs");
@@ -174,7 +177,7 @@ OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
   return key;
 }
 
-Communication OperationReader::read_communication(const JsonObject& object) const {
+Communication OperationReader::read_communication(const JsonObject& object, ElementType dtype) const {
   object.allow_only(communication_keys_);
   Communication communication;
   communication.collective = static_cast<Collective>(object.one_of("collective", collectives_));
@@ -184,10 +187,17 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
+  communication.format = object.has("wire") ? read_wire(object.object("wire")) : WireFormat{dtype};
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
   communication.sends = object.boolean_or("sends", true);
   return communication;
+}
+
+WireFormat OperationReader::read_wire(const JsonObject& object) const {
+  object.allow_only(std::array<std::string, 3>{"type", "block", "scale"});
+  return {static_cast<ElementType>(object.one_of("type", dtypes_)), small_integer_or(object, "block", 0, 0, kMaxInt32),
+          static_cast<ElementType>(object.one_of("scale", dtypes_))};
 }
 
 void OperationReader::read_dependencies(const JsonObject& object, Operation& op) const {

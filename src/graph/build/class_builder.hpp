@@ -61,6 +61,7 @@ class ClassBuilder {
     std::vector<Split> splits = {};
     double bytes_per_element = 0;
     std::optional<ElementType> dtype = {};  // the layout's precision unless given
+    std::int32_t scale_block = 0;
   };
   using ParameterIndex = std::size_t;
 
@@ -70,7 +71,8 @@ class ClassBuilder {
   ValueId value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element = 0);
   ValueId once(NewValue spec, bool accumulated = false);
   Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes);
-  Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
+  // Of so many elements in all, in the format of what it reads (receives).
+  Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                       std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name);
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;

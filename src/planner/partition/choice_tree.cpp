@@ -104,7 +104,7 @@ class ChoiceTreeBuilder {
       Operation reduction = part;
       reduction.communication.reset();
       reduction.key.kind = OpKind::elementwise;
-      const std::int64_t width = size_of(graph_.value(read_of(op_, Operand::payload)).dtype).value;
+      const std::int64_t width = size_of(part.communication->format.type).value;
       reduction.key.dims = {std::max<std::int64_t>(1, bytes / width / members), (members + 1) * width, 0, 0, 0, 0};
       return seconds(cost_.compute(reduction));
     }

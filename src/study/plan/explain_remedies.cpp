@@ -202,7 +202,7 @@ class FasterLinks {
   // Returns the link of the transfer that takes longest.
   std::optional<std::size_t> slowest_link(std::int32_t kind) const {
     const Cluster cluster(study_.plan().cluster);
-    if (cluster.spec().emulated) return std::nullopt;  // those are set by who runs it
+    if (cluster.spec().execution.links != LinkTiming::nominal) return std::nullopt;  // whoever runs it sets those
     const CostModel cost(study_.plan().graph, cluster, profile_);
     std::optional<std::size_t> link;
     double longest = 0;

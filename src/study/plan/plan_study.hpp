@@ -108,7 +108,7 @@ Throughput throughput_of(const Transformer& model, const Layout& layout, const S
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      const OnProgress& on_progress = {});
 // Returns the request that make_plan and decide_overlap take. Policies that search simulate on `jobs` threads.
-// `programs` holds what is already known of the programs of an emulated cluster (cost/program_cost.hpp).
+// `programs` holds what is already known of Weft's own programs (cost/program_cost.hpp).
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
                        std::shared_ptr<ProgramCosts> programs = nullptr);
 // Studies given plans, which must be safe and made for these inputs.

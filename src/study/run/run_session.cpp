@@ -161,6 +161,7 @@ void RunSession::measure_links(Communicator& communicator) {
   const std::string said =
       text_of_rank_0(communicator, fmt::format("{:.0f} {} {}", link.goodput, link.latency.value, link.burst.value));
   const std::vector<std::string> numbers = split(said, ' ');
+  options_.inputs.cluster.execution.links = LinkTiming::measured;
   auto& nic = options_.inputs.cluster.levels.front();
   nic.bandwidth = {static_cast<double>(parse_integer(numbers[0], "goodput"))};
   nic.latency = {parse_integer(numbers[1], "latency")};
