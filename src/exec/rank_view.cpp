@@ -22,17 +22,6 @@ Arena::~Arena() {
   munmap(data_, size_);
 }
 
-std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp_rank) {
-  if (layout.cp == 1) return {{0, layout.seq}};
-  const std::int64_t stretches = layout.seq % (2 * layout.cp) == 0 ? 2 * layout.cp : layout.cp;
-  const std::int64_t length = layout.seq / stretches;
-  std::vector<ElementRange> parts{{cp_rank * length, (cp_rank + 1) * length}};
-  if (stretches == layout.cp) return parts;
-  const std::int64_t mirrored = stretches - 1 - cp_rank;
-  parts.push_back({mirrored * length, (mirrored + 1) * length});
-  return parts;
-}
-
 RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
     : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
   const ModelGroups model = model_groups(plan.model, plan.layout);
@@ -44,7 +33,7 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
       members.push_back(member.value);
     }
   }
-  context_parts_ = context_parts_of(plan.layout, coordinate(Axis::cp));
+  context_parts_ = positions_of(Share::mirrored, plan.layout.seq, {coordinate(Axis::cp), plan.layout.cp});
   memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
   expert_windows_ = std::make_unique<ExpertWindows>(plan, class_);
 }

@@ -232,6 +232,26 @@ std::string_view name_of(ExpertExchange exchange) {
   return "";
 }
 
+std::int64_t Layout::extent(Axis axis) const {
+  switch (axis) {
+    case Axis::tp:
+      return tp;
+    case Axis::cp:
+      return cp;
+    case Axis::dp:
+      return dp;
+    case Axis::pp:
+      return pp;
+    case Axis::etp:
+      return etp;
+    case Axis::ep:
+      return ep;
+    case Axis::edp:
+      return edp();
+  }
+  return 1;
+}
+
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
   validate_degrees(layout, devices);
   validate_numbers(layout);
@@ -255,13 +275,7 @@ std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transform
 
 Mesh dense_mesh(const Layout& layout) {
   std::vector<Mesh::Extent> order;
-  for (const Axis axis : layout.mesh_order) {
-    const std::int64_t size = axis == Axis::tp   ? layout.tp
-                              : axis == Axis::cp ? layout.cp
-                              : axis == Axis::dp ? layout.dp
-                                                 : layout.pp;
-    order.push_back({axis, size});
-  }
+  for (const Axis axis : layout.mesh_order) order.push_back({axis, layout.extent(axis)});
   return Mesh(order);
 }
 
@@ -289,8 +303,8 @@ Mesh expert_mesh(const Layout& layout) {
 }
 
 std::int64_t local_vocab(const Transformer& model, const Layout& layout) {
-  const std::int64_t step = 128 * layout.tp;
-  return (model.vocab + step - 1) / step * 128;
+  const std::int64_t step = kVocabularyPadding * layout.tp;
+  return (model.vocab + step - 1) / step * kVocabularyPadding;
 }
 
 }  // namespace weft

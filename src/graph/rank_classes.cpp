@@ -350,6 +350,30 @@ RankClasses Refinement::result() const {
 
 }  // namespace
 
+namespace {
+
+constexpr std::pair<GroupKind, Axis> kGroupsOfAxes[] = {{GroupKind::tp, Axis::tp},
+                                                        {GroupKind::cp, Axis::cp},
+                                                        {GroupKind::ep, Axis::ep},
+                                                        {GroupKind::etp, Axis::etp},
+                                                        {GroupKind::edp, Axis::edp}};
+
+}  // namespace
+
+Axis axis_of(GroupKind kind) {
+  const auto found = std::find_if(std::begin(kGroupsOfAxes), std::end(kGroupsOfAxes),
+                                  [&](const auto& row) { return row.first == kind; });
+  WEFT_CHECK(found != std::end(kGroupsOfAxes));
+  return found->second;
+}
+
+GroupKind group_of(Axis axis) {
+  const auto found = std::find_if(std::begin(kGroupsOfAxes), std::end(kGroupsOfAxes),
+                                  [&](const auto& row) { return row.second == axis; });
+  WEFT_CHECK(found != std::end(kGroupsOfAxes));
+  return found->first;
+}
+
 std::string_view name_of(GroupKind kind) {
   static constexpr std::string_view kNames[kGroupKinds] = {"tp",   "cp",   "dp",      "ep",      "etp", "edp",
                                                            "tied", "norm", "pp_prev", "pp_next", "kv"};

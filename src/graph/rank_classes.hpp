@@ -34,6 +34,11 @@ enum class GroupKind : std::uint8_t {
 inline constexpr int kGroupKinds = 11;
 std::string_view name_of(GroupKind kind);
 
+// The axis that the ranks of a group lie along, and the group along an axis: of those that make one group each (tp, cp,
+// ep, etp, edp).
+Axis axis_of(GroupKind kind);
+GroupKind group_of(Axis axis);
+
 // Programs of larger groups are not simulated, so nobody asks for their members.
 inline constexpr std::int64_t kListedMembers = 64;
 
