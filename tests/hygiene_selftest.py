@@ -71,6 +71,15 @@ class Hygiene(unittest.TestCase):
         for text in ("#pragma once\n", "// What.\n#include <vector>\n#pragma once\n", "// What.\n", ""):
             self.expect_failure({"src/base/error.hpp": text}, "src/base/error.hpp")
 
+    def test_two_test_files_of_one_name_are_named_and_sources_may_share_one(self):
+        lists = {f"src/{folder}/CMakeLists.txt": f"f({folder} error.cpp detail/deep.cpp deep_test.cpp)\n" for folder in ("base", "model")}
+        tests = {f"src/{folder}/deep_test.cpp": "// What.\n" for folder in ("base", "model")}
+        self.expect_failure({**lists, **tests}, "src/model/deep_test.cpp", "src/base/deep_test.cpp has the same name")
+        helpers = {f"src/{folder}/test_deep.hpp": "// What.\n#pragma once\n" for folder in ("base", "model")}
+        self.expect_failure(helpers, "src/model/test_deep.hpp", "has the same name")
+        status, output = check({**lists, "src/model/error.cpp": "// What.\n"})
+        self.assertEqual(status, 0, output)
+
     def test_page_that_names_a_lost_file_is_named_with_its_line(self):
         for words in ("`base/lost.hpp`", "`src/base/detail/lost`", "[page](lost.md)", "see docs/lost.md"):
             self.expect_failure({"docs/x.md": f"fine\n{words}\n"}, "docs/x.md:2:", "lost")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a reviewer would otherwise look for by eye: machine paths in text, giant files, orphan sources, header starts,
-pages that name files which do not exist.
+two test files of one name, pages that name files which do not exist.
 
 Usage: hygiene_test.py [REPOSITORY]; exits 1 and lists every finding.
 """
@@ -77,6 +77,18 @@ def source_problems(path, text, src):
         yield f"{path}: dump() throws where a string is not UTF-8; base/json_text.hpp does not"
 
 
+def is_test_file(path):
+    return path.name.endswith("_test.cpp") or path.name.startswith("test_")
+
+
+def double_names(paths):
+    """Two test files of one name: whoever reads a failing test's name must know which file it is."""
+    first = {}
+    for path in paths:
+        if is_test_file(path) and first.setdefault(path.name, path) != path:
+            yield f"{path}: {first[path.name]} has the same name; name it for what it tests"
+
+
 def exists_below(folder, name):
     """Whether the name, which may hold * and lack the ending of a source file, is a file or a folder."""
     return any(any(folder.glob(name.rstrip("/") + end)) for end in ("", ".hpp", ".cpp", ".py", "_test.cpp"))
@@ -98,8 +110,9 @@ def lost_paths(path, text, root):
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
     src = root / "src"
-    problems, count = [], 0
-    for path in repository_files(root):
+    files = repository_files(root)
+    problems, count = list(double_names(path for path in files if src in path.parents)), 0
+    for path in files:
         text = read_text(path)
         if text is None:
             continue

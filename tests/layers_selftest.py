@@ -81,7 +81,22 @@ class Layers(unittest.TestCase):
 
     def test_cycle_between_sub_folders_is_shown(self):
         self.expect_failure({"base/a/x.hpp": '#include "base/b/y.hpp"\n', "base/b/y.hpp": "\n", "base/b/z.hpp": '#include "base/a/x.hpp"\n'},
-                            "base/a -> base/b -> base/a")
+                            "base/a -> base/b -> base/a", "base/a/x.hpp:1", "base/b/z.hpp:1")
+
+    def test_cycle_between_deeper_sub_folders_is_shown(self):
+        self.expect_failure({"base/a/b/x.hpp": '#include "base/a/c/d/y.hpp"\n', "base/a/c/d/y.hpp": "\n",
+                             "base/a/c/z.hpp": '#include "base/a/b/x.hpp"\n'},
+                            "base/a/b -> base/a/c -> base/a/b")
+
+    def test_sub_folders_may_include_one_way_and_tests_both_ways(self):
+        status, output = check({"base/a/x.hpp": '#include "base/b/y.hpp"\n', "base/b/y.hpp": "\n",
+                                "base/b/y_test.cpp": '#include "base/a/x.hpp"\n'})
+        self.assertEqual(status, 0, output)
+
+    def test_folder_and_its_own_sub_folder_may_include_each_other(self):
+        status, output = check({"base/a/x.hpp": '#include "base/error.hpp"\n', "base/error.cpp": '#include "base/a/x.hpp"\n',
+                                "base/a/b/y.hpp": '#include "base/a/x.hpp"\n', "base/a/z.hpp": '#include "base/a/b/y.hpp"\n'})
+        self.assertEqual(status, 0, output)
 
     def test_cast_of_a_pointer_is_named(self):
         self.expect_failure({"base/error.cpp": "// why\nreinterpret_cast<int*>(p);\n"}, "base/error.cpp:2:", "base has no casts")

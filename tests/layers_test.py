@@ -77,17 +77,31 @@ def check_include(src, folder, allowed, quote, target):
     return None
 
 
+def sibling_folders(source, target):
+    """The two sub-folders of one folder that an include joins, as their paths; None where there are none: a folder's own
+    headers serve its sub-folders, and the other way round. Both arguments are the parts of a file's path below src."""
+    common = 0
+    while common < min(len(source), len(target)) and source[common] == target[common]:
+        common += 1
+    if common == 0 or common >= len(source) - 1 or common >= len(target) - 1:
+        return None
+    return "/".join(source[:common + 1]), "/".join(target[:common + 1])
+
+
 def check_sub_folders(includes):
-    """`includes`: {(sub-folder, sub-folder of the same folder)} of all code but tests. Returns the cycles between them."""
+    """`includes`: {(sub-folder, its sibling): where the first include of that kind stands}, of all code but tests."""
     graph = {}
     for source, target in sorted(includes):
         graph.setdefault(source, []).append(target)
     cycle = find_cycle(graph)
-    return [f"sub-folders include each other: {' -> '.join(cycle)}"] if cycle else []
+    if not cycle:
+        return []
+    places = ", ".join(includes[arrow] for arrow in zip(cycle, cycle[1:]))
+    return [f"sub-folders include each other: {' -> '.join(cycle)} ({places})"]
 
 
 def check_sources(src, layers):
-    problems, sub_folder_includes = [], set()
+    problems, sub_folder_includes = [], {}
     for folder in sorted(path.name for path in src.iterdir() if path.is_dir()):
         if folder not in layers:
             problems.append(f"{src / folder}: layers.txt does not name this folder")
@@ -106,9 +120,10 @@ def check_sources(src, layers):
             problem = match and check_include(src, parts[0], allowed, *match.groups())
             if problem:
                 problems.append(f"{path}:{number}: {problem}")
-            target = match.group(2).split("/") if match else []
-            if len(parts) > 2 and len(target) > 2 and parts[:2] != tuple(target[:2]) and parts[0] == target[0] and not is_test(path):
-                sub_folder_includes.add(("/".join(parts[:2]), "/".join(target[:2])))
+            target = tuple(match.group(2).split("/")) if match else parts
+            siblings = None if target == parts or is_test(path) else sibling_folders(parts, target)
+            if siblings:
+                sub_folder_includes.setdefault(siblings, f"{path}:{number}")
     return problems + check_sub_folders(sub_folder_includes)
 
 
@@ -119,7 +134,7 @@ def main():
     if cycle:
         problems.append(f"{src / 'layers.txt'}: cycle: {' -> '.join(cycle)}")
     problems += check_sources(src, layers)
-    print("\n".join(problems) or f"{len(layers)} layers, no forbidden include")
+    print("\n".join(problems) or f"{sum(' ' not in name for name in layers)} layers, no forbidden include")
     return 1 if problems else 0
 
 

@@ -2,25 +2,13 @@
 #pragma once
 
 #include "app/flags.hpp"
-#include "cluster/cluster.hpp"
-#include "graph/layout.hpp"
-#include "model/transformer.hpp"
-#include "planner/policy/policy.hpp"
+#include "cost/profile.hpp"
+#include "study/inputs.hpp"
 
 namespace weft {
 
 void declare_input_flags(Flags& flags);
 
-struct Inputs {
-  Transformer model;
-  ClusterSpec cluster;
-  Layout layout;
-  PolicyOptions options = {};
-  double budget_s = PlanSearch{}.budget_s;  // of policies that search
-  std::uint64_t search_seed = PlanSearch{}.seed;
-  Bytes reserve = {};                     // what the cluster's device has beside the memory that plans may use
-  std::vector<std::string> remarks = {};  // what people should know of the model's file
-};
 // Throws Error naming the flag or file, the value and what is allowed.
 Inputs read_inputs(const Flags& flags);
 

@@ -4,20 +4,22 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/inputs.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
-#include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
+#include "app/progress_bars.hpp"
+#include "app/run/run_progress.hpp"
+#include "app/run/run_ranks.hpp"
 #include "app/run/run_report.hpp"
-#include "app/run/run_session.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
-#include "app/world/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
-#include "exec/train_lengths.hpp"
+#include "study/plan/plan_study.hpp"
+#include "study/run/lengths_run.hpp"
 
 namespace weft {
 namespace {
@@ -27,95 +29,6 @@ constexpr std::int64_t kLongest = 1 << 24;
 std::string time(double s) {
   return format_time(nanos_from_seconds(s));
 }
-
-// What was predicted and measured of the steps of one length.
-struct LengthStudy {
-  std::int64_t length = 0;
-  std::string policy;
-  double predicted_s = 0, bound_s = 0, tokens = 0;
-  std::vector<double> measured_s;
-
-  double median_s() const {
-    std::vector<double> sorted = measured_s;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted.empty() ? 0 : sorted[sorted.size() / 2];
-  }
-};
-
-// On the ranks of a run: plans for every length, then training with all of them.
-class LengthsRun {
- public:
-  LengthsRun(const std::vector<std::int64_t>& lengths, const RunOptions& options, const Launch& launch,
-             std::ostream* err)
-      : options_(options), err_(err) {
-    for (const std::int64_t length : lengths) {
-      RunOptions own = options;
-      own.inputs.layout.seq = length;
-      own.only_best = true;
-      own.calibration_budget = options.calibration_budget / static_cast<std::int64_t>(lengths.size());
-      sessions_.push_back(std::make_unique<RunSession>(own, launch, RunProgress(nullptr, false)));
-    }
-  }
-
-  RunSession& first() { return *sessions_.front(); }
-  const PolicyStudy* too_large() const {
-    for (const auto& session : sessions_) {
-      if (const PolicyStudy* const study = session->too_large()) return study;
-    }
-    return nullptr;
-  }
-
-  void run_rank(Communicator& communicator) {
-    std::vector<Unfolded> unfolded;
-    std::vector<StepGraph> originals;
-    LengthsJob job{{}, options_.settings, options_.corpus};
-    unfolded.reserve(sessions_.size());
-    originals.reserve(sessions_.size());
-    for (const auto& session : sessions_) {
-      const Plan& plan = session->prepare_rank(communicator).plan;
-      if (session->too_large() != nullptr) return;
-      unfolded.emplace_back(plan);
-      originals.push_back(build_step_graph(plan.model, Cluster(plan.cluster), plan.layout));
-      job.plans.push_back({plan, unfolded.back(), originals.back()});
-    }
-    const bool reports = communicator.rank() == 0;
-    OnLengthStep on_step;
-    if (reports && err_ != nullptr) {
-      on_step = [&](std::int64_t step, std::size_t chosen, double loss) {
-        *err_ << fmt::format("weft: step {} of {}, length {}: loss {}\n", step + 1, options_.settings.steps,
-                             job.plans[chosen].plan.layout.seq, loss_in_words(loss))
-              << std::flush;
-      };
-    }
-    LengthsResult result = train_lengths(job, communicator, on_step);
-    if (reports) result_ = std::move(result);
-  }
-
-  std::vector<LengthStudy> studies() const {
-    std::vector<LengthStudy> studies;
-    for (const auto& session : sessions_) {
-      const PolicyStudy& chosen = session->best_prediction();
-      const Layout& layout = chosen.plan.layout;
-      studies.push_back({layout.seq,
-                         chosen.policy,
-                         chosen.step_s,
-                         session->study().plan.bound_s,
-                         static_cast<double>(layout.global_batch * layout.seq),
-                         {}});
-    }
-    for (std::size_t step = static_cast<std::size_t>(options_.warm_up); step < result_.chosen.size(); ++step) {
-      studies[result_.chosen[step]].measured_s.push_back(result_.seconds[step]);
-    }
-    return studies;
-  }
-  const std::vector<double>& losses() const { return result_.losses; }
-
- private:
-  RunOptions options_;
-  std::ostream* err_;
-  std::vector<std::unique_ptr<RunSession>> sessions_;  // by length
-  LengthsResult result_;
-};
 
 std::string text_of(const std::vector<LengthStudy>& studies, const std::vector<double>& losses) {
   TextTable table({"length", "policy", "steps", "predicted", "measured", "bound", "tokens/s"});
@@ -181,7 +94,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
   bool fits = true;
   for (const std::int64_t length : lengths) {
     inputs.layout.seq = length;
-    PlanStudy study = study_plan(inputs, policies, profile, terminal_of(err));
+    PlanStudy study = study_plan(inputs, policies, profile, progress_bars(terminal_of(err)));
     fits = fits && study.policies[study.best].fits;
     for (const PolicyStudy& policy : study.policies) {
       table.add_row({&policy == study.policies.data() ? format_count(length) : "", policy.policy, time(policy.step_s),
@@ -210,17 +123,25 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
   if (options.checkpoint) fail("--lengths: is not for --checkpoint yet");
   if (options.validation) fail("--lengths: is not for --eval-every yet");
   if (options.record) fail("--lengths: is not for --record yet");
-  if (options.out) fail("--lengths: is not for --out of weft run; weft plan writes the plans");
-  const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
-  LengthsRun run(lengths, options, launch, reports && !options.json ? &err : nullptr);
-  run.first().on_ranks(read_world_options(flags, launch), err,
-                       [&](Communicator& communicator, const std::string&) { run.run_rank(communicator); });
+  if (flags.given("out")) fail("--lengths: is not for --out of weft run; weft plan writes the plans");
+  OnLengthLoss on_loss;
+  if (!flags.on("json")) {
+    on_loss = [&](std::int64_t steps, std::int64_t length, double loss) {
+      err << fmt::format("weft: step {} of {}, length {}: loss {}\n", steps, options.settings.steps, length,
+                         loss_in_words(loss))
+          << std::flush;
+    };
+  }
+  const bool reports = has_rank_0(launch);
+  LengthsRun run(lengths, options, ranks_as(launch), on_loss);
+  run_on_ranks(flags, options, launch, err,
+               [&](Communicator& communicator, const std::string&) { run.run_rank(communicator); });
   if (const PolicyStudy* const study = run.too_large()) {
     if (reports) err << too_large_line(*study);
     return kAnswerIsNo;
   }
   if (!reports) return kOk;
-  if (options.json) {
+  if (flags.on("json")) {
     out << json_text(json_of(run.studies(), run.losses()), 2) << "\n";
   } else {
     out << text_of(run.studies(), run.losses());

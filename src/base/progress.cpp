@@ -24,22 +24,23 @@ std::string progress_line(std::string_view label, std::size_t done, std::size_t 
   return line;
 }
 
-ProgressBar::ProgressBar(std::ostream* out, std::string label, std::size_t total)
-    : out_(out), label_(std::move(label)), total_(total), start_(std::chrono::steady_clock::now()), drawn_(start_) {}
+ProgressBar::ProgressBar(std::ostream& terminal, std::string label, std::size_t total)
+    : terminal_(terminal),
+      label_(std::move(label)),
+      total_(total),
+      start_(std::chrono::steady_clock::now()),
+      drawn_(start_) {}
 
 ProgressBar::~ProgressBar() {
-  if (out_) *out_ << "\r\033[K" << std::flush;
+  terminal_ << "\r\033[K" << std::flush;
 }
 
-void ProgressBar::advance(std::size_t pieces) {
-  if (!out_) return;
-  const std::lock_guard lock(mutex_);
-  done_ += pieces;
+void ProgressBar::show(std::size_t done) {
   const auto now = std::chrono::steady_clock::now();
   if (now - drawn_ < kBetweenDraws) return;
   drawn_ = now;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  *out_ << "\r" << progress_line(label_, done_, total_, elapsed) << "\033[K" << std::flush;
+  terminal_ << "\r" << progress_line(label_, done, total_, elapsed) << "\033[K" << std::flush;
 }
 
 }  // namespace weft

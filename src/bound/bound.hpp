@@ -1,4 +1,4 @@
-// What no schedule can beat. The same number for every policy: it knows the model, the cluster and the layout only.
+// The bound that no schedule beats. It depends only on model, cluster and layout, so it is one number for all policies.
 //
 // Take an operation v of iteration k and of iteration k+1. The operations S that must run between the two and use
 // resource R need R for their whole work; before the first of them lies at least the shortest of their heads (longest
@@ -22,7 +22,8 @@
 
 namespace weft {
 
-// No operation is cut into more (but transfers of a step, whose reader waits for all parts: their chains are whole).
+// No operation is cut into more parts. (Transfers that run once a step may be, but their readers wait for all parts, so
+// chains count them whole.)
 inline constexpr int kMaxParts = 8;
 
 struct BoundUse {
@@ -45,8 +46,8 @@ struct BoundProblem {
   std::int32_t resources = 0;
   std::vector<BoundNode> nodes;
   std::vector<BoundEdge> edges;
-  // By resource, or empty: what it may do at once because it was idle before, in any window but not on top of every
-  // period.
+  // By resource, or empty: the work that it may do at once after it was idle. It shortens any single window, but not
+  // every period.
   std::vector<double> burst_ns = {};
 };
 
@@ -57,7 +58,7 @@ struct Bound {
   double head_ns = 0, work_ns = 0, tail_ns = 0;
 };
 
-// The largest over all (v, R). Where the problem is so large that this would take long, over an even sample of v:
+// Returns the largest bound over all (v, R). A very large problem is searched over an even sample of v; the result is
 // still a bound, perhaps a weaker one.
 Bound lower_bound(const BoundProblem& problem);
 

@@ -1,5 +1,5 @@
-// How long one machine needs for jobs that may not start before their heads and have tails to go after them. The
-// machine may switch between jobs: a lower bound, whatever it really does.
+// How long one machine needs for jobs that cannot start before their heads have passed, and whose tails follow them.
+// The machine may switch between jobs at any time, so the result is a lower bound for a machine that may not.
 #pragma once
 
 #include <vector>

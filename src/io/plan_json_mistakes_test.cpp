@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "io/test_plans.hpp"
+#include "io/test_plan_files.hpp"
 #include "plan/verify/verify_plan.hpp"
 
 namespace weft {

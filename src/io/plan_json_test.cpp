@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "graph/substitute.hpp"
 #include "io/model_json.hpp"
-#include "io/test_plans.hpp"
+#include "io/test_plan_files.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/overlap.hpp"
 

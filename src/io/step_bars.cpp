@@ -22,8 +22,8 @@ ComputeColour colour_of(std::string_view phase) {
   return phase == "optimizer" ? ComputeColour::optimizer : ComputeColour::backward;
 }
 
-// The bars ascending and disjoint: those of one colour that touch or overlap are joined; of two colours that overlap,
-// the later one is cut.
+// Returns the bars in the order of time, none overlapping another. Bars of one colour that touch or overlap are joined;
+// where two colours overlap, the later bar is cut.
 std::vector<StepBar> joined(std::vector<StepBar> bars) {
   std::ranges::sort(bars, {}, [](const StepBar& bar) { return std::pair(bar.begin, bar.end); });
   std::vector<StepBar> result;
@@ -41,7 +41,7 @@ std::vector<StepBar> joined(std::vector<StepBar> bars) {
   return result;
 }
 
-// One bar for every colour of the group, each as high as its share of the time up to `end`.
+// Adds one bar for every colour of the group, as high as the colour's share of the time up to `end`.
 void add_stack(std::vector<StepBar>& bars, std::span<const StepBar> group, Nanos end) {
   if (group.size() < 2) {
     bars.insert(bars.end(), group.begin(), group.end());

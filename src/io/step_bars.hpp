@@ -20,21 +20,23 @@ inline constexpr int kComputeColours = 4;
 struct StepBar {
   std::int32_t colour = 0;  // ComputeColour or TrafficKind
   Nanos begin, end;         // since the begin of the step
-  double bottom = 0;        // from `bottom` to `top` of the lane's height: 0 and 1 where the bar is no part of a stack
+  double bottom = 0;        // the bar fills this part of the lane's height: all of it where it is not in a stack
   double top = 1;
   friend bool operator==(const StepBar&, const StepBar&) = default;
 };
 
-// Bars of a lane are ascending; those of a stack have the same begin and end, lowest first.
+// The bars of a lane are in the order of time; those of a stack have the same begin and end, and the lowest comes
+// first.
 struct RankBars {
   std::string name;
   std::vector<StepBar> compute;                               // colours: ComputeColour
   std::array<std::vector<StepBar>, kTrafficKinds> transfers;  // index and colour: TrafficKind
 };
 
-// Of the first period of the steady state, by Timeline::ranks. What begins before the period or ends after it is cut
-// off there. Bars of one colour that touch are one bar. Bars shorter than `pixel` that begin within one `pixel` of each
-// other become a stack, which reaches to the next bar where that begins within a `pixel` of its end.
+// Returns the bars of the first period of the steady state, by Timeline::ranks. Spans that reach beyond the period are
+// cut off at its ends. Bars of one colour that touch become one bar. Bars shorter than `pixel` that begin within one
+// `pixel` of each other become a stack, which reaches to the next bar if that begins within a `pixel` of the stack's
+// end.
 std::vector<RankBars> step_bars(const Timeline& timeline, const Accounting& accounting, Nanos pixel);
 
 // The length of that period.

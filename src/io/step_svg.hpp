@@ -17,7 +17,7 @@ struct StepPanel {
   const Accounting& accounting;  // of this timeline
 };
 
-// At least one panel. Of more than eight ranks, eight are shown, the first and the last among them.
+// Needs at least one panel. A panel shows at most eight ranks, the first and the last among them.
 void write_step_svg(std::ostream& out, const std::string& title, std::span<const StepPanel> panels);
 
 }  // namespace weft

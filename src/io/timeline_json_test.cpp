@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "io/test_plans.hpp"
+#include "io/test_plan_files.hpp"
 #include "sim/memory_curve.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/accounting.hpp"

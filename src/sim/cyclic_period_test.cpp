@@ -10,17 +10,17 @@
 namespace weft::test {
 namespace {
 
-// The problem in these orders: lane 0 computes, the others are queues of transfers that share nothing; the turns of a
+// The problem in these orders: queue 0 computes, the others are queues of transfers that share nothing; the turns of a
 // link are waits of their own.
-SimProblem simulated(const CyclicProblem& problem, const LaneOrders& orders) {
+SimProblem simulated(const CyclicProblem& problem, const QueueOrders& orders) {
   TestProblem p;
   const std::int32_t rank = p.rank();
   std::vector<std::int32_t> id(problem.operations.size());
   const auto slot = [](std::int32_t index) { return static_cast<std::size_t>(index); };
-  for (std::int32_t lane = 0; lane < problem.lanes; ++lane) {
-    for (std::int32_t i : orders.lanes[slot(lane)]) {
+  for (std::int32_t queue = 0; queue < problem.queues; ++queue) {
+    for (std::int32_t i : orders.queues[slot(queue)]) {
       const auto ns = static_cast<std::int64_t>(problem.operations[slot(i)].ns);
-      id[slot(i)] = lane == 0 ? p.compute(rank, ns) : p.transfer(rank, {.moving = ns, .queue = lane});
+      id[slot(i)] = queue == 0 ? p.compute(rank, ns) : p.transfer(rank, {.moving = ns, .queue = queue});
     }
   }
   for (const CyclicEdge& edge : problem.edges) {
@@ -41,7 +41,7 @@ TEST(CyclicPeriodProperty, IsTheSimulatorsStepTime) {
   for (int round = 0; round < 400; ++round) {
     CyclicProblem p = random.any(14);
     if (round % 3 == 0) random.share_link(p);
-    // A last operation that waits for all, and the next iteration for it: no lane may run ahead of the others without
+    // A last operation that waits for all, and the next iteration for it: no queue may run ahead of the others without
     // end, which the simulator refuses.
     const auto count = static_cast<std::int32_t>(p.operations.size());
     if (round % 2 == 0) {
@@ -55,7 +55,7 @@ TEST(CyclicPeriodProperty, IsTheSimulatorsStepTime) {
       for (std::int32_t i = 0; i < count; ++i) {
         p.edges.push_back({i, random.below(count), 1});
         for (std::int32_t j = 0; j < count; ++j) {
-          if (p.operations[static_cast<std::size_t>(i)].lane != p.operations[static_cast<std::size_t>(j)].lane) {
+          if (p.operations[static_cast<std::size_t>(i)].queue != p.operations[static_cast<std::size_t>(j)].queue) {
             p.edges.push_back({i, j, 1});
           }
         }

@@ -8,8 +8,8 @@
 // a rank, that rank's compute runs slower, and the other way round, as the rank's interference says. A resource may
 // save up capacity while it is idle (SimProblem::burst).
 //
-// What runs one after the other with nobody else looking in is simulated as one event (folding.hpp) for as long as
-// nothing comes near it; the times are the same as without.
+// Consecutive operations that nothing outside touches are simulated as one event (folding.hpp) as long as no other
+// transfer comes near; the times are the same as without folding.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ struct SimProblem {
   std::vector<SimOperation> operations;
   std::vector<std::int32_t> edge_begin;  // operation i waits for edges[edge_begin[i] .. edge_begin[i+1])
   std::vector<Dependency> edges;
-  // By resource, or empty: the most idle time that it saves up; what then begins to move is ahead by so much.
+  // By resource, or empty: the most idle time that it saves up. A transfer that then begins to move is ahead by that
+  // time.
   std::vector<Nanos> burst = {};
 };
 
@@ -65,7 +66,7 @@ struct SimTimes {
   Nanos issued, ready, start, end;
 };
 
-// How much work a simulation was, over all its iterations, unfinished ones included.
+// How much work a simulation took, over all its iterations, including unfinished ones.
 struct SimWork {
   std::int64_t operations = 0;  // that ended
   std::int64_t simulated = 0;   // with an event of their own, and one for each stretch of the others

@@ -1,10 +1,10 @@
-// Kernels wait for the host that issues them.
+// The time that kernels wait for the host that issues them.
 //
-// The host issues a block's operations one after the other and runs ahead of the device; where kernels are short it
-// cannot keep ahead, and the device waits. How long follows from the two clocks walked through the block, and is added
-// to the operation that waits, so the engine needs no host of its own. A pipeline message stops the host: it issues on
-// from the message's end. (Between blocks without one the host is taken to have caught up; what runs once a step it has
-// issued before the last backward has ended.)
+// The host issues a block's operations one after the other and runs ahead of the device. Where kernels are short it
+// cannot keep ahead, and the device waits. A walk through the block with two clocks finds how long; that time is added
+// to the operation that waits, so the engine needs no host of its own. A pipeline message stops the host, which goes on
+// when the message has ended. (Between blocks without a message the host is assumed to have caught up; operations that
+// run once a step are assumed to be issued before the last backward has ended.)
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Memory over time, for traces and pages: it follows every value of every micro-batch, so only who shows it asks.
+// Memory over time, for traces and pages. It follows every value of every micro-batch, which takes time, so it is
+// computed only where it is shown.
 #pragma once
 
 #include "plan/plan.hpp"

@@ -1,4 +1,4 @@
-// When has a repeating step settled? Once the start and end times of one iteration, relative to its first start, equal
+// Finds when a repeating step has settled: the start and end times of one iteration, relative to its first start, equal
 // those of an earlier one, and the iterations after the two agree as well.
 #pragma once
 
@@ -13,8 +13,8 @@ class SteadyState {
   // `folding` must outlive this.
   explicit SteadyState(const Folding& folding) : folding_(folding) {}
 
-  // Iteration k has all its times. True when enough has been seen: a repetition and as many more iterations as overlap
-  // (at least one), or max_iterations and one more.
+  // To be called when all times of iteration k are known. Returns true when enough has been seen: a repetition and as
+  // many more iterations as overlap (at least one), or max_iterations and one more.
   bool completed(std::int32_t k, const FoldedIteration& times, std::int32_t max_iterations);
   // Without the folding.
   FoldedResult result(std::vector<FoldedIteration> iterations) const;

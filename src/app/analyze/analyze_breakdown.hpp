@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <ostream>
 
-#include "app/analyze/analyze_study.hpp"
+#include "study/analyze/analyze_study.hpp"
 
 namespace weft {
 

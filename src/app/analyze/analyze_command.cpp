@@ -2,25 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "app/analyze/analyze_breakdown.hpp"
-#include "app/analyze/analyze_compare.hpp"
 #include "app/analyze/analyze_device_use.hpp"
-#include "app/analyze/analyze_study.hpp"
-#include "app/analyze/analyze_verdict.hpp"
-#include "app/analyze/analyze_why.hpp"
+#include "app/analyze/comparison_report.hpp"
+#include "app/analyze/verdict_report.hpp"
+#include "app/analyze/why_report.hpp"
 #include "app/cli.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
+#include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
@@ -52,39 +48,13 @@ std::vector<std::string> comma_separated(const std::string& text) {
 std::vector<DeviceTrace> traces_of_against(const std::string& against, std::ostream& err) {
   const std::vector<std::string> files = comma_separated(against);
   if (files.empty()) fail("--against '{}': name the traces to compare with, separated by commas", against);
-  return read_analyzed_traces(files, terminal_of(err));
-}
-
-// Two files of the same ranks are not two ranks of one run: the first is what was before. It is taken out of `traces`.
-std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces) {
-  if (files.size() != 2) return {};
-  using Identity = std::pair<std::int32_t, std::string>;  // rank, label
-  std::map<std::string, std::set<Identity>> of_file;
-  for (const DeviceTrace& trace : traces) of_file[trace.file].insert({trace.rank.value, trace.label});
-  if (of_file[files[0]].empty() || of_file[files[0]] != of_file[files[1]]) return {};
-  const auto after = std::stable_partition(traces.begin(), traces.end(),
-                                           [&](const DeviceTrace& trace) { return trace.file == files[0]; });
-  std::vector<DeviceTrace> before(std::make_move_iterator(traces.begin()), std::make_move_iterator(after));
-  traces.erase(traces.begin(), after);
-  return before;
+  return read_analyzed_traces(files, progress_bars(terminal_of(err)));
 }
 
 TraceComparison compare_with(std::vector<DeviceTrace> traces, const WhyReport& after, std::ostream& err) {
   const AnalyzeStudy before = study_traces(std::move(traces));
   for (const std::string& warning : before.warnings) err << "weft: " << warning << "\n";
   return compare_reports(explain_traces(before), after);
-}
-
-// Whether some communication does not say how many ranks take part.
-bool uses_group_size(const AnalyzeStudy& study) {
-  for (const DeviceTrace& trace : study.traces) {
-    const CommunicationTable table = communication_table(trace);
-    for (std::size_t i = 0; i < trace.device.size(); ++i) {
-      if (trace.device[i].kind != KernelKind::communication) continue;
-      if (table.groups[static_cast<std::size_t>(table.of[i].group)].size == 0) return true;
-    }
-  }
-  return false;
 }
 
 std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& report) {
@@ -167,7 +137,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   options.group_size = flags.integer("group-size", 2, kMostRanks).value_or(0);
 
   AnalyzeReport report;
-  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), terminal_of(err)), before;
+  std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), progress_bars(terminal_of(err))), before;
   if (const auto against = flags.text("against")) {
     before = traces_of_against(*against, err);
   } else {
@@ -181,7 +151,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   } else {
     report.comparison = compare_labels(report.why);
   }
-  if (options.group_size > 0 && !uses_group_size(report.study)) {
+  if (options.group_size > 0 && !has_unknown_group_size(report.study)) {
     report.study.warnings.push_back(
         fmt::format("--group-size {}: every communication of the traces says how many ranks take part; it is not used",
                     options.group_size));

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
-#include "app/collective/collective_bench.hpp"
 #include "app/collective/collective_command.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
@@ -21,6 +20,7 @@
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
 #include "io/json/enum_names.hpp"
+#include "study/collective/collective_bench.hpp"
 
 namespace weft {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "app/cli.hpp"
 #include "app/collective/collective_command.hpp"
-#include "app/collective/program_numbers.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
@@ -18,6 +17,7 @@
 #include "collective/fuse.hpp"
 #include "io/json/enum_names.hpp"
 #include "io/msccl/msccl_xml.hpp"
+#include "study/collective/program_numbers.hpp"
 
 namespace weft {
 namespace {

@@ -5,12 +5,12 @@
 
 #include "app/cli.hpp"
 #include "app/collective/collective_command.hpp"
-#include "app/collective/program_numbers.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "io/msccl/msccl_xml.hpp"
+#include "study/collective/program_numbers.hpp"
 
 namespace weft {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/plan/plan_explanation.hpp"
+#include "study/plan/plan_explanation.hpp"
 
 namespace weft {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "app/plan/plan_explanation.hpp"
+#include "study/plan/plan_explanation.hpp"
 
 namespace weft {
 

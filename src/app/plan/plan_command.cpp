@@ -10,18 +10,19 @@
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
-#include "app/plan/fitting_layouts.hpp"
-#include "app/plan/launch_gain.hpp"
+#include "app/plan/launch_gain_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
-#include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
 #include "app/plan/policy_list.hpp"
 #include "app/plan/sweep_command.hpp"
+#include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "planner/policy/policy.hpp"
+#include "study/plan/fitting_layouts.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 namespace {
@@ -55,14 +56,7 @@ Inputs read_searched_inputs(const Flags& flags, std::ostream& err) {
   return inputs;
 }
 
-}  // namespace
-
-int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
-  Flags flags(
-      "plan",
-      "Plans one training step: step time, what is exposed and why, memory, the bound.\n"
-      "Exit code 0: a policy has a plan that fits in memory; 1: none fits, or one of them has no plan; 2: bad input.",
-      "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
+void declare_plan_flags(Flags& flags) {
   declare_input_flags(flags);
   flags.value("policy", "A,B,...", "policies to compare (default: all that apply)");
   flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
@@ -74,6 +68,48 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.toggle("json", "one JSON object instead of the report");
   declare_lengths_flag(flags);
   declare_sweep_flags(flags);
+}
+
+// Of Megatron's flags that none of the policies reads.
+void remark_unread_flags(const Flags& flags, const std::vector<std::string>& policies, std::ostream& err) {
+  for (const char* const flag : {"tp-comm-overlap", "overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
+    const bool read = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
+      return policy.starts_with("megatron") || searches(policy);
+    });
+    if (flags.on(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
+  }
+}
+
+nlohmann::ordered_json explained_json(const PlanStudy& study, const std::vector<ExplainedPolicy>& explained) {
+  nlohmann::ordered_json json = plan_json_report(study);
+  for (const ExplainedPolicy& e : explained) {
+    const PolicyStudy& policy = study.policies[e.policy];
+    json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
+  }
+  return json;
+}
+
+void print_explained(const Flags& flags, const PlanStudy& study, const std::vector<ExplainedPolicy>& explained,
+                     const std::string& gain, std::ostream& out) {
+  const bool full = flags.on("explain-full");
+  const bool one_screen = flags.on("explain") && !full;
+  out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation) : plan_text_report(study));
+  out << gain;
+  if (!full) return;
+  for (const ExplainedPolicy& e : explained) {
+    out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
+  }
+}
+
+}  // namespace
+
+int run_plan_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+  Flags flags(
+      "plan",
+      "Plans one training step: step time, what is exposed and why, memory, the bound.\n"
+      "Exit code 0: a policy has a plan that fits in memory; 1: none fits, or one of them has no plan; 2: bad input.",
+      "weft plan --model llama2-70b --cluster dgx-a100:8 --tp 8 --pp 4 --global-batch 128 --zero 1 --out out/plan");
+  declare_plan_flags(flags);
   flags.parse(arguments);
 
   const bool names_policies = flags.given("policy");
@@ -97,38 +133,24 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
     std::erase_if(policies, [](const auto& p) { return searches(p); });
   if (flags.given("sweep")) return run_sweep_command(flags, policies, ignored, out, err);
   require_no_sweep_flags(flags);
-  for (const char* const flag : {"tp-comm-overlap", "overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-    const bool read = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
-      return policy.starts_with("megatron") || searches(policy);
-    });
-    if (flags.on(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
-  }
+  remark_unread_flags(flags, policies, err);
   const std::string launched = names_policies ? "" : flags.text("policy").value_or("");
   if (!launched.empty()) policies = policies_beside(launched);
   const Profile profile = read_profile(flags);
-  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, terminal_of(err));
+  PlanStudy study = study_plan(read_searched_inputs(flags, err), policies, profile, progress_bars(terminal_of(err)));
   const bool fits = study.policies[study.best].fits;
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
+  const std::optional<LaunchGain> gain = gain_over_launch(study, launched);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
   if (flags.on("json")) {
-    nlohmann::ordered_json json = plan_json_report(study);
-    for (const ExplainedPolicy& e : explained) {
-      const PolicyStudy& policy = study.policies[e.policy];
-      json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
-    }
-    add_launch_gain(json, study, launched);
+    nlohmann::ordered_json json = explained_json(study, explained);
+    add_launch_gain(json, gain);
     add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
-    out << (flags.on("explain") && !flags.on("explain-full")
-                ? explanation_screen(study, study.best, explained.front().explanation)
-                : plan_text_report(study));
-    out << launch_gain_line(study, launched);
-    for (const ExplainedPolicy& e : explained) {
-      if (flags.on("explain-full")) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
-    }
+    print_explained(flags, study, explained, launch_gain_line(gain), out);
     out << written_line(written);
   }
   return fits && study.failed.empty() ? kOk : kAnswerIsNo;

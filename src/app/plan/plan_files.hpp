@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/flags.hpp"
-#include "app/plan/plan_study.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 

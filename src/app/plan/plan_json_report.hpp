@@ -3,8 +3,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "app/plan/plan_study.hpp"
 #include "io/megatron/megatron_args.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "app/plan/plan_study.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 

@@ -8,16 +8,16 @@
 #include "app/inputs.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/explain_report.hpp"
-#include "app/plan/fitting_layouts.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
-#include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
 #include "app/verify_command.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "io/plan_json.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "study/plan/fitting_layouts.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 

@@ -12,19 +12,60 @@
 #include "app/inputs.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
-#include "app/plan/plan_study.hpp"
 #include "app/plan/plan_text_report.hpp"
-#include "app/plan/sweep.hpp"
 #include "app/plan/sweep_report.hpp"
+#include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "study/plan/plan_study.hpp"
+#include "study/plan/sweep.hpp"
 
 namespace weft {
 namespace {
 
 constexpr const char* kSweep = "Sweep";
+
+void require_no_typed_flag_is_varied(const Flags& flags, const SweepSpec& spec) {
+  for (const SweepKey& key : spec.keys) {
+    if (!is_cluster_key(key.name)) {
+      if (flags.typed(key.name)) fail("--{}: is given, and also varied by --sweep", key.name);
+    } else if (const auto cluster = flags.text("cluster"); cluster && names_a_file(*cluster)) {
+      fail("--sweep: key '{}' needs a preset such as dgx-a100:8 as --cluster, not the file {}", key.name, *cluster);
+    }
+  }
+}
+
+// The flags of one combination: those given, with the varied ones set.
+Flags flags_of(const Flags& given, const SweepSpec& spec, const SweepChoice& choice) {
+  Flags flags = given;
+  for (std::size_t k = 0; k < spec.keys.size(); ++k) {
+    const SweepKey& key = spec.keys[k];
+    const std::string& value = key.values[choice[k]];
+    if (!is_cluster_key(key.name)) {
+      flags.set(key.name, value);
+    } else if (const auto cluster = flags.text("cluster")) {  // where it is missing, its reader says so
+      flags.set("cluster", with_cluster_key(*cluster, key.name, value));
+    }
+  }
+  return flags;
+}
+
+SweepSource source_of(const Flags& flags, const SweepSpec& spec) {
+  const auto chosen = [&](const SweepChoice& choice) { return flags_of(flags, spec, choice); };
+  return {.model = [=](const SweepChoice& choice) { return read_model(chosen(choice)); },
+          .cluster = [=](const SweepChoice& choice) { return read_cluster(chosen(choice)); },
+          .layout =
+              [=](const SweepChoice& choice, const Cluster& cluster, Transformer& model) {
+                const Flags own = chosen(choice);
+                Layout layout = read_layout(own, model, cluster);
+                make_room_for_all(own, cluster, model, layout);
+                return layout;
+              },
+          .options = read_policy_options(flags),
+          .budget_s = read_budget(flags)};
+}
 
 std::vector<std::string> write_csv_files(const Flags& flags, const Sweep& sweep) {
   std::vector<std::string> names;
@@ -76,14 +117,16 @@ void require_no_sweep_flags(const Flags& flags) {
 
 int run_sweep_command(const Flags& flags, const std::vector<std::string>& policies,
                       const std::vector<IgnoredFlag>& ignored, std::ostream& out, std::ostream& err) {
-  const SweepSpec spec = parse_sweep(*flags.text("sweep"));
+  SweepSpec spec = parse_sweep(*flags.text("sweep"));
+  require_no_typed_flag_is_varied(flags, spec);
+  if (spec.find("policy") == spec.keys.size()) spec.keys.push_back({"policy", policies});
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   SweepOptions options;
   options.jobs = static_cast<std::size_t>(flags.integer("jobs", 1, 1024).value_or(cores));
-  options.progress = terminal_of(err);
+  options.on_progress = progress_bars(terminal_of(err));
   const auto top = static_cast<std::size_t>(flags.integer("top", 0, 1'000'000).value_or(20));
   const Profile profile = read_profile(flags);
-  const Sweep sweep = run_sweep(flags, spec, policies, profile, options);
+  const Sweep sweep = run_sweep(spec, source_of(flags, spec), profile, options);
 
   WrittenFiles written{write_csv_files(flags, sweep), {}};
   const std::vector<std::size_t> ranking = sweep.ranking();

@@ -9,9 +9,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "app/plan/plan_study.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
+#include "study/plan/plan_study.hpp"
 
 namespace weft {
 namespace {

@@ -6,7 +6,7 @@
 #include <ostream>
 #include <string>
 
-#include "app/plan/sweep.hpp"
+#include "study/plan/sweep.hpp"
 
 namespace weft {
 

@@ -8,9 +8,10 @@
 #include "app/files.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/plan_files.hpp"
-#include "app/run/run_session.hpp"
+#include "app/run/run_options.hpp"
+#include "app/run/run_progress.hpp"
+#include "app/run/run_ranks.hpp"
 #include "app/world/own_processes.hpp"
-#include "app/world/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "base/table.hpp"
@@ -56,23 +57,26 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   flags.parse(arguments);
   if (flags.given("profile")) fail("--profile: weft calibrate makes one");
   const Launch launch = launch_from_environment();
-  RunOptions options = read_run_options(flags, launch);
-  if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out"});
+  const RunOptions options = read_run_options(flags, launch);
+  const bool reports = has_rank_0(launch);
+  if (reports) require_outputs_can_be_written(flags, {"out"});
   if (!kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
-  if (options.processes) return run_own_processes(*options.processes, {"calibrate"}, arguments, err);
-  const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
-  RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
-  session.on_ranks(read_world_options(flags, launch), err,
-                   [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
+  if (const auto processes = processes_to_start(flags, launch)) {
+    return run_own_processes(*processes, {"calibrate"}, arguments, err);
+  }
+  RunProgress progress(err, reports, isatty(STDERR_FILENO) == 1);
+  RunSession session(options, ranks_as(launch), progress);
+  run_on_ranks(flags, options, launch, err,
+               [&](Communicator& communicator, const std::string&) { session.calibrate_only(communicator); });
   if (!reports) return kOk;
   const std::string json = json_text(profile_to_json(session.profile()), 2);
   std::vector<std::string> written;
-  if (options.out) {
-    make_folder(*options.out);
-    written.push_back((std::filesystem::path(*options.out) / "profile.json").string());
+  if (const auto folder = flags.text("out")) {
+    make_folder(*folder);
+    written.push_back((std::filesystem::path(*folder) / "profile.json").string());
     write_text_file(written.back(), [&](std::ostream& file) { file << json << "\n"; });
   }
-  if (options.json) {
+  if (flags.on("json")) {
     out << json << "\n";
   } else {
     out << in_words(session.profile(), session.profile().device(options.inputs.cluster.device.name))

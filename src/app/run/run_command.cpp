@@ -11,11 +11,11 @@
 #include "app/plan/plan_files.hpp"
 #include "app/run/checkpoint_options.hpp"
 #include "app/run/run_files.hpp"
+#include "app/run/run_progress.hpp"
+#include "app/run/run_ranks.hpp"
 #include "app/run/run_report.hpp"
-#include "app/run/run_session.hpp"
 #include "app/run/stop_signal.hpp"
 #include "app/world/own_processes.hpp"
-#include "app/world/world_flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
 #include "kernels/kernels.hpp"
@@ -23,11 +23,11 @@
 namespace weft {
 namespace {
 
-int say_finished(const RunOptions& options, std::int64_t step, std::ostream& out, std::ostream& err) {
+int say_finished(const RunOptions& options, std::int64_t step, bool as_json, std::ostream& out, std::ostream& err) {
   const std::string folder = options.checkpoint->folder.string();
   err << fmt::format("weft: nothing left to do: --steps {}, and {} has step {} already\n", options.settings.steps,
                      folder, step);
-  if (options.json) {
+  if (as_json) {
     const nlohmann::ordered_json json = {{"finished", true},
                                          {"checkpoints", {{"folder", folder}, {"last_step", step}}}};
     out << json_text(json, 2) << "\n";
@@ -50,33 +50,34 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);
-  if (launch.kind == LaunchKind::local || launch.rank == 0) {
+  const bool reports = has_rank_0(launch);
+  if (reports) {
     for (const std::string& remark : options.inputs.remarks) err << fmt::format("weft: {}\n", remark);
   }
   options.lengths = lengths;
   read_checkpoint_options(flags, options);
-  if (launch.kind == LaunchKind::local || launch.rank == 0) require_outputs_can_be_written(flags, {"out", "record"});
+  if (reports) require_outputs_can_be_written(flags, {"out", "record"});
   if (options.checkpoint) hold_stop_signals();
   if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
-  if (options.processes) {
-    return run_own_processes(*options.processes, {"run"}, arguments, err,
+  if (const auto processes = processes_to_start(flags, launch)) {
+    return run_own_processes(*processes, {"run"}, arguments, err,
                              options.checkpoint ? AfterSignal::ranks_end_themselves : AfterSignal::ranks_end_soon);
   }
 
   if (!lengths.empty()) return run_training_of_lengths(flags, lengths, options, launch, out, err);
-  const bool reports = launch.kind == LaunchKind::local || launch.rank == 0;
-  RunSession session(options, launch, RunProgress(reports ? &err : nullptr, isatty(STDERR_FILENO) == 1));
-  session.on_ranks(read_world_options(flags, launch), err,
-                   [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
+  RunProgress progress(err, reports, isatty(STDERR_FILENO) == 1);
+  RunSession session(options, ranks_as(launch), progress);
+  run_on_ranks(flags, options, launch, err,
+               [&](Communicator& communicator, const std::string& way) { session.run_rank(communicator, way); });
   if (const PolicyStudy* const study = session.too_large()) {
     if (reports) err << too_large_line(*study);
     return kAnswerIsNo;
   }
   if (!reports) return kOk;
-  if (session.finished()) return say_finished(options, session.first_step(), out, err);
+  if (session.finished()) return say_finished(options, session.first_step(), flags.on("json"), out, err);
   std::vector<std::string> written;
-  if (options.out) written = write_run_files(session.study(), *options.out);
-  if (options.json) {
+  if (const auto folder = flags.text("out")) written = write_run_files(session.study(), *folder);
+  if (flags.on("json")) {
     out << json_text(run_json_report(session.study()), 2) << "\n";
   } else {
     out << run_text_report(session.study()) << written_line(written);

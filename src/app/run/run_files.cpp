@@ -6,7 +6,6 @@
 #include "io/plan_json.hpp"
 #include "io/timeline_json.hpp"
 #include "io/trace/chrome_trace.hpp"
-#include "timeline/folded_spans.hpp"
 
 namespace weft {
 namespace {
@@ -39,22 +38,6 @@ void write_timeline(const RunStudy& study, const PolicyRun& run, std::ostream& o
 }
 
 }  // namespace
-
-Timeline first_steady_steps(const Timeline& measured, std::int32_t most) {
-  const std::int32_t steps = std::min(measured.periods, most);
-  const std::int32_t end = measured.steady_first + steps;
-  Timeline result = expanded(measured, measured.steady_first - 1, end);
-  if (steps == measured.periods) return result;
-  // A step ends where the next one's first compute begins, on the first rank.
-  Nanos next{std::numeric_limits<std::int64_t>::max()};
-  for (const Span& span : result.spans) {
-    const TimelineOperation& op = result.operations[static_cast<std::size_t>(span.operation)];
-    if (span.iteration == end && op.rank == 0 && op.queue == 0) next = std::min(next, span.start);
-  }
-  result.periods = steps;
-  result.period_ns = static_cast<double>((next - result.steady_begin).value) / steps;
-  return result;
-}
 
 std::vector<std::string> write_run_files(const RunStudy& study, const std::filesystem::path& folder) {
   make_folder(folder);

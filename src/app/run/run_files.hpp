@@ -5,16 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "app/run/run_study.hpp"
+#include "study/run/run_study.hpp"
 
 namespace weft {
 
 // At most so many steps in a file: later ones look the same.
 inline constexpr std::int32_t kStepsInFiles = 3;
-
-// The first steps of the steady state (at most `most`), with one before and one after where there are such: what the
-// first waits for, and what follows the last gap.
-Timeline first_steady_steps(const Timeline& measured, std::int32_t most);
 
 // plan.json, timeline.json (measured) and trace.json (predicted and measured side by side) of every policy: the best
 // one's carry plain names, the others' their own. Returns the names.

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "app/files.hpp"
+#include "app/inputs.hpp"
 #include "app/plan/policy_list.hpp"
 #include "app/world/world_flags.hpp"
 #include "base/error.hpp"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr const char* kTraining = "Training";
 constexpr std::int64_t kMost = 1'000'000'000;
+constexpr std::int64_t kMostProcesses = 512;
 
 LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, double peak) {
   LearningRateSchedule schedule;
@@ -109,8 +111,8 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
 }
 
 Launch launch_of(const Flags& flags, const Launch& launch) {
-  const auto processes = flags.integer("processes", 1, 512);
-  if (!processes || launch.kind != LaunchKind::local) return launch;
+  const auto processes = processes_to_start(flags, launch);
+  if (!processes) return launch;
   Launch own = launch;
   own.kind = LaunchKind::tcp;
   own.ranks = *processes;
@@ -250,17 +252,12 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
       static_cast<std::int64_t>(flags.number("calibrate-seconds", 0.01, 3600).value_or(20) * 1e9));
   options.record = flags.text("record");
   if (options.record && launch.kind != LaunchKind::local) fail("--record: needs ranks that are threads");
-  if (given.kind == LaunchKind::local && launch.kind != given.kind) options.processes = launch.ranks;
-  options.out = flags.text("out");
-  options.json = flags.on("json");
   return options;
 }
 
-MachineFacts facts_of(const RunOptions& options, std::int64_t ranks) {
-  MachineFacts facts = this_machine();
-  facts.ranks = ranks;
-  facts.threads_per_rank = options.threads;
-  return facts;
+std::optional<std::int64_t> processes_to_start(const Flags& flags, const Launch& launch) {
+  if (launch.kind != LaunchKind::local) return std::nullopt;
+  return flags.integer("processes", 1, kMostProcesses);
 }
 
 }  // namespace weft

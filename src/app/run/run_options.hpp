@@ -1,71 +1,21 @@
 // The flags of `weft run`, read and checked before anything starts.
 #pragma once
 
-#include <chrono>
-#include <filesystem>
-#include <memory>
+#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "app/flags.hpp"
-#include "app/inputs.hpp"
-#include "app/world/world.hpp"
-#include "base/machine.hpp"
-#include "exec/checkpoint/manifest.hpp"
-#include "exec/data/batches.hpp"
-#include "exec/train_rank.hpp"
+#include "comm/launch.hpp"
+#include "study/run/run_options.hpp"
 
 namespace weft {
 
 void declare_run_flags(Flags& flags);
 
-struct CheckpointOptions {
-  std::filesystem::path folder;
-  std::int64_t every = 0;  // steps; 0: only at the end
-  std::int64_t keep = 2;
-  bool resume = false;
-  bool stop_on_error = true;
-  std::string identity;  // of this training, by which its checkpoints are known
-};
-
-// Whether plans may use the collectives of the library below (`native`): where they are predicted to be faster, ...
-enum class NativeWish : std::uint8_t { automatic, never, always };
-
-struct ValidationOptions {
-  ValidationJob job;
-  std::optional<std::string> data;  // the file of its corpus; none: the end of the training's
-  double share = 0;                 // of it, then
-};
-
-struct RunOptions {
-  Inputs inputs;
-  std::vector<Plan> plans;            // read from files; empty: made by `policies`
-  std::vector<std::string> policies;  // to predict
-  bool only_best = false;             // run the one with the shortest prediction
-  TrainSettings settings;
-  std::int64_t warm_up = 2;
-  std::shared_ptr<const Corpus> corpus;
-  std::optional<std::string> data;  // the file of the corpus; none: it is generated
-  std::optional<ValidationOptions> validation;
-  std::optional<Profile> profile;  // as given; otherwise measured
-  std::string profile_name;
-  std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
-  int threads = 0;  // inside a kernel
-  std::optional<std::string> record, out;
-  std::optional<std::int64_t> processes;  // to be started by us
-  std::optional<CheckpointOptions> checkpoint;
-  NativeWish native = NativeWish::automatic;
-  bool json = false;
-  bool links_given = false;                // --cluster says what the links are
-  bool memory_given = false;               // --memory or --cluster says what a device has: a run keeps within it
-  std::vector<std::int64_t> lengths = {};  // of sequences, where there are several (app/lengths.hpp)
-};
-
 // Throws Error naming the flag or file, the value and what is allowed: what it returns can be trained.
 RunOptions read_run_options(const Flags& flags, const Launch& launch);
 
-// This machine as `options` use it.
-MachineFacts facts_of(const RunOptions& options, std::int64_t ranks);
+// How many ranks --processes asks this process to start; none where it is a rank itself, or where ranks are threads.
+std::optional<std::int64_t> processes_to_start(const Flags& flags, const Launch& launch);
 
 }  // namespace weft

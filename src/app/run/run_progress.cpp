@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
+#include "app/progress_bars.hpp"
 #include "base/text.hpp"
 #include "base/units.hpp"
 
@@ -28,8 +28,25 @@ std::string loss_in_words(double loss) {
   return std::abs(loss) < 1e5 ? fmt::format("{:.4f}", loss) : fmt::format("{:.1e}", loss);
 }
 
-void RunProgress::begin(std::string policy, std::int64_t steps) {
-  policy_ = std::move(policy);
+RunProgress::RunProgress(std::ostream& err, bool reports, bool terminal)
+    : err_(err), reports_(reports), terminal_(terminal), bars_(progress_bars(reports && terminal ? &err : nullptr)) {}
+
+// One write each, so that lines of several ranks do not mix.
+void RunProgress::remark(const std::string& words) {
+  err_ << fmt::format("weft: {}\n", words) << std::flush;
+}
+
+void RunProgress::measuring(Nanos about) {
+  if (!reports_ || terminal_) return;
+  err_ << fmt::format("measuring this machine for about {}\n", format_time(about)) << std::flush;
+}
+
+void RunProgress::progress(std::string_view task, std::size_t done, std::size_t total) {
+  if (bars_) bars_(task, done, total);
+}
+
+void RunProgress::begin(const std::string& policy, std::int64_t steps) {
+  policy_ = policy;
   steps_ = steps;
   drawn_ = {};
 }
@@ -45,25 +62,21 @@ bool RunProgress::is_due(std::int64_t step) {
 }
 
 void RunProgress::step(std::int64_t step, double loss, const StepGlance& glance) {
-  if (out_ == nullptr || !is_due(step)) return;
+  if (!reports_ || !is_due(step)) return;
   const std::string line = line_of(policy_, step, steps_, loss, glance);
   if (!terminal_) {
-    *out_ << line + "\n" << std::flush;
+    err_ << line + "\n" << std::flush;
   } else {
-    *out_ << "\r" << line << "\033[K" << (step + 1 == steps_ ? "\n" : "") << std::flush;
+    err_ << "\r" << line << "\033[K" << (step + 1 == steps_ ? "\n" : "") << std::flush;
   }
 }
 
 // A line of its own, before the one that is drawn again and again.
 void RunProgress::validated(std::int64_t steps, double loss) {
-  if (out_ == nullptr) return;
+  if (!reports_) return;
   const std::string line = fmt::format("{:<14} step {:>{}}/{}  validation loss {}\n", policy_, steps,
                                        std::to_string(steps_).size(), steps_, loss_in_words(loss));
-  *out_ << (terminal_ ? "\r\033[K" : "") + line << std::flush;
-}
-
-void RunProgress::say(const std::string& words) {
-  if (out_ != nullptr && !terminal_) *out_ << words + "\n" << std::flush;
+  err_ << (terminal_ ? "\r\033[K" : "") + line << std::flush;
 }
 
 }  // namespace weft

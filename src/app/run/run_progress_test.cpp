@@ -13,7 +13,7 @@ namespace {
 
 std::string shown(bool terminal, std::int64_t steps, double hidden = 0.873) {
   std::ostringstream out;
-  RunProgress progress(&out, terminal);
+  RunProgress progress(out, true, terminal);
   progress.begin("priority", steps);
   for (std::int64_t step = 0; step < steps; ++step) progress.step(step, 4.5, {2'500'000, hidden});
   return out.str();
@@ -47,7 +47,7 @@ TEST(RunProgress, SaysNothingOfTransfersWhereThereAreNone) {
 TEST(RunProgress, GivesValidationALineOfItsOwn) {
   for (const bool terminal : {false, true}) {
     std::ostringstream out;
-    RunProgress progress(&out, terminal);
+    RunProgress progress(out, true, terminal);
     progress.begin("ddp", 100);
     progress.validated(50, 3.25);
     EXPECT_TRUE(out.str().ends_with("ddp            step  50/100  validation loss 3.2500\n")) << out.str();
@@ -59,22 +59,30 @@ TEST(RunProgress, KeepsDivergedLossesShort) {
   EXPECT_EQ(loss_in_words(4294967296), "4.3e+09");
 }
 
-TEST(RunProgress, IsSilentWithoutAListener) {
-  RunProgress progress(nullptr, true);
-  progress.begin("ddp", 2);
-  progress.step(0, 1, {});
-  progress.say("words");
-  EXPECT_EQ(progress.bar(), nullptr);
+TEST(RunProgress, OfAnotherRankThan0MakesRemarksOnly) {
+  for (const bool terminal : {false, true}) {
+    std::ostringstream out;
+    RunProgress progress(out, false, terminal);
+    progress.measuring(Nanos{1});
+    progress.progress("calibrating", 0, 100);
+    progress.begin("ddp", 2);
+    progress.step(1, 1, {});
+    progress.validated(2, 1);
+    progress.remark("the disk is full");
+    EXPECT_EQ(out.str(), "weft: the disk is full\n");
+  }
 }
 
 TEST(RunProgress, LeavesTheTerminalToABarAndTellsALogInWords) {
   std::ostringstream log, screen;
-  RunProgress(&log, false).say("measuring");
-  RunProgress(&screen, true).say("measuring");
-  EXPECT_EQ(log.str(), "measuring\n");
-  EXPECT_EQ(screen.str(), "");
-  EXPECT_EQ(RunProgress(&log, false).bar(), nullptr);
-  EXPECT_EQ(RunProgress(&screen, true).bar(), &screen);
+  for (auto& [out, terminal] : {std::pair<std::ostream&, bool>{log, false}, {screen, true}}) {
+    RunProgress progress(out, true, terminal);
+    progress.measuring(Nanos{20'000'000'000});
+    progress.progress("calibrating", 0, 100);
+    progress.progress("calibrating", 100, 100);
+  }
+  EXPECT_EQ(log.str(), "measuring this machine for about 20.00 s\n");
+  EXPECT_EQ(screen.str(), "\r\033[K");  // the bar came and went
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "app/run/run_study.hpp"
+#include "study/run/run_study.hpp"
 
 namespace weft {
 

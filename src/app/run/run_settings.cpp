@@ -6,7 +6,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "app/version.hpp"
 #include "base/json_text.hpp"
@@ -15,8 +14,8 @@
 #include "io/cluster_json.hpp"
 #include "io/layout_json.hpp"
 #include "io/model_json.hpp"
-#include "io/plan_json.hpp"
 #include "io/profile_json.hpp"
+#include "study/run/agreed_plans.hpp"
 
 namespace weft {
 namespace {
@@ -132,12 +131,6 @@ void add_inputs(const Inputs& inputs, bool links_given, Collector& to) {
   to.add("the search's seed", search_seed);
 }
 
-std::string plan_digest(const Plan& plan) {
-  std::ostringstream text;
-  write_plan_json(text, plan);
-  return digest_of(text.view());
-}
-
 void add_text(const std::string& flag, const Corpus& corpus, const std::string& file, Collector& to) {
   const std::string content = fmt::format("{} bytes, checksum {:08x}", format_count(std::ssize(corpus.bytes())),
                                           checksum_of_text(corpus.bytes()));
@@ -172,7 +165,7 @@ void add_profile(const std::optional<Profile>& profile, const std::string& file,
 void add_checkpoint(const std::optional<CheckpointOptions>& options, Collector& to) {
   if (!options) return to.add("--checkpoint", "(none)");
   // The identity is made of what is compared by itself.
-  [[maybe_unused]] const auto& [folder, every, keep, resume, stop_on_error, identity] = *options;
+  [[maybe_unused]] const auto& [folder, every, keep, resume, stop_on_error, identity, stop_asked] = *options;
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::weakly_canonical(folder, error);
   to.add("--checkpoint", error ? folder.string() : whole.string(), folder.string());
@@ -195,8 +188,8 @@ void add_world(const WorldOptions& world, Collector& to) {
 
 AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions& world) {
   [[maybe_unused]] const auto& [inputs, plans, policies, only_best, settings, warm_up, corpus, data, validation,
-                                profile, profile_name, calibration_budget, threads, record, out, processes, checkpoint,
-                                native, json, links_given, memory_given, lengths] = options;
+                                profile, profile_name, calibration_budget, threads, record, checkpoint, native,
+                                links_given, memory_given, lengths] = options;
   Collector to;
   to.add("Weft", kVersion);
   std::vector<std::string> digests;
@@ -215,15 +208,6 @@ AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions
   add_checkpoint(checkpoint, to);
   add_world(world, to);
   return to.take();
-}
-
-AgreedSettings agreed_plans(const std::vector<const Plan*>& plans) {
-  AgreedSettings settings;
-  for (const Plan* plan : plans) {
-    const std::string digest = plan_digest(*plan);
-    settings.push_back({fmt::format("the plan of {}", plan->policy), digest, fmt::format("with digest {}", digest)});
-  }
-  return settings;
 }
 
 }  // namespace weft

@@ -4,10 +4,10 @@
 #include <functional>
 #include <ostream>
 
-#include "app/world/agreed_settings.hpp"
 #include "app/world/transport_choice.hpp"
 #include "comm/communicator.hpp"
 #include "comm/launch.hpp"
+#include "study/run/agreed_settings.hpp"
 
 namespace weft {
 

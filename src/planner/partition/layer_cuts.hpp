@@ -14,12 +14,12 @@ struct LayerCuts {
   friend bool operator==(const LayerCuts&, const LayerCuts&) = default;
 };
 LayerCuts no_cuts(const StepGraph& graph);
-// Each operation as the one of the two that cuts it has it; they cut different ones.
+// The cuts of both; no operation may be cut by both.
 LayerCuts merge_cuts(const LayerCuts& a, const LayerCuts& b);
 
-// All-to-alls and experts by capacity, everything else whole: what Tutel does.
+// Tutel's cuts: all-to-alls and experts by capacity, everything else whole.
 LayerCuts expert_cuts(const StepGraph& graph, std::int32_t parts, bool forward);
-// The best of 1, 2, 4 and 8 such parts.
+// The fastest number of such parts among 1, 2, 4 and 8.
 std::int32_t best_expert_parts(const StepGraph& graph, const CostModel& cost, bool forward);
 
 struct PassCuts {

@@ -1,4 +1,4 @@
-// What travels together where the layers travel apart.
+// Buckets by unit: each layer's transfers travel together, apart from those of other layers.
 #pragma once
 
 #include <vector>

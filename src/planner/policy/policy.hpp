@@ -12,8 +12,8 @@ namespace weft {
 
 std::vector<std::string> policy_names();    // those with a name of their own; `megatron` is megatron-param
 bool searches(std::string_view policy);     // it needs PlanRequest::search
-bool cuts_layers(std::string_view policy);  // where they communicate
-bool of_experts(std::string_view policy);   // it does what `ddp` does where no all-to-alls of experts are
+bool cuts_layers(std::string_view policy);  // it cuts layers where they communicate
+bool of_experts(std::string_view policy);   // without all-to-alls of experts it does what `ddp` does
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);

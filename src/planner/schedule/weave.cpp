@@ -64,7 +64,7 @@ class Weaver {
     for (const OpId id : class_.blocks[block].operations) {
       if (is_sharded_traffic(plan_.graph.op(id))) continue;
       index_[id.index()] = number(problem_.operations.size());
-      problem_.operations.push_back(lane_of(id));
+      problem_.operations.push_back(cyclic_operation(id));
       operations_.push_back(id);
       block_of_.push_back(block);
     }
@@ -74,13 +74,13 @@ class Weaver {
     if (options_.gradient_buffers >= 0) keep_apart(sharded_[block].reductions, options_.gradient_buffers);
   }
 
-  // What runs beside compute has its own lane.
-  CyclicOperation lane_of(OpId id) const {
+  // A transfer that runs beside compute goes to the queue that the plan gives it; everything else is compute.
+  CyclicOperation cyclic_operation(OpId id) const {
     const Operation& op = plan_.graph.op(id);
     CyclicOperation result;
     result.ns = static_cast<double>(cost_.alone(op).value);
     if (!op.communication) return result;
-    if (!plan_.issues[id.index()].blocking) result.lane = plan_.issues[id.index()].queue;
+    if (!plan_.issues[id.index()].blocking) result.queue = plan_.issues[id.index()].queue;
     result.link = slowest_link(op);
     result.fixed_order = op.communication->transfer >= 0;
     return result;
@@ -140,7 +140,7 @@ class Weaver {
     double between = 0;
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       const bool counts =
-          operations_[i].valid() && plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].lane == 0;
+          operations_[i].valid() && plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].queue == 0;
       if (counts) between += problem_.operations[i].ns;
     }
     const std::int32_t others = nothing(between * static_cast<double>(plan_.graph.micro_batches - 1));
@@ -202,7 +202,7 @@ class Weaver {
   }
 
   std::vector<std::int32_t> reorder() {
-    problem_.lanes = number(class_.queues.size());
+    problem_.queues = number(class_.queues.size());
     problem_.links = number(cost_.link_resources());
     if (operations_.empty()) return {};
     const CyclicGraph graph(problem_);

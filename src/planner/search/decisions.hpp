@@ -1,5 +1,5 @@
-// What the search decides, as a point in a space of choices: what travels together, into how many parts layers are cut,
-// what runs beside compute, how far ahead. Every point becomes an Overlap, which a plan follows from.
+// The space that the search decides in: what travels together, into how many parts layers are cut, what runs beside
+// compute, and how far ahead. Every point of it becomes an Overlap, and an Overlap becomes a plan.
 #pragma once
 
 #include <compare>

@@ -1,5 +1,6 @@
-// The search of policy `weft`: from good points of the decision space, one dimension after the other, every candidate
-// simulated. Large steps are searched in small: fewer micro-batches show what a layer's order is worth as well as many.
+// The search of policy `weft`. It starts from good points of the decision space, changes one dimension after the other,
+// and simulates every candidate. Large steps are searched with fewer micro-batches, which show the worth of a layer's
+// order as well as many do.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@ class PlanSearcher {
   // Both must outlive it.
   PlanSearcher(const PlanRequest& request, const StepGraph& graph);
 
-  // The fastest that fits in memory, of those found and of `others`, of which there is at least one; where none fits,
-  // the fastest of all. Without a budget nothing is searched for: it is the best of `others`.
+  // Returns the fastest plan that fits in memory, among those found and `others` (at least one), or the fastest of all
+  // where none fits. Without a budget nothing is searched, and the result is the best of `others`.
   Overlap best_of(const std::vector<Overlap>& others);
 
  private:
@@ -25,10 +26,10 @@ class PlanSearcher {
     bool fits = false;
     double step_s = 0;
     Bytes memory;
-    // The order in which the search goes on: where nothing fits yet, to what needs less.
+    // Whether the search prefers this outcome: as long as nothing fits, it prefers what needs less memory.
     bool operator<(const Outcome& other) const;
   };
-  // The order in which the result is chosen: where nothing fits, the fastest, as everywhere.
+  // Whether the result should be `a` rather than `b`: where nothing fits, the fastest wins.
   static bool is_better_result(const Outcome& a, const Outcome& b);
   static std::size_t index_of_best(const std::vector<Outcome>& outcomes);  // of at least one
   struct Problem {
@@ -41,16 +42,16 @@ class PlanSearcher {
 
   double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);
-  // Goes on from `from` as long as changing one dimension but kPairs helps and there is work left.
+  // Walks on from `from` as long as changing one dimension (except kPairs) helps and the budget lasts.
   Decisions descend(Decisions from);
   Decisions shaken(const Decisions& from, std::uint64_t& random) const;
-  // Without pairs and with them: the best found, and the fastest where that does not fit.
+  // Descends without pairs and with them; returns the best found, and the fastest where the best does not fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
   Overlap best_in_full(const std::vector<Overlap>& others);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
-  // Whether few micro-batches say what a step of all of them takes and holds.
+  // Whether few micro-batches show the time and the memory of a step with all of them.
   bool extrapolates() const;
   // With every micro-batch; `small`: as the small problem has them.
   std::vector<Outcome> of_whole_step(const std::vector<Overlap>& overlaps, const std::vector<Outcome>& small);

@@ -23,7 +23,7 @@ CyclicGraph::Lists CyclicGraph::lists(std::size_t operations, const std::vector<
   return result;
 }
 
-CyclicGraph::CyclicGraph(const CyclicProblem& problem) : lanes_(problem.lanes), links_(problem.links) {
+CyclicGraph::CyclicGraph(const CyclicProblem& problem) : queues_(problem.queues), links_(problem.links) {
   const auto count = static_cast<std::int32_t>(problem.operations.size());
   std::vector<CyclicEdge> edges = problem.edges;
   for (const CyclicEdge& edge : edges) {
@@ -31,20 +31,20 @@ CyclicGraph::CyclicGraph(const CyclicProblem& problem) : lanes_(problem.lanes), 
     WEFT_CHECK(edge.distance == 0 || edge.distance == 1);
   }
   std::vector<double> work(resources(), 0);
-  std::vector<std::int32_t> last_fixed(at(lanes_), -1);
+  std::vector<std::int32_t> last_fixed(at(queues_), -1);
   for (std::int32_t i = 0; i < count; ++i) {
     const CyclicOperation& operation = problem.operations[at(i)];
-    WEFT_CHECK(operation.lane >= 0 && operation.lane < lanes_);
+    WEFT_CHECK(operation.queue >= 0 && operation.queue < queues_);
     WEFT_CHECK(operation.link >= -1 && operation.link < links_);
     WEFT_CHECK(operation.ns >= 0);
-    lane_.push_back(operation.lane);
-    link_.push_back(operation.link < 0 ? -1 : lanes_ + operation.link);
+    queue_.push_back(operation.queue);
+    link_.push_back(operation.link < 0 ? -1 : queues_ + operation.link);
     ns_.push_back(operation.ns);
     total_ns_ += operation.ns;
-    work[at(lane_.back())] += operation.ns;
+    work[at(queue_.back())] += operation.ns;
     if (link_.back() >= 0) work[at(link_.back())] += operation.ns;
     if (operation.fixed_order) {
-      std::int32_t& last = last_fixed[at(operation.lane)];
+      std::int32_t& last = last_fixed[at(operation.queue)];
       if (last >= 0) edges.push_back({last, i, 0});
       last = i;
     }
@@ -99,15 +99,15 @@ std::optional<std::vector<std::int32_t>> CyclicGraph::any_sequence() const {
   return sorted({});
 }
 
-std::optional<std::vector<std::int32_t>> CyclicGraph::sequence_of(const LaneOrders& orders) const {
-  WEFT_CHECK(orders.lanes.size() == at(lanes_) && orders.links.size() == at(links_));
-  std::vector<std::vector<std::int32_t>> chains = orders.lanes;
+std::optional<std::vector<std::int32_t>> CyclicGraph::sequence_of(const QueueOrders& orders) const {
+  WEFT_CHECK(orders.queues.size() == at(queues_) && orders.links.size() == at(links_));
+  std::vector<std::vector<std::int32_t>> chains = orders.queues;
   chains.insert(chains.end(), orders.links.begin(), orders.links.end());
   std::vector<std::int32_t> times_named(size(), 0);
   for (std::size_t r = 0; r < chains.size(); ++r) {
     for (std::int32_t i : chains[r]) {
       WEFT_CHECK(i >= 0 && at(i) < size());
-      WEFT_CHECK(at(lane(i)) == r || (link(i) >= 0 && at(link(i)) == r));
+      WEFT_CHECK(at(queue(i)) == r || (link(i) >= 0 && at(link(i)) == r));
       ++times_named[at(i)];
     }
   }
@@ -115,13 +115,13 @@ std::optional<std::vector<std::int32_t>> CyclicGraph::sequence_of(const LaneOrde
   return sorted(chains);
 }
 
-LaneOrders CyclicGraph::orders_of(std::span<const std::int32_t> sequence) const {
-  LaneOrders orders;
-  orders.lanes.resize(at(lanes_));
+QueueOrders CyclicGraph::orders_of(std::span<const std::int32_t> sequence) const {
+  QueueOrders orders;
+  orders.queues.resize(at(queues_));
   orders.links.resize(at(links_));
   for (std::int32_t i : sequence) {
-    orders.lanes[at(lane(i))].push_back(i);
-    if (link(i) >= 0) orders.links[at(link(i) - lanes_)].push_back(i);
+    orders.queues[at(queue(i))].push_back(i);
+    if (link(i) >= 0) orders.links[at(link(i) - queues_)].push_back(i);
   }
   return orders;
 }

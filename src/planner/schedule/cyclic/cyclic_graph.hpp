@@ -1,8 +1,8 @@
-// A cyclic problem made ready to be walked: neighbours of every operation, and sequences.
+// A cyclic problem prepared for walks: the neighbours of every operation, and sequences.
 //
-// A *sequence* names all operations so that nothing stands before what it waits for within the iteration. Every set of
-// orders that does not wait for itself is what a sequence leaves of each lane and link, and every sequence gives such a
-// set. The searches move operations within a sequence: they never meet a deadlock.
+// A *sequence* lists all operations so that none stands before what it waits for within the iteration. Every set of
+// orders without a deadlock is a sequence restricted to each queue and link, and every sequence gives such a set. The
+// searches move operations within a sequence, so they never meet a deadlock.
 #pragma once
 
 #include <cstddef>
@@ -28,31 +28,31 @@ class CyclicGraph {
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
   std::size_t size() const { return ns_.size(); }
-  std::int32_t lanes() const { return lanes_; }
+  std::int32_t queues() const { return queues_; }
   std::int32_t links() const { return links_; }
-  // Lanes and then links, in one count: what takes one operation at a time.
-  std::size_t resources() const { return at(lanes_ + links_); }
-  std::int32_t lane(std::int32_t operation) const { return lane_[at(operation)]; }
-  // Its link as a resource; -1: none.
+  // Resources take one operation at a time: the queues, then the links, numbered together.
+  std::size_t resources() const { return at(queues_ + links_); }
+  std::int32_t queue(std::int32_t operation) const { return queue_[at(operation)]; }
+  // The number of its link among the resources; -1: it uses none.
   std::int32_t link(std::int32_t operation) const { return link_[at(operation)]; }
   double ns(std::int32_t operation) const { return ns_[at(operation)]; }
   double total_ns() const { return total_ns_; }
-  // The most that one resource has to do.
+  // The work of the busiest resource.
   double busiest_ns() const { return busiest_ns_; }
 
   // Edges of both distances; fixed orders are edges of distance 0.
   std::span<const CyclicNeighbour> before(std::int32_t operation) const { return in_.of(operation); }
   std::span<const CyclicNeighbour> after(std::int32_t operation) const { return out_.of(operation); }
 
-  // The same with time reversed: who waited is waited for. Its sequences are this one's, read from the end.
+  // The same problem with time reversed: every edge is turned round. Its sequences are this one's, read from the end.
   CyclicGraph backwards() const;
 
-  // Some sequence; nothing where edges of distance 0 form a cycle.
+  // Returns some sequence, or nothing where edges of distance 0 form a cycle.
   std::optional<std::vector<std::int32_t>> any_sequence() const;
-  // The sequence of these orders; nothing where they contradict the edges or each other. Broken orders (not each
-  // operation once, in its lane and on its link) are a broken invariant.
-  std::optional<std::vector<std::int32_t>> sequence_of(const LaneOrders& orders) const;
-  LaneOrders orders_of(std::span<const std::int32_t> sequence) const;
+  // Returns the sequence of these orders, or nothing where they contradict the edges or each other. Orders that do not
+  // hold every operation once, in its queue and on its link, are a broken invariant.
+  std::optional<std::vector<std::int32_t>> sequence_of(const QueueOrders& orders) const;
+  QueueOrders orders_of(std::span<const std::int32_t> sequence) const;
 
  private:
   struct Lists {
@@ -66,8 +66,8 @@ class CyclicGraph {
   static Lists lists(std::size_t operations, const std::vector<CyclicEdge>& edges, bool incoming);
   std::optional<std::vector<std::int32_t>> sorted(const std::vector<std::vector<std::int32_t>>& chains) const;
 
-  std::int32_t lanes_ = 0, links_ = 0;
-  std::vector<std::int32_t> lane_, link_;
+  std::int32_t queues_ = 0, links_ = 0;
+  std::vector<std::int32_t> queue_, link_;
   std::vector<double> ns_;
   double total_ns_ = 0, busiest_ns_ = 0;
   Lists in_, out_;

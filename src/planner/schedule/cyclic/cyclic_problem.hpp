@@ -1,5 +1,5 @@
-// A step that repeats for ever, as the search for an order sees it: operations on lanes, and who waits for whom. Plain
-// numbers, no graph and no cluster, so that small problems can be solved exactly and compared with (exact_order.hpp).
+// A repeating step as the search for an order sees it: operations on queues, and who waits for whom. It holds plain
+// numbers, no graph and no cluster, so that small problems can be solved exactly for comparison (exact_order.hpp).
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace weft {
 
-// A lane is a queue: one operation at a time, in the order that is searched for. Lane 0 is a rank's worker, the others
-// are communication queues.
+// A queue takes one operation at a time, in the order that the search looks for. Queue 0 is a rank's compute, the
+// others are communication queues.
 struct CyclicOperation {
-  std::int32_t lane = 0;
+  std::int32_t queue = 0;
   double ns = 0;
-  // What several lanes share: one operation at a time as well. (Two at half speed each would move the same bytes in the
-  // same time.) -1: none.
+  // Several queues may share a link, which also takes one operation at a time. (Two operations at half speed would move
+  // the same bytes in the same time.) -1: it uses no link.
   std::int32_t link = -1;
-  // Those of a lane that are marked keep the order of their indices among themselves.
+  // Operations of a queue with a fixed order keep the order of their indices among themselves.
   bool fixed_order = false;
 };
 
@@ -26,18 +26,18 @@ struct CyclicEdge {
 };
 
 struct CyclicProblem {
-  std::int32_t lanes = 0;
+  std::int32_t queues = 0;
   std::int32_t links = 0;
   std::vector<CyclicOperation> operations = {};
   std::vector<CyclicEdge> edges = {};
 };
 
-// What is searched for: in which order each lane and each link takes its operations, the same in every iteration. An
-// iteration's last comes before the next iteration's first.
-struct LaneOrders {
-  std::vector<std::vector<std::int32_t>> lanes;
+// The result of a search: the order in which each queue and each link takes its operations, the same in every
+// iteration. The last operation of an iteration comes before the first of the next.
+struct QueueOrders {
+  std::vector<std::vector<std::int32_t>> queues;
   std::vector<std::vector<std::int32_t>> links;  // one entry per link, empty where no operation names it
-  friend bool operator==(const LaneOrders&, const LaneOrders&) = default;
+  friend bool operator==(const QueueOrders&, const QueueOrders&) = default;
 };
 
 }  // namespace weft

@@ -16,7 +16,7 @@ using OperationPair = std::pair<std::int32_t, std::int32_t>;
 
 // Operations that nothing tells apart: the lower index goes first.
 bool interchangeable(const CyclicGraph& graph, std::int32_t i, std::int32_t j) {
-  if (graph.lane(i) != graph.lane(j) || graph.link(i) != graph.link(j) || graph.ns(i) != graph.ns(j)) return false;
+  if (graph.queue(i) != graph.queue(j) || graph.link(i) != graph.link(j) || graph.ns(i) != graph.ns(j)) return false;
   const auto sorted = [](std::span<const CyclicNeighbour> neighbours) {
     std::vector<OperationPair> list;
     for (const CyclicNeighbour& n : neighbours) list.emplace_back(n.operation, n.distance);
@@ -33,7 +33,7 @@ class ExactSearch {
     const auto count = static_cast<std::int32_t>(graph.size());
     for (std::int32_t i = 0; i < count; ++i) {
       for (std::int32_t j = i + 1; j < count; ++j) {
-        if (graph.lane(i) == graph.lane(j) || (graph.link(i) >= 0 && graph.link(i) == graph.link(j))) {
+        if (graph.queue(i) == graph.queue(j) || (graph.link(i) >= 0 && graph.link(i) == graph.link(j))) {
           pairs_.emplace_back(i, j);
           if (interchangeable(graph, i, j)) alike_.emplace_back(i, j);
         }

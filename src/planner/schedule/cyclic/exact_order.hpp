@@ -1,4 +1,4 @@
-// The best orders there are, for small problems: what the searches are measured against.
+// The optimal orders of small problems, against which the searches are measured.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace weft {
 // More operations than this are a broken invariant: the time grows exponentially.
 inline constexpr std::int32_t kMaxExactOperations = 16;
 
-// No orders of lanes and links have a shorter period, but for 1e-10 of it. Milliseconds for 12 operations.
+// Returns orders whose period is the shortest possible, to 1e-10 of it. It takes milliseconds for 12 operations.
 //
-// Starts from list_order and asks again and again whether something shorter exists. That question is answered by branch
-// and bound: two operations of one lane or link run one way round or the other, and each answer tightens how far apart
-// all starts must be.
+// It starts from list_order and asks repeatedly whether a shorter period exists. Branch and bound answers that
+// question: of two operations on one queue or link either may run first, and each choice tightens how far apart all
+// starts must be.
 OrderFound exact_order(const CyclicProblem& problem);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Branch and bound against every permutation of every lane.
+// Branch and bound against every permutation of every queue.
 #include "planner/schedule/cyclic/exact_order.hpp"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(ExactOrder, IsTheShortestOfAllPermutations) {
   for (int round = 0; round < 1500; ++round) expect_shortest(random.any(7), round);
 }
 
-TEST(ExactOrder, IsTheShortestWhereLanesShareALink) {
+TEST(ExactOrder, IsTheShortestWhereQueuesShareALink) {
   CyclicProblems random(22);
   for (int round = 0; round < 300; ++round) {
     CyclicProblem p = random.any(6);

@@ -20,7 +20,7 @@ void FittedOrder::set(std::vector<std::int32_t> sequence, std::vector<double> en
   ends_ = std::move(ends);
   visits_ += static_cast<std::int64_t>(sequence_.size());
   for (std::size_t p = 0; p < sequence_.size(); ++p) place_[at(sequence_[p])] = static_cast<std::int32_t>(p);
-  for (Kind kind : {lane, link}) {
+  for (Kind kind : {queue, link}) {
     Ring& ring = rings_[kind];
     ring.before.assign(sequence_.size(), -1);
     ring.after.assign(sequence_.size(), -1);
@@ -48,7 +48,7 @@ void FittedOrder::find_touched(std::size_t first, std::size_t length) {
   touched_.clear();
   for (std::size_t p = first; p < first + length; ++p) {
     const std::int32_t i = sequence_[p];
-    for (Kind kind : {lane, link}) {
+    for (Kind kind : {queue, link}) {
       const std::int32_t r = resource(kind, i);
       if (r < 0) continue;
       if (touched_at_[at(r)] < 0) {
@@ -77,7 +77,7 @@ void FittedOrder::arrange(std::size_t first, std::span<const std::int32_t> opera
     const std::int32_t i = operations[k];
     sequence_[first + k] = i;
     place_[at(i)] = static_cast<std::int32_t>(first + k);
-    for (Kind kind : {lane, link}) {
+    for (Kind kind : {queue, link}) {
       const std::int32_t r = resource(kind, i);
       if (r < 0) continue;
       auto& [head, tail] = ends_of[at(touched_at_[at(r)])];

@@ -1,5 +1,5 @@
-// A sequence with end times that fit a period, and moves that are undone unless they still fit. What a move costs is
-// what it touches, not the whole step: most moves fail, and they fail nearby.
+// A sequence with end times that fit a period. Moves that no longer fit are undone. A move costs as much time as the
+// operations that it touches, not as the whole step; most moves fail, and they fail after touching few operations.
 #pragma once
 
 #include <array>
@@ -20,30 +20,30 @@ class FittedOrder {
   // `graph` must outlive this.
   explicit FittedOrder(const CyclicGraph& graph);
 
-  // `ends`: of the sequence when it repeats with some period, as PeriodSearch::ends.
+  // `ends`: the end times of the sequence when it repeats with some period, as PeriodSearch::ends gives them.
   void set(std::vector<std::int32_t> sequence, std::vector<double> ends);
 
-  // Carries out the move if the sequence then repeats within `period`, which must not be below the period that the end
-  // times are for; else changes nothing. True: moved.
+  // Carries out the move and returns true if the sequence then repeats within `period`; otherwise changes nothing.
+  // `period` must not be below the period of the present end times.
   bool try_move(const SequenceMove& move, double period);
 
   const std::vector<std::int32_t>& sequence() const { return sequence_; }
   std::int64_t visits() const { return visits_; }
 
  private:
-  enum Kind : std::size_t { lane, link };
+  enum Kind : std::size_t { queue, link };
   struct Ring {
-    std::vector<std::int32_t> before, after;  // by operation, on the same lane or link, around the iteration; -1: none
+    std::vector<std::int32_t> before, after;  // by operation, on the same queue or link, around the iteration; -1: none
   };
   // A resource whose operations change places: those around the part that is rearranged; itself part of it where there
   // is nothing else.
   struct Touched {
     std::int32_t resource = 0, before = -1, after = -1;
-    Kind kind = lane;
+    Kind kind = queue;
   };
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-  std::int32_t resource(Kind kind, std::int32_t i) const { return kind == lane ? graph_.lane(i) : graph_.link(i); }
+  std::int32_t resource(Kind kind, std::int32_t i) const { return kind == queue ? graph_.queue(i) : graph_.link(i); }
   std::int32_t distance(std::int32_t from, std::int32_t to) const { return place_[at(from)] < place_[at(to)] ? 0 : 1; }
 
   void find_touched(std::size_t first, std::size_t length);

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "planner/schedule/cyclic/fitted_order.hpp"
-#include "planner/schedule/cyclic/greedy_lanes.hpp"
+#include "planner/schedule/cyclic/greedy_queues.hpp"
 #include "planner/schedule/cyclic/period.hpp"
 #include "planner/schedule/cyclic/sequence_moves.hpp"
 #include "planner/schedule/cyclic/urgency.hpp"
@@ -146,7 +146,7 @@ class OrderSearch {
     const auto count = static_cast<std::int64_t>(graph_.size());
     for (std::int64_t k = 2 + below(3); k > 0; --k) {
       const auto i = static_cast<std::int32_t>(below(count)), j = static_cast<std::int32_t>(below(count));
-      if (graph_.lane(i) != graph_.lane(j)) continue;
+      if (graph_.queue(i) != graph_.queue(j)) continue;
       if (!mover_.apply({i, j, true, true}, current_.sequence)) mover_.apply({i, j, false, true}, current_.sequence);
     }
   }
@@ -155,9 +155,9 @@ class OrderSearch {
     std::vector<double> urgency = urgency_by_next_use(graph_, best_.sequence, best_.period_ns, 2);
     const double chance = 0.01 * static_cast<double>(10 + below(90)) * best_.period_ns;
     for (double& u : urgency) u += chance * 1e-6 * static_cast<double>(below(1'000'000));
-    GreedyLanes lanes(graph_, std::move(urgency));
-    for (std::int64_t k = below(3); k > 0; --k) lanes.run_iteration();
-    return lanes.run_iteration();
+    GreedyQueues queues(graph_, std::move(urgency));
+    for (std::int64_t k = below(3); k > 0; --k) queues.run_iteration();
+    return queues.run_iteration();
   }
 
   std::int64_t below(std::int64_t bound) {
@@ -190,7 +190,7 @@ Improved improve_sequence(const CyclicProblem& problem, const CyclicGraph& graph
 
 }  // namespace
 
-Improved improve_order(const CyclicProblem& problem, const LaneOrders& orders, const ImproveOptions& options) {
+Improved improve_order(const CyclicProblem& problem, const QueueOrders& orders, const ImproveOptions& options) {
   const CyclicGraph graph(problem);
   auto sequence = graph.sequence_of(orders);
   WEFT_CHECK(sequence.has_value());

@@ -1,4 +1,4 @@
-// Better orders by local search: moves off the critical cycle, one at a time.
+// Improves orders by local search, which moves one operation at a time off the critical cycle.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace weft {
 
 struct ImproveOptions {
-  // Ends when that many operations have been looked at, whatever the machine's speed.
+  // The search ends when it has looked at this many operations, so its result does not depend on the machine's speed.
   std::int64_t visits = 1'000'000;
   std::uint32_t seed = 1;
   // A period that is known to be the shortest possible, where the caller knows more than period_bound does.
@@ -17,19 +17,19 @@ struct ImproveOptions {
 };
 
 struct Improved {
-  LaneOrders orders;
+  QueueOrders orders;
   double period_ns = 0;
   std::int64_t visits = 0;
   bool optimal = false;  // reached the bound
 };
 
-// Never worse than `orders`, which must run. The same for the same seed.
+// Returns orders that are at least as good as `orders`, which must be free of deadlock. Equal seeds give equal results.
 //
-// Takes moves off the critical cycle, also such that make the step a little longer than the best, and does not undo
-// them for a while; starts anew, from the best orders with a few operations moved, when that leads nowhere.
-Improved improve_order(const CyclicProblem& problem, const LaneOrders& orders, const ImproveOptions& options = {});
+// The search also accepts moves that make the step a little longer than the best one, and does not undo them for a
+// while (tabu search). When that leads nowhere, it restarts from the best orders with a few operations moved at random.
+Improved improve_order(const CyclicProblem& problem, const QueueOrders& orders, const ImproveOptions& options = {});
 
-// From scratch: list_order, then this.
+// The same, starting from list_order.
 Improved plan_order(const CyclicProblem& problem, const ImproveOptions& options = {});
 
 }  // namespace weft

@@ -71,9 +71,9 @@ TEST(SequenceMover, MovesNothingBeforeWhatItWaitsFor) {
   EXPECT_GT(refused, 300);
 }
 
-TEST(SequenceMover, CanLeaveTheOrderOfOtherLanes) {
-  // Lane 0: 0, 1. Lane 1: 2 (waits for 0), 3. Behind 1, operation 0 takes 2 along; with the others kept, 3 as well.
-  const CyclicProblem p{.lanes = 2, .operations = {{0, 1}, {0, 1}, {1, 1}, {1, 1}}, .edges = {{0, 2, 0}}};
+TEST(SequenceMover, CanLeaveTheOrderOfOtherQueues) {
+  // Queue 0: 0, 1. Queue 1: 2 (waits for 0), 3. Behind 1, operation 0 takes 2 along; with the others kept, 3 as well.
+  const CyclicProblem p{.queues = 2, .operations = {{0, 1}, {0, 1}, {1, 1}, {1, 1}}, .edges = {{0, 2, 0}}};
   const CyclicGraph graph(p);
   std::vector<std::int32_t> by_data{0, 2, 3, 1}, kept = by_data;
   EXPECT_TRUE(SequenceMover(graph).apply({0, 1, true, false}, by_data));
@@ -83,18 +83,18 @@ TEST(SequenceMover, CanLeaveTheOrderOfOtherLanes) {
 }
 
 TEST(ImproveOrder, HidesAReductionBehindTheWeightGradientThatNobodyWaitsFor) {
-  // Lane 0: backward of two layers (weight gradients 0 of the upper, 1 of the lower), lane 1: reduction 2 of the lower,
-  // which the next step's first operation waits for. 1 -> 2 -> next 1 takes 15, the worker 20: with 1 before 0 the
-  // step takes 20; with 0 before 1 as well, since both orders leave the worker busy. A barrier 3 that waits for 2 and 0
-  // tells them apart: 1, (2 beside 0), 3 takes 5 + 15 + 2, the other order 15 + 5 + 10 + 2.
-  const CyclicProblem p{.lanes = 2,
+  // Queue 0: backward of two layers (weight gradients 0 of the upper, 1 of the lower), queue 1: reduction 2 of the
+  // lower, which the next step's first operation waits for. 1 -> 2 -> next 1 takes 15, the worker 20: with 1 before 0
+  // the step takes 20; with 0 before 1 as well, since both orders leave the worker busy. A barrier 3 that waits for 2
+  // and 0 tells them apart: 1, (2 beside 0), 3 takes 5 + 15 + 2, the other order 15 + 5 + 10 + 2.
+  const CyclicProblem p{.queues = 2,
                         .operations = {{0, 15}, {0, 5}, {1, 10}, {0, 2}},
                         .edges = {{1, 2, 0}, {2, 3, 0}, {0, 3, 0}, {3, 0, 1}, {3, 1, 1}}};
-  const LaneOrders late{{{0, 1, 3}, {2}}, {}};
+  const QueueOrders late{{{0, 1, 3}, {2}}, {}};
   ASSERT_EQ(period(p, late), 32);
   const Improved improved = improve_order(p, late);
   EXPECT_EQ(improved.period_ns, 22);
-  EXPECT_EQ(improved.orders, (LaneOrders{{{1, 0, 3}, {2}}, {}}));
+  EXPECT_EQ(improved.orders, (QueueOrders{{{1, 0, 3}, {2}}, {}}));
   EXPECT_TRUE(improved.optimal);  // the worker's work
 }
 
@@ -104,7 +104,7 @@ TEST(ImproveOrderProperty, NeverWorseThanItsInputAndWhatItSays) {
     CyclicProblem p = random.any(10);
     if (round % 3 == 0) random.share_link(p);
     const CyclicGraph graph(p);
-    const LaneOrders orders = graph.orders_of(moved_sequence(p, graph, random));
+    const QueueOrders orders = graph.orders_of(moved_sequence(p, graph, random));
     const double before = *period(p, orders);
     for (std::int64_t visits : {0, 100, 5000}) {
       const Improved improved = improve_order(p, orders, {.visits = visits, .seed = 3});
@@ -135,11 +135,11 @@ TEST(ImproveOrderProperty, KeepsFixedOrders) {
   int kept = 0;
   for (int round = 0; round < 100; ++round) {
     CyclicProblem fixed = random.training(12, round % 2 == 0);
-    for (CyclicOperation& operation : fixed.operations) operation.fixed_order = operation.lane > 0;
+    for (CyclicOperation& operation : fixed.operations) operation.fixed_order = operation.queue > 0;
     if (!CyclicGraph(fixed).any_sequence()) continue;
-    const LaneOrders orders = plan_order(fixed, {.visits = 5000}).orders;
-    for (std::size_t lane = 1; lane < orders.lanes.size(); ++lane) {
-      EXPECT_TRUE(std::is_sorted(orders.lanes[lane].begin(), orders.lanes[lane].end())) << "round " << round;
+    const QueueOrders orders = plan_order(fixed, {.visits = 5000}).orders;
+    for (std::size_t queue = 1; queue < orders.queues.size(); ++queue) {
+      EXPECT_TRUE(std::is_sorted(orders.queues[queue].begin(), orders.queues[queue].end())) << "round " << round;
     }
     ++kept;
   }

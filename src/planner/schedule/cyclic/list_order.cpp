@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "planner/schedule/cyclic/greedy_lanes.hpp"
+#include "planner/schedule/cyclic/greedy_queues.hpp"
 #include "planner/schedule/cyclic/period.hpp"
 #include "planner/schedule/cyclic/urgency.hpp"
 
@@ -67,7 +67,7 @@ class ListRules {
     return run(backwards_, urgency(backwards_, any_backwards_)) || sorted || forwards;
   }
 
-  // With the waits for lanes of the best orders so far.
+  // With the waits for queues of the best orders so far.
   bool refine() {
     if (done()) return false;
     const std::vector<std::int32_t> forwards = best_.sequence, backwards(forwards.rbegin(), forwards.rend());
@@ -78,7 +78,7 @@ class ListRules {
     return run(backwards_, urgency_in_order(backwards_, backwards, period, kAhead)) || sorted || better;
   }
 
-  // The most urgent first, even if a lane has to wait for it. None stands before what it waits for: that is more
+  // The most urgent first, even if a queue has to wait for it. None stands before what it waits for: that is more
   // urgent.
   static std::vector<std::int32_t> sort(std::vector<std::int32_t> sequence, const std::vector<double>& urgency) {
     std::stable_sort(sequence.begin(), sequence.end(), [&](std::int32_t i, std::int32_t j) {
@@ -87,13 +87,13 @@ class ListRules {
     return sequence;
   }
 
-  // Lanes take what is ready; backwards: from the end of the step, so that what is needed late runs late.
+  // Queues take what is ready; backwards: from the end of the step, so that what is needed late runs late.
   bool run(const CyclicGraph& graph, std::vector<double> urgency) {
     if (done()) return false;
-    GreedyLanes lanes(graph, std::move(urgency));
+    GreedyQueues queues(graph, std::move(urgency));
     SequenceFound best;
     for (int k = 0; k < kIterations; ++k) {
-      std::vector<std::int32_t> sequence = lanes.run_iteration();
+      std::vector<std::int32_t> sequence = queues.run_iteration();
       if (&graph == &backwards_) std::reverse(sequence.begin(), sequence.end());
       const double found = periods_.find(sequence);
       if (best.sequence.empty() || found < best.period_ns) best = {std::move(sequence), found};

@@ -1,5 +1,5 @@
-// Orders made in one go: whenever a lane is free it takes the most urgent of what is ready. Several meanings of urgent
-// are tried, and the one whose step repeats soonest wins.
+// List scheduling: a queue that is free takes the most urgent operation that is ready. Several measures of urgency are
+// tried, and the one with the shortest period wins.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace weft {
 
 struct OrderFound {
-  LaneOrders orders;
+  QueueOrders orders;
   double period_ns = 0;
 };
 
@@ -23,7 +23,7 @@ struct SequenceFound {
   double period_ns = 0;
 };
 SequenceFound list_sequence(const CyclicGraph& graph);
-// The best of each rule, the shortest period first, none of the same period: where a search can start from.
+// Returns the best orders of each rule, the shortest period first and no two of the same period: starts for a search.
 std::vector<SequenceFound> list_sequences(const CyclicGraph& graph);
 
 }  // namespace weft

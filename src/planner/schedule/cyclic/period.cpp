@@ -43,7 +43,7 @@ bool PeriodSearch::sweep(std::span<const std::int32_t> sequence, double guess) {
       first_[at(resource)] = 0;
     };
     for (const CyclicNeighbour& n : graph_.before(i)) wait(n.operation, n.distance);
-    wait_for_resource(graph_.lane(i));
+    wait_for_resource(graph_.queue(i));
     if (graph_.link(i) >= 0) wait_for_resource(graph_.link(i));
     const double end = start + graph_.ns(i);
     if (end > ends_[at(i)] + tolerance_) {
@@ -105,7 +105,7 @@ double PeriodSearch::find(std::span<const std::int32_t> sequence, Range range) {
   WEFT_CHECK(sequence.size() == graph_.size());
   std::fill(last_of_.begin(), last_of_.end(), -1);
   for (std::int32_t i : sequence) {
-    last_of_[at(graph_.lane(i))] = i;
+    last_of_[at(graph_.queue(i))] = i;
     if (graph_.link(i) >= 0) last_of_[at(graph_.link(i))] = i;
   }
   cycle_.clear();
@@ -121,7 +121,7 @@ double PeriodSearch::find(std::span<const std::int32_t> sequence, Range range) {
   return guess;
 }
 
-std::optional<double> period(const CyclicProblem& problem, const LaneOrders& orders) {
+std::optional<double> period(const CyclicProblem& problem, const QueueOrders& orders) {
   const CyclicGraph graph(problem);
   const auto sequence = graph.sequence_of(orders);
   if (!sequence) return std::nullopt;
@@ -129,14 +129,14 @@ std::optional<double> period(const CyclicProblem& problem, const LaneOrders& ord
 }
 
 double period_bound(const CyclicProblem& problem) {
-  // Without lanes there is nothing left but data: every operation has a lane of its own.
-  CyclicProblem data{.lanes = static_cast<std::int32_t>(problem.operations.size()),
+  // Without queues there is nothing left but data: every operation has a queue of its own.
+  CyclicProblem data{.queues = static_cast<std::int32_t>(problem.operations.size()),
                      .links = 0,
                      .operations = problem.operations,
                      .edges = problem.edges};
   std::int32_t own = 0;
   for (CyclicOperation& operation : data.operations) {
-    operation.lane = own++;
+    operation.queue = own++;
     operation.link = -1;
   }
   const CyclicGraph graph(problem), alone(data);

@@ -1,6 +1,6 @@
-// How long a repeating step takes once it has settled, for given orders.
+// The time of a repeating step in its steady state, for given orders.
 //
-// Every operation starts as soon as its lane and link are free and what it waits for has ended. The settled period of
+// Every operation starts as soon as its queue and link are free and what it waits for has ended. The settled period of
 // such a system is its maximum cycle ratio: over all cycles of waits, the operations' time divided by the iterations
 // that the cycle spans (Baccelli, Cohen, Olsder, Quadrat, Synchronization and Linearity, 1992, section 2.5).
 #pragma once
@@ -16,10 +16,11 @@
 
 namespace weft {
 
-// Nanoseconds per iteration; nothing where the orders contradict the edges of distance 0, or each other: a deadlock.
-std::optional<double> period(const CyclicProblem& problem, const LaneOrders& orders);
+// Returns nanoseconds per iteration, or nothing at a deadlock: where the orders contradict edges of distance 0 or each
+// other.
+std::optional<double> period(const CyclicProblem& problem, const QueueOrders& orders);
 
-// No order has a shorter one: the busiest lane or link, and the cycles of data alone.
+// Returns a period that no order beats: the work of the busiest queue or link, or the largest cycle of data alone.
 double period_bound(const CyclicProblem& problem);
 
 // Finds maximum cycle ratios of many sequences of one graph, each search starting from the end times that the one
@@ -36,8 +37,8 @@ class PeriodSearch {
   explicit PeriodSearch(const CyclicGraph& graph);
 
   struct Range {
-    double from = 0;                                      // shorter periods are of no interest: `from` is returned
-    double to = std::numeric_limits<double>::infinity();  // longer ones neither: the search ends with what it has seen
+    double from = 0;                                      // the search returns `from` for every shorter period
+    double to = std::numeric_limits<double>::infinity();  // the search ends as soon as the period exceeds this
   };
   double find(std::span<const std::int32_t> sequence, Range range);
   double find(std::span<const std::int32_t> sequence) { return find(sequence, {}); }
@@ -49,7 +50,7 @@ class PeriodSearch {
   const std::vector<double>& ends() const { return ends_; }
   // Starts the next search from these, say those of the sequence that will be changed.
   void start_from(const std::vector<double>& ends) { ends_ = ends; }
-  // Operations looked at so far: what a budget counts.
+  // How many operations have been looked at so far; budgets count these.
   std::int64_t visits() const { return visits_; }
 
  private:

@@ -15,10 +15,10 @@ namespace {
 
 using test::CyclicProblems;
 
-// A random order of each lane and link, seldom one that can run.
-LaneOrders shuffled_orders(const CyclicProblem& p, CyclicProblems& random) {
-  LaneOrders orders;
-  orders.lanes.resize(static_cast<std::size_t>(p.lanes));
+// A random order of each queue and link, seldom one that can run.
+QueueOrders shuffled_orders(const CyclicProblem& p, CyclicProblems& random) {
+  QueueOrders orders;
+  orders.queues.resize(static_cast<std::size_t>(p.queues));
   orders.links.resize(static_cast<std::size_t>(p.links));
   std::vector<std::int32_t> all(p.operations.size());
   std::iota(all.begin(), all.end(), 0);
@@ -27,40 +27,41 @@ LaneOrders shuffled_orders(const CyclicProblem& p, CyclicProblems& random) {
   }
   for (std::int32_t i : all) {
     const CyclicOperation& operation = p.operations[static_cast<std::size_t>(i)];
-    orders.lanes[static_cast<std::size_t>(operation.lane)].push_back(i);
+    orders.queues[static_cast<std::size_t>(operation.queue)].push_back(i);
     if (operation.link >= 0) orders.links[static_cast<std::size_t>(operation.link)].push_back(i);
   }
   return orders;
 }
 
-TEST(CyclicPeriod, OfALoneLaneIsItsWork) {
-  const CyclicProblem p{.lanes = 1, .operations = {{0, 3}, {0, 4}}};
+TEST(CyclicPeriod, OfALoneQueueIsItsWork) {
+  const CyclicProblem p{.queues = 1, .operations = {{0, 3}, {0, 4}}};
   EXPECT_EQ(period(p, {{{0, 1}}, {}}), 7);
   EXPECT_EQ(period_bound(p), 7);
 }
 
 TEST(CyclicPeriod, ACycleOverTwoIterationsCountsHalf) {
   // 0 -> 1 within the iteration, 1 -> 2 and 2 -> 0 into the next: 3 + 4 + 6 over two iterations.
-  const CyclicProblem p{.lanes = 3, .operations = {{0, 3}, {1, 4}, {2, 6}}, .edges = {{0, 1, 0}, {1, 2, 1}, {2, 0, 1}}};
+  const CyclicProblem p{
+      .queues = 3, .operations = {{0, 3}, {1, 4}, {2, 6}}, .edges = {{0, 1, 0}, {1, 2, 1}, {2, 0, 1}}};
   EXPECT_EQ(period(p, {{{0}, {1}, {2}}, {}}), 6.5);
   EXPECT_EQ(period_bound(p), 6.5);
 }
 
 TEST(CyclicPeriod, OrdersThatWaitForThemselvesHaveNone) {
-  const CyclicProblem p{.lanes = 1, .operations = {{0, 3}, {0, 4}}, .edges = {{0, 1, 0}}};
+  const CyclicProblem p{.queues = 1, .operations = {{0, 3}, {0, 4}}, .edges = {{0, 1, 0}}};
   EXPECT_EQ(period(p, {{{0, 1}}, {}}), 7);
   EXPECT_FALSE(period(p, {{{1, 0}}, {}}));
 }
 
 TEST(CyclicPeriod, AFixedOrderIsKept) {
-  const CyclicProblem p{.lanes = 1, .operations = {{0, 3, -1, true}, {0, 4}, {0, 1, -1, true}}};
+  const CyclicProblem p{.queues = 1, .operations = {{0, 3, -1, true}, {0, 4}, {0, 1, -1, true}}};
   EXPECT_EQ(period(p, {{{1, 0, 2}}, {}}), 8);
   EXPECT_FALSE(period(p, {{{2, 1, 0}}, {}}));
 }
 
-TEST(CyclicPeriod, LanesThatShareALinkTakeTurns) {
+TEST(CyclicPeriod, QueuesThatShareALinkTakeTurns) {
   // Two queues that nothing else ties together.
-  CyclicProblem p{.lanes = 2, .links = 1, .operations = {{0, 3}, {1, 4}}};
+  CyclicProblem p{.queues = 2, .links = 1, .operations = {{0, 3}, {1, 4}}};
   EXPECT_EQ(period(p, {{{0}, {1}}, {{}}}), 4);
   p.operations[0].link = p.operations[1].link = 0;
   EXPECT_EQ(period(p, {{{0}, {1}}, {{0, 1}}}), 7);
@@ -72,7 +73,7 @@ TEST(CyclicPeriodProperty, IsTheLargestRatioOfAllCycles) {
   for (int round = 0; round < 3000; ++round) {
     CyclicProblem p = random.any(7);
     if (round % 3 == 0) random.share_link(p);
-    const LaneOrders orders = round % 2 == 0 ? shuffled_orders(p, random) : list_order(p).orders;
+    const QueueOrders orders = round % 2 == 0 ? shuffled_orders(p, random) : list_order(p).orders;
     const auto expected = test::largest_cycle_ratio(p, orders);
     const auto found = period(p, orders);
     ASSERT_EQ(found.has_value(), expected.has_value()) << "round " << round;

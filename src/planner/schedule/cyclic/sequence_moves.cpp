@@ -12,7 +12,7 @@ std::size_t at(std::int32_t index) {
 }
 
 bool share_resource(const CyclicGraph& graph, std::int32_t i, std::int32_t j) {
-  return graph.lane(i) == graph.lane(j) || (graph.link(i) >= 0 && graph.link(i) == graph.link(j));
+  return graph.queue(i) == graph.queue(j) || (graph.link(i) >= 0 && graph.link(i) == graph.link(j));
 }
 
 }  // namespace
@@ -27,14 +27,14 @@ bool SequenceMover::goes_along(std::int32_t i, std::int32_t moved, bool keep_oth
   for (const CyclicNeighbour& n : neighbours) along |= n.distance == 0 && marked_[at(n.operation)] != 0;
   if (keep_others) {
     const auto follows = [&](std::int32_t resource) {
-      return resource >= 0 && resource != graph_.lane(moved) && resource != graph_.link(moved) &&
+      return resource >= 0 && resource != graph_.queue(moved) && resource != graph_.link(moved) &&
              resource_marked_[at(resource)] != 0;
     };
-    along |= follows(graph_.lane(i)) || follows(graph_.link(i));
+    along |= follows(graph_.queue(i)) || follows(graph_.link(i));
   }
   if (along) {
     marked_[at(i)] = 1;
-    resource_marked_[at(graph_.lane(i))] = 1;
+    resource_marked_[at(graph_.queue(i))] = 1;
     if (graph_.link(i) >= 0) resource_marked_[at(graph_.link(i))] = 1;
   }
   return along;

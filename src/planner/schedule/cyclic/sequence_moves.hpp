@@ -11,13 +11,14 @@ namespace weft {
 
 struct SequenceMove {
   std::int32_t operation = 0;
-  std::int32_t anchor = 0;   // of the same lane or link
+  std::int32_t anchor = 0;   // of the same queue or link
   bool behind = false;       // to right behind the anchor; else right before it
-  bool keep_others = false;  // the order of the other lanes stays, as far as that goes
+  bool keep_others = false;  // the order of the other queues stays, as far as that goes
 };
 
-// Carries out moves. What must follow a delayed operation is delayed with it, what must precede one that is brought
-// forward is brought forward with it: by data alone, or by the order of other lanes as well (keep_others).
+// Carries out moves. Operations that must follow a delayed one are delayed with it, and operations that must precede
+// one that is brought forward are brought forward with it. Data alone decides which these are, or the order of the
+// other queues as well (keep_others).
 class SequenceMover {
  public:
   // `graph` must outlive this.
@@ -45,7 +46,7 @@ class SequenceMover {
   std::vector<std::int32_t> arranged_;
 };
 
-// A step is as long as its critical cycle. Where the cycle follows a lane (or a link) through several operations, it
+// A step is as long as its critical cycle. Where the cycle follows a queue (or a link) through several operations, it
 // becomes shorter only if one of them leaves that stretch: goes before its first or behind its last. (For shops without
 // repetition: Balas and Vazacopoulos, Guided local search with shifting bottleneck, 1998.) Stretches that go on into
 // the next iteration are left at the side on which the operation is. Of a stretch of more than `limit` operations, half

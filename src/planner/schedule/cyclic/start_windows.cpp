@@ -97,7 +97,7 @@ bool StartWindows::work_fits() const {
   for (std::int32_t r = 0; at(r) < graph_->resources(); ++r) {
     std::uint32_t members = 0;
     for (std::int32_t i = 0; i < count; ++i) {
-      if (graph_->lane(i) == r || graph_->link(i) == r) members |= 1U << i;
+      if (graph_->queue(i) == r || graph_->link(i) == r) members |= 1U << i;
     }
     for (std::int32_t v = 0; v < count; ++v) {
       if (!work_fits(v, members)) return false;

@@ -13,8 +13,8 @@ std::size_t at(std::int32_t index) {
   return static_cast<std::size_t>(index);
 }
 
-// All waits, those of lanes, links and fixed orders included.
-std::vector<CyclicEdge> all_waits(const CyclicProblem& problem, const LaneOrders& orders) {
+// All waits, those of queues, links and fixed orders included.
+std::vector<CyclicEdge> all_waits(const CyclicProblem& problem, const QueueOrders& orders) {
   std::vector<CyclicEdge> waits = problem.edges;
   const auto add_chain = [&](const std::vector<std::int32_t>& order) {
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -22,12 +22,12 @@ std::vector<CyclicEdge> all_waits(const CyclicProblem& problem, const LaneOrders
       waits.push_back({order[i], order[last ? 0 : i + 1], last ? 1 : 0});
     }
   };
-  for (const auto& order : orders.lanes) add_chain(order);
+  for (const auto& order : orders.queues) add_chain(order);
   for (const auto& order : orders.links) add_chain(order);
   for (std::size_t i = 0; i < problem.operations.size(); ++i) {
     for (std::size_t j = i + 1; j < problem.operations.size(); ++j) {
       const CyclicOperation &a = problem.operations[i], &b = problem.operations[j];
-      if (a.lane == b.lane && a.fixed_order && b.fixed_order) {
+      if (a.queue == b.queue && a.fixed_order && b.fixed_order) {
         waits.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), 0});
       }
     }
@@ -80,11 +80,11 @@ class AllCycles {
 
 }  // namespace
 
-std::optional<double> largest_cycle_ratio(const CyclicProblem& problem, const LaneOrders& orders) {
+std::optional<double> largest_cycle_ratio(const CyclicProblem& problem, const QueueOrders& orders) {
   return AllCycles(problem, all_waits(problem, orders)).largest_ratio();
 }
 
-double mean_iteration(const CyclicProblem& problem, const LaneOrders& orders, int skip, int measured) {
+double mean_iteration(const CyclicProblem& problem, const QueueOrders& orders, int skip, int measured) {
   const std::vector<CyclicEdge> waits = all_waits(problem, orders);
   std::vector<std::vector<CyclicEdge>> into(problem.operations.size());
   for (const CyclicEdge& wait : waits) into[at(wait.to)].push_back(wait);
@@ -119,16 +119,16 @@ double mean_iteration(const CyclicProblem& problem, const LaneOrders& orders, in
 }
 
 double shortest_of_all_orders(const CyclicProblem& problem) {
-  LaneOrders orders;
-  orders.lanes.resize(at(problem.lanes));
+  QueueOrders orders;
+  orders.queues.resize(at(problem.queues));
   orders.links.resize(at(problem.links));
   for (std::size_t i = 0; i < problem.operations.size(); ++i) {
     const CyclicOperation& operation = problem.operations[i];
-    orders.lanes[at(operation.lane)].push_back(static_cast<std::int32_t>(i));
+    orders.queues[at(operation.queue)].push_back(static_cast<std::int32_t>(i));
     if (operation.link >= 0) orders.links[at(operation.link)].push_back(static_cast<std::int32_t>(i));
   }
   std::vector<std::vector<std::int32_t>*> all;
-  for (auto& order : orders.lanes) all.push_back(&order);
+  for (auto& order : orders.queues) all.push_back(&order);
   for (auto& order : orders.links) all.push_back(&order);
   double shortest = std::numeric_limits<double>::infinity();
   const std::function<void(std::size_t)> permute = [&](std::size_t which) {

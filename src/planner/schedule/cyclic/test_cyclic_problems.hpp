@@ -36,10 +36,10 @@ class CyclicProblems {
     }
   }
 
-  // Operations on any lane, edges of distance 0 from lower to higher, of distance 1 anywhere.
+  // Operations on any queue, edges of distance 0 from lower to higher, of distance 1 anywhere.
   CyclicProblem unstructured(std::int32_t operations) {
-    CyclicProblem p{.lanes = 2 + below(2)};
-    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.lanes), duration()});
+    CyclicProblem p{.queues = 2 + below(2)};
+    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.queues), duration()});
     for (std::int32_t i = 0; i < operations; ++i) {
       for (std::int32_t j = 0; j < operations; ++j) {
         if (i < j && below(4) == 0) p.edges.push_back({i, j, 0});
@@ -50,10 +50,10 @@ class CyclicProblems {
     return p;
   }
 
-  // Two chains or more that only lanes tie together: much freedom.
+  // Two chains or more that only queues tie together: much freedom.
   CyclicProblem sparse(std::int32_t operations) {
-    CyclicProblem p{.lanes = 2 + below(2)};
-    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.lanes), duration()});
+    CyclicProblem p{.queues = 2 + below(2)};
+    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.queues), duration()});
     const std::int32_t chains = 2 + below(3);
     for (std::int32_t i = 0; i + chains < operations; ++i) p.edges.push_back({i, i + chains, 0});
     for (std::int32_t c = 0; c < chains && operations - 1 - c > c; ++c) {
@@ -63,12 +63,12 @@ class CyclicProblems {
     return p;
   }
 
-  // Chains from lane to lane between the first operation and the last, which the next iteration waits for: a job shop,
-  // whose period is its makespan.
+  // Chains from queue to queue between the first operation and the last, which the next iteration waits for: a job
+  // shop, whose period is its makespan.
   CyclicProblem shop(std::int32_t operations) {
-    CyclicProblem p{.lanes = 2 + below(2)};
+    CyclicProblem p{.queues = 2 + below(2)};
     const std::int32_t last = operations - 1, chains = 2 + below(3);
-    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.lanes), duration()});
+    for (std::int32_t i = 0; i < operations; ++i) p.operations.push_back({below(p.queues), duration()});
     for (std::int32_t i = 1; i < last; ++i) {
       p.edges.push_back({i <= chains ? 0 : i - chains, i, 0});
       if (i + chains >= last) p.edges.push_back({i, last, 0});
@@ -78,13 +78,13 @@ class CyclicProblems {
     return p;
   }
 
-  // Layers: forward, input gradient, weight gradient on lane 0, a reduction on one of the queues, the update on lane 0
-  // before the next iteration's forward. Some layers have no weights of their own or update with the reduction. With a
-  // barrier, every next forward waits for all of them (the norm of the gradients).
+  // Layers: forward, input gradient, weight gradient on queue 0, a reduction on one of the queues, the update on queue
+  // 0 before the next iteration's forward. Some layers have no weights of their own or update with the reduction. With
+  // a barrier, every next forward waits for all of them (the norm of the gradients).
   CyclicProblem training(std::int32_t operations, bool barrier) {
-    CyclicProblem p{.lanes = 2 + below(2)};
-    const auto add = [&](std::int32_t lane) {
-      p.operations.push_back({lane, duration()});
+    CyclicProblem p{.queues = 2 + below(2)};
+    const auto add = [&](std::int32_t queue) {
+      p.operations.push_back({queue, duration()});
       return static_cast<std::int32_t>(p.operations.size()) - 1;
     };
     const std::int32_t layers = std::max(1, operations / 4);
@@ -108,7 +108,7 @@ class CyclicProblems {
         gradient = input;
       }
       if (left() > 0) {
-        const std::int32_t reduction = add(1 + below(p.lanes - 1));
+        const std::int32_t reduction = add(1 + below(p.queues - 1));
         p.edges.push_back({before, reduction, 0});
         before = reduction;
       }
@@ -123,18 +123,18 @@ class CyclicProblems {
     return p;
   }
 
-  // Lanes above 0 share one link, which their operations name.
+  // Queues above 0 share one link, which their operations name.
   void share_link(CyclicProblem& p) {
     p.links = 1;
-    for (CyclicOperation& operation : p.operations) operation.link = operation.lane > 0 ? 0 : -1;
+    for (CyclicOperation& operation : p.operations) operation.link = operation.queue > 0 ? 0 : -1;
   }
 
   // The same problem as the bound sees it: nothing may be cut into parts.
   static BoundProblem bound_of(const CyclicProblem& problem) {
-    BoundProblem bound{.resources = problem.lanes + problem.links, .nodes = {}, .edges = {}};
+    BoundProblem bound{.resources = problem.queues + problem.links, .nodes = {}, .edges = {}};
     for (const CyclicOperation& operation : problem.operations) {
-      BoundNode node{.uses = {{operation.lane, operation.ns}}, .part_ns = operation.ns, .once = true, .barrier = true};
-      if (operation.link >= 0) node.uses.push_back({problem.lanes + operation.link, operation.ns});
+      BoundNode node{.uses = {{operation.queue, operation.ns}}, .part_ns = operation.ns, .once = true, .barrier = true};
+      if (operation.link >= 0) node.uses.push_back({problem.queues + operation.link, operation.ns});
       bound.nodes.push_back(node);
     }
     for (const CyclicEdge& edge : problem.edges) bound.edges.push_back({edge.from, edge.to, edge.distance});

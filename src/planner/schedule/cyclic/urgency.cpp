@@ -13,13 +13,13 @@ std::size_t at(std::int32_t index) {
 // Chains are followed backwards: from the end of the sequence to its beginning, once per iteration looked at.
 class BackwardChains {
  public:
-  BackwardChains(const CyclicGraph& graph, std::span<const std::int32_t> sequence, double period, bool lanes)
-      : graph_(graph), sequence_(sequence), period_(period), lanes_(lanes), from_start_(graph.size(), 0) {
+  BackwardChains(const CyclicGraph& graph, std::span<const std::int32_t> sequence, double period, bool queues)
+      : graph_(graph), sequence_(sequence), period_(period), queues_(queues), from_start_(graph.size(), 0) {
     for (std::int32_t i : sequence) from_start_[at(i)] = graph.ns(i);
-    if (!lanes) return;
+    if (!queues) return;
     first_of_.assign(graph.resources(), -1);
     for (auto i = sequence.rbegin(); i != sequence.rend(); ++i) {
-      first_of_[at(graph.lane(*i))] = *i;
+      first_of_[at(graph.queue(*i))] = *i;
       if (graph.link(*i) >= 0) first_of_[at(graph.link(*i))] = *i;
     }
   }
@@ -45,8 +45,8 @@ class BackwardChains {
         next[at(resource)] = i;
         within[at(resource)] = 1;
       };
-      if (lanes_) {
-        follow_resource(graph_.lane(i));
+      if (queues_) {
+        follow_resource(graph_.queue(i));
         if (graph_.link(i) >= 0) follow_resource(graph_.link(i));
       }
       if (graph_.ns(i) + longest > from_start_[at(i)]) {
@@ -63,14 +63,14 @@ class BackwardChains {
   const CyclicGraph& graph_;
   std::span<const std::int32_t> sequence_;
   double period_;
-  bool lanes_;
+  bool queues_;
   std::vector<double> from_start_;
   std::vector<std::int32_t> first_of_;  // by resource
 };
 
 std::vector<double> chains(const CyclicGraph& graph, std::span<const std::int32_t> sequence, double period,
-                           int iterations, bool lanes) {
-  BackwardChains result(graph, sequence, period, lanes);
+                           int iterations, bool queues) {
+  BackwardChains result(graph, sequence, period, queues);
   result.extend(false);
   for (int k = 0; k < iterations && result.extend(true); ++k) {
   }

@@ -1,0 +1,72 @@
+// `weft collective bench`, as one rank sees it: checks what every candidate computes, then times them in turn.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "calibrate/links/stream_probe.hpp"
+#include "cluster/cluster.hpp"
+#include "comm/communicator.hpp"
+#include "cost/choose_program.hpp"
+
+namespace weft {
+
+struct BenchOptions {
+  std::vector<Collective> kinds = {Collective::all_reduce};
+  std::vector<Bytes> sizes = {Bytes{64 << 10}, Bytes{1 << 20}, Bytes{16 << 20}};
+  std::vector<Algorithm> algorithms;  // empty: the one that the cost model chooses
+  std::int64_t parts = 0;             // 0: the cost model chooses
+  ElementType type = ElementType::fp32;
+  ReduceOp op = ReduceOp::sum;
+  bool in_place = false;
+  bool native = false;               // the library's own calls beside ours
+  std::optional<int> repeat;         // rounds; none: enough for a median that stays
+  const Cluster* cluster = nullptr;  // of threads; processes measure their links
+  double slowdown = 1;
+};
+
+struct BenchRow {
+  Collective kind = Collective::all_reduce;
+  Bytes size;
+  std::string name;  // "ring", "native"
+  std::int64_t parts = 1;
+  Nanos time;                      // of this machine: median over the repeats of the slowest rank
+  std::optional<Nanos> link_time;  // with emulated links: the same by the links' clock
+  std::optional<Nanos> predicted;  // of ours
+  // Of ours between processes: the links let it through at once, so hosts alone take time, which is predicted roughly.
+  bool within_burst = false;
+  double bus_bandwidth = 0;                              // bytes a second; 0: links carry nothing
+  std::optional<ProgramRequest> program = std::nullopt;  // of ours
+
+  // How much longer than the emulated links needed it was until the callers had been told.
+  Nanos late() const { return link_time ? time - *link_time : Nanos{0}; }
+};
+
+struct BenchResult {
+  std::int64_t ranks = 1;
+  double link_bandwidth = 0;  // bytes a second: paced, or the measured goodput; 0: unpaced memory
+  std::optional<MeasuredLink> measured;
+  std::optional<HostWork> host;  // likewise measured
+  std::vector<BenchRow> rows;
+};
+
+// As nccl-tests defines it: what a link carries, whatever the algorithm. 0 where it carries nothing: of a barrier, and
+// where there is one rank.
+double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time);
+
+// All ranks call it; all get the same result.
+BenchResult run_bench(Communicator& communicator, const BenchOptions& options, bool processes);
+
+// How much of an all_reduce hides behind matrix products on the calling thread.
+struct OverlapResult {
+  Bytes size;
+  Nanos compute, communication, both;  // medians
+  double hidden() const {
+    return 1 - static_cast<double>((both - compute).value) / static_cast<double>(communication.value);
+  }
+};
+OverlapResult run_overlap(Communicator& communicator, const BenchOptions& options, bool processes);
+
+}  // namespace weft

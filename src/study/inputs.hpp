@@ -1,0 +1,26 @@
+// What a planning question is about: the model, the cluster, the layout, and what policies may assume.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "graph/layout.hpp"
+#include "model/transformer.hpp"
+#include "planner/policy/policy.hpp"
+
+namespace weft {
+
+struct Inputs {
+  Transformer model;
+  ClusterSpec cluster;
+  Layout layout;
+  PolicyOptions options = {};
+  double budget_s = PlanSearch{}.budget_s;  // of policies that search
+  std::uint64_t search_seed = PlanSearch{}.seed;
+  Bytes reserve = {};                     // what the cluster's device has beside the memory that plans may use
+  std::vector<std::string> remarks = {};  // what people should know of the model's file
+};
+
+}  // namespace weft

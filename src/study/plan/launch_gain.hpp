@@ -1,0 +1,23 @@
+// What a plan would gain over the policy that a Megatron launch has.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "study/plan/plan_study.hpp"
+
+namespace weft {
+
+// What the launch is compared with: itself between `serial` and `weft`.
+std::vector<std::string> policies_beside(const std::string& launched);
+
+struct LaunchGain {
+  const PolicyStudy& launched;
+  const PolicyStudy& best;
+  double speedup() const { return launched.step_s / best.step_s; }
+};
+// Nothing where the launch's own policy has no plan. The study must outlive the gain.
+std::optional<LaunchGain> gain_over_launch(const PlanStudy& study, const std::string& launched);
+
+}  // namespace weft

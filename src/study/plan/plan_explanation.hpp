@@ -1,0 +1,71 @@
+// What `weft plan --explain` says of a policy's plan: for every kind of communication what hides it or why it stays
+// exposed (timeline/explain.hpp), and for the three largest exposures what would remove them. docs/explain.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost/cost_model.hpp"
+#include "plan/unfold.hpp"
+#include "planner/partition/choice_tree.hpp"
+#include "study/plan/plan_study.hpp"
+#include "timeline/explain.hpp"
+
+namespace weft {
+
+// Operations that are reported as one: all layers, micro-batches and parts of a role in a phase.
+struct OperationKind {
+  std::string name;          // "ffn_reduce forward"
+  std::string words;         // as the frameworks have it (framework_words.hpp)
+  bool is_transfer = false;  // the rest is of transfers
+  std::string collective, group;
+  TrafficKind traffic = TrafficKind::other;
+  std::int32_t first_layer = -1, last_layer = -1;  // -1: of no layer, or of several at once
+};
+
+struct StageExplanation {
+  std::string name;  // of the rank class
+  std::int64_t ranks = 1;
+  std::vector<ExplainedTransfer> transfers;  // largest exposed first
+};
+
+// A change that shortens the step, planned and simulated.
+struct Remedy {
+  std::string change;  // "--sequence-parallel", "nic 2 times as fast (50 GB/s a link)"
+  double step_s = 0;
+  bool fits = true;
+};
+
+struct LargestExposure {
+  std::int32_t kind = 0;
+  double exposed_s = 0;  // mean over ranks
+  ExposureReason reason = ExposureReason::dependency;
+  double reason_s = 0;        // as much of it has this reason
+  double step_without_s = 0;  // of the same plan with this communication at no cost
+  std::vector<Remedy> remedies;
+};
+
+struct PlanExplanation {
+  std::vector<OperationKind> kinds;
+  std::vector<StageExplanation> stages;  // by rank class
+  // Times are means over all ranks; calls, bytes and time alone those of a rank that has it. Largest exposed first.
+  std::vector<ExplainedTransfer> mean;
+  std::map<std::int32_t, ChoiceNode>
+      choices;                           // by kind of transfer: the ways to carry one of them out, with their cost
+  std::vector<LargestExposure> largest;  // at most three; without remedies where explain_plan made them
+};
+
+PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile);
+
+// Tries changes that suit the reason, for each of the largest exposures (explain_remedies.cpp).
+void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const PolicyStudy& explained,
+                  const Profile& profile);
+
+// By timeline operation: the kinds (also into `kinds`) and fixed times that explain() asks for.
+ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
+                                   std::vector<OperationKind>& kinds);
+
+}  // namespace weft

@@ -1,0 +1,224 @@
+#include "study/plan/plan_study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/parallel.hpp"
+#include "base/text.hpp"
+#include "bound/bound.hpp"
+#include "cost/cost_model.hpp"
+#include "graph/memory_bound.hpp"
+#include "model/counts.hpp"
+#include "planner/overlap.hpp"
+#include "planner/policy/policy.hpp"
+#include "sim/simulate_plan.hpp"
+#include "timeline/critical_path.hpp"
+
+namespace weft {
+namespace {
+
+// Peak FLOP/s of all devices together at the layout's precision.
+double peak_flops(const StepGraph& graph, ElementType precision) {
+  double sum = 0;
+  for (const RankClass& c : graph.classes) {
+    const double tflops = precision == ElementType::fp32 ? c.device.matrix_tflops_32 : c.device.matrix_tflops_16;
+    sum += 1e12 * tflops * static_cast<double>(c.ranks);
+  }
+  return sum;
+}
+
+void add_memory(PolicyStudy& study) {
+  const std::vector<MemoryUse> use = memory_use(study.plan);
+  for (std::size_t c = 0; c < study.plan.classes.size(); ++c) {
+    const RankClass& rank_class = study.plan.graph.classes[c];
+    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory, use[c].terms,
+                      use[c].peak};
+    study.memory_peak = std::max(study.memory_peak, stage.needed);
+    study.fits = study.fits && stage.needed <= stage.available;
+    study.memory.push_back(std::move(stage));
+  }
+}
+
+// What all policies of a study share.
+struct Problem {
+  const StepGraph& graph;
+  const Cluster& cluster;
+  std::shared_ptr<ProgramCosts> programs;
+};
+
+PolicyStudy study_unfolded(const Inputs& inputs, const Problem& problem, UnfoldedPlan made, const Profile& profile) {
+  PolicyStudy study;
+  study.policy = made.plan.policy;
+  study.plan = std::move(made.plan);
+  study.timeline =
+      simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, problem.cluster, profile, problem.programs));
+  SpanIndex index(study.timeline);
+  study.accounting = account(study.timeline, index);
+  study.critical = critical_share(study.timeline, index);
+  study.step_s = study.timeline.period_ns * 1e-9;
+  study.throughput = throughput_of(inputs.model, inputs.layout, problem.graph, study.step_s);
+  add_memory(study);
+  return study;
+}
+
+PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std::string& policy,
+                         const Profile& profile, const OnProgress& on_progress) {
+  PlanRequest request = request_of(inputs, profile, std::thread::hardware_concurrency(), problem.programs);
+  std::optional<TaskProgress> search;
+  if (searches(policy)) {
+    search.emplace(on_progress, policy, 100);
+    request.search.progress = [&](double share) { search->reach(share); };
+  }
+  UnfoldedPlan made =
+      make_unfolded_plan(request, problem.graph, policy, decide_overlap(request, problem.graph, policy));
+  if (const auto violation = verify_plan(made.plan, problem.graph, made.unfolded, {.check_memory = false})) {
+    throw UnsafePlan(
+        fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));
+  }
+  PolicyStudy study = study_unfolded(inputs, problem, std::move(made), profile);
+  study.policy = policy;  // as typed
+  return study;
+}
+
+using StudyOne = std::function<PolicyStudy(std::size_t, const Problem&)>;
+
+std::string words_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  }
+}
+
+PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names, const Profile& profile,
+                    const StudyOne& study_one) {
+  const std::size_t count = names.size();
+  PlanStudy study;
+  study.inputs = inputs;
+  const Cluster cluster(inputs.cluster);
+  study.devices = cluster.device_count();
+  study.parameters = total_parameters(inputs.model);
+  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const Problem problem{graph, cluster, shared_program_costs(cluster, profile)};
+  // The bound and the policies do not need each other.
+  std::vector<PolicyStudy> studied(count);
+  std::vector<std::exception_ptr> thrown(count);
+  parallel_for(count + 1, std::thread::hardware_concurrency(), [&](std::size_t i) {
+    if (i < count) {
+      try {
+        studied[i] = study_one(i, problem);
+      } catch (const std::runtime_error&) {
+        thrown[i] = std::current_exception();
+      }
+      return;
+    }
+    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile, problem.programs));
+    study.bound_s = bound.seconds;
+    study.bound_explanation = bound.explanation;
+  });
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!thrown[i]) {
+      study.policies.push_back(std::move(studied[i]));
+    } else {
+      study.failed.push_back({names[i], words_of(thrown[i])});
+    }
+  }
+  if (study.policies.empty()) std::rethrow_exception(thrown.front());
+  for (PolicyStudy& policy : study.policies) policy.gap_to_bound_pct = 100 * (policy.step_s / study.bound_s - 1);
+  const auto better = [](const PolicyStudy& a, const PolicyStudy& b) {
+    return a.fits != b.fits ? a.fits : a.step_s < b.step_s;
+  };
+  study.best = static_cast<std::size_t>(std::min_element(study.policies.begin(), study.policies.end(), better) -
+                                        study.policies.begin());
+  return study;
+}
+
+}  // namespace
+
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs,
+                       std::shared_ptr<ProgramCosts> programs) {
+  const auto cluster = std::make_shared<const Cluster>(inputs.cluster);
+  if (!programs) programs = shared_program_costs(*cluster, profile);
+  PlanSearch search;
+  search.step_seconds = [cluster, profile, programs](const UnfoldedPlan& made) {
+    const CostModel cost(made.plan.graph, *cluster, profile, programs);
+    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
+  };
+  search.budget_s = inputs.budget_s;
+  search.seed = inputs.search_seed;
+  search.jobs = jobs;
+  return {inputs.model, inputs.cluster, inputs.layout, profile, inputs.options, std::move(search), std::move(programs)};
+}
+
+const StageMemory& fullest_stage(const PolicyStudy& study) {
+  return *std::max_element(study.memory.begin(), study.memory.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.share() < b.share(); });
+}
+
+CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
+  CriticalShare share;
+  const auto begin = static_cast<double>(timeline.steady_begin.value);
+  const double length = timeline.period_ns * timeline.periods;
+  double covered = 0;
+  const auto cover = [&](const TimelineOperation& op, Nanos first, Nanos last) {
+    const double from = std::max(begin, static_cast<double>(first.value));
+    const double to = std::min(begin + length, static_cast<double>(last.value));
+    if (from >= to) return;
+    double& term =
+        op.activity == Activity::compute ? share.compute_s : share.transfer_s[static_cast<std::size_t>(op.traffic)];
+    term += (to - from) * 1e-9 / timeline.periods;
+    covered += to - from;
+  };
+  for (const CriticalStep& step : critical_path(timeline, index)) {
+    const bool outside =
+        static_cast<double>(step.end.value) <= begin || static_cast<double>(step.begin.value) >= begin + length;
+    Nanos now = step.begin;
+    for (std::int32_t i = step.operation; !outside && i < step.operation + step.count; ++i) {
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(i)];
+      const Nanos end = step.count == 1 ? step.end : std::min(step.end, now + op.alone);
+      cover(op, now, end);
+      now = end;
+    }
+  }
+  share.waiting_s = (length - covered) * 1e-9 / timeline.periods;
+  return share;
+}
+
+Throughput throughput_of(const Transformer& model, const Layout& l, const StepGraph& graph, double step_s) {
+  const Flops useful = model_flops(model, l.seq, l.global_batch);
+  const Flops executed = hardware_flops(model, l.seq, l.global_batch, l.recompute);
+  const double peak = peak_flops(graph, l.precision);
+  const auto rates = [&](double model_flops_of_step, double executed_flops_of_step) {
+    return FlopRates{.tflops_per_gpu = model_flops_of_step / step_s / static_cast<double>(l.devices()) * 1e-12,
+                     .mfu = model_flops_of_step / step_s / peak,
+                     .hfu = executed_flops_of_step / step_s / peak};
+  };
+  const double masked = masked_flops(model, l.seq, l.global_batch).value;
+  const double passes = 3, again = l.recompute == Recompute::none ? 0 : 1;
+  return {.tokens_per_s = static_cast<double>(l.global_batch * l.seq) / step_s,
+          .whole = rates(useful.value, executed.value),
+          .causal = rates(useful.value - passes * masked, executed.value - (passes + again) * masked)};
+}
+
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+                     const OnProgress& on_progress) {
+  return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
+    return study_policy(inputs, problem, policies[i], profile, on_progress);
+  });
+}
+
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
+  std::vector<std::string> policies;
+  for (const Plan& plan : plans) policies.push_back(plan.policy);
+  return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
+    return study_unfolded(inputs, problem, {plans[i], Unfolded(plans[i])}, profile);
+  });
+}
+
+}  // namespace weft

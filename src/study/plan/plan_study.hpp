@@ -1,0 +1,116 @@
+// One planning question answered: every policy's plan, verified and simulated, with the figures people compare.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cost/profile.hpp"
+#include "cost/program_cost.hpp"
+#include "plan/memory/use.hpp"
+#include "plan/plan.hpp"
+#include "plan/verify/verify_plan.hpp"
+#include "study/inputs.hpp"
+#include "study/progress.hpp"
+#include "timeline/accounting.hpp"
+#include "timeline/timeline.hpp"
+
+namespace weft {
+
+struct StageMemory {
+  std::string name;
+  Bytes needed, available;
+  std::vector<MemoryTerm> terms;  // largest first
+  MemoryPeak peak;
+  // Of the memory that plans may use.
+  double share() const { return static_cast<double>(needed.value) / static_cast<double>(available.value); }
+};
+
+// What the chain of operations that decides the step consists of, per step.
+struct CriticalShare {
+  double compute_s = 0;
+  std::array<double, kTrafficKinds> transfer_s{};  // index: TrafficKind
+  double waiting_s = 0;                            // nothing on the chain ran
+};
+
+// Model FLOPs, and as shares of the devices' peak at this precision; hfu counts what is computed again.
+struct FlopRates {
+  double tflops_per_gpu = 0;
+  double mfu = 0, hfu = 0;
+};
+struct Throughput {
+  double tokens_per_s = 0;
+  FlopRates whole;   // attention counts all of its score matrix, as Megatron and published figures have it
+  FlopRates causal;  // without the half of it that the mask hides, which fused kernels do not compute
+};
+
+struct PolicyStudy {
+  std::string policy;
+  Plan plan;
+  Timeline timeline;
+  Accounting accounting;
+  CriticalShare critical;
+  double step_s = 0;
+  Throughput throughput;
+  double gap_to_bound_pct = 0;
+  std::vector<StageMemory> memory;
+  Bytes memory_peak;
+  bool fits = true;
+};
+
+// Above this share of the memory that plans may use, fragmentation decides whether a run fits.
+inline constexpr double kTightMemory = 0.95;
+
+// A layout that fits where the one that was asked for does not (fitting_layouts.hpp).
+struct FittingLayout {
+  std::string flags;  // what to change, e.g. "--tp 4 --pp 2 --zero 1"
+  Layout layout;
+  Bytes memory;  // of the fullest stage
+  double step_s = 0;
+};
+
+struct FittingLayouts {
+  std::string policy;  // that they were planned with
+  std::vector<FittingLayout> layouts;
+};
+
+// A policy that was asked for and has no plan, and why.
+struct FailedPolicy {
+  std::string policy;
+  std::string reason;
+};
+
+struct PlanStudy {
+  Inputs inputs;
+  std::int64_t devices = 0;
+  std::int64_t parameters = 0;
+  double bound_s = 0;
+  std::string bound_explanation;
+  std::vector<PolicyStudy> policies;  // those that have a plan
+  std::vector<FailedPolicy> failed;
+  std::size_t best = 0;      // shortest step among those that fit, or of all where none does
+  FittingLayouts would_fit;  // where none fits and the caller looked for them
+};
+
+// The stage that needs most of what its device has.
+const StageMemory& fullest_stage(const PolicyStudy& study);
+
+CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
+
+// Model FLOPs and tokens of a step over its time.
+Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
+
+// A policy that cannot be planned, or whose plan fails verification (a fault of Weft, said so), takes no other's answer
+// along; only where none has a plan, what the first one met is thrown: Error, or UnsafePlan.
+// `on_progress` may be empty; the policies that search are its tasks.
+PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
+                     const OnProgress& on_progress = {});
+// What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads. `programs`: what is known
+// already of the programs of an emulated cluster (cost/program_cost.hpp).
+PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
+                       std::shared_ptr<ProgramCosts> programs = nullptr);
+// The same for plans at hand, which are safe and for these inputs.
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile);
+
+}  // namespace weft

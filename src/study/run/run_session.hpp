@@ -1,0 +1,75 @@
+// The course of a run on its ranks: measure the machine, plan, train policy after policy.
+#pragma once
+
+#include <mutex>
+
+#include "calibrate/calibrate.hpp"
+#include "exec/checkpoint/folder_lock.hpp"
+#include "exec/train_rank.hpp"
+#include "planner/overlap.hpp"
+#include "study/run/run_listener.hpp"
+#include "study/run/run_options.hpp"
+#include "study/run/run_study.hpp"
+
+namespace weft {
+
+enum class RanksAs : std::uint8_t { threads, processes };
+
+// One for each process. Ranks that are threads share it. The listener must outlive it.
+class RunSession {
+ public:
+  RunSession(RunOptions options, RanksAs ranks_as, RunListener& listener);
+
+  // One rank's part; `way` says in words how its messages go. All ranks of the run must take part.
+  void run_rank(Communicator& communicator, const std::string& way);
+  // Its beginning: links and machine are measured, everything is planned. The plan with the shortest prediction.
+  const PolicyStudy& prepare_rank(Communicator& communicator);
+  const PolicyStudy& best_prediction() const;
+  // Of the plans that shall run the first that needs more memory than was stated, null where all fit: then nothing
+  // runs. All ranks find the same.
+  const PolicyStudy* too_large() const;
+  // On the process of rank 0, when all have ended.
+  const RunStudy& study() const { return study_; }
+  // All steps were trained before: nothing has run, there is no study.
+  bool finished() const { return first_step_ >= options_.settings.steps; }
+  std::int64_t first_step() const { return first_step_; }
+
+  // The machine alone is measured, nothing is trained.
+  void calibrate_only(Communicator& communicator);
+  const Profile& profile() const { return profile_; }
+
+ private:
+  bool processes() const { return ranks_as_ == RanksAs::processes; }
+  bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
+  void find_start(Communicator& communicator);
+  std::string start_in_words();
+  void take_folder();
+  CheckpointJob checkpoint_job(const std::string& policy) const;
+  std::string links_in_words(const std::string& way) const;
+  void measure_links(Communicator& communicator);
+  std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
+  void measure_machine(Communicator& communicator);
+  void plan(const Communicator& communicator);
+  void compare_plans(Communicator& communicator) const;
+  void apply_native_wish(bool has_library);
+  void train(Communicator& communicator, std::size_t policy);
+  std::vector<double> learning_rates(std::int64_t steps) const;
+  void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;
+
+  RunOptions options_;
+  RanksAs ranks_as_;
+  RunListener& listener_;
+  std::int64_t first_step_ = 0;  // that many were trained before
+  std::unique_ptr<const CheckpointReader> resume_;
+  std::unique_ptr<FolderLock> folder_lock_;  // on rank 0
+  std::string run_id_;                       // that checkpoints carry; drawn by rank 0
+  std::once_flag started_, planned_for_calibration_, planned_, profiled_;
+  struct Prepared;  // what the calibration runs on
+  std::shared_ptr<const Prepared> calibration_;
+  Profile profile_;
+  RunStudy study_;
+  std::vector<std::size_t> to_run_;
+  std::vector<std::unique_ptr<KeptTensors>> kept_;  // by policy
+};
+
+}  // namespace weft

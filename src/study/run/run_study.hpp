@@ -1,0 +1,48 @@
+// One run answered: for every policy what was predicted, what was measured, and the loss.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/measured_timeline.hpp"
+#include "study/plan/plan_study.hpp"
+#include "study/run/checkpoint_study.hpp"
+
+namespace weft {
+
+struct PolicyRun {
+  PolicyStudy measured;  // plan and memory as predicted; timeline and figures measured
+  double predicted_step_s = 0;
+  Timeline predicted;  // timeline
+  Accounting predicted_accounting;
+  std::vector<double> step_times_s;  // of the steps that count
+  std::vector<double> losses;        // by step
+  std::vector<double> learning_rates = {};
+  std::vector<ValidationLoss> validation = {};  // where it was asked for
+
+  double prediction_error_pct() const { return 100 * (predicted_step_s / measured.step_s - 1); }
+  double median_step_s() const;
+};
+
+struct RunStudy {
+  PlanStudy plan;  // the prediction, all policies that were asked for
+  std::vector<PolicyRun> runs;
+  std::size_t best = 0;  // shortest measured step
+  std::string world;     // "threads", "processes"
+  std::string links;     // "emulated: local:2,nic=200Mb/s", "real, measured: messages over TCP sockets"
+  std::int64_t ranks = 1;
+  int threads = 1;                             // inside a kernel
+  std::string profile;                         // where the durations come from
+  std::optional<CheckpointStudy> checkpoints;  // where they were asked for
+};
+
+// From what the ranks of a run measured to its figures, beside its prediction.
+PolicyRun study_run(const PlanStudy& plan, const PolicyStudy& predicted, const MeasuredRun& run,
+                    std::vector<double> losses);
+
+// The first steps of the steady state (at most `most`), with one before and one after where there are such: what the
+// first waits for, and what follows the last gap.
+Timeline first_steady_steps(const Timeline& measured, std::int32_t most);
+
+}  // namespace weft
