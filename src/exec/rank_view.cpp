@@ -27,9 +27,9 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
   const ModelGroups model = model_groups(plan.model, plan.layout);
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, model);
   class_ = {classes.class_of[rank.index()]};
-  for (int kind = 0; kind < kGroupKinds; ++kind) {
-    std::vector<std::int64_t>& members = groups_[static_cast<GroupKind>(kind)];
-    for (const Rank member : group_members(plan.layout, model, static_cast<GroupKind>(kind), rank)) {
+  for (const GroupKind kind : group_kinds()) {
+    std::vector<std::int64_t>& members = groups_[kind];
+    for (const Rank member : group_members(plan.layout, model, kind, rank)) {
       members.push_back(member.value);
     }
   }

@@ -233,23 +233,14 @@ std::string_view name_of(ExpertExchange exchange) {
 }
 
 std::int64_t Layout::extent(Axis axis) const {
-  switch (axis) {
-    case Axis::tp:
-      return tp;
-    case Axis::cp:
-      return cp;
-    case Axis::dp:
-      return dp;
-    case Axis::pp:
-      return pp;
-    case Axis::etp:
-      return etp;
-    case Axis::ep:
-      return ep;
-    case Axis::edp:
-      return edp();
+  constexpr std::pair<Axis, std::int64_t Layout::*> kDegrees[] = {{Axis::tp, &Layout::tp}, {Axis::cp, &Layout::cp},
+                                                                  {Axis::dp, &Layout::dp}, {Axis::pp, &Layout::pp},
+                                                                  {Axis::ep, &Layout::ep}, {Axis::etp, &Layout::etp}};
+  for (const auto& [named, degree] : kDegrees) {
+    if (named == axis) return this->*degree;
   }
-  return 1;
+  WEFT_CHECK(axis == Axis::edp);
+  return edp();
 }
 
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {

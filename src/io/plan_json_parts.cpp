@@ -40,7 +40,7 @@ Sharding read_sharding(const JsonObject& object, std::size_t dims, const std::ve
       if (!item.is_array() || item.size() != 3 || !fits_column(item[1], column, dim)) {
         fail("{}: this is not [the name of an axis, a dimension of the shape, how it is shared]", place);
       }
-      const auto axis = static_cast<Axis>(place_among(axes, item[0], "axis", place));
+      const auto axis = Axis{static_cast<std::uint8_t>(place_among(axes, item[0], "axis", place))};
       const auto share = static_cast<Share>(place_among(shares, item[2], "share", place));
       sharding.splits.push_back({static_cast<std::int32_t>(dim), axis, share});
     }
@@ -48,7 +48,7 @@ Sharding read_sharding(const JsonObject& object, std::size_t dims, const std::ve
   if (object.has("partial")) {
     for (const json& name : object.array("partial")) {
       const std::string place = fmt::format("{}: key 'partial'[{}]", object.where(), sharding.partial.size());
-      sharding.partial.push_back(static_cast<Axis>(place_among(axes, name, "axis", place)));
+      sharding.partial.push_back({static_cast<std::uint8_t>(place_among(axes, name, "axis", place))});
     }
   }
   return sharding;
@@ -81,7 +81,7 @@ ValueReader::ValueReader(const PlanCounts& counts)
             "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
       dtypes_(names_up_to(ElementType::fp8)),
-      axes_(names_up_to(Axis::edp)),
+      axes_(kAxisNames.begin(), kAxisNames.end()),
       shares_(names_up_to(Share::mirrored)) {}
 
 Value ValueReader::value(const JsonObject& object) const {
@@ -131,7 +131,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       dtypes_(names_up_to(ElementType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
-      groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))),
+      groups_(names_of(group_kinds())),
       scopes_(names_up_to(Scope::outer)),
       rules_(names_up_to(Substitution::all_to_all_by_sends)) {}
 
@@ -199,7 +199,7 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
   communication.inner = small_integer_or(object, "inner", 0, 0, kMaxDevices);
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
-  communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
+  communication.group = group_kinds()[static_cast<std::size_t>(object.one_of("group", groups_))];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
