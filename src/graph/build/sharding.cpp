@@ -47,7 +47,8 @@ Sharding ClassBuilder::zero_sharding(GroupKind group, bool sharded) const {
 ClassBuilder::Spread ClassBuilder::spread_of(Role role) {
   const auto [found, is_new] = spreads_.try_emplace(role);
   if (is_new) {
-    for (const Split& split : parameter_tensors(model_, layer_, role, layout_.tp).front().splits) {
+    const std::vector<ParameterTensor> tensors = parameter_tensors(model_, layer_, role, layout_.tp);
+    for (const Split& split : tensors.front().splits) {
       if (layout_.extent(split.axis) == 1) continue;
       if (split.dim == 0) found->second.rows = split.axis;
       if (split.dim == 1) found->second.columns = split.axis;
