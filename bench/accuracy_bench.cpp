@@ -44,7 +44,7 @@ double predicted(const PublishedRow& row) {
     for (const ClassPlan& c : plan.classes) peak = std::max(peak, c.memory);
     return static_cast<double>(peak.value) / (1 << 30);
   }
-  return simulate_plan(plan, CostModel(plan.graph, cluster, profile)).period_ns * 1e-9;
+  return simulate_plan(WholePlan(plan), CostModel(plan.graph, cluster, profile)).period_ns * 1e-9;
 }
 
 std::vector<double> errors_of(const PublishedSet& set) {

@@ -101,25 +101,25 @@ void print_exposed(const Timeline& timeline) {
 
 bool explain_exposed = false;
 
-Outcome evaluate(const Case& c, const StepGraph& graph, const Cluster& cluster, const std::string& policy) {
+Outcome evaluate(const Case& c, const SharedGraph& graph, const Cluster& cluster, const std::string& policy) {
   const double begin = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
   const Overlap overlap = decide_overlap(c.request, graph, policy);
-  const UnfoldedPlan made = make_unfolded_plan(c.request, graph, policy, overlap);
+  const WholePlan made = make_whole_plan(c.request, graph, policy, overlap);
   Outcome outcome;
   outcome.seconds = now(CLOCK_PROCESS_CPUTIME_ID) - begin;
   outcome.wall_seconds = now(CLOCK_MONOTONIC) - wall;
-  const auto violation = verify_plan(made.plan, graph, made.unfolded, {.check_memory = false});
+  const auto violation = verify_plan(made, {.check_memory = false});
   if (violation) fail("{} {}: {}", c.name, policy, violation->message);
-  const CostModel cost(made.plan.graph, cluster, c.request.profile);
-  const Timeline timeline = simulate_plan(made.plan, made.unfolded, cost);
+  const CostModel cost(made.plan().graph, cluster, c.request.profile);
+  const Timeline timeline = simulate_plan(made, cost);
   const Accounting accounting = account(timeline);
   if (explain_exposed) print_exposed(timeline);
   const double exposed = accounting.mean.exposed_by[static_cast<std::size_t>(TrafficKind::ep)];
   outcome.step_ms = timeline.period_ns * 1e-6;
   outcome.exposed_ms = 1e3 * exposed;
   outcome.other_exposed_ms = 1e3 * (accounting.mean.exposed_s - exposed);
-  outcome.all_to_all_ms = all_to_all_ms(made.plan, cost);
-  for (const ClassPlan& own : made.plan.classes) {
+  outcome.all_to_all_ms = all_to_all_ms(made.plan(), cost);
+  for (const ClassPlan& own : made.plan().classes) {
     outcome.memory_gib = std::max(outcome.memory_gib, static_cast<double>(own.memory.value) / (1 << 30));
   }
   return outcome;
@@ -175,16 +175,16 @@ Case deepseek_case(double budget, bool direct, Recompute recompute) {
 
 void add_simulation(PlanRequest& request, const Cluster& cluster) {
   request.search.jobs = std::max(1U, std::thread::hardware_concurrency());
-  request.search.step_seconds = [&request, &cluster](const UnfoldedPlan& made) {
-    const CostModel cost(made.plan.graph, cluster, request.profile);
-    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
+  request.search.step_seconds = [&request, &cluster](const WholePlan& made) {
+    const CostModel cost(made.plan().graph, cluster, request.profile);
+    return simulated_period_ns(made, cost) * 1e-9;
   };
 }
 
 void run(Case c, const std::vector<std::string>& policies) {
   const Cluster cluster(c.request.cluster);
   add_simulation(c.request, cluster);
-  const StepGraph graph = build_step_graph(c.request.model, cluster, c.request.layout);
+  const SharedGraph graph = build_step_graph(c.request.model, cluster, c.request.layout);
   const CostModel cost(graph, cluster, c.request.profile);
   const StepBound bound = step_bound(graph, cost);
   std::map<std::string, Outcome> outcomes;

@@ -79,17 +79,15 @@ bool run(const Case& c) {
   l.zero = 1;
   const Cluster cluster(request.cluster);
   const double t0 = now();
-  const StepGraph graph = build_step_graph(request.model, cluster, l);
-  const Plan plan = make_plan(request, graph, "serial");
+  const WholePlan whole = make_whole_plan(request, build_step_graph(request.model, cluster, l), "serial");
   const double t1 = now();
-  const CostModel cost(plan.graph, cluster, request.profile);
-  const Unfolded unfolded(plan);
-  SimProblem problem = sim_problem(plan, unfolded, cost);
+  const CostModel cost(whole.plan().graph, cluster, request.profile);
+  SimProblem problem = sim_problem(whole, cost);
   for (SimCost& simulated : problem.costs) simulated.use.clear();
-  const RunOrder order = find_run_order(unfolded);
+  const RunOrder order = find_run_order(whole.unfolded());
 
   const double t2 = now();
-  const std::vector<std::int64_t> expected = longest_path(problem, order.order, unfolded);
+  const std::vector<std::int64_t> expected = longest_path(problem, order.order, whole.unfolded());
   const double t3 = now();
   const FoldedResult plain = simulate_folded(problem, {.fold = false});
   const double t4 = now();
@@ -107,7 +105,7 @@ bool run(const Case& c) {
     return false;
   }
   const double t6 = now();
-  const Timeline timeline = simulate_plan(plan, unfolded, cost);
+  const Timeline timeline = simulate_plan(whole, cost);
   SpanIndex index(timeline);
   const double step = account(timeline, index).mean.step_s;
   const std::size_t steps = critical_path(timeline, index).size();

@@ -44,13 +44,13 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
   const auto file = flags.text("plan");
   if (!file) fail("weft verify: name the plan file, e.g. weft verify out/plan/plan.json");
 
-  const Plan plan = read_plan_json(read_text_file(*file), *file);
+  Plan plan = read_plan_json(read_text_file(*file), *file);
   VerifyOptions options;
   if (const auto gib = flags.number("memory", 0.001, 1e6)) {
     options.memory_limit = Bytes{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
   }
-  const auto violation = verify_plan(plan, options);
-  print_verification(out, *file, violation, flags.on("json"));
+  const auto violation = verify_plan(std::move(plan), options);
+  print_verification(out, *file, violation, flags.is_set("json"));
   return violation ? kAnswerIsNo : kOk;
 }
 

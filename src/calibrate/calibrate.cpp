@@ -126,7 +126,7 @@ Measured measure_alone(const CalibrationJob& job, Communicator& communicator, Ca
 double seconds_waited_for(const CalibrationJob& job, Communicator& communicator, CalibrationPasses& passes,
                           EndlessTransfer& transfer, const Calibration& known) {
   meet(communicator);
-  if (job.step.plan.classes.size() > 1 || passes.transfers() == 0) {
+  if (job.step.plan().classes.size() > 1 || passes.transfers() == 0) {
     return transfer.seconds_of_one_waited_for(kSmallTransfers);
   }
   double beyond_compute = 0;
@@ -144,7 +144,7 @@ void measure_handoff(const CalibrationJob& job, Communicator& communicator, Cali
   EndlessTransfer transfer(communicator, kSmallTransfer, 1);
   meet(communicator);
   const double took = mean_of_ranks(communicator, {transfer.seconds_of_one(kSmallTransfers)}).front();
-  const double links = seconds(transfer.predicted(Cluster(job.step.plan.cluster)));
+  const double links = seconds(transfer.predicted(Cluster(job.step.plan().cluster)));
   result.handoff = nanos_from_seconds(std::max(0.0, took - links));
   const double waited =
       mean_of_ranks(communicator, {seconds_waited_for(job, communicator, passes, transfer, result)}).front();
@@ -192,7 +192,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
   device.transfer_slowdown = calibration.transfer_slowdown;
 }
 
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels) {
   const auto rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const double share = kAloneShare / static_cast<double>(1 + job.cuts.size());
   auto advance = [&, done = 0.0](double by) mutable {
@@ -201,21 +201,21 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   };
   Calibration result;
   {
-    CalibrationPasses passes(job, job.step, rank);
+    CalibrationPasses passes(job, job.step, rank, kernels);
     const Measured measured = measure_alone(job, communicator, passes, share);
-    result.between_operations = agree(job.step.plan, communicator, measured, result.operations);
+    result.between_operations = agree(job.step.plan(), communicator, measured, result.operations);
     advance(share);
-    if (job.step.plan.model.experts) {
-      result.expert_load = measure_expert_load(job.step.plan, communicator, passes);
+    if (job.step.plan().model.experts) {
+      result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
     }
     result.library = measure_library(passes.view(), communicator);
     if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
     if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
     advance(1 - kAloneShare);
   }
-  for (const UnfoldedPlan* cut : job.cuts) {
-    CalibrationPasses passes(job, *cut, rank);
-    agree(cut->plan, communicator, measure_alone(job, communicator, passes, share), result.operations);
+  for (const WholePlan* cut : job.cuts) {
+    CalibrationPasses passes(job, *cut, rank, kernels);
+    agree(cut->plan(), communicator, measure_alone(job, communicator, passes, share), result.operations);
     advance(share);
   }
   if (job.on_progress) job.on_progress(1);

@@ -12,14 +12,13 @@
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_settings.hpp"
-#include "planner/policy/policy.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
 struct CalibrationJob {
-  const UnfoldedPlan& step;               // any plan that holds the operations: the serial one
-  std::vector<const UnfoldedPlan*> cuts;  // the same with its layers cut: smaller operations lose efficiency
-  const StepGraph& original;
+  const WholePlan& step;               // any plan that holds the operations: the serial one
+  std::vector<const WholePlan*> cuts;  // the same with its layers cut: smaller operations lose efficiency
   std::shared_ptr<const Corpus> corpus;
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
   // Called on every rank's worker with the share that is done, 0 .. 1.
@@ -41,7 +40,7 @@ struct Calibration {
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers.
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator);
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels);
 
 // `device` as this machine has turned out to be.
 void apply(const Calibration& calibration, DeviceProfile& device);

@@ -19,16 +19,17 @@ class CalibrationPasses {
   static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   // `step`: one of the job's.
-  CalibrationPasses(const CalibrationJob& job, const UnfoldedPlan& step, Rank rank)
-      : view_(step.plan, step.unfolded, job.original, rank),
+  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank, Kernels& kernels)
+      : kernels_(kernels),
+        view_(step, rank),
         parameters_(view_),
-        batches_(job.corpus, shape_of(step.plan), 1),
+        batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
-    for (const Instance& instance : step.unfolded.instances()) {
-      const Operation& op = step.plan.graph.op(instance.operation);
+    for (const Instance& instance : step.unfolded().instances()) {
+      const Operation& op = step.plan().graph.op(instance.operation);
       if (instance.rank_class != view_.rank_class().value) continue;
       if (op.is_transfer()) {
-        stand_in(step.plan.graph, op, instance.micro_batch);
+        stand_in(step.plan().graph, op, instance.micro_batch);
       } else {
         operations_.push_back(
             {op.key, compute_.bind(instance.operation, instance.micro_batch), choices_of(op, instance.micro_batch)});
@@ -47,7 +48,7 @@ class CalibrationPasses {
   void run(const OnExecution& on_execution, const Over& over) {
     for (const Bound& operation : operations_) {
       const Clock::time_point begin = Clock::now();
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       const Clock::time_point end = Clock::now();
       if (over()) return;
       if (operation.key) on_execution(*operation.key, begin, end);
@@ -58,7 +59,7 @@ class CalibrationPasses {
   template <class OnGate>
   void run_gates(const OnGate& on_gate) {
     for (const Bound& operation : operations_) {
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       if (!operation.choices.empty()) on_gate(operation.choices);
     }
   }
@@ -74,7 +75,7 @@ class CalibrationPasses {
     Clock::duration standing_in{};
     for (const Bound& operation : operations_) {
       const Clock::time_point start = Clock::now();
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       if (operation.key) continue;
       standing_in += Clock::now() - start;
       on_transfer();
@@ -112,8 +113,8 @@ class CalibrationPasses {
           {{view_.data(write.value, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
     }
     operations_.push_back({std::nullopt,
-                           [results](std::int64_t) {
-                             for (const auto& [numbers, number] : results) fill(numbers, number);
+                           [results](Kernels& kernels, std::int64_t) {
+                             for (const auto& [numbers, number] : results) kernels.fill(numbers, number);
                            },
                            {}});
   }
@@ -129,6 +130,7 @@ class CalibrationPasses {
     return settings;
   }
 
+  Kernels& kernels_;
   TrainSettings settings_ = still();
   RankTraining training_;
   RankView view_;

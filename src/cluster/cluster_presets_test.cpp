@@ -1,11 +1,10 @@
 // Presets against the vendors' totals for a node, and what their text may not say.
-#include "cluster/presets.hpp"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 
 #include "base/error.hpp"
+#include "cluster/presets.hpp"
 
 namespace weft {
 namespace {

@@ -139,8 +139,8 @@ AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int6
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_attention(const RankView& view, std::uint64_t seed, const Operation& op,
-                                                 std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                           ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto written = [&](Operand operand) { return find_write(op, operand); };
   struct Bound {
@@ -154,15 +154,16 @@ std::function<void(std::int64_t)> bind_attention(const RankView& view, std::uint
     calls.push_back({call, packed_inputs(call, of), rows_of(of.write(Operand::output), call.query_rows),
                      saved_in(of, written, call)});
   }
-  return [calls, seed, layer = op.layer](std::int64_t step) {
+  return [calls, seed, layer = op.layer](Kernels& kernels, std::int64_t step) {
     for (const Bound& c : calls) {
-      attention(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.in.shared_key);
+      kernels.attention(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved,
+                        c.in.shared_key);
     }
   };
 }
 
-std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op,
-                                                      std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                                ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto read = [&](Operand operand) { return find_read(op, operand); };
   struct Bound {
@@ -181,10 +182,11 @@ std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, std:
                      written == call.key_rows ? Into::add : Into::overwrite});
     written = call.key_rows;
   }
-  return [calls, seed, layer = op.layer](std::int64_t step) {
+  return [calls, seed, layer = op.layer](Kernels& kernels, std::int64_t step) {
     for (const Bound& c : calls) {
-      attention_input_grad(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.d_context,
-                           c.out.q, c.out.k, c.out.v, c.into_keys, c.in.shared_key, c.out.shared_key);
+      kernels.attention_input_grad(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved,
+                                   c.d_context, c.out.q, c.out.k, c.out.v, c.into_keys, c.in.shared_key,
+                                   c.out.shared_key);
     }
   };
 }

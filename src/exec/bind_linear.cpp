@@ -39,38 +39,37 @@ std::vector<Matrix> output_grads(const Operands& of) {
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                              ElementRange rows) {
+KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
   const ValueId weight = read_of(op, Operand::weight);
   const std::vector<Matrix> outputs = present({of.write(Operand::output), of.find_write(Operand::output_beside)});
-  return [x = of.read(Operand::input),
-          parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](std::int64_t) {
-    for (const Output& y : parts) linear(x, y.weight, y.bias, y.values);
+  return [x = of.read(Operand::input), parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](
+             Kernels& kernels, std::int64_t) {
+    for (const Output& y : parts) kernels.linear(x, y.weight, y.bias, y.values);
   };
 }
 
-std::function<void(std::int64_t)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                         std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                   ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
-  return [parts = side_by_side(output_grads(of), of.weight(read_of(op, Operand::weight)), {}),
-          onto = of.find_read(Operand::addend_grad), dx = of.write(Operand::input_grad)](std::int64_t) {
-    Into into = Into::overwrite;
-    for (const Output& dy : parts) {
-      linear_input_grad(dy.values, dy.weight, dx, into);
-      into = Into::add;
-    }
-    if (!onto.empty()) add(dx, onto, dx);
-  };
+  return
+      [parts = side_by_side(output_grads(of), of.weight(read_of(op, Operand::weight)), {}),
+       onto = of.find_read(Operand::addend_grad), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
+        Into into = Into::overwrite;
+        for (const Output& dy : parts) {
+          kernels.linear_input_grad(dy.values, dy.weight, dx, into);
+          into = Into::add;
+        }
+        if (!onto.empty()) kernels.add(dx, onto, dx);
+      };
 }
 
-std::function<void(std::int64_t)> bind_linear_weight_grad(const RankView& view, const Operation& op,
-                                                          std::int32_t micro_batch, Into into) {
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ValueId gradient = write_of(op, Operand::weight_grad);
   return [x = of.read(Operand::input), parts = side_by_side(output_grads(of), of.weight(gradient), of.bias(gradient)),
-          into](std::int64_t) {
-    for (const Output& dy : parts) linear_weight_grad(x, dy.values, dy.weight, dy.bias, into);
+          into](Kernels& kernels, std::int64_t) {
+    for (const Output& dy : parts) kernels.linear_weight_grad(x, dy.values, dy.weight, dy.bias, into);
   };
 }
 

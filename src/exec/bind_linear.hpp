@@ -3,17 +3,14 @@
 // all.
 #pragma once
 
-#include <functional>
-
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
 
-std::function<void(std::int64_t step)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                                   ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                              std::int32_t micro_batch, ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_linear_weight_grad(const RankView& view, const Operation& op,
-                                                               std::int32_t micro_batch, Into into);
+KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {});
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                   ElementRange rows = {});
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
 
 }  // namespace weft

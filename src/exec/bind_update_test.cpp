@@ -16,30 +16,33 @@ constexpr double kLimit = 0.5, kRate = 0.125;
 TEST(BindUpdate, ClipsWhereItReadsANormWhateverElseItReads) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const test::TinyRun run({.ranks = 1, .clip_grad = kLimit});
-  const RankView view(run.plan, run.unfolded, run.original, Rank{0});
+  const RankView view(run.whole, Rank{0});
   const ParameterStates parameters(view);
-  StepGraph changed = run.original;
+  StepGraph changed = run.whole.original();
   for (Operation& op : changed.operations) {
     if (op.role != Role::update) continue;
     const ValueId weight = parameters.of(op.layer, op.subject).weight;
     ASSERT_EQ(std::erase_if(op.reads, [&](const Read& read) { return read.value == weight; }), 1U);
   }
-  const RankView changed_view(run.plan, run.unfolded, changed, Rank{0});
+  const WholePlan changed_plan(run.whole.plan(), std::move(changed));
+  const RankView changed_view(changed_plan, Rank{0});
   TrainSettings settings;
   settings.optimizer = Optimizer::sgd;
   settings.sgd.learning_rate = kRate;
-  const Layout& layout = run.plan.layout;
+  const Layout& layout = run.whole.plan().layout;
   const Batches batches(Corpus::generate(3, 4096), {layout.global_batch, layout.micro_batch, layout.seq, layout.dp}, 1);
   RankTraining training;
+  const std::unique_ptr<Kernels> kernels = make_kernels();
   const ComputeBinder binder(changed_view, parameters, settings, batches, training);
   for (const ParameterState& p : parameters.all()) {
-    fill(parameters.own_weights(p), 1);
-    fill(parameters.own_gradient(p), 1);
+    kernels->fill(parameters.own_weights(p), 1);
+    kernels->fill(parameters.own_gradient(p), 1);
   }
-  for (std::size_t i = 0; i < run.plan.graph.operations.size(); ++i) {
-    const Operation& op = run.plan.graph.operations[i];
+  const StepGraph& graph = run.whole.plan().graph;
+  for (std::size_t i = 0; i < graph.operations.size(); ++i) {
+    const Operation& op = graph.operations[i];
     if (op.role == Role::grad_norm) *changed_view.data(op.writes.front().value, -1) = 4;
-    if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1)(0);
+    if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1).run(*kernels, 0);
   }
   for (const ParameterState& p : parameters.all()) {
     const Vector weights = parameters.own_weights(p);

@@ -75,10 +75,10 @@ std::vector<Transformer> expert_models() {
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
-  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
@@ -93,7 +93,6 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 
 TEST(ExpertLayouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : expert_models()) {
     std::map<double, std::vector<double>> alone;  // by clipping
     for (const double clip : {0.0, 0.05}) alone[clip] = losses_of(model, {.clip_grad = clip}, 1, "serial");
@@ -113,7 +112,6 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
 
 TEST(ExpertLayouts, ChecksOfCallsFindNothingInAnyLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const Transformer model = expert_models().back();
   for (const ExpertCase& c : expert_cases()) {
     SCOPED_TRACE(fmt::format("{}, {}", c.name, c.policy));
@@ -141,7 +139,6 @@ struct ExpertCut {
 // Capacity is passed on from part to part, so parts of tokens have the very slots and drops of the whole.
 TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<std::pair<Layout, std::int64_t>> layouts{
       {{.ep = 2}, 2},
       {{.ep = 4, .zero = 2}, 4},
@@ -170,15 +167,16 @@ TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
         SCOPED_TRACE(fmt::format("{}, ep {} tp {} pp {}, forward {} axis {}, backward {} axis {}", model.name,
                                  layout.ep, layout.tp, layout.pp, cut.forward, cut.forward_axis, cut.backward,
                                  cut.backward_axis));
-        Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
-        overlap.partition.layers = merge_cuts(all_cuts(planned.original, cut.forward, cut.forward_axis, true),
-                                              all_cuts(planned.original, cut.backward, cut.backward_axis, false));
+        Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
+        overlap.partition.layers =
+            merge_cuts(all_cuts(planned.whole.original(), cut.forward, cut.forward_axis, true),
+                       all_cuts(planned.whole.original(), cut.backward, cut.backward_axis, false));
         overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
-        planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-        planned.unfolded = Unfolded(planned.plan);
-        const auto violation = verify_plan(planned.plan);
+        planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+        const auto violation = verify_plan(planned.whole);
         ASSERT_FALSE(violation.has_value()) << violation->message;
-        EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+        EXPECT_TRUE(std::any_of(planned.whole.plan().graph.operations.begin(),
+                                planned.whole.plan().graph.operations.end(),
                                 [](const Operation& op) { return op.role == Role::expert_dispatch && is_part(op); }));
         const std::vector<double> losses = losses_of(planned, ranks);
         ASSERT_EQ(losses.size(), whole.size());

@@ -8,7 +8,9 @@
 namespace weft {
 namespace {
 
-std::vector<bool> needed_for_loss(const Plan& plan, const Unfolded& unfolded) {
+std::vector<bool> needed_for_loss(const WholePlan& whole) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   const std::vector<Instance>& instances = unfolded.instances();
   std::vector<bool> needed(instances.size(), false);
   std::vector<std::size_t> open;
@@ -41,7 +43,7 @@ std::vector<bool> needed_for_loss(const Plan& plan, const Unfolded& unfolded) {
 // Follows two iterations of the forward part of one class through its memory, in issue order.
 class MemoryUse {
  public:
-  MemoryUse(const Plan& plan, const Unfolded& unfolded) : plan_(plan), unfolded_(unfolded) {}
+  explicit MemoryUse(const WholePlan& whole) : plan_(whole.plan()), unfolded_(whole.unfolded()) {}
 
   void follow(const std::vector<std::int32_t>& instances, std::vector<std::vector<Edge>>& waits) {
     lay_out(instances);
@@ -127,16 +129,16 @@ class MemoryUse {
 
 }  // namespace
 
-ForwardPart forward_part(const Plan& plan, const Unfolded& unfolded) {
-  ForwardPart part{needed_for_loss(plan, unfolded), {}};
+ForwardPart forward_part(const WholePlan& whole) {
+  ForwardPart part{needed_for_loss(whole), {}};
   part.waits.resize(part.needed.size());
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+  for (std::size_t c = 0; c < whole.plan().classes.size(); ++c) {
     std::vector<std::int32_t> own;
     for (std::size_t i = 0; i < part.needed.size(); ++i) {
-      const bool of_class = static_cast<std::size_t>(unfolded.instances()[i].rank_class) == c;
+      const bool of_class = static_cast<std::size_t>(whole.unfolded().instances()[i].rank_class) == c;
       if (part.needed[i] && of_class) own.push_back(static_cast<std::int32_t>(i));
     }
-    MemoryUse(plan, unfolded).follow(own, part.waits);
+    MemoryUse(whole).follow(own, part.waits);
   }
   return part;
 }

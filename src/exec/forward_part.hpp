@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "plan/unfold.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
@@ -17,6 +17,6 @@ struct ForwardPart {
   std::vector<std::vector<Edge>> waits;
 };
 
-ForwardPart forward_part(const Plan& plan, const Unfolded& unfolded);
+ForwardPart forward_part(const WholePlan& whole);
 
 }  // namespace weft

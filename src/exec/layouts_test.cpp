@@ -74,10 +74,10 @@ std::vector<Transformer> some_models() {
 std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, bool check = false) {
   TrainSettings settings;
   settings.steps = kSteps;
-  const TrainJob job{planned.plan, planned.unfolded, planned.original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
@@ -93,7 +93,6 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 // One rank agrees with PyTorch (tests/run_oracle_test.py).
 TEST(Layouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : some_models()) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
     ASSERT_EQ(std::ssize(alone), kSteps);
@@ -115,7 +114,6 @@ TEST(Layouts, TrainWhatOneRankTrains) {
 // where ranks of several classes (tied embeddings, norms over stages) make one transfer of different operations.
 TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const Transformer model = some_models().front();
   ASSERT_TRUE(model.tied_embeddings);
   std::vector<LayoutCase> cases = layout_cases();
@@ -142,7 +140,6 @@ TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
 // hold.
 TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   struct CutCase {
     Layout layout;
     std::int64_t ranks;
@@ -163,15 +160,15 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
                                c.layout.cp, c.layout.pp, c.layout.micro_batch, c.forward, c.backward));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 2);
       const std::vector<double> whole = losses_of(planned, c.ranks);
-      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
       overlap.partition.forward_rows = c.forward;
       overlap.partition.backward_rows = c.backward;
       overlap.beside.tensor_parallel = overlap.weave.enabled = true;
-      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-      planned.unfolded = Unfolded(planned.plan);
-      const auto violation = verify_plan(planned.plan);
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+      const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;
-      EXPECT_TRUE(std::any_of(planned.plan.graph.operations.begin(), planned.plan.graph.operations.end(),
+      EXPECT_TRUE(std::any_of(planned.whole.plan().graph.operations.begin(),
+                              planned.whole.plan().graph.operations.end(),
                               [](const Operation& op) { return op.per_micro_batch && is_part(op); }));
       const std::vector<double> cut = losses_of(planned, c.ranks);
       ASSERT_EQ(cut.size(), whole.size());
@@ -189,7 +186,6 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
 // parts (the cost model, which says how many, would leave such small products whole).
 TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : some_models()) {
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, sequence parallel: {}", model.name, sequence_parallel));
@@ -197,19 +193,18 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
       PlannedLayout planned(model, layout, 4, "serial", 2);
       const std::vector<double> expected = losses_of(planned, 4);
       for (const std::int32_t parts : {1, 2}) {
-        Overlap overlap = decide_overlap(planned.request, planned.original, "megatron-param");
+        Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "megatron-param");
         EXPECT_TRUE(overlap.beside.linear_backward);
-        overlap.partition.layers = no_cuts(planned.original);
+        overlap.partition.layers = no_cuts(planned.whole.original());
         overlap.beside.cut_transfers = overlap.order.parts_in_turn = parts > 1;
         for (std::size_t i = 0; i < overlap.partition.layers.parts.size(); ++i) {
-          const Operation& op = planned.original.operations[i];
-          if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.original, op)) {
+          const Operation& op = planned.whole.original().operations[i];
+          if (op.phase == Phase::forward && op.layer >= 0 && may_be_cut(planned.whole.original(), op)) {
             overlap.partition.layers.parts[i] = parts;
           }
         }
-        planned.plan = overlapped_plan(planned.request, planned.original, "megatron-param", overlap).plan;
-        planned.unfolded = Unfolded(planned.plan);
-        const auto violation = verify_plan(planned.plan);
+        planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "megatron-param", overlap);
+        const auto violation = verify_plan(planned.whole);
         ASSERT_FALSE(violation.has_value()) << violation->message;
         const std::vector<double> losses = losses_of(planned, 4);
         ASSERT_EQ(losses.size(), expected.size());
@@ -224,7 +219,6 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
 // A forward and a backward that take turns piece by piece compute what they compute one after the other.
 TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   struct PairCase {
     Layout layout;
     std::int64_t ranks;
@@ -240,13 +234,12 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       SCOPED_TRACE(fmt::format("{}, tp {} pp {} vpp {}", model.name, c.layout.tp, c.layout.pp, c.layout.vpp));
       PlannedLayout planned(model, c.layout, c.ranks, "priority", 6);
       const std::vector<double> apart = losses_of(planned, c.ranks);
-      Overlap overlap = decide_overlap(planned.request, planned.original, "priority");
+      Overlap overlap = decide_overlap(planned.request, planned.whole.original(), "priority");
       overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
-      planned.plan = overlapped_plan(planned.request, planned.original, "weft", overlap).plan;
-      planned.unfolded = Unfolded(planned.plan);
-      const auto violation = verify_plan(planned.plan);
+      planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
+      const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;
-      EXPECT_TRUE(std::any_of(planned.plan.classes.begin(), planned.plan.classes.end(), has_pieces));
+      EXPECT_TRUE(std::any_of(planned.whole.plan().classes.begin(), planned.whole.plan().classes.end(), has_pieces));
       const std::vector<double> paired = losses_of(planned, c.ranks);
       ASSERT_EQ(paired.size(), apart.size());
       for (std::size_t step = 0; step < paired.size(); ++step) {

@@ -15,8 +15,9 @@ struct ClassInstances {
   std::size_t first = 0, count = 0;
 };
 
-std::vector<ClassInstances> instances_by_class(const Plan& plan, const Unfolded& unfolded) {
-  std::vector<ClassInstances> found(plan.classes.size());
+std::vector<ClassInstances> instances_by_class(const WholePlan& whole) {
+  const Unfolded& unfolded = whole.unfolded();
+  std::vector<ClassInstances> found(whole.plan().classes.size());
   for (std::size_t i = unfolded.instances().size(); i-- > 0;) {
     ClassInstances& c = found[static_cast<std::size_t>(unfolded.instances()[i].rank_class)];
     c.first = i;
@@ -27,8 +28,8 @@ std::vector<ClassInstances> instances_by_class(const Plan& plan, const Unfolded&
 
 class Assembly {
  public:
-  Assembly(const Plan& plan, const Unfolded& unfolded, const MeasuredRun& run)
-      : plan_(plan), unfolded_(unfolded), run_(run), by_class_(instances_by_class(plan, unfolded)) {}
+  Assembly(const WholePlan& whole, const MeasuredRun& run)
+      : plan_(whole.plan()), unfolded_(whole.unfolded()), run_(run), by_class_(instances_by_class(whole)) {}
 
   Timeline make(const std::vector<Nanos>& alone) {
     Timeline timeline;
@@ -176,9 +177,8 @@ class Assembly {
 
 }  // namespace
 
-Timeline measured_timeline(const Plan& plan, const Unfolded& unfolded, const std::vector<Nanos>& alone,
-                           const MeasuredRun& run) {
-  return Assembly(plan, unfolded, run).make(alone);
+Timeline measured_timeline(const WholePlan& whole, const std::vector<Nanos>& alone, const MeasuredRun& run) {
+  return Assembly(whole, run).make(alone);
 }
 
 }  // namespace weft

@@ -23,7 +23,6 @@ struct MeasuredRun {
 };
 
 // `alone`: by OpId, the durations that the profile gives (the accounting calls what exceeds them slowdown).
-Timeline measured_timeline(const Plan& plan, const Unfolded& unfolded, const std::vector<Nanos>& alone,
-                           const MeasuredRun& run);
+Timeline measured_timeline(const WholePlan& whole, const std::vector<Nanos>& alone, const MeasuredRun& run);
 
 }  // namespace weft

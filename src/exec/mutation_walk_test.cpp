@@ -90,19 +90,18 @@ ClusterSpec random_links(std::int64_t ranks, std::mt19937_64& random) {
   return spec;
 }
 
-Trained train(const Plan& plan, const StepGraph& original, std::int64_t ranks, std::mt19937_64& random) {
+Trained train(const WholePlan& whole, std::int64_t ranks, std::mt19937_64& random) {
   const Cluster links(random_links(ranks, random));
-  const Unfolded unfolded(plan);
   TrainSettings settings;
   settings.steps = kWalkSteps;
   settings.optimizer = Optimizer::sgd;  // in proportion to gradients: a wrong one shows, rounding does not grow
   settings.sgd.learning_rate = 0.5;
   KeptTensors kept;
-  const TrainJob job{plan, unfolded, original, settings, Corpus::generate(3, 4096), 1, true, &kept};
+  const TrainJob job{whole, settings, Corpus::generate(3, 4096), 1, true, &kept};
   Trained trained;
   local_ranks::on_ranks({.ranks = ranks, .cluster = &links}, {.timeout = std::chrono::seconds(20)},
                         [&](Communicator& communicator) {
-                          TrainResult own = train_rank(job, communicator);
+                          TrainResult own = train_rank(job, communicator, *make_kernels());
                           if (communicator.rank() == 0) trained.losses = own.losses;
                         });
   trained.weights = kept.last.take();
@@ -130,11 +129,13 @@ struct WalkTally {
 
 class Walk {
  public:
-  Walk(const WalkCase& c, std::uint64_t seed) : case_(c), random_(seed) {
-    request_ = test::PlannedLayout::request_of(walk_model(c.experts), c.layout, c.ranks, 4);
-    original_ = test::build(request_);
+  Walk(const WalkCase& c, std::uint64_t seed)
+      : case_(c),
+        random_(seed),
+        request_(test::PlannedLayout::request_of(walk_model(c.experts), c.layout, c.ranks, 4)),
+        original_(test::build(request_)) {
     first_ = make_first();
-    expected_ = train(first_, original_, c.ranks, random_);
+    expected_ = train({first_, original_}, c.ranks, random_);
   }
 
   // Changes that follow each other; now and then back to the first plan, so that not all of them are on a bad one.
@@ -170,14 +171,14 @@ class Walk {
         const auto d = static_cast<std::size_t>(&chosen - decisions.chosen.data());
         if (random_() % 2 == 0) chosen = static_cast<std::size_t>(random_() % space.options(d));
       }
-      UnfoldedPlan made = overlapped_plan(request_, original_, "weft", space.overlap(decisions));
-      if (find_run_order(made.unfolded).cycle.empty()) return std::move(made.plan);
+      const WholePlan made = overlapped_plan(request_, original_, "weft", space.overlap(decisions));
+      if (find_run_order(made.unfolded()).cycle.empty()) return made.plan();
     }
   }
 
   // What went wrong, or nothing.
   std::string run(const Plan& plan, const std::string& way) {
-    auto running = std::async(std::launch::async, [&] { return train(plan, original_, case_.ranks, random_); });
+    auto running = std::async(std::launch::async, [&] { return train({plan, original_}, case_.ranks, random_); });
     if (running.wait_for(kHangs) == std::future_status::timeout) {
       fmt::print(stderr, "{}: {}: the run hangs\n", case_.name, way);
       std::_Exit(1);
@@ -192,14 +193,13 @@ class Walk {
   WalkCase case_;
   std::mt19937_64 random_;
   PlanRequest request_;
-  StepGraph original_;
+  SharedGraph original_;
   Plan first_;
   Trained expected_;
 };
 
 void walk(int changes_of_a_plan, std::uint64_t first_seed, int rounds) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   WalkTally all;
   for (int round = 0; round < rounds; ++round) {
     for (const WalkCase& c : walk_cases()) {

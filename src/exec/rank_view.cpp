@@ -22,8 +22,8 @@ Arena::~Arena() {
   munmap(data_, size_);
 }
 
-RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank)
-    : plan_(plan), unfolded_(unfolded), original_(original), rank_(rank) {
+RankView::RankView(const WholePlan& whole, Rank rank) : whole_(whole), rank_(rank) {
+  const Plan& plan = whole.plan();
   const ModelGroups model = model_groups(plan.model, plan.layout);
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, model);
   class_ = {classes.class_of[rank.index()]};
@@ -39,11 +39,11 @@ RankView::RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& 
 }
 
 std::int64_t RankView::coordinate(Axis axis) const {
-  return dense_mesh(plan_.layout).coordinate(axis, rank_);
+  return dense_mesh(plan().layout).coordinate(axis, rank_);
 }
 
 TensorHolder RankView::holder() const {
-  if (!plan_.model.experts) return {.tp = coordinate(Axis::tp)};
+  if (!plan().model.experts) return {.tp = coordinate(Axis::tp)};
   return {coordinate(Axis::tp), position_in(GroupKind::ep), position_in(GroupKind::etp)};
 }
 
@@ -62,7 +62,7 @@ std::vector<std::int64_t> RankView::members(const Communication& c) const {
 }
 
 std::int64_t RankView::inner_size(GroupKind kind) const {
-  return plan_.graph.classes[class_.index()].group(kind).scoped(Scope::inner).view.size;
+  return plan().graph.classes[class_.index()].group(kind).scoped(Scope::inner).view.size;
 }
 
 std::int64_t RankView::position_in(GroupKind kind) const {
@@ -73,14 +73,14 @@ std::int64_t RankView::position_in(GroupKind kind) const {
 }
 
 float* RankView::data(ValueId value, std::int32_t micro_batch) const {
-  WEFT_CHECK(plan_.graph.value(value).rank_class == class_);
-  return reinterpret_cast<float*>(memory_->data() + address(plan_, value, std::max(micro_batch, 0)).value);
+  WEFT_CHECK(plan().graph.value(value).rank_class == class_);
+  return reinterpret_cast<float*>(memory_->data() + address(plan(), value, std::max(micro_batch, 0)).value);
 }
 
 bool RankView::writes_first(ValueId value, OpId id, std::int32_t micro_batch) const {
-  const StepGraph& graph = plan_.graph;
+  const StepGraph& graph = plan().graph;
   if (!graph.value(value).accumulated) return true;
-  for (const Instance& instance : unfolded_.instances()) {  // in issue order
+  for (const Instance& instance : unfolded().instances()) {  // in issue order
     if (!writes_value(graph.op(instance.operation), value)) continue;
     return instance.operation == id && instance.micro_batch == micro_batch;
   }

@@ -12,8 +12,7 @@
 #include "exec/train_settings.hpp"
 #include "graph/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
-#include "plan/plan.hpp"
-#include "plan/unfold.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
@@ -33,12 +32,13 @@ class Arena {
 
 class RankView {
  public:
-  // `original`: the graph that the plan was made from, which its operations name as origins. All must outlive it.
-  RankView(const Plan& plan, const Unfolded& unfolded, const StepGraph& original, Rank rank);
+  // `whole` must outlive it.
+  RankView(const WholePlan& whole, Rank rank);
 
-  const Plan& plan() const { return plan_; }
-  const Unfolded& unfolded() const { return unfolded_; }
-  const StepGraph& original() const { return original_; }
+  const WholePlan& whole() const { return whole_; }
+  const Plan& plan() const { return whole_.plan(); }
+  const Unfolded& unfolded() const { return whole_.unfolded(); }
+  const StepGraph& original() const { return whole_.original(); }
   Rank rank() const { return rank_; }
   ClassId rank_class() const { return class_; }
   std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
@@ -71,9 +71,7 @@ class RankView {
   }
 
  private:
-  const Plan& plan_;
-  const Unfolded& unfolded_;
-  const StepGraph& original_;
+  const WholePlan& whole_;
   Rank rank_;
   ClassId class_;
   std::vector<ElementRange> context_parts_;

@@ -47,24 +47,25 @@ Trained train(const StagedRun& c) {
   PlanRequest request = test::request(test::tiny_gpt(), nodes_of_two(c.nodes), layout, kGlobalBatch / (2 * c.nodes));
   request.options.bucket_mib = 0.01;
   request.options.bucket_parameters = c.parts > 1 ? 1 : 2000;
-  const StepGraph original = test::build(request);
+  const SharedGraph original = test::build(request);
   Overlap overlap = decide_overlap(request, original, c.policy);
   overlap.partition.substitutions = first_possible(original, c.wanted);
   if (c.parts > 1) {
     overlap.partition.parts.clear();
-    for (const Operation& op : original.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : c.parts);
+    for (const Operation& op : original->operations)
+      overlap.partition.parts.push_back(op.per_micro_batch ? 1 : c.parts);
   }
-  const UnfoldedPlan made = make_unfolded_plan(request, original, c.policy, overlap);
-  const std::optional<Violation> violation = verify_plan(made.plan);
+  const WholePlan made = make_whole_plan(request, original, c.policy, overlap);
+  const std::optional<Violation> violation = verify_plan(made);
   EXPECT_FALSE(violation.has_value()) << violation->message;
   TrainSettings settings;
   settings.steps = kSteps;
-  const TrainJob job{made.plan, made.unfolded, original, settings, Corpus::generate(3, 4096), 1, true};
+  const TrainJob job{made, settings, Corpus::generate(3, 4096), 1, true};
   Trained result;
-  for (const Operation& op : made.plan.graph.operations) result.stages += op.rule != Substitution::none ? 1 : 0;
+  for (const Operation& op : made.plan().graph.operations) result.stages += op.rule != Substitution::none ? 1 : 0;
   const Cluster paced(request.cluster);
   local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) result.losses = own.losses;
   });
   return result;
@@ -76,7 +77,6 @@ const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
 TEST(StagedTransfers, TrainWhatWholeOnesTrain) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const std::int64_t nodes : {2, 3}) {
     const Trained whole = train({.policy = "serial", .zero = 0, .nodes = nodes, .wanted = {}});
     ASSERT_EQ(std::ssize(whole.losses), kSteps);

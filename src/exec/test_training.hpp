@@ -38,9 +38,7 @@ struct TinyRun {
   explicit TinyRun(const TinyCase& c)
       : cluster(parse_cluster(fmt::format("local:{},nic=1Gb/s", c.ranks))),
         request(request_of(c)),
-        original(build(request)),
-        plan(make_plan(request, original, c.policy)),
-        unfolded(plan) {}
+        whole(make_whole_plan(request, build(request), c.policy)) {}
 
   PlanRequest request_of(const TinyCase& c) const {
     Layout layout;
@@ -60,12 +58,12 @@ struct TinyRun {
   TrainResult train(std::int64_t steps = kSteps, const OnLoss& on_loss = {}) const {
     TrainSettings settings;
     settings.steps = steps;
-    const TrainJob job{plan, unfolded, original, settings, Corpus::generate(3, 4096), 1, true, nullptr};
+    const TrainJob job{whole, settings, Corpus::generate(3, 4096), 1, true, nullptr};
     TrainResult result;
     const Cluster paced(cluster);
     local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
       computes_here = true;
-      TrainResult own = train_rank(job, communicator, communicator.rank() == 0 ? on_loss : OnLoss{});
+      TrainResult own = train_rank(job, communicator, *make_kernels(), communicator.rank() == 0 ? on_loss : OnLoss{});
       if (communicator.rank() == 0) result = std::move(own);
     });
     return result;
@@ -73,9 +71,7 @@ struct TinyRun {
 
   ClusterSpec cluster;
   PlanRequest request;
-  StepGraph original;
-  Plan plan;
-  Unfolded unfolded;
+  WholePlan whole;
 };
 
 }  // namespace weft::test

@@ -10,20 +10,13 @@
 #include "comm/communicator.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_settings.hpp"
-#include "plan/plan.hpp"
-#include "plan/unfold.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
-// Plans of one model, cluster and layout that differ in `seq`, which says what batches a plan is for.
-struct LengthPlan {
-  const Plan& plan;
-  const Unfolded& unfolded;
-  const StepGraph& original;
-};
-
 struct LengthsJob {
-  std::vector<LengthPlan> plans;
+  // Plans of one model, cluster and layout that differ in `seq`, which says what batches a plan is for.
+  std::vector<const WholePlan*> plans;
   TrainSettings settings;
   std::shared_ptr<const Corpus> corpus;
 };
@@ -40,6 +33,7 @@ struct LengthsResult {
 
 // All ranks call it. `on_step`: on this rank's worker, when a step has ended.
 using OnLengthStep = std::function<void(std::int64_t step, std::size_t chosen, double loss)>;
-LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, const OnLengthStep& on_step = {});
+LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
+                            const OnLengthStep& on_step = {});
 
 }  // namespace weft

@@ -19,20 +19,18 @@ class LengthsRun {
     for (const std::int64_t length : lengths) {
       requests_.push_back(one.request);
       requests_.back().layout.seq = length;
-      originals_.push_back(test::build(requests_.back()));
-      plans_.push_back(make_plan(requests_.back(), originals_.back(), c.policy));
-      unfolded_.emplace_back(plans_.back());
+      plans_.push_back(make_whole_plan(requests_.back(), test::build(requests_.back()), c.policy));
     }
   }
 
   LengthsResult train(std::int64_t steps) const {
     LengthsJob job{{}, {}, Corpus::generate(3, 4096)};
     job.settings.steps = steps;
-    for (std::size_t i = 0; i < plans_.size(); ++i) job.plans.push_back({plans_[i], unfolded_[i], originals_[i]});
+    for (const WholePlan& plan : plans_) job.plans.push_back(&plan);
     LengthsResult result;
     const Cluster paced(cluster_);
     local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
-      LengthsResult own = train_lengths(job, communicator);
+      LengthsResult own = train_lengths(job, communicator, *make_kernels());
       if (communicator.rank() == 0) result = std::move(own);
     });
     return result;
@@ -41,9 +39,7 @@ class LengthsRun {
  private:
   ClusterSpec cluster_;
   std::vector<PlanRequest> requests_;
-  std::vector<StepGraph> originals_;
-  std::vector<Plan> plans_;
-  std::vector<Unfolded> unfolded_;
+  std::vector<WholePlan> plans_;
 };
 
 TEST(LengthOfStep, EveryLengthComesOnceInARoundInAnOrderThatChanges) {
@@ -60,7 +56,6 @@ TEST(LengthOfStep, EveryLengthComesOnceInARoundInAnOrderThatChanges) {
 
 TEST(TrainLengths, OfOneLengthTrainsWhatThePlanAloneTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const test::TinyCase c{"priority", 1, 2, 1.0};
   const std::vector<double> alone = test::TinyRun(c).train(6).losses;
   EXPECT_EQ(LengthsRun(c, {8}).train(6).losses, alone);
@@ -69,7 +64,6 @@ TEST(TrainLengths, OfOneLengthTrainsWhatThePlanAloneTrains) {
 // The same plan twice: steps change hands again and again, and nothing may show.
 TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
     const test::TinyCase c{"fsdp", zero, 2, 0};
@@ -82,7 +76,6 @@ TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
 // However the ranks share the work, the batches of each length are the same.
 TEST(TrainLengths, OfSeveralLengthsTrainTheSameOnEveryLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<std::int64_t> lengths{4, 8, 16};
   const LengthsResult single = LengthsRun({"serial", 0, 1, 0}, lengths).train(9);
   for (const test::TinyCase& c : {test::TinyCase{"ddp", 0, 2, 0}, test::TinyCase{"priority", 2, 3, 0}}) {

@@ -26,14 +26,15 @@ void keep_weights(const ParameterStates& parameters, TensorCollector& tensors) {
 }
 
 std::int64_t instances_of(const TrainJob& job, ClassId rank_class) {
-  return std::count_if(job.unfolded.instances().begin(), job.unfolded.instances().end(),
+  return std::count_if(job.whole.unfolded().instances().begin(), job.whole.unfolded().instances().end(),
                        [&](const Instance& i) { return i.rank_class == rank_class.value; });
 }
 
 MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const RankRun& run) {
   constexpr std::int64_t kNumbers = 3;  // of a span
+  const Plan& plan = job.whole.plan();
   const RankClasses classes =
-      find_rank_classes(Cluster(job.plan.cluster), job.plan.layout, model_groups(job.plan.model, job.plan.layout));
+      find_rank_classes(Cluster(plan.cluster), plan.layout, model_groups(plan.model, plan.layout));
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[static_cast<std::size_t>(rank)]};
@@ -82,7 +83,7 @@ class StepEnds {
         on_loss_(on_loss),
         result_(result),
         sum_(communicator),
-        tokens_(static_cast<double>(job.plan.layout.global_batch * job.plan.layout.seq)),
+        tokens_(static_cast<double>(job.whole.plan().layout.global_batch * job.whole.plan().layout.seq)),
         last_(job.settings.steps - 1) {}
 
   void ended(std::int64_t step, double loss_sum) {
@@ -199,7 +200,7 @@ class Stretches {
   }
 
   void validate(std::int64_t steps) {
-    const Layout& layout = job_.plan.layout;
+    const Layout& layout = job_.whole.plan().layout;
     training_.validation_loss_sum = 0;
     run_.validate(job_.validation->batches);
     sum_.start(training_.validation_loss_sum);
@@ -254,15 +255,15 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (model.experts) require_trainable_experts(model, layout);
 }
 
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss,
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels& kernels, const OnLoss& on_loss,
                        const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
-  const RankView view(job.plan, job.unfolded, job.original, rank);
+  const RankView view(job.whole, rank);
   const ParameterStates parameters(view);
-  const Layout& layout = job.plan.layout;
-  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, job.plan.model.vocab};
+  const Layout& layout = view.plan().layout;
+  const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, view.plan().model.vocab};
   const Batches batches(job.corpus, shape, job.settings.seed);
   std::optional<Batches> validation_batches;
   if (job.validation != nullptr) validation_batches.emplace(job.validation->corpus, shape, job.settings.seed);
@@ -281,7 +282,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
-  RankRun run(view, communicator, compute, transfers);
+  RankRun run(view, communicator, kernels, compute, transfers);
   if (job.resume != nullptr) {
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {

@@ -43,21 +43,22 @@ std::pair<std::size_t, std::size_t> instances_of(const Unfolded& unfolded, Class
 // Whatever an execution waits for has ended when it starts, and all have run.
 void expect_plan_order(const TinyRun& tiny, const MeasuredRun& run) {
   for (const MeasuredRank& rank : run.ranks) {
-    const auto [first, count] = instances_of(tiny.unfolded, rank.rank_class);
+    const auto [first, count] = instances_of(tiny.whole.unfolded(), rank.rank_class);
     ASSERT_EQ(rank.spans.size(), count * kSteps);
     for (std::size_t step = 0; step < kSteps; ++step) {
       for (std::size_t i = 0; i < count; ++i) {
         const RankSpan& span = rank.spans[step * count + i];
         const std::string what = fmt::format("rank {}, step {}, {}", rank.rank.value, step,
-                                             describe(tiny.plan, tiny.unfolded.instances()[first + i]));
+                                             describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[first + i]));
         ASSERT_GT(span.start, 0) << what << " has not run";
         ASSERT_LE(span.start, span.end) << what;
-        for (const Edge& edge : tiny.unfolded.waits_for(first + i)) {
+        for (const Edge& edge : tiny.whole.unfolded().waits_for(first + i)) {
           if (static_cast<std::size_t>(edge.distance) > step) continue;
           const std::size_t from = static_cast<std::size_t>(edge.from) - first;
           const RankSpan& before = rank.spans[(step - static_cast<std::size_t>(edge.distance)) * count + from];
           ASSERT_LE(before.end, span.start)
-              << what << " has not waited for " << describe(tiny.plan, tiny.unfolded.instances()[first + from]);
+              << what << " has not waited for "
+              << describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[first + from]);
         }
       }
     }
@@ -67,11 +68,11 @@ void expect_plan_order(const TinyRun& tiny, const MeasuredRun& run) {
 // One worker for compute and extra; a communication queue runs one transfer at a time.
 void expect_one_at_a_time(const TinyRun& tiny, const MeasuredRun& run) {
   for (const MeasuredRank& rank : run.ranks) {
-    const auto [first, count] = instances_of(tiny.unfolded, rank.rank_class);
-    const auto& queues = tiny.plan.classes[rank.rank_class.index()].queues;
+    const auto [first, count] = instances_of(tiny.whole.unfolded(), rank.rank_class);
+    const auto& queues = tiny.whole.plan().classes[rank.rank_class.index()].queues;
     std::map<std::int32_t, std::vector<RankSpan>> lanes;
     for (std::size_t k = 0; k < rank.spans.size(); ++k) {
-      const std::int32_t queue = tiny.unfolded.instances()[first + k % count].queue;
+      const std::int32_t queue = tiny.whole.unfolded().instances()[first + k % count].queue;
       const QueueKind kind = queues[static_cast<std::size_t>(queue)].kind;
       lanes[kind == QueueKind::extra ? 0 : queue].push_back(rank.spans[k]);
     }
@@ -88,8 +89,8 @@ void expect_one_at_a_time(const TinyRun& tiny, const MeasuredRun& run) {
 
 // The accounting splits every rank's step without rest, and transfers have as many members as ranks.
 void expect_sound_timeline(const TinyRun& tiny, const MeasuredRun& run) {
-  const std::vector<Nanos> alone(tiny.plan.graph.operations.size(), Nanos{1000});
-  const Timeline timeline = measured_timeline(tiny.plan, tiny.unfolded, alone, run);
+  const std::vector<Nanos> alone(tiny.whole.plan().graph.operations.size(), Nanos{1000});
+  const Timeline timeline = measured_timeline(tiny.whole, alone, run);
   EXPECT_NO_THROW(check_timeline(timeline));
   EXPECT_TRUE(timeline.measured);
   EXPECT_EQ(timeline.steady_first, 1);
@@ -118,7 +119,6 @@ void expect_same_losses(const std::vector<double>& losses, const std::vector<dou
 // One rank with nothing to send is the reference; it agrees with PyTorch (tests/run_oracle_test.py).
 TEST(TrainRank, TrainsTheSameInThePlansOrderWhateverPolicyAndSharding) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<double> alone = TinyRun({.ranks = 1}).train().losses;
   ASSERT_EQ(std::ssize(alone), kSteps);
   EXPECT_NEAR(alone.front(), std::log(256.0), 0.1);  // knows nothing: all bytes alike

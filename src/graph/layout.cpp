@@ -90,16 +90,18 @@ void validate_tensor_parallel(const Layout& l, const Transformer& model) {
 }
 
 void validate_pipeline(const Layout& l, const Transformer& model) {
-  if (l.schedule == PipelineSchedule::interleaved && l.vpp == 1) {
-    fail("--schedule interleaved: needs --vpp above 1 (model chunks per pipeline rank)");
+  const bool several_chunks = row_of(l.schedule).several_chunks;
+  if (several_chunks && l.vpp == 1) {
+    fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
-    if (l.schedule != PipelineSchedule::interleaved) {
+    if (!several_chunks) {
       fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
     }
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
     if (l.micro_batches() % l.pp != 0) {
-      fail("--schedule interleaved: {} micro-batches are not divisible by --pp {}", l.micro_batches(), l.pp);
+      fail("--schedule {}: {} micro-batches are not divisible by --pp {}", name_of(l.schedule), l.micro_batches(),
+           l.pp);
     }
   }
   if (checked_product({l.pp, l.vpp}, "--pp * --vpp") > model.layers) {
@@ -189,18 +191,6 @@ void validate_experts(const Layout& l, const Transformer& model) {
 }
 
 }  // namespace
-
-std::string_view name_of(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::gpipe:
-      return "gpipe";
-    case PipelineSchedule::one_f_one_b:
-      return "1f1b";
-    case PipelineSchedule::interleaved:
-      return "interleaved";
-  }
-  return "?";
-}
 
 std::string_view name_of(Recompute recompute) {
   switch (recompute) {

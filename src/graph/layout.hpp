@@ -9,13 +9,12 @@
 #include "base/element_type.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
+#include "graph/pipeline_schedule.hpp"
 #include "model/counts.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {
 
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };
-std::string_view name_of(PipelineSchedule schedule);
 std::string_view name_of(Recompute recompute);
 std::string_view name_of(AttentionKernel kernel);
 

@@ -94,16 +94,6 @@ std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::
   return state;
 }
 
-// Chunk passes of a stage between their forward and their backward, at most (planner/schedule/pipeline.cpp).
-std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage) {
-  const std::int64_t all = layout.micro_batches() * layout.vpp;
-  if (layout.schedule == PipelineSchedule::gpipe) return all;
-  const std::int64_t later = layout.pp - 1 - stage;
-  const std::int64_t warm_up =
-      layout.schedule == PipelineSchedule::interleaved ? 2 * later + (layout.vpp - 1) * layout.pp : later;
-  return std::min(all, warm_up + 1);
-}
-
 }  // namespace
 
 MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {

@@ -99,7 +99,9 @@ Layout layout_from_json(const json& value, const std::string& where) {
   read_name(object, "precision", ElementType::fp8, layout.precision);
   read_name(object, "grad_dtype", ElementType::fp8, layout.grad_dtype);
   layout.clip_grad = object.number_or("clip_grad", layout.clip_grad, 0);
-  read_name(object, "schedule", PipelineSchedule::interleaved, layout.schedule);
+  if (object.has("schedule")) {
+    layout.schedule = static_cast<PipelineSchedule>(object.one_of("schedule", schedule_names()));
+  }
   if (object.has("stage_layers")) layout.stage_layers = object.integers("stage_layers", 1, kMaxDegree);
   if (object.has("mesh_order")) layout.mesh_order = read_mesh_order(object);
   return layout;

@@ -67,8 +67,11 @@ class PlanReader {
   void check_version() const {
     const std::int64_t version = file_.integer("weft_plan", 0);
     if (version == kPlanVersion) return;
-    fail("{}: key 'weft_plan': version {} of the plan format is not {}, the only one that this weft reads",
-         file_.where(), version, kPlanVersion);
+    fail(
+        "{}: key 'weft_plan': version {} of the plan format is not {}, the only one that this weft reads; make the "
+        "plan "
+        "anew with 'weft plan ... --out DIR'",
+        file_.where(), version, kPlanVersion);
   }
 
   void read_subject() {
@@ -146,9 +149,14 @@ class PlanReader {
     ClassPlan result;
     result.memory = {line.integer("memory_bytes", 0, kMaxPlanBytes)};
     result.queues = read_queues(line);
+    const std::vector<std::string> kinds = names_up_to(BlockKind::extra);
     for_each_line(line, "blocks", [&](const JsonObject& block, std::size_t) {
-      block.allow_only(std::vector<std::string>{"name", "operations"});
-      result.blocks.push_back({block.string("name"), {}});
+      block.allow_only(std::vector<std::string>{"kind", "chunk", "operations"});
+      const auto kind = static_cast<BlockKind>(block.one_of("kind", kinds));
+      const bool of_a_chunk = kind != BlockKind::update && kind != BlockKind::extra;
+      const std::int64_t chunk = of_a_chunk ? block.integer("chunk", 0, counts_.chunks - 1)
+                                            : block.integer_or("chunk", -1, -1, counts_.chunks - 1);
+      result.blocks.push_back({kind, static_cast<std::int32_t>(chunk)});
       for (const std::int64_t id : block.integers("operations", 0, counts_.operations - 1)) {
         result.blocks.back().operations.push_back({static_cast<std::int32_t>(id)});
       }

@@ -50,7 +50,11 @@ TEST_P(PlanFileMistake, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     Mistakes, PlanFileMistake,
     testing::Values(
-        Mistake{"version", "/weft_plan", "2", "plan.json: key 'weft_plan': version 2 of the plan format is not 1"},
+        Mistake{"version", "/weft_plan", "3", "plan.json: key 'weft_plan': version 3 of the plan format is not 2"},
+        Mistake{
+            "old_version", "/weft_plan", "1",
+            "version 1 of the plan format is not 2, the only one that this weft reads; make the plan anew with 'weft "
+            "plan ... --out DIR'"},
         Mistake{"version_is_text", "/weft_plan", "\"1\"", "key 'weft_plan': value \"1\" is not an integer"},
         Mistake{"no_version", "", R"({"policy": "serial"})", "key 'weft_plan' is missing"},
         Mistake{"no_object", "", "[1, 2]", "plan.json: value [1,2] is not an object"},
@@ -89,6 +93,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"second_compute_queue", "/classes/0/queues/1/kind", "\"compute\"", "only queue 0 is 'compute'"},
         Mistake{"queue_kind", "/classes/0/queues/1/kind", "\"comunication\"", "did you mean 'communication'?"},
         Mistake{"block_key", "/classes/0/blocks/1/ops", "[]", "classes[0]: blocks[1]: key 'ops' is not known"},
+        Mistake{"block_name", "/classes/0/blocks/1/name", "\"backward 0\"", "blocks[1]: key 'name' is not known"},
+        Mistake{"block_kind", "/classes/0/blocks/1/kind", "\"forwards\"",
+                "blocks[1]: key 'kind': value 'forwards' is not known; did you mean 'forward'?"},
+        Mistake{"block_chunk", "/classes/0/blocks/1/chunk", "1", "blocks[1]: key 'chunk': value 1 is not"},
         Mistake{"block_operation", "/classes/0/blocks/1/operations/2", "100000",
                 "blocks[1]: key 'operations'[2]: value 100000 is not an integer in 0.."},
         Mistake{"slot_block", "/classes/0/order/1", "[3, 0]",

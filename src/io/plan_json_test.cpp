@@ -157,12 +157,12 @@ TEST(PlanFile, HoldsTheStagesOfTransfers) {
   request.layout.seq = 64;
   for (int zero = 0; zero <= 2; ++zero) {
     request.layout.zero = zero;
-    const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+    const SharedGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
     Overlap overlap = decide_overlap(request, graph, "ddp");
     overlap.partition.substitutions =
         first_possible(graph, {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                Substitution::all_gather_in_levels});
-    const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+    const Plan plan = make_whole_plan(request, graph, "ddp", overlap).plan();
     const std::string text = text_of(plan);
     EXPECT_NE(text.find("\"scope\":\"outer\""), std::string::npos);
     const Plan read = read_plan_json(text, "plan.json");
@@ -179,10 +179,10 @@ TEST(PlanFile, HoldsThePiecesOfPairs) {
   request.layout.tp = request.layout.pp = 2;
   request.layout.global_batch = 6;
   request.layout.seq = 64;
-  const StepGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
+  const SharedGraph graph = build_step_graph(request.model, Cluster(request.cluster), request.layout);
   Overlap overlap = decide_overlap(request, graph, "ddp");
   overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
-  const Plan plan = make_unfolded_plan(request, graph, "ddp", overlap).plan;
+  const Plan plan = make_whole_plan(request, graph, "ddp", overlap).plan();
   json file = json::parse(text_of(plan));
   EXPECT_EQ(file["classes"][0]["order"][0].size(), 4U);
   const Plan read = read_plan_json(text_of(plan), "plan.json");
@@ -229,7 +229,7 @@ TEST(PlanFileText, HasOneLinePerValueOperationAndBlock) {
   std::int64_t values = 0, operations = 0, blocks = 0;
   for (std::string line; std::getline(text, line);) {
     if (line.starts_with("{\"id\":")) ++(line.find("\"offset\":") != std::string::npos ? values : operations);
-    if (line.starts_with("  {\"name\":")) ++blocks;
+    if (line.starts_with("  {\"kind\":")) ++blocks;
   }
   EXPECT_EQ(values, static_cast<std::int64_t>(plan.graph.values.size()));
   EXPECT_EQ(operations, static_cast<std::int64_t>(plan.graph.operations.size()));

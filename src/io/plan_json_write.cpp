@@ -105,7 +105,9 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
 }
 
 ordered_json block_line(const IssueBlock& block) {
-  ordered_json line{{"name", block.name}, {"operations", ordered_json::array()}};
+  ordered_json line{{"kind", name_of(block.kind)}};
+  if (block.chunk >= 0) line["chunk"] = block.chunk;
+  line["operations"] = ordered_json::array();
   for (const OpId id : block.operations) line["operations"].push_back(id.value);
   return line;
 }

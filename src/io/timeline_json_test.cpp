@@ -125,7 +125,7 @@ TEST(TimelineJson, UnknownDependenciesStayUnknown) {
 TEST(TimelineJson, APredictionComesBackWithItsFoldedSpansWrittenOutAndTheSameAccounts) {
   const Plan plan = plan_of({"", "gpt2", 2, "local:2", Layout{.pp = 2, .precision = ElementType::fp32}, 2});
   const Cluster cluster(plan.cluster);
-  Timeline timeline = simulate_plan(plan, CostModel(plan.graph, cluster, default_profile()));
+  Timeline timeline = simulate_plan(WholePlan(plan), CostModel(plan.graph, cluster, default_profile()));
   ASSERT_FALSE(timeline.folded.empty());
   timeline.memory = memory_curve(plan, timeline);
   const Timeline read = read_timeline_json(written(timeline), "timeline.json").timeline;

@@ -1,5 +1,3 @@
-#include "model/presets.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "model/counts.hpp"
+#include "model/presets.hpp"
 
 namespace weft {
 namespace {

@@ -1,9 +1,23 @@
 #include "plan/plan.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace weft {
+namespace {
+
+std::size_t index_of(const ClassPlan& plan, BlockKind kind) {
+  const auto found =
+      std::find_if(plan.blocks.begin(), plan.blocks.end(), [&](const IssueBlock& block) { return block.kind == kind; });
+  WEFT_CHECK(found != plan.blocks.end());
+  return static_cast<std::size_t>(found - plan.blocks.begin());
+}
+
+}  // namespace
 
 std::string_view name_of(QueueKind kind) {
   switch (kind) {
@@ -17,14 +31,31 @@ std::string_view name_of(QueueKind kind) {
   return "?";
 }
 
+std::string name_of(const IssueBlock& block) {
+  std::string name(name_of(block.kind));
+  return block.chunk < 0 ? name : fmt::format("{} {}", name, block.chunk);
+}
+
+const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind) {
+  return plan.blocks[index_of(plan, kind)];
+}
+
+IssueBlock& block_of(ClassPlan& plan, BlockKind kind) {
+  return plan.blocks[index_of(plan, kind)];
+}
+
+const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot) {
+  return plan.blocks[static_cast<std::size_t>(slot.block)];
+}
+
 std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot) {
-  const std::span<const OpId> all = plan.blocks[static_cast<std::size_t>(slot.block)].operations;
+  const std::span<const OpId> all = block_of(plan, slot).operations;
   const auto begin = static_cast<std::size_t>(slot.begin);
   return all.subspan(begin, (slot.end < 0 ? all.size() : static_cast<std::size_t>(slot.end)) - begin);
 }
 
 bool ends_block(const ClassPlan& plan, const Slot& slot) {
-  return slot.end < 0 || std::cmp_equal(slot.end, plan.blocks[static_cast<std::size_t>(slot.block)].operations.size());
+  return slot.end < 0 || std::cmp_equal(slot.end, block_of(plan, slot).operations.size());
 }
 
 bool has_pieces(const ClassPlan& plan) {

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-inline constexpr int kPlanVersion = 1;
+inline constexpr int kPlanVersion = 2;
 
 enum class QueueKind : std::uint8_t { compute, extra, communication };
 std::string_view name_of(QueueKind kind);
@@ -30,10 +30,12 @@ struct Queue {
 
 // Operations that are issued one after the other: the forward pass of a model chunk, its backward pass, the update.
 struct IssueBlock {
-  std::string name;
-  std::vector<OpId> operations;
+  BlockKind kind = BlockKind::extra;
+  std::int32_t chunk = -1;  // model chunk of the rank; -1: of no single one, as the update
+  std::vector<OpId> operations = {};
   friend bool operator==(const IssueBlock&, const IssueBlock&) = default;
 };
+std::string name_of(const IssueBlock& block);  // "forward 0", "update"
 
 // A block's turn in the issue order, or a piece of it: where two blocks are woven into each other, their pieces take
 // turns.
@@ -61,6 +63,10 @@ struct ClassPlan {
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
 };
 
+// The first block of a kind, which must be there.
+IssueBlock& block_of(ClassPlan& plan, BlockKind kind);
+const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind);
+const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot);
 std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot);
 // Whether it ends its block for this micro-batch.
 bool ends_block(const ClassPlan& plan, const Slot& slot);

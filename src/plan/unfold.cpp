@@ -34,7 +34,7 @@ void check_names(const Plan& plan) {
     for (const IssueBlock& block : class_plan.blocks) {
       for (const OpId id : block.operations) {
         if (id.valid() && id.index() < plan.graph.operations.size()) continue;
-        fail("{}: block '{}' names operation {}, which is not in 0..{}", where, block.name, id.value,
+        fail("{}: block '{}' names operation {}, which is not in 0..{}", where, name_of(block), id.value,
              static_cast<std::int64_t>(plan.graph.operations.size()) - 1);
       }
     }

@@ -1,11 +1,10 @@
 // What a sweep drops without planning must not fit: the bound on memory against plans of every policy.
-#include "graph/memory_bound.hpp"
-
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "cluster/presets.hpp"
 #include "cost/profile.hpp"
+#include "graph/memory_bound.hpp"
 #include "model/presets.hpp"
 #include "planner/policy/policy.hpp"
 

@@ -7,7 +7,7 @@
 namespace weft {
 
 bool receives_early(const PlanRequest& request) {
-  return request.layout.schedule == PipelineSchedule::interleaved;
+  return row_of(request.layout.schedule).several_chunks;
 }
 
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap) {

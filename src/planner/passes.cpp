@@ -136,8 +136,8 @@ std::span<const Pass> planner_passes() {
   return kPasses;
 }
 
-UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
-                             const Overlap& overlap) {
+WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
+                          const Overlap& overlap) {
   PlanDraft draft{.request = request, .model_graph = graph, .overlap = overlap, .cluster = Cluster(request.cluster)};
   draft.plan.policy = std::move(name);
   draft.plan.model = request.model;
@@ -146,7 +146,7 @@ UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph,
   for (const Pass& pass : planner_passes()) {
     if (pass.applies == nullptr || pass.applies(overlap)) pass.run(draft);
   }
-  return {std::move(draft.plan), std::move(*draft.unfolded)};
+  return {std::move(draft.plan), std::move(*draft.unfolded), graph};
 }
 
 }  // namespace weft

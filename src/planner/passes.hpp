@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "cost/cost_model.hpp"
-#include "plan/unfolded_plan.hpp"
+#include "plan/whole_plan.hpp"
 #include "planner/overlap.hpp"
 
 namespace weft {
@@ -53,7 +53,7 @@ struct Pass {
 std::span<const Pass> planner_passes();  // in the order in which they run
 
 // The plan that follows from a policy's decisions; `name` is the policy's.
-UnfoldedPlan overlapped_plan(const PlanRequest& request, const StepGraph& graph, std::string name,
-                             const Overlap& overlap);
+WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
+                          const Overlap& overlap);
 
 }  // namespace weft

@@ -11,7 +11,7 @@
 #include "cost/program_cost.hpp"
 #include "graph/layout.hpp"
 #include "model/transformer.hpp"
-#include "plan/unfolded_plan.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
@@ -29,7 +29,7 @@ struct PolicyOptions {
 
 // What a policy that searches needs beside the problem. `plan` never includes `sim`, so whoever asks brings it along.
 struct PlanSearch {
-  std::function<double(const UnfoldedPlan&)> step_seconds = {};  // the simulated step
+  std::function<double(const WholePlan&)> step_seconds = {};  // the simulated step
   // How long to search, as work: the same number of simulated operations on every machine, so that the same request
   // gives the same plan. Ordinary machines do it in about that time.
   double budget_s = 10;

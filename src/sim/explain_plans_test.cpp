@@ -14,11 +14,11 @@ namespace {
 
 // Each operation of the plan is a kind.
 ExplainedOperations operations_of(const Plan& plan, const CostModel& cost) {
-  const Unfolded unfolded(plan);
-  const SimProblem problem = sim_problem(plan, unfolded, cost);
+  const WholePlan whole(plan);
+  const SimProblem problem = sim_problem(whole, cost);
   ExplainedOperations operations;
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    operations.kind.push_back(unfolded.instances()[i].operation.value);
+  for (std::size_t i = 0; i < whole.unfolded().instances().size(); ++i) {
+    operations.kind.push_back(whole.unfolded().instances()[i].operation.value);
     operations.fixed.push_back(problem.costs[static_cast<std::size_t>(problem.operations[i].cost)].fixed);
   }
   return operations;
@@ -82,14 +82,14 @@ void check(PlanRequest r, const std::string& policy, Reasons& reasons) {
   const Cluster cluster(r.cluster);
   // For policies that search; briefly, as any plan will do.
   r.search.budget_s = 0.01;
-  r.search.step_seconds = [&](const UnfoldedPlan& made) {
-    const CostModel cost(made.plan.graph, cluster, r.profile);
-    return simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
+  r.search.step_seconds = [&](const WholePlan& made) {
+    const CostModel cost(made.plan().graph, cluster, r.profile);
+    return simulate_plan(made, cost, {.names = false}).period_ns * 1e-9;
   };
   const Plan plan = make_plan(r, build(r), policy);
   const CostModel cost(plan.graph, cluster, r.profile);
   const ExplainedOperations operations = operations_of(plan, cost);
-  const Timeline timeline = simulate_plan(plan, cost);
+  const Timeline timeline = simulate_plan(WholePlan(plan), cost);
   const Explanation explanation = explained(timeline, operations);
   expect_adds_up(timeline, explanation);
   expect_same(explanation, explained(expanded(timeline), operations));
@@ -147,7 +147,7 @@ TEST(ExplainedPlans, TensorParallelForwardWaitsForDataAndBackwardForTheOrder) {
   const Plan plan = serial(r);
   const Cluster cluster(plan.cluster);
   const CostModel cost(plan.graph, cluster, r.profile);
-  const Explanation explanation = explained(simulate_plan(plan, cost), operations_of(plan, cost));
+  const Explanation explanation = explained(simulate_plan(WholePlan(plan), cost), operations_of(plan, cost));
   int forward = 0, backward = 0;
   for (const ExplainedTransfer& t : explanation.at(0)) {
     const Operation& op = plan.graph.operations[static_cast<std::size_t>(t.kind)];

@@ -19,7 +19,7 @@ struct Simulated {
 Simulated simulate_both(const Plan& plan, const Profile& profile) {
   const Cluster cluster(plan.cluster);
   const CostModel cost(plan.graph, cluster, profile);
-  Simulated s{simulate_plan(plan, cost), {}, simulate_plan(plan, cost, {.fold = false})};
+  Simulated s{simulate_plan(WholePlan(plan), cost), {}, simulate_plan(WholePlan(plan), cost, {.fold = false})};
   s.written_out = expanded(s.folded);
   return s;
 }

@@ -48,7 +48,7 @@ struct Times {
   // Of the backward block, from the last weight gradient of a layer to the end.
   Nanos after_gradients_of(std::int32_t layer) const {
     Nanos sum;
-    for (const OpId id : plan.classes[0].blocks[1].operations) {
+    for (const OpId id : block_of(plan.classes[0], BlockKind::backward).operations) {
       const Operation& op = plan.graph.op(id);
       if (op.is_transfer()) continue;
       sum += cost.compute(op);

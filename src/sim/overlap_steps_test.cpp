@@ -1,7 +1,5 @@
 // Steps of the overlapping policies: exact where a recursion over one rank's operations gives them, ordered as physics
 // orders them elsewhere.
-#include "planner/overlap.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "base/test_effort.hpp"
 #include "bound/bound.hpp"
+#include "planner/overlap.hpp"
 #include "sim/test_problems.hpp"
 #include "sim/test_steps.hpp"
 
@@ -261,10 +260,10 @@ TEST(LeastStep, IsNoLongerThanAnySimulatedStep) {
     for (const Transformer& model : {small_moe(4), small_mla(4)}) {
       for (const char* cluster : {"dgx-a100:2,gpus=4,nic=10Gb/s", "local:8,nic=1Gb/s"}) {
         PlanRequest r = searching(request(model, parse_cluster(cluster), layout, 4));
-        const StepGraph graph = build(r);
+        const SharedGraph graph = build(r);
         for (const std::string& policy : policy_names()) {
           const Overlap overlap = decide_overlap(r, graph, policy);
-          const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, overlap);
+          const WholePlan made = make_whole_plan(r, graph, policy, overlap);
           EXPECT_LE(least_step_seconds(r, graph, overlap), r.search.step_seconds(made) * (1 + 1e-9))
               << model.name << " " << cluster << " tp " << layout.tp << " pp " << layout.pp << " " << policy;
         }
@@ -280,13 +279,13 @@ TEST(SearchOfLongSteps, IsNoSlowerThanAnyPolicy) {
        {Layout{.dp = 4, .pp = 2, .ep = 4, .micro_batch = 2, .seq = 64}, Layout{.tp = 2, .dp = 2, .pp = 2, .seq = 64}}) {
     PlanRequest r = searching(request(layout.ep > 1 ? small_moe(4) : small_gpt(4),
                                       parse_cluster("dgx-a100:2,gpus=4,nic=10Gb/s"), layout, 40));
-    const StepGraph graph = build(r);
+    const SharedGraph graph = build(r);
     const Cluster cluster(r.cluster);
     const auto step = [&](const std::string& policy) {
-      const UnfoldedPlan made = make_unfolded_plan(r, graph, policy, decide_overlap(r, graph, policy));
-      const CostModel cost(made.plan.graph, cluster, r.profile);
-      const double ns = simulate_plan(made.plan, made.unfolded, cost).period_ns;
-      EXPECT_EQ(simulated_period_ns(made.plan, made.unfolded, cost), ns);
+      const WholePlan made = make_whole_plan(r, graph, policy, decide_overlap(r, graph, policy));
+      const CostModel cost(made.plan().graph, cluster, r.profile);
+      const double ns = simulate_plan(made, cost).period_ns;
+      EXPECT_EQ(simulated_period_ns(made, cost), ns);
       return ns;
     };
     const double found = step("weft");

@@ -1,8 +1,8 @@
 // Pipeline schedules on the engine with messages that cost nothing: the bubble has a closed form.
-#include "planner/schedule/pipeline.hpp"
-
 #include <gtest/gtest.h>
 
+#include "graph/layout.hpp"
+#include "graph/pipeline_schedule.hpp"
 #include "sim/engine.hpp"
 #include "sim/test_problems.hpp"
 
@@ -28,9 +28,10 @@ double period_of(const Pipeline& pipeline, std::int64_t forward, std::int64_t ba
     const auto rank = p.rank();
     for (const PipelineSlot& slot : pipeline_order(layout, s)) {
       const std::int64_t chunk = slot.chunk * pipeline.stages + s;
+      const bool is_forward = slot.kind == BlockKind::forward;
       const bool added =
           operations
-              .try_emplace({slot.forward, chunk, slot.micro_batch}, p.compute(rank, slot.forward ? forward : backward))
+              .try_emplace({is_forward, chunk, slot.micro_batch}, p.compute(rank, is_forward ? forward : backward))
               .second;
       EXPECT_TRUE(added);
     }

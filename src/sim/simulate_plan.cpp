@@ -107,8 +107,9 @@ void require_a_step_of_days(const SimProblem& problem) {
 }
 
 // The problem, and the cost of each plan operation.
-std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, const Unfolded& unfolded,
-                                                            const CostModel& cost) {
+std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& whole, const CostModel& cost) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   SimProblem problem;
   problem.resources = static_cast<std::int32_t>(cost.link_resources());
   for (std::int32_t r = 0; r < problem.resources; ++r) {
@@ -151,20 +152,18 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const Plan& plan, co
 
 }  // namespace
 
-SimProblem sim_problem(const Plan& plan, const Unfolded& unfolded, const CostModel& cost) {
-  return problem_of(plan, unfolded, cost).first;
+SimProblem sim_problem(const WholePlan& whole, const CostModel& cost) {
+  return problem_of(whole, cost).first;
 }
 
-double simulated_period_ns(const Plan& plan, const Unfolded& unfolded, const CostModel& cost) {
-  return simulate_folded(problem_of(plan, unfolded, cost).first, {}).period_ns;
+double simulated_period_ns(const WholePlan& whole, const CostModel& cost) {
+  return simulate_folded(problem_of(whole, cost).first, {}).period_ns;
 }
 
-Timeline simulate_plan(const Plan& plan, const CostModel& cost, const SimOptions& options) {
-  return simulate_plan(plan, Unfolded(plan), cost, options);
-}
-
-Timeline simulate_plan(const Plan& plan, const Unfolded& unfolded, const CostModel& cost, const SimOptions& options) {
-  auto [problem, cost_of] = problem_of(plan, unfolded, cost);
+Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimOptions& options) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
+  auto [problem, cost_of] = problem_of(whole, cost);
   const FoldedResult result = simulate_folded(problem, options);
   Timeline timeline;
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {

@@ -1,11 +1,10 @@
 // The bound against simulated steps: reached where theory says so, never undercut.
-#include "bound/bound.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "bound/bound.hpp"
 #include "plan/memory/place.hpp"
 #include "planner/schedule/overlap_receives.hpp"
 #include "sim/test_problems.hpp"

@@ -14,16 +14,16 @@ const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Su
                                           Substitution::all_gather_in_levels};
 const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
-UnfoldedPlan staged_plan(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
-                         std::int32_t parts = 1) {
-  const StepGraph graph = build(r);
+WholePlan staged_plan(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
+                      std::int32_t parts = 1) {
+  const SharedGraph graph = build(r);
   Overlap overlap = decide_overlap(r, graph, std::string(policy));
   overlap.partition.substitutions = first_possible(graph, wanted);
   if (parts > 1) {
     overlap.partition.parts.clear();
-    for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
+    for (const Operation& op : graph->operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
   }
-  return make_unfolded_plan(r, graph, std::string(policy), overlap);
+  return make_whole_plan(r, graph, std::string(policy), overlap);
 }
 
 // Emulated, so that the programs of the stages are simulated: four nodes of four ranks.
@@ -56,7 +56,7 @@ TEST_P(StagedBound, HoldsForEveryLayout) {
       if (turn % 3 == 0) idealize(r);
       const std::vector<Substitution>& wanted = turn % 5 == 4 && zero == 0 ? kInHalves : kInLevels;
       SCOPED_TRACE(fmt::format("{}, zero {}, {}, turn {}", name, zero, r.cluster.name, turn));
-      const Plan plan = staged_plan(r, GetParam(), wanted, apart ? 2 : 1).plan;
+      const Plan plan = staged_plan(r, GetParam(), wanted, apart ? 2 : 1).plan();
       for (const Operation& op : plan.graph.operations) staged += op.rule != Substitution::none ? 1 : 0;
       const Timeline timeline = simulated(plan, r.profile);
       checked_accounting(timeline);
@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, StagedBound, testing::Values("serial", "megat
 TEST(StagedPlans, InLevelsMoveLessBetweenNodes) {
   PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nic=8MB/s"), {}, 1);
   idealize(r);
-  const double ring = simulated(staged_plan(r, "serial", {}).plan, r.profile).period_ns;
-  const double levels = simulated(staged_plan(r, "serial", kInLevels).plan, r.profile).period_ns;
+  const double ring = simulated(staged_plan(r, "serial", {}).plan(), r.profile).period_ns;
+  const double levels = simulated(staged_plan(r, "serial", kInLevels).plan(), r.profile).period_ns;
   EXPECT_NEAR(levels / ring, 8.0 / 15, 0.01);
 }
 
@@ -94,8 +94,8 @@ TEST(StagedPlans, PartsPipelineThroughTheLevels) {
   PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nvlink=7MB/s,nic=8MB/s"), {}, 1);
   idealize(r);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-  const double whole = simulated(staged_plan(r, "ddp", kInLevels).plan, r.profile).period_ns;
-  const double parts = simulated(staged_plan(r, "ddp", kInLevels, 8).plan, r.profile).period_ns;
+  const double whole = simulated(staged_plan(r, "ddp", kInLevels).plan(), r.profile).period_ns;
+  const double parts = simulated(staged_plan(r, "ddp", kInLevels, 8).plan(), r.profile).period_ns;
   EXPECT_LT(parts, 0.97 * whole);
 }
 

@@ -15,16 +15,16 @@ namespace weft::test {
 // Every execution as a span.
 inline Timeline simulated(const Plan& plan, const Profile& profile) {
   const Cluster cluster(plan.cluster);
-  return expanded(simulate_plan(plan, CostModel(plan.graph, cluster, profile)));
+  return expanded(simulate_plan(WholePlan(plan), CostModel(plan.graph, cluster, profile)));
 }
 inline Timeline simulated(const PlanRequest& request) {
   return simulated(serial(request), request.profile);
 }
 // For policies that search: a little.
 inline PlanRequest searching(PlanRequest request) {
-  request.search.step_seconds = [profile = request.profile](const UnfoldedPlan& made) {
-    const Cluster cluster(made.plan.cluster);
-    return simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile)).period_ns * 1e-9;
+  request.search.step_seconds = [profile = request.profile](const WholePlan& made) {
+    const Cluster cluster(made.plan().cluster);
+    return simulate_plan(made, CostModel(made.plan().graph, cluster, profile)).period_ns * 1e-9;
   };
   request.search.budget_s = 0.05;
   return request;

@@ -139,7 +139,7 @@ WrittenFiles write_timeline_files(PlanStudy& study, const std::filesystem::path&
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     PolicyStudy& policy = study.policies[i];
     if (i == study.best || options.all_traces) {
-      policy.timeline.memory = memory_curve(policy.plan, policy.timeline);
+      policy.timeline.memory = memory_curve(policy.plan(), policy.timeline);
       const WrittenTrace trace = write_trace(study, policy, folder / file_name(study, i, "trace"), options.trace_spans);
       written.names.push_back(trace.path.string());
       if (trace.left_out > 0) {
@@ -171,7 +171,7 @@ WrittenFiles write_plan_files(PlanStudy& study, const std::filesystem::path& fol
   WrittenFiles written;
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     const std::filesystem::path plan = folder / file_name(study, i, "plan");
-    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan); });
+    write_text_file(plan, [&](std::ostream& file) { write_plan_json(file, study.policies[i].plan()); });
     written.names.push_back(plan.string());
   }
   written.add(write_timeline_files(study, folder, options));

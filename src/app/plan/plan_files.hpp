@@ -12,7 +12,7 @@
 namespace weft {
 
 struct PlanFileOptions {
-  std::int64_t trace_spans = 100'000;  // a step of more is traced in three stretches (io/trace/trace_windows.hpp)
+  std::int64_t trace_spans = 100'000;  // a step of more is traced in three stretches (io/trace/trace_excerpts.hpp)
   bool all_traces = false;             // of every policy, not the best alone
 };
 
@@ -27,8 +27,8 @@ struct WrittenFiles {
 };
 
 // plan.json and, for plans of up to some ten thousand operations, timeline.json of every policy; trace.json of the best
-// or of every policy, trace.json.gz where it is large; step.svg of the first policy and the best one. The best one's carry plain names, the others' their own. Adds
-// the curve of memory over time to the timelines that are traced.
+// or of every policy, trace.json.gz where it is large; step.svg of the first policy and the best one. The best one's
+// carry plain names, the others' their own. Adds the curve of memory over time to the timelines that are traced.
 WrittenFiles write_plan_files(PlanStudy& study, const std::filesystem::path& folder, const PlanFileOptions& options);
 
 // All of these but the plans, for a plan that is a file already.

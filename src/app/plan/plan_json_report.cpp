@@ -92,7 +92,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   json["stages"] = stages_json(p.timeline, p.accounting);
   json["memory"] = memory_json(p.memory);
   json["collectives"] = Json::object();
-  for (const auto& [collective, ways] : programs_in_words(p.plan.graph)) json["collectives"][collective] = ways;
+  for (const auto& [collective, ways] : programs_in_words(p.plan().graph)) json["collectives"][collective] = ways;
   return json;
 }
 

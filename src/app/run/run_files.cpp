@@ -49,7 +49,7 @@ std::vector<std::string> write_run_files(const RunStudy& study, const std::files
   for (std::size_t i = 0; i < study.runs.size(); ++i) {
     const PolicyRun& run = study.runs[i];
     const std::string suffix = (i == study.best ? "" : "-" + run.measured.policy) + ".json";
-    write("plan" + suffix, [&](std::ostream& file) { write_plan_json(file, run.measured.plan); });
+    write("plan" + suffix, [&](std::ostream& file) { write_plan_json(file, run.measured.plan()); });
     write("timeline" + suffix, [&](std::ostream& file) { write_timeline(study, run, file); });
     write("trace" + suffix, [&](std::ostream& file) { write_trace(study, run, file); });
   }

@@ -64,18 +64,21 @@ void read_plans(const Flags& flags, RunOptions& options) {
     if (flags.given(flag) && flag != "profile") fail("--{}: the plan file says it already", flag);
   }
   for (const std::string& file : flags.texts()) {
-    Plan plan = read_plan_json(read_text_file(file), file);
-    if (const auto violation = verify_plan(plan)) fail("{}: is not safe to run: {}", file, violation->message);
+    CheckedPlan checked = check_plan(read_plan_json(read_text_file(file), file));
+    if (checked.violation) fail("{}: is not safe to run: {}", file, checked.violation->message);
+    const auto whole = std::make_shared<const WholePlan>(std::move(*checked.whole));
+    const Plan& plan = whole->plan();
     if (!options.plans.empty()) {
-      const Plan& first = options.plans.front();
+      const Plan& first = options.plans.front()->plan();
       if (first.model != plan.model || first.layout != plan.layout || first.cluster.name != plan.cluster.name) {
         fail("{}: is for another model, cluster or layout than {}", file, flags.texts().front());
       }
     }
     options.policies.push_back(plan.policy);
-    options.plans.push_back(std::move(plan));
+    options.plans.push_back(whole);
   }
-  options.inputs = {options.plans.front().model, options.plans.front().cluster, options.plans.front().layout, {}};
+  const Plan& plan = options.plans.front()->plan();
+  options.inputs = {plan.model, plan.cluster, plan.layout, {}};
 }
 
 // Threads and sockets have no library that could carry it out.
@@ -84,7 +87,7 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
   if (launch.kind == LaunchKind::mpi) return;
   if (flags.given("native")) fail("--native {}: a choice under mpirun only", *flags.text("native"));
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
-    for (const Operation& op : options.plans[i].graph.operations) {
+    for (const Operation& op : options.plans[i]->plan().graph.operations) {
       if (!op.communication || op.communication->algorithm != Algorithm::native) continue;
       fail("{}: '{}' is native, the MPI library's own {}: {} have none; run it under mpirun", flags.texts()[i],
            describe(op), name_of(op.communication->collective),

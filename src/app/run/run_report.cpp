@@ -63,7 +63,7 @@ std::string collectives_lines(const RunStudy& study) {
   std::string text;
   for (const PolicyRun& run : study.runs) {
     std::vector<std::string> ways;
-    for (const auto& [collective, counts] : programs_in_words(run.measured.plan.graph)) {
+    for (const auto& [collective, counts] : programs_in_words(run.measured.plan().graph)) {
       for (const auto& [way, count] : counts) ways.push_back(fmt::format("{} x {} {}", count, collective, way));
     }
     if (!ways.empty()) text += fmt::format("Collectives of {}: {}\n", run.measured.policy, fmt::join(ways, ", "));

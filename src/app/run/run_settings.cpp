@@ -193,7 +193,7 @@ AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions
   Collector to;
   to.add("Weft", kVersion);
   std::vector<std::string> digests;
-  for (const Plan& plan : plans) digests.push_back(plan_digest(plan));
+  for (const auto& plan : plans) digests.push_back(plan_digest(plan->plan()));
   if (!digests.empty()) to.add("plan files", fmt::format("with digests {}", fmt::join(digests, ", ")));
   add_optimizer(settings, to);
   add_data(options, to);

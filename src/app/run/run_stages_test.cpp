@@ -46,11 +46,11 @@ PlanRequest small_request(int zero) {
 
 std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
   const PlanRequest r = small_request(zero);
-  const StepGraph graph = build_step_graph(r.model, Cluster(r.cluster), r.layout);
+  const SharedGraph graph = build_step_graph(r.model, Cluster(r.cluster), r.layout);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
   overlap.partition.substitutions = first_possible(graph, wanted);
   std::ostringstream out;
-  write_plan_json(out, make_unfolded_plan(r, graph, "megatron-param", overlap).plan);
+  write_plan_json(out, make_whole_plan(r, graph, "megatron-param", overlap).plan());
   return out.str();
 }
 

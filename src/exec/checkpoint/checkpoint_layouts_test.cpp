@@ -130,8 +130,7 @@ class Ranks {
  public:
   Ranks(const Transformer& model, const Case& c) : planned_(model, c.layout, c.ranks, "serial", 2) {
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
-      views_.push_back(std::make_unique<RankView>(planned_.plan, planned_.unfolded, planned_.original,
-                                                  make_id<Rank>(static_cast<std::size_t>(rank))));
+      views_.push_back(std::make_unique<RankView>(planned_.whole, make_id<Rank>(static_cast<std::size_t>(rank))));
       parameters_.push_back(std::make_unique<ParameterStates>(*views_.back()));
     }
   }

@@ -59,9 +59,7 @@ TrainResult train(const Case& c, const fs::path& folder, const Run& run) {
   const PlannedLayout planned(even_gpt(), layout, c.ranks, c.policy, 8 / (2 * data_ranks));
   CheckpointJob checkpoint{folder,          run.every,         run.keep, run.stop_on_error,
                            R"({"seed":1})", run.asked_to_stop, {},       kTrainingRun};
-  TrainJob job{
-      planned.plan, planned.unfolded, planned.original, settings_of(c, run.steps), Corpus::generate(3, 4096), 1,
-      true,         run.kept};
+  TrainJob job{planned.whole, settings_of(c, run.steps), Corpus::generate(3, 4096), 1, true, run.kept};
   job.checkpoint = &checkpoint;
   std::unique_ptr<CheckpointReader> reader;
   if (run.from > 0) {
@@ -72,7 +70,7 @@ TrainResult train(const Case& c, const fs::path& folder, const Run& run) {
   }
   TrainResult result;
   local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
-    TrainResult own = train_rank(job, communicator);
+    TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) result = std::move(own);
   });
   return result;
@@ -106,7 +104,6 @@ class CheckpointTraining : public testing::Test {
  protected:
   void SetUp() override {
     if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-    set_kernel_threads(1);
   }
 };
 

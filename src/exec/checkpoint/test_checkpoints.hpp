@@ -82,9 +82,7 @@ struct PlannedLayout {
   PlannedLayout(const Transformer& model, Layout layout, std::int64_t ranks, const std::string& policy,
                 std::int64_t micro_batches)
       : request(request_of(model, std::move(layout), ranks, micro_batches)),
-        original(build(request)),
-        plan(make_plan(request, original, policy)),
-        unfolded(plan) {}
+        whole(make_whole_plan(request, build(request), policy)) {}
 
   static PlanRequest request_of(const Transformer& model, Layout layout, std::int64_t ranks,
                                 std::int64_t micro_batches) {
@@ -100,9 +98,7 @@ struct PlannedLayout {
   }
 
   PlanRequest request;
-  StepGraph original;
-  Plan plan;
-  Unfolded unfolded;
+  WholePlan whole;
 };
 
 }  // namespace weft::test

@@ -1,6 +1,8 @@
 #include "plan/memory/frames.hpp"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "base/checked.hpp"
 
@@ -12,11 +14,6 @@ constexpr const char* kWhat = "memory of the plan";
 bool in_chain(const Plan& plan, OpId op) {
   const Issue& issue = plan.issues[op.index()];
   return issue.queue == 0 || issue.blocking;
-}
-
-// Blocks come in pairs, forward and backward of a model chunk, and the update comes last (order_blocks).
-bool is_forward(std::size_t block, std::size_t blocks) {
-  return block % 2 == 0 && block + 1 < blocks;
 }
 
 // First fit over what is in use, which is kept by address.
@@ -32,8 +29,8 @@ class Allocator {
     highest_ = std::max(highest_, at + size);
     return at;
   }
-  void free(std::int64_t begin) {
-    std::erase_if(used_, [&](const Used& used) { return used.begin == begin; });
+  void free(std::int64_t begin, std::int64_t size) {
+    std::erase_if(used_, [&](const Used& used) { return used.begin == begin && used.end == begin + size; });
   }
   std::int64_t highest() const { return highest_; }
 
@@ -45,64 +42,171 @@ class Allocator {
   std::vector<Used> used_;
 };
 
-}  // namespace
+// Where an operation stands: a block of the class, and the position in it.
+struct Spot {
+  std::int32_t block = -1, position = 0;
+};
 
-std::vector<std::vector<ValueId>> framed_values(const Plan& plan, std::size_t rank_class,
-                                                const std::vector<ValueId>& values,
-                                                const std::vector<Lifetime>& lifetimes) {
-  const std::vector<IssueBlock>& blocks = plan.classes[rank_class].blocks;
-  std::vector<std::vector<ValueId>> framed(blocks.size());
-  if (plan.layout.vpp == 1) return framed;  // one chunk: copies of its own are as many as are in flight
-  std::vector<std::int32_t> block_of(plan.graph.operations.size(), -1);
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    for (const OpId op : blocks[b].operations) block_of[op.index()] = static_cast<std::int32_t>(b);
+// Values that one pass takes together, before the operation at `taken`, and frees together, behind the one at `freed`.
+struct Group {
+  Spot taken, freed;
+  std::vector<ValueId> values;
+  std::int64_t size = 0;
+  std::vector<Bytes> base = {};  // by micro-batch
+};
+
+class FramePlacer {
+ public:
+  FramePlacer(const Plan& plan, std::size_t rank_class, const std::vector<Lifetime>& lifetimes)
+      : plan_(plan), class_(plan.classes[rank_class]), lifetimes_(lifetimes), spots_(plan.graph.operations.size()) {
+    for (std::size_t b = 0; b < class_.blocks.size(); ++b) {
+      const std::vector<OpId>& operations = class_.blocks[b].operations;
+      for (std::size_t i = 0; i < operations.size(); ++i) {
+        spots_[operations[i].index()] = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(i)};
+      }
+    }
   }
-  for (const ValueId id : values) {
-    const Lifetime& life = lifetimes[id.index()];
-    if (!plan.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || life.block < 0) continue;
-    const auto block = static_cast<std::size_t>(life.block);
-    const auto fits = [&](OpId op, std::int32_t last) {
-      return in_chain(plan, op) && block_of[op.index()] >= life.block && block_of[op.index()] <= last;
+
+  // Compute of a forward writes it, and nobody but compute of the same chunk reads it, so the order of compute alone
+  // says when its memory is free.
+  bool is_framed(ValueId id) const {
+    const Lifetime& life = lifetimes_[id.index()];
+    if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || life.block < 0) return false;
+    const IssueBlock& forward = block(life.block);
+    const auto writes = [&](OpId op) { return in_chain(plan_, op) && spot(op).block == life.block; };
+    const auto reads = [&](OpId op) { return in_chain(plan_, op) && block(spot(op).block).chunk == forward.chunk; };
+    return forward.kind == BlockKind::forward && std::all_of(life.writers.begin(), life.writers.end(), writes) &&
+           std::all_of(life.readers.begin(), life.readers.end(), reads);
+  }
+
+  // All that a forward leaves, from its begin to the end of its pass.
+  std::vector<Group> by_chunk(const std::vector<ValueId>& framed) const {
+    std::map<std::int32_t, Group> groups;
+    for (const ValueId id : framed) {
+      const std::int32_t forward = lifetimes_[id.index()].block;
+      Group& group = groups[block(forward).chunk];
+      group.taken = {forward, 0};
+      add(id, group);
+    }
+    std::vector<Group> result;
+    for (auto& [chunk, group] : groups) {
+      for (std::size_t b = 0; b < class_.blocks.size(); ++b) {
+        const IssueBlock& last = class_.blocks[b];
+        if (last.chunk != chunk || !ends_pass(last.kind)) continue;
+        group.freed = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(last.operations.size()) - 1};
+      }
+      result.push_back(std::move(group));
+    }
+    return result;
+  }
+
+  // What has the same last reader, from its first writer on.
+  std::vector<Group> by_last_reader(const std::vector<ValueId>& framed) const {
+    std::map<std::pair<std::int32_t, std::int32_t>, Group> groups;
+    for (const ValueId id : framed) {
+      const Lifetime& life = lifetimes_[id.index()];
+      const auto earlier = [&](OpId a, OpId b) { return in_pass(spot(a)) < in_pass(spot(b)); };
+      const Spot first = spot(*std::min_element(life.writers.begin(), life.writers.end(), earlier));
+      const Spot last = spot(*std::max_element(life.readers.begin(), life.readers.end(), earlier));
+      const auto [found, is_new] = groups.try_emplace({last.block, last.position}, Group{first, last, {}});
+      if (!is_new && first.position < found->second.taken.position) found->second.taken = first;
+      add(id, found->second);
+    }
+    std::vector<Group> result;
+    for (auto& [last, group] : groups) result.push_back(std::move(group));
+    return result;
+  }
+
+  // First fit in issue order. Returns the first byte behind all of them.
+  std::int64_t find_bases(std::vector<Group>& groups, std::int64_t top) const {
+    struct Event {
+      std::int32_t position;
+      bool frees;
+      std::size_t group;
     };
-    const bool framed_here =
-        is_forward(block, blocks.size()) &&
-        std::all_of(life.writers.begin(), life.writers.end(), [&](OpId op) { return fits(op, life.block); }) &&
-        std::all_of(life.readers.begin(), life.readers.end(), [&](OpId op) { return fits(op, life.block + 1); });
-    if (framed_here) framed[block].push_back(id);
+    std::vector<std::vector<Event>> events(class_.blocks.size());
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      groups[g].base.resize(static_cast<std::size_t>(plan_.graph.micro_batches));
+      events[static_cast<std::size_t>(groups[g].taken.block)].push_back({groups[g].taken.position, false, g});
+      events[static_cast<std::size_t>(groups[g].freed.block)].push_back({groups[g].freed.position, true, g});
+    }
+    // An operation writes its results before what it reads is free.
+    for (std::vector<Event>& of_block : events) {
+      std::stable_sort(of_block.begin(), of_block.end(), [](const Event& a, const Event& b) {
+        return std::tuple(a.position, a.frees) < std::tuple(b.position, b.frees);
+      });
+    }
+    Allocator memory(top);
+    for (const Slot& slot : class_.order) {
+      const auto end = slot.begin + static_cast<std::int32_t>(operations_of(class_, slot).size());
+      for (const Event& event : events[static_cast<std::size_t>(slot.block)]) {
+        if (event.position < slot.begin || event.position >= end) continue;
+        Group& group = groups[event.group];
+        Bytes& base = group.base[static_cast<std::size_t>(slot.micro_batch)];
+        if (event.frees) {
+          memory.free(base.value, group.size);
+        } else {
+          base = Bytes{memory.take(group.size)};
+        }
+      }
+    }
+    return memory.highest();
   }
-  return framed;
+
+ private:
+  const Spot& spot(OpId op) const { return spots_[op.index()]; }
+  const IssueBlock& block(std::int32_t index) const { return class_.blocks[static_cast<std::size_t>(index)]; }
+  // Of two operations of one pass the one with the smaller key comes first.
+  std::pair<BlockKind, std::int32_t> in_pass(const Spot& spot) const { return {block(spot.block).kind, spot.position}; }
+  void add(ValueId id, Group& group) const {
+    group.values.push_back(id);
+    group.size = checked_sum({group.size, aligned(plan_.graph.value(id).bytes()).value}, kWhat);
+  }
+
+  const Plan& plan_;
+  const ClassPlan& class_;
+  const std::vector<Lifetime>& lifetimes_;
+  std::vector<Spot> spots_;  // by operation
+};
+
+// Whether forwards run between the operations of another pass's backward, and could use what these free: where blocks
+// are woven into each other, and where a backward is split into two blocks.
+bool frees_within_passes(const ClassPlan& plan) {
+  return has_pieces(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
+                                         [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
 }
 
-std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<std::vector<ValueId>>& values,
-                          std::int64_t top) {
+}  // namespace
+
+std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<ValueId>& values,
+                          const std::vector<Lifetime>& lifetimes, std::int64_t top) {
   ClassPlan& class_plan = plan.classes[rank_class];
   class_plan.frames.clear();
-  std::vector<std::int32_t> frame_of(values.size(), -1);  // by block
-  std::vector<std::int64_t> size(values.size(), 0);
-  for (std::size_t block = 0; block < values.size(); ++block) {
-    if (values[block].empty()) continue;
-    frame_of[block] = static_cast<std::int32_t>(class_plan.frames.size());
-    class_plan.frames.push_back({std::vector<Bytes>(static_cast<std::size_t>(plan.graph.micro_batches))});
-    for (const ValueId id : values[block]) {
-      plan.placements[id.index()] = {.offset = Bytes{size[block]}, .frame = frame_of[block]};
-      size[block] = checked_sum({size[block], aligned(plan.graph.value(id).bytes()).value}, kWhat);
+  if (plan.layout.vpp == 1) return top;  // one chunk: copies of its own are as many as are in flight
+  const FramePlacer placer(plan, rank_class, lifetimes);
+  std::vector<ValueId> framed;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(framed),
+               [&](ValueId id) { return placer.is_framed(id); });
+  std::vector<Group> groups = placer.by_chunk(framed);
+  std::int64_t highest = placer.find_bases(groups, top);
+  if (frees_within_passes(class_plan)) {
+    std::vector<Group> smaller = placer.by_last_reader(framed);
+    const std::int64_t lower = placer.find_bases(smaller, top);
+    if (lower < highest) {  // many small frames may leave holes
+      groups = std::move(smaller);
+      highest = lower;
     }
   }
-  Allocator memory(top);
-  for (const Slot& slot : class_plan.order) {
-    if (slot.micro_batch < 0) continue;
-    const bool forward = is_forward(static_cast<std::size_t>(slot.block), values.size());
-    const auto block = static_cast<std::size_t>(forward ? slot.block : slot.block - 1);
-    if (frame_of[block] < 0) continue;
-    Bytes& base =
-        class_plan.frames[static_cast<std::size_t>(frame_of[block])].base[static_cast<std::size_t>(slot.micro_batch)];
-    if (forward) {
-      if (slot.begin == 0) base = Bytes{memory.take(size[block])};
-    } else if (ends_block(class_plan, slot)) {
-      memory.free(base.value);
+  for (Group& group : groups) {
+    std::int64_t offset = 0;
+    for (const ValueId id : group.values) {
+      plan.placements[id.index()] = {.offset = Bytes{offset},
+                                     .frame = static_cast<std::int32_t>(class_plan.frames.size())};
+      offset += aligned(plan.graph.value(id).bytes()).value;
     }
+    class_plan.frames.push_back({std::move(group.base)});
   }
-  return memory.highest();
+  return highest;
 }
 
 }  // namespace weft

@@ -12,14 +12,10 @@
 
 namespace weft {
 
-// By block: the values of a class that a frame may hold. Compute of the block writes them, and nobody but compute of it
-// and of the backward after it reads them, so the order of compute alone says when a frame is free.
-std::vector<std::vector<ValueId>> framed_values(const Plan& plan, std::size_t rank_class,
-                                                const std::vector<ValueId>& values,
-                                                const std::vector<Lifetime>& lifetimes);
-
-// Places them from `top` on; returns the first byte behind them.
-std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<std::vector<ValueId>>& values,
-                          std::int64_t top);
+// Places them from `top` on, among the values of a class; returns the first byte behind them. Memory is taken before
+// the first writer of a frame and freed behind its last reader, or at the end of the pass where nothing could use it
+// sooner.
+std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<ValueId>& values,
+                          const std::vector<Lifetime>& lifetimes, std::int64_t top);
 
 }  // namespace weft

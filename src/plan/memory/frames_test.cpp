@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "plan/memory/use.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/passes.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft {
@@ -52,6 +55,72 @@ TEST(Frames, KeepTheActivationsThatThePaperCounts) {
   };
   // Stage 1 of 4 holds three micro-batches of six layers in 1F1B; interleaved, 2 * 2 + 2 * 4 + 1 = 13 of two layers.
   EXPECT_NEAR(activations(interleaved(4, 3)) / activations({.pp = 4}), 13.0 * 2 / (3 * 6), 0.08);
+}
+
+// Bytes of a class in frames at every issue position, if each value is held from its first writer to its last reader,
+// or
+// (`whole_passes`) everything from the begin of its forward to the end of its backward.
+std::int64_t most_held(const Plan& plan, std::size_t rank_class, bool whole_passes) {
+  std::map<std::pair<OpId, std::int32_t>, std::int64_t> position;  // by operation and micro-batch
+  std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::int64_t, std::int64_t>> pass;  // by chunk, micro-batch
+  std::int64_t now = 0;
+  for (const Slot& slot : plan.classes[rank_class].order) {
+    for (const OpId id : operations_of(plan.classes[rank_class], slot)) {
+      const auto found = pass.try_emplace({plan.graph.op(id).chunk, slot.micro_batch}, now, now).first;
+      found->second.second = now;
+      position[{id, slot.micro_batch}] = now++;
+    }
+  }
+  std::vector<std::int64_t> held(static_cast<std::size_t>(now), 0);
+  for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
+    if (plan.graph.values[v].rank_class.index() != rank_class || plan.placements[v].frame < 0) continue;
+    for (std::int32_t mb = 0; mb < static_cast<std::int32_t>(plan.graph.micro_batches); ++mb) {
+      std::int64_t first = now, last = 0;
+      for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
+        const Operation& op = plan.graph.operations[i];
+        const bool uses = writes_value(op, make_id<ValueId>(v)) || std::ranges::any_of(op.reads, [&](const Read& read) {
+                            return read.value == make_id<ValueId>(v);
+                          });
+        if (!uses) continue;
+        const auto [begin, end] = pass.at({op.chunk, mb});
+        const std::int64_t at = position.at({make_id<OpId>(i), mb});
+        first = std::min(first, whole_passes ? begin : at);
+        last = std::max(last, whole_passes ? end : at);
+      }
+      for (std::int64_t t = first; t <= last; ++t) {
+        held[static_cast<std::size_t>(t)] += aligned(plan.graph.values[v].bytes()).value;
+      }
+    }
+  }
+  return *std::max_element(held.begin(), held.end());
+}
+
+// Where a forward and a backward are woven into each other, the one fills what the other has freed.
+TEST(Frames, AreFreedAtTheLastReaderInWovenPlans) {
+  Layout layout = interleaved(2, 2);
+  layout.tp = 2;
+  const PlanRequest r = test::request(test::small_llama(8), parse_cluster("local:4"), layout, 4);
+  const SharedGraph graph = test::build(r);
+  Overlap overlap = decide_overlap(r, graph, "ddp");
+  overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
+  const WholePlan made = overlapped_plan(r, graph, "weft", overlap);
+  const Plan& plan = made.plan();
+  EXPECT_FALSE(verify_plan(made, {.memory_limit = {}, .check_memory = false}).has_value());
+  EXPECT_EQ(test::find_damage(plan, 1, 2).value_or("safe"), "safe");
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    ASSERT_TRUE(has_pieces(plan.classes[c]));
+    std::int64_t lowest = INT64_MAX, highest = 0;
+    for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
+      const Placement& place = plan.placements[v];
+      if (plan.graph.values[v].rank_class.index() != c || place.frame < 0) continue;
+      for (const Bytes base : plan.classes[c].frames[static_cast<std::size_t>(place.frame)].base) {
+        lowest = std::min(lowest, (base + place.offset).value);
+        highest = std::max(highest, (base + place.offset + aligned(plan.graph.values[v].bytes())).value);
+      }
+    }
+    EXPECT_GE(highest - lowest, most_held(plan, c, false));
+    EXPECT_LT(highest - lowest, most_held(plan, c, true));
+  }
 }
 
 TEST(Frames, AreProvenSafeAndWrongOnesAreNot) {

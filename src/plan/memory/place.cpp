@@ -51,8 +51,7 @@ class Placer {
     for (const ValueId id : values) {
       if (storage_[id.index()] == id && !plan_.graph.value(id).per_micro_batch) put(id, 1);
     }
-    const std::vector<std::vector<ValueId>> framed = framed_values(plan_, c, values, lifetimes_);
-    top = place_frames(plan_, c, framed, top);
+    top = place_frames(plan_, c, values, lifetimes_, top);
     for (const ValueId id : values) {
       if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id.index()].frame >= 0) continue;
       const Lifetime& life = lifetimes_[id.index()];
@@ -76,13 +75,16 @@ class Placer {
       top = place_pool(list, top, plan_.classes[c].blocks[static_cast<std::size_t>(block)].operations.size());
     }
     // Blocks share it where they run one after the other; a forward and a backward woven into each other do not.
+    const auto is_forward = [&](std::int32_t block) {
+      return plan_.classes[c].blocks[static_cast<std::size_t>(block)].kind == BlockKind::forward;
+    };
     std::int64_t highest = top;
     for (auto& [block, list] : scratch) {
-      if (block % 2 == 0) highest = std::max(highest, pack(list, top));
+      if (is_forward(block)) highest = std::max(highest, pack(list, top));
     }
     const std::int64_t base = has_pieces(plan_.classes[c]) ? highest : top;
     for (auto& [block, list] : scratch) {
-      if (block % 2 == 1) highest = std::max(highest, pack(list, base));
+      if (!is_forward(block)) highest = std::max(highest, pack(list, base));
     }
     plan_.classes[c].memory = Bytes{highest};
   }

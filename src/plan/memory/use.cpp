@@ -165,20 +165,18 @@ std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, c
   return live;
 }
 
-// Blocks come in pairs, forward and backward of a model chunk (order_blocks); the last one runs once a step.
 MemoryPeak find_peak(const ClassPlan& plan, const std::vector<std::int64_t>& live) {
   MemoryPeak peak;
   std::int64_t in_flight = 0;
   std::size_t position = 0;
   for (const Slot& slot : plan.order) {
-    const auto block = static_cast<std::size_t>(slot.block);
-    const bool is_backward = block % 2 == 1 && block + 1 < plan.blocks.size();
-    if (slot.micro_batch >= 0 && !is_backward && slot.begin == 0) ++in_flight;
+    const IssueBlock& block = block_of(plan, slot);
+    if (block.kind == BlockKind::forward && slot.begin == 0) ++in_flight;
     for (std::size_t i = 0; i < operations_of(plan, slot).size(); ++i, ++position) {
       if (live[position] <= peak.live.value) continue;
-      peak = {plan.blocks[block].name, slot.micro_batch, in_flight, Bytes{live[position]}};
+      peak = {name_of(block), slot.micro_batch, in_flight, Bytes{live[position]}};
     }
-    if (slot.micro_batch >= 0 && is_backward && ends_block(plan, slot)) --in_flight;
+    if (ends_pass(block.kind) && ends_block(plan, slot)) --in_flight;
   }
   return peak;
 }

@@ -125,7 +125,7 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       layout.zero = draw % 2 == 0 ? turn % 2 : layout.zero;  // pairs are for ZeRO 0 and 1
       const Transformer model = layout.ep > 1 ? test::small_moe() : test::small_llama();
       const PlanRequest r = test::request(model, parse_cluster("dgx-a100:2"), layout, 4);
-      const StepGraph graph = test::build(r);
+      const SharedGraph graph = test::build(r);
       const DecisionSpace space(r, graph);
       Decisions decisions = space.start();
       for (std::size_t d = 0; d < DecisionSpace::kDimensions; ++d) {
@@ -135,9 +135,9 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       decisions.chosen[DecisionSpace::kWeaveVisits] = 0;
       if (draw % 2 == 0) decisions.chosen[DecisionSpace::kPairs] = space.options(DecisionSpace::kPairs) - 1;
       SCOPED_TRACE(fmt::format("{}, zero {}, turn {}", name, layout.zero, turn));
-      const UnfoldedPlan made = overlapped_plan(r, graph, "weft", space.overlap(decisions));
-      paired += has_pieces(made.plan.classes.front()) ? 1 : 0;
-      expect_peak_by_definition(made.plan);
+      const WholePlan made = overlapped_plan(r, graph, "weft", space.overlap(decisions));
+      paired += has_pieces(made.plan().classes.front()) ? 1 : 0;
+      expect_peak_by_definition(made.plan());
     }
   }
   EXPECT_GT(paired, 10);

@@ -50,18 +50,18 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
       const ClusterSpec& cluster = clusters[static_cast<std::size_t>(turn % 3)];
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}, turn {}", model.name, name, zero, cluster.name, turn));
       const PlanRequest r = test::request(model, cluster, layout, layout.pp > 4 ? 3 : layout.pp == 1 ? 2 : 4);
-      const StepGraph graph = test::build(r);
+      const SharedGraph graph = test::build(r);
       const DecisionSpace space(r, graph);
       for (int draw = 0; draw < test::rounds(3); ++draw) {
-        const UnfoldedPlan made = overlapped_plan(r, graph, "weft", drawn(space, random, (turn + draw) % 2 == 0));
-        const auto found = verify_plan(made.plan, graph, made.unfolded, {.memory_limit = {}, .check_memory = false});
+        const WholePlan made = overlapped_plan(r, graph, "weft", drawn(space, random, (turn + draw) % 2 == 0));
+        const auto found = verify_plan(made, {.memory_limit = {}, .check_memory = false});
         ASSERT_EQ(found ? found->message : "safe", "safe");
-        const bool has_parts = std::any_of(made.plan.graph.operations.begin(), made.plan.graph.operations.end(),
+        const bool has_parts = std::any_of(made.plan().graph.operations.begin(), made.plan().graph.operations.end(),
                                            [](const Operation& op) { return op.per_micro_batch && is_part(op); });
         cut += has_parts ? 1 : 0;
-        paired += std::any_of(made.plan.classes.begin(), made.plan.classes.end(), has_pieces) ? 1 : 0;
+        paired += std::any_of(made.plan().classes.begin(), made.plan().classes.end(), has_pieces) ? 1 : 0;
         if ((turn + draw) % 5 == 0) {
-          EXPECT_EQ(test::find_damage(made.plan, random(), 1).value_or("safe"), "safe");
+          EXPECT_EQ(test::find_damage(made.plan(), random(), 1).value_or("safe"), "safe");
         }
       }
     }

@@ -321,8 +321,9 @@ class Memory {
 
 }  // namespace
 
-std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolded,
-                                       const std::vector<std::int32_t>& order) {
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   if (plan.placements.size() != plan.graph.values.size()) {
     return Violation{Rule::hazard, fmt::format("the plan places {} values, its graph has {}", plan.placements.size(),
                                                plan.graph.values.size())};

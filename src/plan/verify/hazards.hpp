@@ -5,13 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "plan/unfold.hpp"
 #include "plan/verify/verify_plan.hpp"
 
 namespace weft {
 
 // `order`: all instances, each after what it waits for.
-std::optional<Violation> check_hazards(const Plan& plan, const Unfolded& unfolded,
-                                       const std::vector<std::int32_t>& order);
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order);
 
 }  // namespace weft

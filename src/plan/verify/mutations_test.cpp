@@ -57,34 +57,34 @@ Plan overlapped(PlanRequest request, std::string_view policy) {
 
 // Layers in parts, tensor-parallel traffic beside compute, the order searched for.
 Plan woven(const PlanRequest& request, std::int32_t forward_rows, std::int32_t backward_rows) {
-  const StepGraph graph = test::build(request);
+  const SharedGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, "priority");
   overlap.partition.forward_rows = forward_rows;
   overlap.partition.backward_rows = backward_rows;
   overlap.beside.tensor_parallel = overlap.weave.enabled = true;
-  return overlapped_plan(request, graph, "weft", overlap).plan;
+  return overlapped_plan(request, graph, "weft", overlap).plan();
 }
 
 // Forwards and backwards of different micro-batches in pieces that take turns.
 Plan paired(const PlanRequest& request) {
-  const StepGraph graph = test::build(request);
+  const SharedGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, "priority");
   overlap.beside.tensor_parallel = overlap.weave.enabled = overlap.weave.pairs = true;
-  return overlapped_plan(request, graph, "weft", overlap).plan;
+  return overlapped_plan(request, graph, "weft", overlap).plan();
 }
 
 // Two nodes of two, transfers in levels, in so many parts.
 Plan staged(Layout layout, std::string_view policy, std::int32_t parts) {
   PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2,gpus=2"), std::move(layout), 2);
   r.options = {.bucket_parameters = parts > 1 ? 1 : 30'000, .bucket_mib = 0.05};
-  const StepGraph graph = test::build(r);
+  const SharedGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, policy);
   overlap.partition.substitutions = first_possible(
       graph,
       {Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
   overlap.partition.parts.clear();
-  for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
-  return make_unfolded_plan(r, graph, policy, overlap).plan;
+  for (const Operation& op : graph->operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
+  return make_whole_plan(r, graph, policy, overlap).plan();
 }
 
 std::vector<Plan> plans() {

@@ -316,7 +316,9 @@ std::optional<Violation> check_queues(const Plan& plan) {
                                name(queues.conflict()->second))};
 }
 
-std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded) {
+std::optional<Violation> check_collective_order(const WholePlan& whole) {
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   // For every pair of classes, the transfers they share on one queue of the one, as each issues them.
   struct Issued {
     std::int32_t joint, instance;

@@ -3,15 +3,14 @@
 
 #include <optional>
 
-#include "plan/unfold.hpp"
 #include "plan/verify/verify_plan.hpp"
 
 namespace weft {
 
-// `whole`: the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once by the
-// origins of the plan's operations, with the same reads, writes and bytes. Where the plan carries transfers out in
+// `original`: the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once by
+// the origins of the plan's operations, with the same reads, writes and bytes. Where the plan carries transfers out in
 // stages (plan/verify/stages.hpp), that is said of the graph with the plan's rules applied.
-std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole);
+std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& original);
 
 // There is a program of every transfer, and members of one transfer carry out the same one.
 std::optional<Violation> check_algorithms(const Plan& plan);
@@ -20,6 +19,6 @@ std::optional<Violation> check_algorithms(const Plan& plan);
 std::optional<Violation> check_queues(const Plan& plan);
 
 // On queues that match, members issue the transfers that they share in the same order.
-std::optional<Violation> check_collective_order(const Plan& plan, const Unfolded& unfolded);
+std::optional<Violation> check_collective_order(const WholePlan& whole);
 
 }  // namespace weft

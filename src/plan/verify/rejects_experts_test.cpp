@@ -26,7 +26,7 @@ PlanRequest slow_links(Layout layout, std::int64_t micro_batches = 2) {
 // Every layer with experts in 4 parts, forward and back.
 Plan cut_plan(std::int32_t axis) {
   const PlanRequest r = slow_links({.ep = 4});
-  const StepGraph graph = test::build(r);
+  const SharedGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "ddp");
   overlap.beside.expert_parallel = overlap.order.parts_in_turn = true;
   if (axis == kTokenAxis) {
@@ -34,7 +34,7 @@ Plan cut_plan(std::int32_t axis) {
   } else {
     overlap.partition.layers = merge_cuts(expert_cuts(graph, 4, true), expert_cuts(graph, 4, false));
   }
-  return make_unfolded_plan(r, graph, "tutel", overlap).plan;
+  return make_whole_plan(r, graph, "tutel", overlap).plan();
 }
 
 TEST(CutExpertsPlan, IsAcceptedAndRunsAtRandomTimings) {

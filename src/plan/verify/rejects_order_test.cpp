@@ -45,12 +45,12 @@ TEST_F(Rejects, ForwardsInAnotherOrderOnOneStage) {
 
 // The same forwards, but what they send leaves in another order than the receiver takes it.
 TEST_F(Rejects, TwoSendsExchangedOnOneStage) {
-  IssueBlock& forward = stage(0).blocks[0];
+  IssueBlock& forward = block_of(stage(0), BlockKind::forward);
   const OpId send = forward.operations.back();
   ASSERT_EQ(describe(plan_.graph.op(send)), "stage_output forward");
   forward.operations.pop_back();
   const auto sends = static_cast<std::int32_t>(stage(0).blocks.size());
-  stage(0).blocks.push_back({"send", {send}});
+  stage(0).blocks.push_back({BlockKind::extra, -1, {send}});
   std::vector<Slot> order;
   for (const Slot& slot : stage(0).order) {
     order.push_back(slot);
@@ -71,7 +71,7 @@ TEST_F(Rejects, ABackwardBeforeItsForward) {
 }
 
 TEST_F(Rejects, AnOperationBeforeTheOneItReadsFrom) {
-  std::vector<OpId>& forward = stage(0).blocks[0].operations;
+  std::vector<OpId>& forward = block_of(stage(0), BlockKind::forward).operations;
   const OpId norm = test::find_op(plan_.graph, "stage 0", "layer 0 attention_norm forward");
   const OpId qkv = test::find_op(plan_.graph, "stage 0", "layer 0 qkv forward");
   std::iter_swap(std::find(forward.begin(), forward.end(), norm), std::find(forward.begin(), forward.end(), qkv));
@@ -102,7 +102,7 @@ TEST_F(Rejects, GradientsThatOneClassReducesInAnotherOrder) {
   request.options.bucket_mib = 0;
   plan_ = make_plan(request, test::build(request), "ddp");
   ASSERT_FALSE(verify_plan(plan_).has_value());
-  std::vector<OpId>& update = stage(1).blocks.back().operations;
+  std::vector<OpId>& update = block_of(stage(1), BlockKind::update).operations;
   std::swap(update[0], update[1]);
   expect(Rule::collective_order,
          {"order of transfers: stage 0 on node 0 issues 'stage 0 on node 0: final_norm grad_reduce optimizer' before",
@@ -168,7 +168,7 @@ TEST_F(Rejects, NumbersThatNameNothing) {
   stage(0).order[0].block = 3;
   expect(Rule::provenance, {"stage 0: its order names block 3 of 3"});
   plan_ = original;
-  stage(1).blocks[0].operations[0] = make_id<OpId>(plan_.graph.operations.size());
+  block_of(stage(1), BlockKind::forward).operations[0] = make_id<OpId>(plan_.graph.operations.size());
   expect(Rule::provenance, {"stage 1: block 'forward 0' names operation"});
   plan_ = original;
   issue("stage 0", "stage_output forward").queue = 99;
@@ -185,7 +185,8 @@ TEST_F(Rejects, NumbersThatNameNothing) {
 }
 
 TEST_F(Rejects, AnOperationOfAnotherClass) {
-  stage(0).blocks[0].operations.push_back(test::find_op(plan_.graph, "stage 1", "layer 1 qkv forward"));
+  block_of(stage(0), BlockKind::forward)
+      .operations.push_back(test::find_op(plan_.graph, "stage 1", "layer 1 qkv forward"));
   expect(Rule::provenance, {"stage 0: its order names 'layer 1 qkv forward' of stage 1"});
 }
 

@@ -18,7 +18,9 @@ class RejectsOverlap : public ::testing::Test {
     return make_plan(r, test::build(r), "megatron-param");
   }();
 
-  std::vector<OpId>& update(std::size_t rank_class) { return plan_.classes[rank_class].blocks.back().operations; }
+  std::vector<OpId>& update(std::size_t rank_class) {
+    return block_of(plan_.classes[rank_class], BlockKind::update).operations;
+  }
   OpId nth(std::size_t rank_class, Role role, std::size_t n) {
     for (const OpId id : update(rank_class)) {
       if (plan_.graph.op(id).role == role && n-- == 0) return id;
@@ -59,7 +61,7 @@ TEST_F(RejectsOverlap, AGatherAfterItsUse) {
     std::erase(update(c), gather);
     plan_.issues[gather.index()].queue = static_cast<std::int32_t>(rank_class.queues.size());
     rank_class.queues.push_back({"late", QueueKind::communication});
-    rank_class.blocks.push_back({"late gather", {gather}});
+    rank_class.blocks.push_back({BlockKind::extra, -1, {gather}});
     const Slot late{static_cast<std::int32_t>(rank_class.blocks.size()) - 1, -1};
     rank_class.order.insert(rank_class.order.begin() + 1, late);
   }

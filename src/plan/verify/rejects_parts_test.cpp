@@ -18,10 +18,10 @@ Plan cut_plan(int zero, const ClusterSpec& cluster = test::uneven_nics(), Layout
   layout.zero = zero;
   PlanRequest r = test::request(test::small_gpt(2), cluster, layout, 2);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-  const StepGraph graph = test::build(r);
+  const SharedGraph graph = test::build(r);
   Overlap overlap = decide_overlap(r, graph, "megatron-param");
-  for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : 3);
-  return make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
+  for (const Operation& op : graph->operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : 3);
+  return make_whole_plan(r, graph, "megatron-param", overlap).plan();
 }
 
 std::string verdict(const Plan& plan) {
@@ -137,7 +137,7 @@ TEST_F(RejectsParts, OneThatReadsOrWritesSomethingElse) {
 // The update between the parts of what it reads: on the queue of compute it would wait for a part issued after it,
 // which data allows; but in issue order its memory is not whole when it is read.
 TEST_F(RejectsParts, AnUpdateBeforeTheLastPart) {
-  std::vector<OpId>& order = plan_.classes.front().blocks.back().operations;
+  std::vector<OpId>& order = block_of(plan_.classes.front(), BlockKind::update).operations;
   const OpId last = parts()[2];
   std::erase(order, last);
   order.push_back(last);

@@ -20,14 +20,14 @@ const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
 Plan staged_plan(const PlanRequest& request, std::string_view policy, const std::vector<Substitution>& wanted,
                  std::int32_t parts) {
-  const StepGraph graph = test::build(request);
+  const SharedGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, std::string(policy));
   overlap.partition.substitutions = first_possible(graph, wanted);
   if (parts > 1) {
     overlap.partition.parts.clear();
-    for (const Operation& op : graph.operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
+    for (const Operation& op : graph->operations) overlap.partition.parts.push_back(op.per_micro_batch ? 1 : parts);
   }
-  return make_unfolded_plan(request, graph, std::string(policy), overlap).plan;
+  return make_whole_plan(request, graph, std::string(policy), overlap).plan();
 }
 
 std::string verdict(const Plan& plan) {
@@ -83,12 +83,12 @@ TEST(Stages, GoTogetherWithLayersInRowsAndWovenOrders) {
   for (const int zero : {0, 1, 2}) {
     const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"),
                                         {.tp = 2, .micro_batch = 2, .zero = zero, .sequence_parallel = true}, 2);
-    const StepGraph graph = test::build(r);
+    const SharedGraph graph = test::build(r);
     Overlap overlap = decide_overlap(r, graph, "megatron-param");
     overlap.partition.substitutions = first_possible(graph, kInLevels);
     overlap.partition.forward_rows = overlap.partition.backward_rows = 2;
     overlap.beside.tensor_parallel = overlap.weave.enabled = true;
-    const Plan plan = make_unfolded_plan(r, graph, "megatron-param", overlap).plan;
+    const Plan plan = make_whole_plan(r, graph, "megatron-param", overlap).plan();
     EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_staged));
     EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_part));
     EXPECT_EQ(verdict(plan), "safe") << zero;
@@ -101,11 +101,11 @@ TEST(Stages, MayBeWoven) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const char* policy : {"megatron-param", "fsdp"}) {
       const PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:2"), {.zero = zero}, 2);
-      const StepGraph graph = test::build(r);
+      const SharedGraph graph = test::build(r);
       Overlap overlap = decide_overlap(r, graph, policy);
       overlap.partition.substitutions = first_possible(graph, kInLevels);
       overlap.weave.enabled = true;
-      const Plan plan = make_unfolded_plan(r, graph, policy, overlap).plan;
+      const Plan plan = make_whole_plan(r, graph, policy, overlap).plan();
       EXPECT_EQ(verdict(plan), "safe") << policy << zero;
       EXPECT_EQ(test::find_damage(plan, 7, 3).value_or("safe"), "safe") << policy << zero;
     }

@@ -8,7 +8,6 @@
 #include "base/text.hpp"
 #include "plan/happens_before.hpp"
 #include "plan/memory/use.hpp"
-#include "plan/unfold.hpp"
 #include "plan/verify/hazards.hpp"
 #include "plan/verify/provenance.hpp"
 
@@ -43,8 +42,10 @@ const Edge& edge_between(const Unfolded& unfolded, std::int32_t waiting, std::in
   return *found;
 }
 
-std::optional<Violation> check_deadlock(const Plan& plan, const Unfolded& unfolded, const RunOrder& order) {
+std::optional<Violation> check_deadlock(const WholePlan& whole, const RunOrder& order) {
   if (order.cycle.empty()) return std::nullopt;
+  const Plan& plan = whole.plan();
+  const Unfolded& unfolded = whole.unfolded();
   const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[static_cast<std::size_t>(i)]); };
   std::string text = "deadlock: no operation of this cycle can ever start";
   constexpr std::size_t kShown = 8;
@@ -77,13 +78,14 @@ std::optional<Violation> check_memory(const Plan& plan, const VerifyOptions& opt
   return std::nullopt;
 }
 
-std::optional<Violation> check_unfolded(const Plan& plan, const Unfolded& unfolded, const VerifyOptions& options) {
+std::optional<Violation> check_unfolded(const WholePlan& whole, const VerifyOptions& options) {
+  const Plan& plan = whole.plan();
   if (auto violation = check_algorithms(plan)) return violation;
   if (auto violation = check_queues(plan)) return violation;
-  if (auto violation = check_collective_order(plan, unfolded)) return violation;
-  const RunOrder order = find_run_order(unfolded);
-  if (auto violation = check_deadlock(plan, unfolded, order)) return violation;
-  if (auto violation = check_hazards(plan, unfolded, order.order)) return violation;
+  if (auto violation = check_collective_order(whole)) return violation;
+  const RunOrder order = find_run_order(whole.unfolded());
+  if (auto violation = check_deadlock(whole, order)) return violation;
+  if (auto violation = check_hazards(whole, order.order)) return violation;
   return options.check_memory ? check_memory(plan, options) : std::nullopt;
 }
 
@@ -105,23 +107,22 @@ std::string_view name_of(Rule rule) {
   return "?";
 }
 
-std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options) {
-  if (auto violation = check_provenance(plan, build_step_graph(plan.model, Cluster(plan.cluster), plan.layout))) {
-    return violation;
-  }
-  std::optional<Unfolded> unfolded;
-  try {
-    unfolded.emplace(plan);
-  } catch (const Error& error) {  // an operation issued twice or never, or to a queue that is not there
-    return Violation{Rule::provenance, error.what()};
-  }
-  return check_unfolded(plan, *unfolded, options);
+std::optional<Violation> verify_plan(const WholePlan& whole, const VerifyOptions& options) {
+  if (auto violation = check_provenance(whole.plan(), whole.original())) return violation;
+  return check_unfolded(whole, options);
 }
 
-std::optional<Violation> verify_plan(const Plan& plan, const StepGraph& whole, const Unfolded& unfolded,
-                                     const VerifyOptions& options) {
-  if (auto violation = check_provenance(plan, whole)) return violation;
-  return check_unfolded(plan, unfolded, options);
+CheckedPlan check_plan(Plan plan, const VerifyOptions& options) {
+  SharedGraph original = build_step_graph(plan.model, Cluster(plan.cluster), plan.layout);
+  if (auto violation = check_provenance(plan, original)) return {.violation = std::move(violation)};
+  CheckedPlan checked;
+  try {
+    checked.whole.emplace(std::move(plan), std::move(original));
+  } catch (const Error& error) {  // an operation issued twice or never, or to a queue that is not there
+    return {.violation = Violation{Rule::provenance, error.what()}};
+  }
+  checked.violation = check_unfolded(*checked.whole, options);
+  return checked;
 }
 
 }  // namespace weft

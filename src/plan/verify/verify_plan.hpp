@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/unfold.hpp"
+#include "plan/whole_plan.hpp"
 
 namespace weft {
 
@@ -29,10 +29,16 @@ struct VerifyOptions {
 //   hazard            every value lies inside its class's memory; nothing is read before it is written, or overwritten
 //                     while it may still be read
 //   memory            every class fits its device
-std::optional<Violation> verify_plan(const Plan& plan, const VerifyOptions& options = {});
-// For a plan just made in memory: `whole` is the graph that it was made from, as build_step_graph gave it, and
-// `unfolded` is of this plan. All that a policy decides is checked as above.
-std::optional<Violation> verify_plan(const Plan& plan, const StepGraph& whole, const Unfolded& unfolded,
-                                     const VerifyOptions& options = {});
+std::optional<Violation> verify_plan(const WholePlan& whole, const VerifyOptions& options = {});
+
+// A plan that was read from a file, made whole and verified.
+struct CheckedPlan {
+  std::optional<WholePlan> whole = {};  // none where the plan is not the model's, or issues an operation twice or never
+  std::optional<Violation> violation = {};
+};
+CheckedPlan check_plan(Plan plan, const VerifyOptions& options = {});
+inline std::optional<Violation> verify_plan(Plan plan, const VerifyOptions& options = {}) {
+  return check_plan(std::move(plan), options).violation;
+}
 
 }  // namespace weft

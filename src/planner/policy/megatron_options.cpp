@@ -21,7 +21,9 @@ void require_pairs(const Layout& layout) {
         kExpertOverlap);
   }
   if (layout.pp > 1 && layout.vpp == 1) fail("{}: a pipeline needs --vpp for it, as in Megatron", kExpertOverlap);
-  if (layout.schedule == PipelineSchedule::gpipe) fail("{}: is not for --schedule gpipe", kExpertOverlap);
+  if (!row_of(layout.schedule).takes_turns) {
+    fail("{}: is not for --schedule {}", kExpertOverlap, name_of(layout.schedule));
+  }
   if (layout.recompute == Recompute::full) fail("{}: is not for --recompute full, as in Megatron", kExpertOverlap);
   if (layout.zero > 1) fail("{}: is for --zero 0 and 1", kExpertOverlap);
 }

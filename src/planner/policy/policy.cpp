@@ -91,13 +91,17 @@ Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::
   return overlap;
 }
 
-UnfoldedPlan make_unfolded_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy,
-                                const Overlap& overlap) {
+WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy,
+                          const Overlap& overlap) {
   return overlapped_plan(request, graph, std::string(find_policy(policy).name), overlap);
 }
 
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
-  return make_unfolded_plan(request, graph, policy, decide_overlap(request, graph, policy)).plan;
+  return make_whole_plan(request, SharedGraph(graph), policy).plan();
+}
+
+WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy) {
+  return make_whole_plan(request, graph, policy, decide_overlap(request, graph, policy));
 }
 
 }  // namespace weft

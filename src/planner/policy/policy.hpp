@@ -17,11 +17,13 @@ bool of_experts(std::string_view policy);   // without all-to-alls of experts it
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
+// The same for callers that go on to verify, simulate or run it.
+WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy);
 
-// The same in two steps, for callers that compare policies or go on to verify and simulate: what a policy decides
+// The same in two steps, for callers that compare policies: what a policy decides
 // (policy/overlap.hpp), and the plan that follows. Policies that decide the same give the same plan but for its name.
 Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
-UnfoldedPlan make_unfolded_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy,
-                                const Overlap& overlap);
+WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy,
+                          const Overlap& overlap);
 
 }  // namespace weft

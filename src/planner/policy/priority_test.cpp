@@ -26,7 +26,7 @@ PlanRequest two_ranks(const char* nic, Layout layout = {}, Transformer model = t
 
 std::vector<Operation> of_role(const Plan& plan, Role role) {
   std::vector<Operation> found;
-  for (const OpId id : plan.classes.front().blocks.back().operations) {
+  for (const OpId id : block_of(plan.classes.front(), BlockKind::update).operations) {
     if (plan.graph.op(id).role == role) found.push_back(plan.graph.op(id));
   }
   return found;

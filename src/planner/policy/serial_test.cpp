@@ -41,7 +41,7 @@ TEST(Serial, ReducesInOneBucketAfterTheLastBackward) {
     ASSERT_EQ(c.blocks.size(), 3u);
     EXPECT_EQ(c.order.back(), (Slot{2, -1}));
     int reductions = 0, updates = 0;
-    for (const OpId id : c.blocks[2].operations) {
+    for (const OpId id : block_of(c, BlockKind::update).operations) {
       reductions += plan.graph.op(id).role == Role::grad_reduce ? 1 : 0;
       updates += plan.graph.op(id).role == Role::update ? 1 : 0;
     }

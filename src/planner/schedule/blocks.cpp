@@ -6,7 +6,6 @@
 #include <map>
 
 #include "graph/op_lists.hpp"
-#include "planner/schedule/pipeline.hpp"
 
 namespace weft {
 namespace {
@@ -59,6 +58,47 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   return moments;
 }
 
+// The blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
+class Blocks {
+ public:
+  Blocks(const std::vector<PipelineSlot>& pipeline, std::int64_t chunks)
+      : index_(static_cast<std::size_t>(chunks * kBlockKinds), -1) {
+    for (const PipelineSlot& slot : pipeline) index_[place(slot.kind, slot.chunk)] = 0;
+    for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
+      for (int k = 0; k < kBlockKinds; ++k) {
+        const auto kind = static_cast<BlockKind>(k);
+        std::int32_t& index = index_[place(kind, chunk)];
+        if (index < 0) continue;
+        index = static_cast<std::int32_t>(blocks_.size());
+        blocks_.push_back({kind, chunk});
+      }
+    }
+    blocks_.push_back({BlockKind::update});
+  }
+
+  void add(OpId id, const Operation& op) {
+    const std::int32_t block = op.per_micro_batch ? of(kind_of(op), op.chunk) : update();
+    blocks_[static_cast<std::size_t>(block)].operations.push_back(id);
+  }
+  std::int32_t of(BlockKind kind, std::int32_t chunk) const { return index_[place(kind, chunk)]; }
+  std::int32_t update() const { return static_cast<std::int32_t>(blocks_.size()) - 1; }
+  std::vector<IssueBlock> take() { return std::move(blocks_); }
+
+ private:
+  static std::size_t place(BlockKind kind, std::int32_t chunk) {
+    return static_cast<std::size_t>(chunk * kBlockKinds + static_cast<std::int32_t>(kind));
+  }
+  // Where backward is split, what makes gradients of weights has a block of its own.
+  BlockKind kind_of(const Operation& op) const {
+    if (op.phase == Phase::forward) return BlockKind::forward;
+    if (of(BlockKind::backward, op.chunk) >= 0) return BlockKind::backward;
+    return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
+  }
+
+  std::vector<IssueBlock> blocks_;
+  std::vector<std::int32_t> index_;  // by chunk and kind; -1: no such block
+};
+
 }  // namespace
 
 std::int32_t communication_queue(ClassPlan& plan, const std::string& name) {
@@ -89,38 +129,34 @@ void block_on_transfers(Plan& plan) {
   }
 }
 
-void order_blocks(Plan& plan, bool paired) {
-  const auto chunks = static_cast<std::size_t>(plan.layout.vpp);
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
-    blocks.clear();
-    for (std::size_t k = 0; k < chunks; ++k) {
-      blocks.push_back({fmt::format("forward {}", k), {}});
-      blocks.push_back({fmt::format("backward {}", k), {}});
-    }
-    blocks.push_back({"update", {}});
-  }
+void order_blocks(Plan& plan, const std::vector<std::vector<PipelineSlot>>& pipelines) {
+  std::vector<Blocks> blocks;
+  for (const std::vector<PipelineSlot>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout.vpp);
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    std::vector<IssueBlock>& blocks = plan.classes[op.rank_class.index()].blocks;
-    const auto chunk = static_cast<std::size_t>(op.chunk);
-    const std::size_t block = op.per_micro_batch ? 2 * chunk + (op.phase == Phase::forward ? 0 : 1) : 2 * chunks;
-    blocks[block].operations.push_back(make_id<OpId>(i));
+    blocks[op.rank_class.index()].add(make_id<OpId>(i), op);
   }
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     std::vector<Slot>& order = plan.classes[c].order;
     order.clear();
-    for (const PipelineSlot& slot : pipeline_order(plan.layout, plan.graph.classes[c].stage, paired)) {
-      order.push_back({2 * slot.chunk + (slot.forward ? 0 : 1), slot.micro_batch});
+    for (const PipelineSlot& slot : pipelines[c]) {
+      order.push_back({blocks[c].of(slot.kind, slot.chunk), slot.micro_batch});
     }
-    order.push_back({static_cast<std::int32_t>(2 * chunks), -1});
+    order.push_back({blocks[c].update(), -1});
+    plan.classes[c].blocks = blocks[c].take();
   }
+}
+
+void order_blocks(Plan& plan, bool paired) {
+  std::vector<std::vector<PipelineSlot>> pipelines;
+  for (const RankClass& c : plan.graph.classes) pipelines.push_back(pipeline_order(plan.layout, c.stage, paired));
+  order_blocks(plan, pipelines);
 }
 
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
   const std::vector<std::int32_t> moments = agreed_moments(plan.graph, finished);
   for (ClassPlan& c : plan.classes) {
-    std::vector<OpId>& update = c.blocks.back().operations;
+    std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     const auto rest =
         std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
     // Stable: replicas' reductions stand before the buckets that read them and finish no later.

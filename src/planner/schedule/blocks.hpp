@@ -1,5 +1,5 @@
-// The usual skeleton of a plan: a forward and a backward block per model chunk, one update block, in the pipeline's
-// order; a communication queue per group and direction.
+// The usual skeleton of a plan: a forward and a backward block per model chunk (or what else the pipeline schedule
+// names), one update block, in the pipeline's order; a communication queue per group and direction.
 #pragma once
 
 #include <string>
@@ -14,8 +14,10 @@ std::int32_t communication_queue(ClassPlan& plan, const std::string& name);
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
 void block_on_transfers(Plan& plan);
-// Fills blocks and order from the layout's pipeline schedule (pipeline.hpp), operations in graph order.
+// Fills blocks and order from the layout's pipeline schedule (graph/pipeline_schedule.hpp), operations in graph order.
 void order_blocks(Plan& plan, bool paired = false);
+// The same with the order of every class given.
+void order_blocks(Plan& plan, const std::vector<std::vector<PipelineSlot>>& pipelines);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.
 // `finished`: by operation, the graph position of the last gradient it waits for; -1: not a reduction.
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished);

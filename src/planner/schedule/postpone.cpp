@@ -10,11 +10,11 @@
 namespace weft {
 namespace {
 
-// Weight gradients of the block that only transfers of the step read, in their order.
-std::vector<OpId> movable(const Plan& plan, const IssueBlock& backward) {
+// Weight gradients of backward that only transfers of the step read, in their order.
+std::vector<OpId> movable(const Plan& plan, const std::vector<OpId>& backward) {
   const OpLists readers = readers_by_value(plan.graph);
   std::vector<OpId> found;
-  for (const OpId id : backward.operations) {
+  for (const OpId id : backward) {
     const Operation& op = plan.graph.op(id);
     if (op.phase != Phase::weight_grad || op.is_transfer() || op.key.kind != OpKind::gemm) continue;
     const bool free = std::all_of(op.writes.begin(), op.writes.end(), [&](const Write& write) {
@@ -49,9 +49,9 @@ class Postponer {
  public:
   Postponer(Plan& plan, const CostModel& cost, std::size_t rank_class)
       : plan_(plan),
-        backward_(plan.classes[rank_class].blocks[1].operations),
+        backward_(block_of(plan.classes[rank_class], BlockKind::backward).operations),
         order_(backward_),
-        candidates_(movable(plan, plan.classes[rank_class].blocks[1])),
+        candidates_(movable(plan, backward_)),
         use_(use_of_gradients(plan.graph)),
         lanes_(plan, cost, rank_class) {
     // Steps of thousands of layers are walked through a few times only: the search makes many such plans.
@@ -125,9 +125,9 @@ class Postponer {
     if (!has_budget()) return false;
     budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     waits_budget_ -= lanes_.waits();
-    constexpr double kWorthIt = 0.999;  // what waits holds memory
+    constexpr double kWorthwhileRatio = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
-    if (period >= least_ * kWorthIt) return false;
+    if (period >= least_ * kWorthwhileRatio) return false;
     least_ = period;
     best_ = moves;
     return true;
@@ -181,7 +181,11 @@ class Postponer {
 
 void postpone_weight_grads(Plan& plan, const CostModel& cost) {
   if (plan.layout.pp > 1 || plan.layout.vpp > 1 || plan.layout.clip_grad > 0 || plan.layout.zero > 1) return;
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) Postponer(plan, cost, c).run();
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    const bool is_whole = std::any_of(plan.classes[c].blocks.begin(), plan.classes[c].blocks.end(),
+                                      [](const IssueBlock& block) { return block.kind == BlockKind::backward; });
+    if (is_whole) Postponer(plan, cost, c).run();  // where backward is split, the schedule says when they run
+  }
 }
 
 }  // namespace weft

@@ -24,7 +24,7 @@ class LastBackward {
     if (last == class_.order.rend()) return;
     std::vector<double> free(class_.queues.size(), 0);
     double chain = 0;
-    for (const OpId id : class_.blocks[static_cast<std::size_t>(last->block)].operations) {
+    for (const OpId id : block_of(class_, *last).operations) {
       const Issue& issue = plan.issues[id.index()];
       double& lane = issue.blocking || issue.queue == 0 ? chain : free[static_cast<std::size_t>(issue.queue)];
       start_[id.index()] = std::max(lane, ready(id));
@@ -37,7 +37,7 @@ class LastBackward {
 
   void place(std::vector<Wait>& waits) const {
     std::map<std::int32_t, std::vector<OpId>> queues;
-    for (const OpId id : class_.blocks.back().operations) {
+    for (const OpId id : block_of(class_, BlockKind::update).operations) {
       if (is_reduction(id)) queues[plan_.issues[id.index()].queue].push_back(id);
     }
     GapProblem problem;

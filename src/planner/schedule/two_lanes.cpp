@@ -16,7 +16,10 @@ bool is_job(const Operation& op) {
 }  // namespace
 
 TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class)
-    : plan_(plan), c_(plan.classes[rank_class]), writers_(writers_by_value(plan.graph)) {
+    : plan_(plan),
+      c_(plan.classes[rank_class]),
+      forward_(block_of(c_, BlockKind::forward).operations),
+      writers_(writers_by_value(plan.graph)) {
   time_.assign(plan.graph.operations.size(), 0);
   for (const IssueBlock& block : c_.blocks) {
     for (const OpId id : block.operations) {
@@ -47,15 +50,14 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
   // every operation wait for every transfer again.
   std::vector<char> waited_for(plan.graph.operations.size(), false);
   std::vector<bool> updated(plan.graph.operations.size(), false);
-  for (const OpId id : c_.blocks[0].operations) {
+  for (const OpId id : forward_) {
     needs_of_forward_.push_back(
         jobs_before(id, [&](OpId visited) { return !std::exchange(waited_for[visited.index()], true); }));
     updates_of_forward_.push_back(updates_before(id, updated));
   }
   between_ = 0;
-  for (std::size_t b = 0; b < 2; ++b) {
-    for (const OpId id : c_.blocks[b].operations) between_ += time_[id.index()];
-  }
+  for (const OpId id : forward_) between_ += time_[id.index()];
+  for (const OpId id : block_of(c_, BlockKind::backward).operations) between_ += time_[id.index()];
   between_ *= static_cast<double>(plan.graph.micro_batches - 1);
 }
 
@@ -67,7 +69,7 @@ double TwoLanes::period(const std::vector<OpId>& backward) {
     started = now;
     for (std::size_t f = 0; f < needs_of_forward_.size(); ++f) {
       if (i > 0) now = std::max(now, wait_for(needs_of_forward_[f], link));
-      now += updates_of_forward_[f] + time_[c_.blocks[0].operations[f].index()];
+      now += updates_of_forward_[f] + time_[forward_[f].index()];
     }
     now += between_;
     begin_step();

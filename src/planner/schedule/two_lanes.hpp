@@ -42,6 +42,7 @@ class TwoLanes {
 
   const Plan& plan_;
   const ClassPlan& c_;
+  const std::vector<OpId>& forward_;
   OpLists writers_;
   std::vector<double> time_;   // by operation
   std::vector<double> ended_;  // by operation of backward, in this step

@@ -55,8 +55,7 @@ class ChainClock {
 // backward, and through the next forward. Its reductions wait for its own backward to end, or they would take the link
 // from the messages that the others wait for.
 bool holds_back(const Plan& plan, std::size_t rank_class) {
-  return plan.layout.pp > 1 && plan.layout.schedule != PipelineSchedule::interleaved &&
-         plan.graph.classes[rank_class].stage > 0;
+  return plan.layout.pp > 1 && !row_of(plan.layout.schedule).several_chunks && plan.graph.classes[rank_class].stage > 0;
 }
 
 class UrgentFirst {
@@ -87,7 +86,7 @@ class UrgentFirst {
   };
 
   void order_class(ClassPlan& c, bool held) {
-    std::vector<OpId>& update = c.blocks.back().operations;
+    std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     std::map<std::int32_t, std::vector<OpId>> queues;  // of reductions
     for (const OpId id : update) {
       const Operation& op = plan_.graph.op(id);

@@ -7,7 +7,6 @@
 #include "graph/operation_part.hpp"
 #include "planner/schedule/cyclic/improve_order.hpp"
 #include "planner/schedule/cyclic/list_order.hpp"
-#include "planner/schedule/pipeline.hpp"
 #include "planner/schedule/sharded_units.hpp"
 
 namespace weft {
@@ -97,7 +96,7 @@ class Weaver {
   void keep_apart(const std::vector<ShardedUnit>& units, int distance) {
     std::int32_t before = -1;
     for (std::size_t u = 0; u + static_cast<std::size_t>(distance) < units.size(); ++u) {
-      const std::int32_t border = nothing();
+      const std::int32_t border = add_marker();
       if (before >= 0) problem_.edges.push_back({before, border, 0});
       for (const OpId user : units[u].users) problem_.edges.push_back({index_[user.index()], border, 0});
       for (const OpId user : units[u + static_cast<std::size_t>(distance)].users) {
@@ -118,14 +117,14 @@ class Weaver {
       layers.back().push_back(index_[id.index()]);
     }
     for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
-      const std::int32_t border = nothing();
+      const std::int32_t border = add_marker();
       for (const std::int32_t before : layers[i]) problem_.edges.push_back({before, border, 0});
       for (const std::int32_t behind : layers[i + 1]) problem_.edges.push_back({border, behind, 0});
     }
   }
 
   // An operation of the problem alone: it takes no time and stands between others.
-  std::int32_t nothing(double ns = 0) {
+  std::int32_t add_marker(double ns = 0) {
     CyclicOperation result;
     result.ns = ns;
     problem_.operations.push_back(result);
@@ -143,10 +142,10 @@ class Weaver {
           operations_[i].valid() && plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].queue == 0;
       if (counts) between += problem_.operations[i].ns;
     }
-    const std::int32_t others = nothing(between * static_cast<double>(plan_.graph.micro_batches - 1));
+    const std::int32_t others = add_marker(between * static_cast<double>(plan_.graph.micro_batches - 1));
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       if (!operations_[i].valid() || !plan_.graph.op(operations_[i]).per_micro_batch) continue;
-      const bool forward = block_of_[i] % 2 == 0;
+      const bool forward = class_.blocks[block_of_[i]].kind == BlockKind::forward;
       problem_.edges.push_back(forward ? CyclicEdge{number(i), others, 0} : CyclicEdge{others, number(i), 0});
     }
   }
@@ -246,10 +245,13 @@ void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options
       Weaver(plan, cost, writers, readers, c, share).whole_step();
       continue;
     }
-    // The update block comes last and is ordered across classes.
-    const std::size_t blocks = plan.classes[c].blocks.size() - 1;
-    share.visits /= static_cast<std::int64_t>(blocks);
-    for (std::size_t b = 0; b < blocks; ++b) Weaver(plan, cost, writers, readers, c, share).one_block(b);
+    const std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
+    const auto is_update = [](const IssueBlock& block) { return block.kind == BlockKind::update; };
+    share.visits /= std::ssize(blocks) - std::count_if(blocks.begin(), blocks.end(), is_update);
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+      if (is_update(blocks[b])) continue;  // ordered across classes
+      Weaver(plan, cost, writers, readers, c, share).one_block(b);
+    }
   }
 }
 
@@ -273,7 +275,8 @@ void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options)
       const Slot& backward = class_plan.order[++i];
       const auto [pattern, first] = patterns.try_emplace({slot.block, backward.block});
       if (first) {
-        const bool near = backward.block == slot.block + 1 && slot.micro_batch - backward.micro_batch == 1;
+        const bool near = block_of(class_plan, slot).chunk == block_of(class_plan, backward).chunk &&
+                          slot.micro_batch - backward.micro_batch == 1;
         pattern->second =
             Weaver(plan, cost, writers, readers, c, options)
                 .pair(static_cast<std::size_t>(slot.block), static_cast<std::size_t>(backward.block), near, keep);

@@ -48,7 +48,7 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
-                        layout.schedule != PipelineSchedule::gpipe;
+                        row_of(layout.schedule).takes_turns;
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
   for (const auto& options : values_) sizes_.push_back(options.size());

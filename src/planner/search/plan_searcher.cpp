@@ -15,14 +15,14 @@ constexpr double kOperationsPerSecond = 400e3;
 // So many micro-batches fill and drain a pipeline and show its steady part between.
 constexpr std::int64_t kRounds = 2;
 // A step is extrapolated where it has at least so many times the micro-batches that this takes.
-constexpr std::int64_t kFewTimes = 2;
+constexpr std::int64_t kExtrapolateFrom = 2;
 // By how much extrapolated steps may be off, relative.
 constexpr double kMargin = 0.02;
 // Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
-constexpr double kLeastShare = 0.6;
-// Of it, what the first descent has without pairs, and with them; the rest is for shakes.
-constexpr double kShareOfPairs = 0.4;
-constexpr int kShakes = 64, kShakesInVain = 4;
+constexpr double kLeastSearchShare = 0.6;
+// Of it, what the first descent has without pairs, and with them; the rest is for perturbations.
+constexpr double kFirstDescentShare = 0.4;
+constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
   StepGraph result = graph;
@@ -79,21 +79,21 @@ PlanSearcher::PlanSearcher(const PlanRequest& request, const StepGraph& graph)
       space_(request, graph),
       budget_(request.search.budget_s * kOperationsPerSecond) {}
 
-PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const StepGraph& graph,
+PlanSearcher::Outcome PlanSearcher::evaluate(const PlanRequest& request, const SharedGraph& graph,
                                              const Overlap& overlap) {
-  const UnfoldedPlan made = overlapped_plan(request, graph, "weft", overlap);
+  const WholePlan made = overlapped_plan(request, graph, "weft", overlap);
   // Not every combination can run; those that cannot are no candidates.
-  if (!find_run_order(made.unfolded).cycle.empty()) return {};
+  if (!find_run_order(made.unfolded()).cycle.empty()) return {};
   Outcome outcome{true, true, request.search.step_seconds(made), {}};
-  for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
-    const Bytes needed = made.plan.classes[c].memory;
+  for (std::size_t c = 0; c < made.plan().classes.size(); ++c) {
+    const Bytes needed = made.plan().classes[c].memory;
     outcome.memory = std::max(outcome.memory, needed);
-    outcome.fits = outcome.fits && needed <= graph.classes[c].device.memory;
+    outcome.fits = outcome.fits && needed <= graph->classes[c].device.memory;
   }
   return outcome;
 }
 
-std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest& request, const StepGraph& graph,
+std::vector<PlanSearcher::Outcome> PlanSearcher::evaluate_all(const PlanRequest& request, const SharedGraph& graph,
                                                               const std::vector<Overlap>& overlaps) {
   std::vector<Outcome> outcomes(overlaps.size());
   parallel_for(overlaps.size(), request.search.jobs,
@@ -109,7 +109,7 @@ void PlanSearcher::report() {
 // gradients and parameters, are as many whatever the micro-batches.
 double PlanSearcher::operations_in(const Overlap& overlap, std::int64_t micro_batches) const {
   const double rows = std::max(overlap.partition.forward_rows, overlap.partition.backward_rows);
-  double repeated = static_cast<double>(graph_.operations.size()) * (1 + rows) / 2;
+  double repeated = static_cast<double>(graph_->operations.size()) * (1 + rows) / 2;
   for (const std::int32_t parts : overlap.partition.layers.parts) repeated += parts - 1;
   double once = 0;
   for (const std::int32_t parts : overlap.partition.parts) once += parts - 1;
@@ -123,7 +123,7 @@ void PlanSearcher::look_at(const std::vector<Decisions>& candidates) {
     if (known_.contains(candidate) || !has_work_left()) continue;
     Overlap overlap = space_.overlap(candidate);
     // Work counts when it is begun, so that threads do not decide where the budget ends.
-    spent_ += operations_in(overlap, small_.graph.micro_batches) + static_cast<double>(overlap.weave.visits) / 10;
+    spent_ += operations_in(overlap, small_.graph->micro_batches) + static_cast<double>(overlap.weave.visits) / 10;
     unknown.push_back(candidate);
     overlaps.push_back(std::move(overlap));
   }
@@ -158,7 +158,7 @@ Decisions PlanSearcher::descend(Decisions from) {
 }
 
 // Some dimensions anew: a way out of a point where no single change helps.
-Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) const {
+Decisions PlanSearcher::perturbed(const Decisions& from, std::uint64_t& random) const {
   Decisions result = from;
   for (int change = 0; change < 3; ++change) {
     const auto d = static_cast<std::size_t>(next_random(random) % DecisionSpace::kDimensions);
@@ -177,7 +177,7 @@ Decisions PlanSearcher::descend_by_pairs() {
   look_at(starts);  // side by side
   Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
-    limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
+    limit_ = options == 1 ? budget_ : kFirstDescentShare * budget_ * static_cast<double>(pairs + 1);
     const Decisions found = descend(starts[pairs]);
     if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
   }
@@ -206,16 +206,17 @@ std::vector<Decisions> PlanSearcher::finalists() const {
 Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   // The finalists; pairs, which hardly fold, count twice.
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
-  const double in_full = static_cast<double>(plans * graph_.operations.size()) *
-                         static_cast<double>(std::min(graph_.micro_batches, 2 * more_.graph.micro_batches));
-  budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
+  const double in_full = static_cast<double>(plans * graph_->operations.size()) *
+                         static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
+  budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full);
   Decisions best = descend_by_pairs();
   std::uint64_t random = request_.search.seed;
-  for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
-    const Decisions other = descend(shaken(best, random));
+  for (int tried = 0, failed = 0; tried < kMaxPerturbations && failed < kMaxFailedPerturbations && has_work_left();
+       ++tried) {
+    const Decisions other = descend(perturbed(best, random));
     const bool better = known_.contains(other) && known_.at(other) < known_.at(best);
     if (better) best = other;
-    in_vain = better ? 0 : in_vain + 1;
+    failed = better ? 0 : failed + 1;
   }
   return best_in_full(others);
 }
@@ -270,24 +271,24 @@ std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
 }
 
 bool PlanSearcher::extrapolates() const {
-  // GPipe holds every micro-batch of the step.
-  return request_.layout.schedule != PipelineSchedule::gpipe &&
-         graph_.micro_batches >= kFewTimes * more_.graph.micro_batches;
+  // A schedule that does not take turns, as GPipe's, holds every micro-batch of the step.
+  return row_of(request_.layout.schedule).takes_turns &&
+         graph_->micro_batches >= kExtrapolateFrom * more_.graph->micro_batches;
 }
 
 // Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each
 // adds. What a rank holds does not depend on how many follow.
 std::vector<PlanSearcher::Outcome> PlanSearcher::of_whole_step(const std::vector<Overlap>& overlaps,
                                                                const std::vector<Outcome>& small) {
-  if (graph_.micro_batches == small_.graph.micro_batches) return small;
+  if (graph_->micro_batches == small_.graph->micro_batches) return small;
   if (!extrapolates()) return evaluate_all(request_, graph_, overlaps);
   std::vector<Outcome> outcomes = evaluate_all(more_.request, more_.graph, overlaps);
-  const auto few = static_cast<double>(small_.graph.micro_batches),
-             more = static_cast<double>(more_.graph.micro_batches);
+  const auto few = static_cast<double>(small_.graph->micro_batches),
+             more = static_cast<double>(more_.graph->micro_batches);
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (!outcomes[i].can_run || !small[i].can_run) continue;
     const double each = (outcomes[i].step_s - small[i].step_s) / (more - few);
-    outcomes[i].step_s += each * (static_cast<double>(graph_.micro_batches) - more);
+    outcomes[i].step_s += each * (static_cast<double>(graph_->micro_batches) - more);
   }
   return outcomes;
 }

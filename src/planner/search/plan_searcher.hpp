@@ -13,7 +13,7 @@ namespace weft {
 
 class PlanSearcher {
  public:
-  // Both must outlive it.
+  // `request` must outlive it.
   PlanSearcher(const PlanRequest& request, const StepGraph& graph);
 
   // Returns the fastest plan that fits in memory, among those found and `others` (at least one), or the fastest of all
@@ -34,17 +34,17 @@ class PlanSearcher {
   static std::size_t index_of_best(const std::vector<Outcome>& outcomes);  // of at least one
   struct Problem {
     PlanRequest request;
-    StepGraph graph;
+    SharedGraph graph;
   };
-  Outcome evaluate(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap);
-  std::vector<Outcome> evaluate_all(const PlanRequest& request, const StepGraph& graph,
+  Outcome evaluate(const PlanRequest& request, const SharedGraph& graph, const Overlap& overlap);
+  std::vector<Outcome> evaluate_all(const PlanRequest& request, const SharedGraph& graph,
                                     const std::vector<Overlap>& overlaps);
 
   double operations_in(const Overlap& overlap, std::int64_t micro_batches) const;
   void look_at(const std::vector<Decisions>& candidates);
   // Walks on from `from` as long as changing one dimension (except kPairs) helps and the budget lasts.
   Decisions descend(Decisions from);
-  Decisions shaken(const Decisions& from, std::uint64_t& random) const;
+  Decisions perturbed(const Decisions& from, std::uint64_t& random) const;
   // Descends without pairs and with them; returns the best found, and the fastest where the best does not fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
@@ -61,7 +61,7 @@ class PlanSearcher {
   void report();
 
   const PlanRequest& request_;
-  const StepGraph& graph_;
+  const SharedGraph graph_;
   Problem small_, more_;
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem

@@ -63,24 +63,24 @@ TEST(RandomDecisions, MakePlansThatAreSafeWhereTheyCanRun) {
   for (int seed = 1; seed <= kLayouts; ++seed) {
     Draw draw(static_cast<std::uint64_t>(seed));
     const PlanRequest request = random_request(draw);
-    const StepGraph graph = test::build(request);
+    const SharedGraph graph = test::build(request);
     const DecisionSpace space(request, graph);
     for (int i = 0; i < kDecisions; ++i) {
       Decisions decisions = space.start();
       for (std::size_t d = 0; i > 0 && d < DecisionSpace::kDimensions; ++d) {
         decisions.chosen[d] = draw.below(space.options(d));
       }
-      const UnfoldedPlan made = overlapped_plan(request, graph, "weft", space.overlap(decisions));
-      if (!find_run_order(made.unfolded).cycle.empty()) {
+      const WholePlan made = overlapped_plan(request, graph, "weft", space.overlap(decisions));
+      if (!find_run_order(made.unfolded()).cycle.empty()) {
         ++stuck;
         continue;
       }
       ++planned;
       SCOPED_TRACE(fmt::format("seed {}, decision {}", seed, i));
-      const std::optional<Violation> violation = verify_plan(made.plan, {.check_memory = false});
+      const std::optional<Violation> violation = verify_plan(made.plan(), {.check_memory = false});
       ASSERT_FALSE(violation) << violation->message;
-      if (i == 1 && made.unfolded.instances().size() < 3000) {
-        const auto damage = test::find_damage(made.plan, static_cast<std::uint64_t>(seed), 2);
+      if (i == 1 && made.unfolded().instances().size() < 3000) {
+        const auto damage = test::find_damage(made.plan(), static_cast<std::uint64_t>(seed), 2);
         ASSERT_FALSE(damage) << *damage;
       }
     }

@@ -45,16 +45,15 @@ std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profil
   try {
     const Inputs& in = change.inputs;
     const Cluster cluster(in.cluster);
-    const StepGraph graph = build_step_graph(in.model, cluster, in.layout);
     PlanRequest request = request_of(in, profile);
     request.search.budget_s = std::min(request.search.budget_s, kSearchSeconds);
-    const UnfoldedPlan made =
-        make_unfolded_plan(request, graph, change.policy, decide_overlap(request, graph, change.policy));
-    const CostModel cost(made.plan.graph, cluster, profile);
+    const WholePlan made = make_whole_plan(request, build_step_graph(in.model, cluster, in.layout), change.policy);
+    const Plan& plan = made.plan();
+    const CostModel cost(plan.graph, cluster, profile);
     RemedyOutcome outcome;
-    outcome.step_s = simulate_plan(made.plan, made.unfolded, cost, {.names = false}).period_ns * 1e-9;
-    for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
-      outcome.fits = outcome.fits && made.plan.classes[c].memory <= graph.classes[c].device.memory;
+    outcome.step_s = simulate_plan(made, cost, {.names = false}).period_ns * 1e-9;
+    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+      outcome.fits = outcome.fits && plan.classes[c].memory <= plan.graph.classes[c].device.memory;
     }
     return outcome;
   } catch (const Error&) {
@@ -177,8 +176,8 @@ class FasterLinks {
     const auto link = slowest_link(exposure.kind);
     if (!link) return std::nullopt;
     if (const auto as_others = as_fast_as_others(*link, exposure.kind)) return as_others;
-    const Bandwidth now = study_.plan.graph.links[*link].link.bandwidth;
-    const std::string& level = study_.plan.graph.links[*link].name;
+    const Bandwidth now = study_.plan().graph.links[*link].link.bandwidth;
+    const std::string& level = study_.plan().graph.links[*link].name;
     const double enough = 0.1 * exposure.exposed_s;
     constexpr double kFactors[] = {1.25, 1.5, 2, 3, 4, 8};
     // Where the greatest does not suffice, none does.
@@ -202,12 +201,12 @@ class FasterLinks {
 
   // Of the transfer that takes longest.
   std::optional<std::size_t> slowest_link(std::int32_t kind) const {
-    const Cluster cluster(study_.plan.cluster);
+    const Cluster cluster(study_.plan().cluster);
     if (cluster.spec().emulated) return std::nullopt;  // those are set by who runs it
-    const CostModel cost(study_.plan.graph, cluster, profile_);
+    const CostModel cost(study_.plan().graph, cluster, profile_);
     std::optional<std::size_t> link;
     double longest = 0;
-    for (const Operation& op : study_.plan.graph.operations) {
+    for (const Operation& op : study_.plan().graph.operations) {
       if (!is_kind(op, kind)) continue;
       for (const LinkWork& work : cost.transfer(op).work) {
         if (work.seconds <= longest) continue;
@@ -220,7 +219,7 @@ class FasterLinks {
 
   // Where a node's links are slower than others of their level, those are what to mend.
   std::optional<Remedy> as_fast_as_others(std::size_t slow, std::int32_t kind) const {
-    std::vector<LinkClass> links = study_.plan.graph.links;
+    std::vector<LinkClass> links = study_.plan().graph.links;
     std::size_t fastest = slow;
     for (std::size_t i = 0; i < links.size(); ++i) {
       const bool same_level = links[i].link.level == links[slow].link.level;
@@ -238,7 +237,7 @@ class FasterLinks {
   // The rank classes whose link it is: "stage 0 on node 3".
   std::string owners_of(std::size_t link) const {
     std::vector<std::string> owners;
-    for (const RankClass& c : study_.plan.graph.classes) {
+    for (const RankClass& c : study_.plan().graph.classes) {
       const bool owns = std::any_of(c.links.begin(), c.links.end(), [&](const LinkUse& use) {
         return static_cast<std::size_t>(use.link_class) == link;
       });
@@ -248,7 +247,7 @@ class FasterLinks {
   }
 
   std::vector<LinkClass> whole_level(std::size_t link, double factor) const {
-    std::vector<LinkClass> links = study_.plan.graph.links;
+    std::vector<LinkClass> links = study_.plan().graph.links;
     const LevelId level = links[link].link.level;
     for (LinkClass& l : links) {
       if (l.link.level == level) l.link.bandwidth.bytes_per_second *= factor;
@@ -258,18 +257,18 @@ class FasterLinks {
 
   // The step, and what the kind exposes (mean over ranks).
   std::pair<double, double> simulate_with(std::vector<LinkClass> links, std::int32_t kind) const {
-    Plan plan = study_.plan;
+    Plan plan = study_.plan();
     plan.graph.links = std::move(links);
-    const Cluster cluster(plan.cluster);
-    const CostModel cost(plan.graph, cluster, profile_);
-    const Unfolded unfolded(plan);
-    const Timeline timeline = simulate_plan(plan, unfolded, cost, {.names = false});
+    const WholePlan changed(std::move(plan), study_.whole->shared_original());
+    const Cluster cluster(changed.plan().cluster);
+    const CostModel cost(changed.plan().graph, cluster, profile_);
+    const Timeline timeline = simulate_plan(changed, cost, {.names = false});
     SpanIndex index(timeline);
     double exposed = 0, ranks = 0;
     for (const TimelineRank& rank : timeline.ranks) ranks += static_cast<double>(rank.ranks);
     for (const ExposedPart& part : exposed_parts(timeline, index)) {
-      const Instance& instance = unfolded.instances()[at(part.transfer.operation)];
-      if (!is_kind(plan.graph.op(instance.operation), kind)) continue;
+      const Instance& instance = changed.unfolded().instances()[at(part.transfer.operation)];
+      if (!is_kind(changed.plan().graph.op(instance.operation), kind)) continue;
       exposed += static_cast<double>((part.transfer.end - part.transfer.begin).value) * 1e-9 / timeline.periods *
                  static_cast<double>(timeline.ranks[at(part.rank)].ranks) / ranks;
     }

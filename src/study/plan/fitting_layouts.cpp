@@ -83,7 +83,7 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   if (layout.pp != now.pp) {
     layout.stage_layers.clear();
     layout.vpp = 1;
-    if (layout.schedule == PipelineSchedule::interleaved) layout.schedule = PipelineSchedule::one_f_one_b;
+    if (row_of(layout.schedule).several_chunks) layout.schedule = PipelineSchedule::one_f_one_b;
   }
   return layout;
 }
@@ -154,20 +154,20 @@ class FittingSearch {
     Inputs inputs = inputs_;
     inputs.layout = layout;
     inputs.options = applicable_options(inputs.options, layout);
-    const StepGraph graph = build_step_graph(inputs.model, cluster_, layout);
     const PlanRequest request = request_of(inputs, profile_);
-    const UnfoldedPlan made = make_unfolded_plan(request, graph, policy_, decide_overlap(request, graph, policy_));
+    const WholePlan made = make_whole_plan(request, build_step_graph(inputs.model, cluster_, layout), policy_);
+    const Plan& plan = made.plan();
     FittingLayout found{changed_flags(inputs_.layout, layout), layout, {}, 0};
     if (inputs.options.tp_comm_overlap != inputs_.options.tp_comm_overlap) found.flags += " without --tp-comm-overlap";
     if (inputs.options.overlap_moe_expert_parallel_comm != inputs_.options.overlap_moe_expert_parallel_comm) {
       found.flags += " without --overlap-moe-expert-parallel-comm";
     }
-    for (std::size_t c = 0; c < made.plan.classes.size(); ++c) {
-      if (made.plan.classes[c].memory > graph.classes[c].device.memory) return std::nullopt;
-      found.memory = std::max(found.memory, made.plan.classes[c].memory);
+    for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+      if (plan.classes[c].memory > plan.graph.classes[c].device.memory) return std::nullopt;
+      found.memory = std::max(found.memory, plan.classes[c].memory);
     }
-    const CostModel cost(made.plan.graph, cluster_, profile_);
-    found.step_s = simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
+    const CostModel cost(plan.graph, cluster_, profile_);
+    found.step_s = simulated_period_ns(made, cost) * 1e-9;
     return found;
   }
 

@@ -88,17 +88,16 @@ double step_without(SimProblem problem, const ExplainedOperations& operations, s
 }
 
 // Of the first transfer of each kind, as the graph of the model has it.
-std::map<std::int32_t, ChoiceNode> choices_of_kinds(const Plan& plan, const Unfolded& unfolded,
-                                                    const ExplainedOperations& operations, const Cluster& cluster,
-                                                    const Profile& profile) {
-  const StepGraph original = build_step_graph(plan.model, cluster, plan.layout);
-  const CostModel cost(original, cluster, profile);
+std::map<std::int32_t, ChoiceNode> choices_of_kinds(const WholePlan& whole, const ExplainedOperations& operations,
+                                                    const Cluster& cluster, const Profile& profile) {
+  const Unfolded& unfolded = whole.unfolded();
+  const CostModel cost(whole.original(), cluster, profile);
   std::map<std::int32_t, ChoiceNode> choices;
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    const Operation& op = plan.graph.op(unfolded.instances()[i].operation);
+    const Operation& op = whole.plan().graph.op(unfolded.instances()[i].operation);
     if (!op.communication || choices.contains(operations.kind[i])) continue;
     const OpId origin = op.origins.empty() ? unfolded.instances()[i].operation : op.origins.front().operation;
-    choices[operations.kind[i]] = choice_tree(original, cost, origin);
+    choices[operations.kind[i]] = choice_tree(whole.original(), cost, origin);
   }
   return choices;
 }
@@ -113,8 +112,8 @@ LargestExposure largest_of(const ExplainedTransfer& transfer) {
 
 }  // namespace
 
-ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
-                                   std::vector<OperationKind>& kinds) {
+ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost, std::vector<OperationKind>& kinds) {
+  const Plan& plan = whole.plan();
   using Identity = std::tuple<Role, Phase, Collective, GroupKind>;  // the last two of transfers
   std::map<Identity, std::int32_t> known;
   std::vector<std::int32_t> kind_of;  // by OpId
@@ -139,21 +138,21 @@ ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, c
       kind.last_layer = std::max(kind.last_layer, op.layer);
     }
   }
-  const SimProblem problem = sim_problem(plan, unfolded, cost);
+  const SimProblem problem = sim_problem(whole, cost);
   ExplainedOperations operations;
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    operations.kind.push_back(kind_of[unfolded.instances()[i].operation.index()]);
+  const std::vector<Instance>& instances = whole.unfolded().instances();
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    operations.kind.push_back(kind_of[instances[i].operation.index()]);
     operations.fixed.push_back(problem.costs[at(problem.operations[i].cost)].fixed);
   }
   return operations;
 }
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
-  const Cluster cluster(study.plan.cluster);
-  const CostModel cost(study.plan.graph, cluster, profile);
-  const Unfolded unfolded(study.plan);
+  const Cluster cluster(study.plan().cluster);
+  const CostModel cost(study.plan().graph, cluster, profile);
   PlanExplanation result;
-  const ExplainedOperations operations = describe_kinds(study.plan, unfolded, cost, result.kinds);
+  const ExplainedOperations operations = describe_kinds(*study.whole, cost, result.kinds);
   for (std::size_t i = 0; i < study.timeline.operations.size(); ++i) {
     result.kinds[at(operations.kind[i])].traffic = study.timeline.operations[i].traffic;
   }
@@ -164,8 +163,8 @@ PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
     result.stages.push_back({study.timeline.ranks[r].name, study.timeline.ranks[r].ranks, std::move(ranks[r])});
   }
   result.mean = mean_over_ranks(result.stages);
-  result.choices = choices_of_kinds(study.plan, unfolded, operations, cluster, profile);
-  const SimProblem problem = sim_problem(study.plan, unfolded, cost);
+  result.choices = choices_of_kinds(*study.whole, operations, cluster, profile);
+  const SimProblem problem = sim_problem(*study.whole, cost);
   for (const ExplainedTransfer& transfer : result.mean) {
     if (result.largest.size() == kLargest || transfer.exposed_s <= 0) break;
     result.largest.push_back(largest_of(transfer));

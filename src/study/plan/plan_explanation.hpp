@@ -65,7 +65,6 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
                   const Profile& profile);
 
 // By timeline operation: the kinds (also into `kinds`) and fixed times that explain() asks for.
-ExplainedOperations describe_kinds(const Plan& plan, const Unfolded& unfolded, const CostModel& cost,
-                                   std::vector<OperationKind>& kinds);
+ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost, std::vector<OperationKind>& kinds);
 
 }  // namespace weft

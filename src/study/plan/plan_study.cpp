@@ -34,10 +34,10 @@ double peak_flops(const StepGraph& graph, ElementType precision) {
 }
 
 void add_memory(PolicyStudy& study) {
-  const std::vector<MemoryUse> use = memory_use(study.plan);
-  for (std::size_t c = 0; c < study.plan.classes.size(); ++c) {
-    const RankClass& rank_class = study.plan.graph.classes[c];
-    StageMemory stage{rank_class.name, study.plan.classes[c].memory, rank_class.device.memory, use[c].terms,
+  const std::vector<MemoryUse> use = memory_use(study.plan());
+  for (std::size_t c = 0; c < study.plan().classes.size(); ++c) {
+    const RankClass& rank_class = study.plan().graph.classes[c];
+    StageMemory stage{rank_class.name, study.plan().classes[c].memory, rank_class.device.memory, use[c].terms,
                       use[c].peak};
     study.memory_peak = std::max(study.memory_peak, stage.needed);
     study.fits = study.fits && stage.needed <= stage.available;
@@ -47,17 +47,18 @@ void add_memory(PolicyStudy& study) {
 
 // What all policies of a study share.
 struct Problem {
-  const StepGraph& graph;
+  SharedGraph graph;
   const Cluster& cluster;
   std::shared_ptr<ProgramCosts> programs;
 };
 
-PolicyStudy study_unfolded(const Inputs& inputs, const Problem& problem, UnfoldedPlan made, const Profile& profile) {
+PolicyStudy study_whole(const Inputs& inputs, const Problem& problem, std::shared_ptr<const WholePlan> whole,
+                        const Profile& profile) {
   PolicyStudy study;
-  study.policy = made.plan.policy;
-  study.plan = std::move(made.plan);
+  study.whole = std::move(whole);
+  study.policy = study.plan().policy;
   study.timeline =
-      simulate_plan(study.plan, made.unfolded, CostModel(study.plan.graph, problem.cluster, profile, problem.programs));
+      simulate_plan(*study.whole, CostModel(study.plan().graph, problem.cluster, profile, problem.programs));
   SpanIndex index(study.timeline);
   study.accounting = account(study.timeline, index);
   study.critical = critical_share(study.timeline, index);
@@ -75,13 +76,12 @@ PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std
     search.emplace(on_progress, policy, 100);
     request.search.progress = [&](double share) { search->reach(share); };
   }
-  UnfoldedPlan made =
-      make_unfolded_plan(request, problem.graph, policy, decide_overlap(request, problem.graph, policy));
-  if (const auto violation = verify_plan(made.plan, problem.graph, made.unfolded, {.check_memory = false})) {
+  auto whole = std::make_shared<const WholePlan>(make_whole_plan(request, problem.graph, policy));
+  if (const auto violation = verify_plan(*whole, {.check_memory = false})) {
     throw UnsafePlan(
         fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));
   }
-  PolicyStudy study = study_unfolded(inputs, problem, std::move(made), profile);
+  PolicyStudy study = study_whole(inputs, problem, std::move(whole), profile);
   study.policy = policy;  // as typed
   return study;
 }
@@ -104,7 +104,7 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
   const Cluster cluster(inputs.cluster);
   study.devices = cluster.device_count();
   study.parameters = total_parameters(inputs.model);
-  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const SharedGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
   const Problem problem{graph, cluster, shared_program_costs(cluster, profile)};
   // The bound and the policies do not need each other.
   std::vector<PolicyStudy> studied(count);
@@ -146,9 +146,9 @@ PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t
   const auto cluster = std::make_shared<const Cluster>(inputs.cluster);
   if (!programs) programs = shared_program_costs(*cluster, profile);
   PlanSearch search;
-  search.step_seconds = [cluster, profile, programs](const UnfoldedPlan& made) {
-    const CostModel cost(made.plan.graph, *cluster, profile, programs);
-    return simulated_period_ns(made.plan, made.unfolded, cost) * 1e-9;
+  search.step_seconds = [cluster, profile, programs](const WholePlan& made) {
+    const CostModel cost(made.plan().graph, *cluster, profile, programs);
+    return simulated_period_ns(made, cost) * 1e-9;
   };
   search.budget_s = inputs.budget_s;
   search.seed = inputs.search_seed;
@@ -213,11 +213,12 @@ PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& polic
   });
 }
 
-PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile) {
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<std::shared_ptr<const WholePlan>>& plans,
+                            const Profile& profile) {
   std::vector<std::string> policies;
-  for (const Plan& plan : plans) policies.push_back(plan.policy);
+  for (const auto& plan : plans) policies.push_back(plan->plan().policy);
   return study_all(inputs, policies, profile, [&](std::size_t i, const Problem& problem) {
-    return study_unfolded(inputs, problem, {plans[i], Unfolded(plans[i])}, profile);
+    return study_whole(inputs, problem, plans[i], profile);
   });
 }
 

@@ -9,7 +9,6 @@
 #include "cost/profile.hpp"
 #include "cost/program_cost.hpp"
 #include "plan/memory/use.hpp"
-#include "plan/plan.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "study/inputs.hpp"
 #include "study/progress.hpp"
@@ -47,7 +46,7 @@ struct Throughput {
 
 struct PolicyStudy {
   std::string policy;
-  Plan plan;
+  std::shared_ptr<const WholePlan> whole;
   Timeline timeline;
   Accounting accounting;
   CriticalShare critical;
@@ -57,6 +56,8 @@ struct PolicyStudy {
   std::vector<StageMemory> memory;
   Bytes memory_peak;
   bool fits = true;
+
+  const Plan& plan() const { return whole->plan(); }
 };
 
 // Above this share of the memory that plans may use, fragmentation decides whether a run fits.
@@ -111,6 +112,7 @@ PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& polic
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
                        std::shared_ptr<ProgramCosts> programs = nullptr);
 // The same for plans at hand, which are safe and for these inputs.
-PlanStudy study_given_plans(const Inputs& inputs, const std::vector<Plan>& plans, const Profile& profile);
+PlanStudy study_given_plans(const Inputs& inputs, const std::vector<std::shared_ptr<const WholePlan>>& plans,
+                            const Profile& profile);
 
 }  // namespace weft

@@ -100,7 +100,7 @@ class Evaluator {
         settle(fmt::format("needs at least {} of {}", format_bytes(least), format_bytes(machine.largest_memory)));
       } else {
         const RankClasses& classes = machine.classes.find(layout, model_groups(model, layout));
-        const StepGraph graph = build_step_graph(model, machine.cluster, layout, classes);
+        const SharedGraph graph = build_step_graph(model, machine.cluster, layout, classes);
         const Inputs inputs{model, machine.cluster.spec(), layout, source_.options, source_.budget_s};
         evaluate_policies(request_of(inputs, profile_), graph, machine.cluster, unit.rows);
       }
@@ -127,7 +127,7 @@ class Evaluator {
   }
 
   // Policies that decide the same for a layout (at ZeRO 3 many do) have one plan: it is made and simulated once.
-  void evaluate_policies(const PlanRequest& request, const StepGraph& graph, const Cluster& cluster,
+  void evaluate_policies(const PlanRequest& request, const SharedGraph& graph, const Cluster& cluster,
                          const std::vector<std::size_t>& rows) const {
     struct Done {
       Overlap overlap;
@@ -146,7 +146,7 @@ class Evaluator {
           copy_results(sweep_.rows[same->row], row);
           continue;
         }
-        evaluate_plan(make_unfolded_plan(request, graph, policy, overlap), request, graph, cluster, row);
+        evaluate_plan(make_whole_plan(request, graph, policy, overlap), request, cluster, row);
         all_done.push_back({std::move(overlap), index});
       } catch (const Error& error) {
         row.reason = error.what();
@@ -162,15 +162,13 @@ class Evaluator {
     to.reason = from.reason;
   }
 
-  void evaluate_plan(const UnfoldedPlan& made, const PlanRequest& request, const StepGraph& graph,
-                     const Cluster& cluster, SweepRow& row) const {
-    if (!note_memory(made.plan, row)) return;
-    const Timeline timeline =
-        simulate_plan(made.plan, made.unfolded, CostModel(made.plan.graph, cluster, profile_), {.names = false});
+  void evaluate_plan(const WholePlan& made, const PlanRequest& request, const Cluster& cluster, SweepRow& row) const {
+    if (!note_memory(made.plan(), row)) return;
+    const Timeline timeline = simulate_plan(made, CostModel(made.plan().graph, cluster, profile_), {.names = false});
     const RankAccount mean = account(timeline).mean;
     SweepFigures figures;
     figures.step_s = timeline.period_ns * 1e-9;
-    const Throughput throughput = throughput_of(request.model, request.layout, graph, figures.step_s);
+    const Throughput throughput = throughput_of(request.model, request.layout, made.original(), figures.step_s);
     figures.tokens_per_s = throughput.tokens_per_s;
     figures.tflops_per_gpu = throughput.whole.tflops_per_gpu;
     figures.mfu = throughput.whole.mfu;

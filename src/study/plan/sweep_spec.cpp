@@ -46,7 +46,7 @@ const std::vector<KeyRule>& rules() {
       {"precision", ValueType::choice, 0, {"fp32", "bf16", "fp16"}},
       {"grad-dtype", ValueType::choice, 0, {"fp32", "bf16", "fp16"}},
       {"clip-grad", ValueType::number},
-      {"schedule", ValueType::choice, 0, {"gpipe", "1f1b", "interleaved"}},
+      {"schedule", ValueType::choice, 0, schedule_names()},
       {"stage-layers", ValueType::list},
       {"mesh-order", ValueType::list},
       {"memory", ValueType::number},

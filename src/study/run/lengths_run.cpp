@@ -30,26 +30,20 @@ const PolicyStudy* LengthsRun::too_large() const {
 }
 
 void LengthsRun::run_rank(Communicator& communicator) {
-  std::vector<Unfolded> unfolded;
-  std::vector<StepGraph> originals;
   LengthsJob job{{}, options_.settings, options_.corpus};
-  unfolded.reserve(sessions_.size());
-  originals.reserve(sessions_.size());
   for (const auto& session : sessions_) {
-    const Plan& plan = session->prepare_rank(communicator).plan;
+    job.plans.push_back(session->prepare_rank(communicator).whole.get());
     if (session->too_large() != nullptr) return;
-    unfolded.emplace_back(plan);
-    originals.push_back(build_step_graph(plan.model, Cluster(plan.cluster), plan.layout));
-    job.plans.push_back({plan, unfolded.back(), originals.back()});
   }
   const bool reports = communicator.rank() == 0;
   OnLengthStep on_step;
   if (reports && on_loss_) {
     on_step = [&](std::int64_t step, std::size_t chosen, double loss) {
-      on_loss_(step + 1, job.plans[chosen].plan.layout.seq, loss);
+      on_loss_(step + 1, job.plans[chosen]->plan().layout.seq, loss);
     };
   }
-  LengthsResult result = train_lengths(job, communicator, on_step);
+  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+  LengthsResult result = train_lengths(job, communicator, *kernels, on_step);
   if (reports) result_ = std::move(result);
 }
 
@@ -57,7 +51,7 @@ std::vector<LengthStudy> LengthsRun::studies() const {
   std::vector<LengthStudy> studies;
   for (const auto& session : sessions_) {
     const PolicyStudy& chosen = session->best_prediction();
-    const Layout& layout = chosen.plan.layout;
+    const Layout& layout = chosen.plan().layout;
     studies.push_back({layout.seq,
                        chosen.policy,
                        chosen.step_s,

@@ -14,7 +14,7 @@
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_rank.hpp"
-#include "plan/plan.hpp"
+#include "plan/whole_plan.hpp"
 #include "study/inputs.hpp"
 
 namespace weft {
@@ -40,9 +40,9 @@ struct ValidationOptions {
 
 struct RunOptions {
   Inputs inputs;
-  std::vector<Plan> plans;            // read from files; empty: made by `policies`
-  std::vector<std::string> policies;  // to predict
-  bool only_best = false;             // run the one with the shortest prediction
+  std::vector<std::shared_ptr<const WholePlan>> plans;  // read from files; empty: made by `policies`
+  std::vector<std::string> policies;                    // to predict
+  bool only_best = false;                               // run the one with the shortest prediction
   TrainSettings settings;
   std::int64_t warm_up = 2;
   std::shared_ptr<const Corpus> corpus;

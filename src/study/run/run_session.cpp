@@ -20,9 +20,8 @@
 namespace weft {
 
 struct RunSession::Prepared {
-  StepGraph graph;
-  UnfoldedPlan serial;
-  std::vector<UnfoldedPlan> cuts;
+  WholePlan serial;
+  std::vector<WholePlan> cuts;
 };
 
 RunSession::RunSession(RunOptions options, RanksAs ranks_as, RunListener& listener)
@@ -57,7 +56,7 @@ const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
 // Each process has made its plans by itself, from what all of them measured together.
 void RunSession::compare_plans(Communicator& communicator) const {
   std::vector<const Plan*> plans;
-  for (const std::size_t i : to_run_) plans.push_back(&study_.plan.policies[i].plan);
+  for (const std::size_t i : to_run_) plans.push_back(&study_.plan.policies[i].plan());
   require_agreement(agreed_plans(plans), [&](const std::string& mine) { return texts_of_all(communicator, mine); });
 }
 
@@ -169,8 +168,8 @@ void RunSession::measure_links(Communicator& communicator) {
 }
 
 // The serial step with its layers in as many parts as the policies to run may cut them into.
-std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request, const StepGraph& graph) const {
-  std::vector<UnfoldedPlan> plans;
+std::vector<WholePlan> RunSession::plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const {
+  std::vector<WholePlan> plans;
   const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
   const bool experts = request.layout.ep > 1;
   if ((request.layout.tp == 1 && !experts) || !any) return plans;
@@ -179,11 +178,11 @@ std::vector<UnfoldedPlan> RunSession::plans_in_parts(const PlanRequest& request,
     Overlap overlap = decide_overlap(request, graph, "serial");
     overlap.partition.forward_rows = overlap.partition.backward_rows = parts;
     overlap.beside.expert_parallel = experts;
-    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+    plans.push_back(make_whole_plan(request, graph, "serial", overlap));
     if (!experts) continue;
     overlap.partition.forward_rows = overlap.partition.backward_rows = 1;
     overlap.partition.layers = merge_cuts(expert_cuts(graph, parts, true), expert_cuts(graph, parts, false));
-    plans.push_back(make_unfolded_plan(request, graph, "serial", overlap));
+    plans.push_back(make_whole_plan(request, graph, "serial", overlap));
   }
   return plans;
 }
@@ -192,14 +191,13 @@ void RunSession::measure_machine(Communicator& communicator) {
   const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
     const Inputs& in = options_.inputs;
-    StepGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
+    const SharedGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
     const PlanRequest request{in.model, in.cluster, in.layout, default_profile(), in.options};
-    UnfoldedPlan serial = make_unfolded_plan(request, graph, "serial", decide_overlap(request, graph, "serial"));
-    std::vector<UnfoldedPlan> cuts = plans_in_parts(request, graph);
-    calibration_ = std::make_shared<const Prepared>(Prepared{std::move(graph), std::move(serial), std::move(cuts)});
+    calibration_ = std::make_shared<const Prepared>(
+        Prepared{make_whole_plan(request, graph, "serial"), plans_in_parts(request, graph)});
   });
-  CalibrationJob job{calibration_->serial, {}, calibration_->graph, options_.corpus, options_.calibration_budget, {}};
-  for (const UnfoldedPlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
+  CalibrationJob job{calibration_->serial, {}, options_.corpus, options_.calibration_budget, {}};
+  for (const WholePlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   std::optional<TaskProgress> progress;
   if (reports(communicator)) {
     listener_.measuring(Nanos{options_.calibration_budget.count()});
@@ -207,7 +205,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     progress.emplace(tell, "calibrating", 100);
     job.on_progress = [&](double share) { progress->reach(share); };
   }
-  const Calibration calibration = calibrate_rank(job, communicator);
+  const Calibration calibration = calibrate_rank(job, communicator, *make_kernels({.threads = options_.threads}));
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;
@@ -253,12 +251,7 @@ void RunSession::plan(const Communicator& communicator) {
 
 void RunSession::train(Communicator& communicator, std::size_t policy) {
   const PolicyStudy& predicted = study_.plan.policies[policy];
-  // By each rank for itself: nothing of it may be shared while it runs.
-  const Unfolded unfolded(predicted.plan);
-  const StepGraph original =
-      build_step_graph(predicted.plan.model, Cluster(predicted.plan.cluster), predicted.plan.layout);
-  TrainJob job{predicted.plan,  unfolded,         original,     options_.settings,
-               options_.corpus, options_.warm_up, !processes(), nullptr};
+  TrainJob job{*predicted.whole, options_.settings, options_.corpus, options_.warm_up, !processes(), nullptr};
   const bool first = reports(communicator);
   OnLoss on_loss;
   if (first) {
@@ -278,7 +271,8 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  TrainResult result = train_rank(job, communicator, on_loss, on_validation);
+  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+  TrainResult result = train_rank(job, communicator, *kernels, on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));

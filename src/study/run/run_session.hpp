@@ -47,7 +47,7 @@ class RunSession {
   CheckpointJob checkpoint_job(const std::string& policy) const;
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
-  std::vector<UnfoldedPlan> plans_in_parts(const PlanRequest& request, const StepGraph& graph) const;
+  std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
   void measure_machine(Communicator& communicator);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <limits>
 
-#include "plan/unfold.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {
 namespace {
 
 // What the prediction took each operation to last alone.
-std::vector<Nanos> durations_alone(const PolicyStudy& predicted, const Unfolded& unfolded) {
-  std::vector<Nanos> alone(predicted.plan.graph.operations.size());
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    alone[unfolded.instances()[i].operation.index()] = predicted.timeline.operations[i].alone;
+std::vector<Nanos> durations_alone(const PolicyStudy& predicted) {
+  std::vector<Nanos> alone(predicted.plan().graph.operations.size());
+  const std::vector<Instance>& instances = predicted.whole->unfolded().instances();
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    alone[instances[i].operation.index()] = predicted.timeline.operations[i].alone;
   }
   return alone;
 }
@@ -54,13 +54,12 @@ PolicyRun study_run(const PlanStudy& plan, const PolicyStudy& predicted, const M
   result.predicted_accounting = predicted.accounting;
   PolicyStudy& measured = result.measured;
   measured = predicted;
-  const Unfolded unfolded(predicted.plan);
-  measured.timeline = measured_timeline(predicted.plan, unfolded, durations_alone(predicted, unfolded), run);
+  measured.timeline = measured_timeline(*predicted.whole, durations_alone(predicted), run);
   SpanIndex index(measured.timeline);
   measured.accounting = account(measured.timeline, index);
   measured.critical = critical_share(measured.timeline, index);
   measured.step_s = measured.timeline.period_ns * 1e-9;
-  measured.throughput = throughput_of(plan.inputs.model, plan.inputs.layout, predicted.plan.graph, measured.step_s);
+  measured.throughput = throughput_of(plan.inputs.model, plan.inputs.layout, predicted.plan().graph, measured.step_s);
   measured.gap_to_bound_pct = 100 * (measured.step_s / plan.bound_s - 1);
   result.step_times_s = step_times(measured.timeline);
   return result;

@@ -1,4 +1,4 @@
-#include "planner/schedule/pipeline.hpp"
+#include "graph/pipeline_schedule.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 #include <tuple>
+
+#include "graph/layout.hpp"
 
 namespace weft {
 namespace {
@@ -25,7 +27,7 @@ std::string written(const Layout& layout, std::int64_t stage) {
   std::string text;
   for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
     if (!text.empty()) text += ' ';
-    text += slot.forward ? 'F' : 'B';
+    text += slot.kind == BlockKind::forward ? 'F' : 'B';
     if (layout.vpp > 1) text += fmt::format("{}.", slot.chunk);
     text += fmt::format("{}", slot.micro_batch);
   }
@@ -93,8 +95,8 @@ TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
       std::set<std::pair<std::int32_t, std::int32_t>> forward, backward;
       for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
         const std::pair which{slot.chunk, slot.micro_batch};
-        EXPECT_TRUE((slot.forward ? forward : backward).insert(which).second) << "twice";
-        if (!slot.forward) {
+        EXPECT_TRUE((slot.kind == BlockKind::forward ? forward : backward).insert(which).second) << "twice";
+        if (slot.kind != BlockKind::forward) {
           EXPECT_TRUE(forward.contains(which)) << "backward first";
         }
         EXPECT_TRUE(slot.chunk >= 0 && slot.chunk < layout.vpp);
@@ -110,7 +112,7 @@ TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
 std::int64_t most_in_flight(const Layout& layout, std::int64_t stage) {
   std::int64_t now = 0, most = 0;
   for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
-    now += slot.forward ? 1 : -1;
+    now += slot.kind == BlockKind::forward ? 1 : ends_pass(slot.kind) ? -1 : 0;
     most = std::max(most, now);
   }
   return most;
@@ -128,6 +130,7 @@ TEST(PipelineOrder, KeepsAsManyMicroBatchesInFlightAsThePapersSay) {
                                         ? std::min(m, p - stage)
                                         : std::min(m * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
       EXPECT_EQ(most_in_flight(layout, stage), expected);
+      EXPECT_EQ(passes_in_flight(layout, stage), expected);
     }
   }
 }
@@ -137,7 +140,8 @@ TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 5, 9);
   for (std::int64_t stage = 0; stage < 5; ++stage) {
     const std::vector<PipelineSlot> order = pipeline_order(layout, stage);
-    const auto first = std::find_if(order.begin(), order.end(), [](const PipelineSlot& s) { return !s.forward; });
+    const auto first =
+        std::find_if(order.begin(), order.end(), [](const PipelineSlot& s) { return s.kind != BlockKind::forward; });
     EXPECT_EQ(first - order.begin(), 4 - stage + 1);
   }
 }
@@ -156,11 +160,12 @@ bool finishes(const Layout& layout) {
         const PipelineSlot& slot = orders[stage][at[stage]];
         const std::int64_t chunk = slot.chunk * layout.pp + static_cast<std::int64_t>(stage);
         const bool first = chunk == 0, last = chunk + 1 == layout.chunks();
-        const bool ready = slot.forward ? first || done.contains({true, chunk - 1, slot.micro_batch})
-                                        : done.contains({true, chunk, slot.micro_batch}) &&
-                                              (last || done.contains({false, chunk + 1, slot.micro_batch}));
+        const bool ready = slot.kind == BlockKind::forward
+                               ? first || done.contains({true, chunk - 1, slot.micro_batch})
+                               : done.contains({true, chunk, slot.micro_batch}) &&
+                                     (last || done.contains({false, chunk + 1, slot.micro_batch}));
         if (!ready) break;
-        done.insert({slot.forward, chunk, slot.micro_batch});
+        done.insert({slot.kind == BlockKind::forward, chunk, slot.micro_batch});
         ++at[stage];
         moved = true;
       }
@@ -206,7 +211,7 @@ UnitRun run_in_units(const Layout& layout) {
       const auto found = ended.find({forward, where, slot.micro_batch});
       return found != ended.end() && found->second <= now;
     };
-    if (slot.forward) return here == 0 || done(true, here - 1);
+    if (slot.kind == BlockKind::forward) return here == 0 || done(true, here - 1);
     return done(true, here) && (here == last || done(false, here + 1));
   };
   UnitRun result;
@@ -220,7 +225,8 @@ UnitRun run_in_units(const Layout& layout) {
       if (!std::all_of(unit.begin(), unit.end(), [&](const PipelineSlot& slot) { return may_run(s, slot, now); })) {
         continue;
       }
-      for (const PipelineSlot& slot : unit) ending[{slot.forward, slot.chunk * stages + s, slot.micro_batch}] = now + 1;
+      for (const PipelineSlot& slot : unit)
+        ending[{slot.kind == BlockKind::forward, slot.chunk * stages + s, slot.micro_batch}] = now + 1;
       ++next[at];
       --left;
       if (s != stages - 1) continue;
@@ -255,7 +261,7 @@ TEST(Pairs, OfTwoStagesAndFourMicroBatches) {
   const auto written_in_pairs = [](std::int64_t stage) {
     std::string text;
     for (const PipelineSlot& slot : pipeline_order(pipeline(PipelineSchedule::one_f_one_b, 2, 4), stage, true)) {
-      text += fmt::format("{}{} ", slot.forward ? 'F' : 'B', slot.micro_batch);
+      text += fmt::format("{}{} ", slot.kind == BlockKind::forward ? 'F' : 'B', slot.micro_batch);
     }
     return text;
   };

@@ -1,0 +1,58 @@
+// Pipeline schedules: in which order a pipeline rank works through its micro-batches, and how many of them are under
+// way. All that is known of a schedule is one row of the table in the source file; planner, memory bound, flags and
+// files ask that table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+struct Layout;
+
+// What a block of a plan does (plan/plan.hpp). A backward makes the gradients of inputs and of weights; a schedule that
+// splits it has a block for each of the two.
+enum class BlockKind : std::uint8_t { forward, backward, input_grad, weight_grad, update, extra };
+inline constexpr int kBlockKinds = 6;
+std::string_view name_of(BlockKind kind);
+// Whether nothing of the pass of a micro-batch through a model chunk comes behind a block of this kind.
+constexpr bool ends_pass(BlockKind kind) {
+  return kind == BlockKind::backward || kind == BlockKind::weight_grad;
+}
+
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };  // as the rows of the table
+
+struct PipelineSlot {
+  BlockKind kind = BlockKind::forward;
+  std::int32_t chunk = 0;  // model chunk of this pipeline rank
+  std::int32_t micro_batch = 0;
+  bool with_next = false;  // a forward that is a pair with the backward behind it
+  friend bool operator==(const PipelineSlot&, const PipelineSlot&) = default;
+};
+
+struct ScheduleRow {
+  std::string_view name;
+  bool several_chunks = false;  // it is for ranks with several model chunks, and only for them
+  // From the first backward on, forwards and backwards take turns: they may be paired, and the passes under way are as
+  // many whatever the micro-batches of a step.
+  bool takes_turns = true;
+  std::vector<PipelineSlot> (*order)(const Layout& layout, std::int64_t stage, bool paired);
+  std::int64_t (*passes_in_flight)(const Layout& layout, std::int64_t stage);
+};
+const ScheduleRow& row_of(PipelineSchedule schedule);
+inline std::string_view name_of(PipelineSchedule schedule) {
+  return row_of(schedule).name;
+}
+std::vector<std::string> schedule_names();  // in the order of the table
+
+// `paired`: from the first backward on, a forward and the backward behind it are a pair that runs side by side. What
+// either needs of other stages, or of its own forward, was made a pair earlier; so more micro-batches are under way.
+// A schedule that does not take turns has no such pairs.
+std::vector<PipelineSlot> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
+
+// Passes of a stage between their forward and the end of their backward, at most, where nothing is paired.
+std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage);
+
+}  // namespace weft
