@@ -107,11 +107,11 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   std::vector<std::vector<Segment>> of_members(static_cast<std::size_t>(view_.group_size(op.communication->group)));
   std::vector<Segment> own;
   for (const auto& [read, written] : carried_by(original)) {
-    const auto shares = shares_of(original, origin, scatters ? read : written, micro_batch);
+    const ValueId share = scatters ? written : read;
+    const auto shares = shares_of(original, origin, share, scatters ? read : written, micro_batch);
     for (std::size_t m = 0; m < shares.size(); ++m) {
       of_members[m].insert(of_members[m].end(), shares[m].begin(), shares[m].end());
     }
-    const ValueId share = scatters ? written : read;
     const ElementRange part = part_range(view_.original().value(share).elements(), origin);
     own.push_back(segment_of(view_.data(share, micro_batch) + part.begin, part.size()));
   }
@@ -168,31 +168,21 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
                    .known = returns};
 }
 
+// `share`: the value of one member. It says how the rows of the whole are shared out.
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
-                                                            ValueId whole, std::int32_t micro_batch) const {
+                                                            ValueId share, ValueId whole,
+                                                            std::int32_t micro_batch) const {
   const GroupKind group = original.communication->group;
-  const Layout& layout = view_.plan().layout;
   const Value& value = view_.original().value(whole);
-  const std::int64_t n = view_.group_size(group), width = value.elements() / value.shape.front();
+  const Share how = view_.original().value(share).sharding.rows_over(axis_of(group)).value_or(Share::blocks);
+  const std::int64_t n = view_.group_size(group), rows = value.shape.front(), width = value.elements() / rows;
   const ElementPointer data = view_.data(whole, micro_batch);
   std::vector<std::vector<Segment>> shares;
   for (std::int64_t r = 0; r < n; ++r) {
-    std::vector<Segment>& share = shares.emplace_back();
-    if (group == GroupKind::tp && layout.sequence_parallel && original.role != Role::loss_reduce) {
-      for (const ElementRange& rows : rows_of_shard(layout, r, part_range(value.shape.front() / n, part))) {
-        share.push_back(segment_of(data + rows.begin * width, rows.size() * width));
-      }
-      continue;
-    }
-    if (group != GroupKind::cp) {
-      const std::int64_t elements = value.elements() / n;
-      share.push_back(segment_of(data + r * elements, elements));
-      continue;
-    }
-    for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
-      for (const ElementRange& stretch : context_parts_of(layout, r)) {
-        share.push_back(segment_of(data + (sequence * layout.seq + stretch.begin) * width, stretch.size() * width));
-      }
+    std::vector<Segment>& of_member = shares.emplace_back();
+    for (const ElementRange& range :
+         rows_of_share(how, {rows, view_.plan().layout.micro_batch}, {r, n}, part_range(rows / n, part))) {
+      of_member.push_back(segment_of(data + range.begin * width, range.size() * width));
     }
   }
   return shares;

@@ -19,18 +19,13 @@
 #include "graph/operand.hpp"
 #include "graph/operation.hpp"
 #include "graph/rank_classes.hpp"
+#include "graph/sharding.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {
 
 enum class ValueKind : std::uint8_t { parameter, gradient, optimizer_state, activation, activation_grad, scalar };
 std::string_view name_of(ValueKind kind);
-
-struct Split {
-  std::int32_t dim = 0;
-  Axis axis = Axis::tp;
-  friend bool operator==(const Split&, const Split&) = default;
-};
 
 // A tensor on each rank of a class. `shape` is the local shape.
 struct Value {
@@ -39,7 +34,7 @@ struct Value {
   ValueKind kind = ValueKind::activation;
   ElementType dtype = ElementType::bf16;
   std::vector<std::int64_t> shape;
-  std::vector<Split> splits;  // dimensions that are one shard of a larger tensor
+  Sharding sharding = {};  // of which whole it is a rank's part
   bool per_micro_batch = true;
   bool accumulated = false;      // a sum over micro-batches: several instances write it
   double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1

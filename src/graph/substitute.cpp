@@ -102,7 +102,7 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
         Value between = graph_.value(first);
         between.name = fmt::format("{} after stage {}", graph_.value(final).name, s);
         between.shape = {elements_between(whole, op, how.rule)};
-        between.splits.clear();
+        between.sharding = {};
         between.per_micro_batch = op.per_micro_batch;
         between.accumulated = false;
         graph_.values.push_back(std::move(between));

@@ -20,7 +20,8 @@ void verify_value(const StepGraph& graph, const Operation& op, ValueId id, const
 void verify_ids(const StepGraph& graph) {
   if (graph.micro_batches < 1) fail("step graph: {} micro-batches; at least 1 is needed", graph.micro_batches);
   for (const RankClass& c : graph.classes) {
-    if (c.groups.size() != kGroupKinds) fail("{}: has {} groups instead of {}", c.name, c.groups.size(), kGroupKinds);
+    const std::size_t kinds = group_kinds().size();
+    if (c.groups.size() != kinds) fail("{}: has {} groups instead of {}", c.name, c.groups.size(), kinds);
   }
   for (const Operation& op : graph.operations) {
     if (!op.rank_class.valid() || op.rank_class.index() >= graph.classes.size()) {

@@ -86,7 +86,7 @@ class LayerChain {
                              .kind = kind,
                              .dtype = ElementType::fp32,
                              .shape = {elements},
-                             .splits = {},
+                             .sharding = {},
                              .per_micro_batch = per_micro_batch});
     return make_id<ValueId>(graph_.values.size() - 1);
   }

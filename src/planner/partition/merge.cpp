@@ -154,7 +154,7 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
     const bool bucketed = op.role == Role::grad_reduce || op.role == Role::replica_reduce ||
                           op.role == Role::param_gather || op.role == Role::update;
     if (!bucketed) continue;
-    const std::int32_t group = op.communication ? static_cast<std::int32_t>(op.communication->group) : -1;
+    const std::int32_t group = op.communication ? op.communication->group.number : -1;
     // The embedding and the head are layers of their own, at the two ends of the model.
     const bool head = op.subject == Role::head || op.subject == Role::final_norm;
     const std::int32_t layer = !op.per_micro_batch ? -1 : op.layer < 0 && head ? -2 : op.layer;
