@@ -8,6 +8,7 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -88,9 +89,10 @@ struct LayerState {
 
 class Trainer {
  public:
-  Trainer(const Sizes& sizes, std::vector<float> weights, std::vector<std::int64_t> tokens,
+  Trainer(int threads, const Sizes& sizes, std::vector<float> weights, std::vector<std::int64_t> tokens,
           std::vector<std::int64_t> targets)
-      : sizes_(sizes),
+      : kernels_(make_kernels({.threads = threads})),
+        sizes_(sizes),
         values_(std::move(weights)),
         gradients_(values_.size()),
         first_(values_.size()),
@@ -117,12 +119,17 @@ class Trainer {
 
   double step() {
     ++step_;
-    const double loss = forward();
+    double loss = 0;
+    forward(loss);
     backward();
     const auto size = static_cast<std::int64_t>(values_.size());
-    WEFT_CHECK(adam({.learning_rate = 1e-4, .weight_decay = 1e-2}, step_, 1, {gradients_.data(), size},
-                    {values_.data(), size}, {first_.data(), size}, {second_.data(), size}));
-    return loss;
+    bool finite = false;
+    kernels_->adam({.learning_rate = 1e-4, .weight_decay = 1e-2}, step_, {},
+                   {{gradients_.data(), size}, {values_.data(), size}, {first_.data(), size}, {second_.data(), size}},
+                   finite);
+    kernels_->synchronize();
+    WEFT_CHECK(finite);
+    return loss / static_cast<double>(sizes_.tokens());
   }
 
  private:
@@ -139,66 +146,67 @@ class Trainer {
     return qkv.column_slice(index * width, (index + 1) * width);
   }
 
-  double forward() {
-    embedding(tokens_, weights_.tokens, 0, {weights_.positions, positions_}, states_.front().in.matrix());
+  void forward(double& loss) {
+    kernels_->embedding(tokens_, weights_.tokens, 0, {weights_.positions, positions_}, states_.front().in.matrix());
     for (std::size_t layer = 0; layer < states_.size(); ++layer)
       forward(weights_.layers[layer], states_[layer],
               layer + 1 < states_.size() ? states_[layer + 1].in.matrix() : last_.matrix());
-    norm(last_.matrix(), weights_.last, normed_.matrix());
-    linear(normed_.matrix(), weights_.tokens, {}, logits_.matrix());
-    return cross_entropy(logits_.matrix(), targets_, sizes_.vocab, logits_.matrix()) /
-           static_cast<double>(sizes_.tokens());
+    kernels_->norm(last_.matrix(), weights_.last, normed_.matrix());
+    kernels_->linear(normed_.matrix(), weights_.tokens, {}, logits_.matrix());
+    kernels_->cross_entropy(logits_.matrix(), targets_, sizes_.vocab, logits_.matrix(), loss);
   }
 
   void forward(const LayerWeights& w, LayerState& state, const Matrix& out) {
     const Matrix qkv = state.qkv.matrix(), middle = state.middle.matrix();
-    norm(state.in.matrix(), w.norm1, state.normed1.matrix());
-    linear(state.normed1.matrix(), w.qkv, w.qkv_bias, qkv);
-    attention(shape(), third(qkv, 0), third(qkv, 1), third(qkv, 2), state.context.matrix(),
-              {{}, state.softmax.matrix()});
-    linear(state.context.matrix(), w.out, w.out_bias, middle);
-    add(middle, state.in.matrix(), middle);
-    norm(middle, w.norm2, state.normed2.matrix());
-    linear(state.normed2.matrix(), w.up, w.up_bias, state.up.matrix());
-    gelu(state.up.matrix(), state.activated.matrix());
-    linear(state.activated.matrix(), w.down, w.down_bias, out);
-    add(out, middle, out);
+    kernels_->norm(state.in.matrix(), w.norm1, state.normed1.matrix());
+    kernels_->linear(state.normed1.matrix(), w.qkv, w.qkv_bias, qkv);
+    kernels_->attention(shape(), third(qkv, 0), third(qkv, 1), third(qkv, 2), state.context.matrix(),
+                        {{}, state.softmax.matrix()});
+    kernels_->linear(state.context.matrix(), w.out, w.out_bias, middle);
+    kernels_->add(middle, state.in.matrix(), middle);
+    kernels_->norm(middle, w.norm2, state.normed2.matrix());
+    kernels_->linear(state.normed2.matrix(), w.up, w.up_bias, state.up.matrix());
+    kernels_->gelu(state.up.matrix(), state.activated.matrix());
+    kernels_->linear(state.activated.matrix(), w.down, w.down_bias, out);
+    kernels_->add(out, middle, out);
   }
 
   void backward() {
     const Matrix logits = logits_.matrix(), stream = d_stream_.matrix(), narrow = d_narrow_.matrix();
-    cross_entropy_input_grad(logits, targets_, 0, 1 / static_cast<double>(sizes_.tokens()), logits);
-    linear_weight_grad(normed_.matrix(), logits, d_.tokens, {}, Into::overwrite);
-    linear_input_grad(logits, weights_.tokens, narrow);
-    norm_weight_grad(narrow, last_.matrix(), weights_.last, d_.last.gain, d_.last.bias, Into::overwrite);
-    norm_input_grad(narrow, last_.matrix(), weights_.last, {}, stream);
+    kernels_->cross_entropy_input_grad(logits, targets_, 0, 1 / static_cast<double>(sizes_.tokens()), logits);
+    kernels_->linear_weight_grad(normed_.matrix(), logits, d_.tokens, {}, Into::overwrite);
+    kernels_->linear_input_grad(logits, weights_.tokens, narrow);
+    kernels_->norm_weight_grad(narrow, last_.matrix(), weights_.last, d_.last.gain, d_.last.bias, Into::overwrite);
+    kernels_->norm_input_grad(narrow, last_.matrix(), weights_.last, {}, stream);
     for (std::size_t layer = states_.size(); layer-- > 0;)
       backward(weights_.layers[layer], d_.layers[layer], states_[layer]);
-    embedding_weight_grad(tokens_, stream, d_.tokens, 0, Into::add);
-    positions_weight_grad(stream, {d_.positions, positions_}, Into::overwrite);
+    kernels_->embedding_weight_grad(tokens_, stream, d_.tokens, 0, Into::add);
+    kernels_->positions_weight_grad(stream, {d_.positions, positions_}, Into::overwrite);
   }
 
   void backward(const LayerWeights& w, const LayerWeights& d, LayerState& state) {
     const Matrix stream = d_stream_.matrix(), narrow = d_narrow_.matrix(), wide = d_wide_.matrix();
-    linear_weight_grad(state.activated.matrix(), stream, d.down, d.down_bias, Into::overwrite);
-    linear_input_grad(stream, w.down, wide);
-    gelu_input_grad(wide, state.up.matrix(), wide);
-    linear_weight_grad(state.normed2.matrix(), wide, d.up, d.up_bias, Into::overwrite);
-    linear_input_grad(wide, w.up, narrow);
-    norm_weight_grad(narrow, state.middle.matrix(), w.norm2, d.norm2.gain, d.norm2.bias, Into::overwrite);
-    norm_input_grad(narrow, state.middle.matrix(), w.norm2, stream, stream);
+    kernels_->linear_weight_grad(state.activated.matrix(), stream, d.down, d.down_bias, Into::overwrite);
+    kernels_->linear_input_grad(stream, w.down, wide);
+    kernels_->gelu_input_grad(wide, state.up.matrix(), wide);
+    kernels_->linear_weight_grad(state.normed2.matrix(), wide, d.up, d.up_bias, Into::overwrite);
+    kernels_->linear_input_grad(wide, w.up, narrow);
+    kernels_->norm_weight_grad(narrow, state.middle.matrix(), w.norm2, d.norm2.gain, d.norm2.bias, Into::overwrite);
+    kernels_->norm_input_grad(narrow, state.middle.matrix(), w.norm2, stream, stream);
 
     const Matrix qkv = state.qkv.matrix(), d_qkv = d_qkv_.matrix();
-    linear_weight_grad(state.context.matrix(), stream, d.out, d.out_bias, Into::overwrite);
-    linear_input_grad(stream, w.out, narrow);
-    attention_input_grad(shape(), third(qkv, 0), third(qkv, 1), third(qkv, 2), state.context.matrix(),
-                         {{}, state.softmax.matrix()}, narrow, third(d_qkv, 0), third(d_qkv, 1), third(d_qkv, 2));
-    linear_weight_grad(state.normed1.matrix(), d_qkv, d.qkv, d.qkv_bias, Into::overwrite);
-    linear_input_grad(d_qkv, w.qkv, narrow);
-    norm_weight_grad(narrow, state.in.matrix(), w.norm1, d.norm1.gain, d.norm1.bias, Into::overwrite);
-    norm_input_grad(narrow, state.in.matrix(), w.norm1, stream, stream);
+    kernels_->linear_weight_grad(state.context.matrix(), stream, d.out, d.out_bias, Into::overwrite);
+    kernels_->linear_input_grad(stream, w.out, narrow);
+    kernels_->attention_input_grad(shape(), third(qkv, 0), third(qkv, 1), third(qkv, 2), state.context.matrix(),
+                                   {{}, state.softmax.matrix()}, narrow, third(d_qkv, 0), third(d_qkv, 1),
+                                   third(d_qkv, 2));
+    kernels_->linear_weight_grad(state.normed1.matrix(), d_qkv, d.qkv, d.qkv_bias, Into::overwrite);
+    kernels_->linear_input_grad(d_qkv, w.qkv, narrow);
+    kernels_->norm_weight_grad(narrow, state.in.matrix(), w.norm1, d.norm1.gain, d.norm1.bias, Into::overwrite);
+    kernels_->norm_input_grad(narrow, state.in.matrix(), w.norm1, stream, stream);
   }
 
+  std::unique_ptr<Kernels> kernels_;
   Sizes sizes_;
   std::vector<float> values_, gradients_, first_, second_;
   GptWeights weights_, d_;
@@ -220,12 +228,11 @@ int serve(const std::vector<std::string>& arguments) {
   if (arguments.size() != 8) fail("usage: training_step_bench FILE THREADS LAYERS WIDTH BATCH SEQUENCE VOCAB HEADS");
   const auto number = [&](std::size_t index) { return std::stoll(arguments[index]); };
   const Sizes sizes{number(2), number(3), number(4), number(5), number(6), number(7)};
-  set_kernel_threads(static_cast<int>(number(1)));
   std::ifstream file(arguments[0], std::ios::binary);
   std::vector<float> weights = read_values<float>(file, lay_out(sizes, nullptr).size);
   std::vector<std::int64_t> tokens = read_values<std::int64_t>(file, sizes.tokens());
   std::vector<std::int64_t> targets = read_values<std::int64_t>(file, sizes.tokens());
-  Trainer trainer(sizes, std::move(weights), std::move(tokens), std::move(targets));
+  Trainer trainer(static_cast<int>(number(1)), sizes, std::move(weights), std::move(tokens), std::move(targets));
   for (std::string line; std::getline(std::cin, line);) {
     const auto start = std::chrono::steady_clock::now();
     const std::clock_t busy_start = std::clock();

@@ -46,7 +46,8 @@ void exercise(const weft::Plan& plan) {
   if (static_cast<std::int64_t>(plan.graph.operations.size()) * plan.graph.micro_batches > kMaxInstances) return;
   if (weft::verify_plan(plan)) return;
   const weft::Cluster cluster(plan.cluster);
-  static_cast<void>(weft::simulate_plan(plan, weft::CostModel(plan.graph, cluster, weft::default_profile())));
+  static_cast<void>(
+      weft::simulate_plan(weft::WholePlan(plan), weft::CostModel(plan.graph, cluster, weft::default_profile())));
 }
 
 using nlohmann::json;

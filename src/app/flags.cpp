@@ -150,7 +150,7 @@ void Flags::set(const std::string& name, const std::string& value, const std::st
   if (!from.empty()) sources_[name] = from;
 }
 
-bool Flags::on(const std::string& name) const {
+bool Flags::is_set(const std::string& name) const {
   const auto value = text(name);
   if (!value) return false;
   if (*value != "true" && *value != "false") fail("{} '{}': is not true or false", source(name), *value);

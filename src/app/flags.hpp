@@ -44,7 +44,7 @@ class Flags {
   const std::map<std::string, std::string>& values() const { return values_; }
   // All flags that are declared, without their dashes; no positionals.
   std::vector<std::string> declared_names() const;
-  bool on(const std::string& name) const;
+  bool is_set(const std::string& name) const;
   // Gives a declared flag a value, whatever it had: one combination of a sweep, or what another file says. `from`,
   // where not empty, is what messages call it instead of "--name".
   void set(const std::string& name, const std::string& value, const std::string& from = "");

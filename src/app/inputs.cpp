@@ -293,24 +293,24 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   } else {
     l.dp = devices / (l.tp * l.pp * l.cp);
   }
-  l.dispatch_fp8 = flags.on("dispatch-fp8");
-  l.ep_forwarding = flags.on("ep-forwarding");
+  l.dispatch_fp8 = flags.is_set("dispatch-fp8");
+  l.ep_forwarding = flags.is_set("ep-forwarding");
   l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
   l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
-  if (flags.on("round-batch")) {
+  if (flags.is_set("round-batch")) {
     const std::int64_t round = l.micro_batch * l.dp;
     l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;
   }
   l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
-  l.sequence_parallel = flags.on("sequence-parallel");
-  if (flags.given("dropout") && flags.on("no-dropout")) fail("--dropout: is given with --no-dropout");
+  l.sequence_parallel = flags.is_set("sequence-parallel");
+  if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");
   if (flags.given("dropout") && model.positions != Positions::learned) {
     fail("--dropout {}: {} trains without; dropout is of models with learned positions", *flags.text("dropout"),
          model.name);
   }
   // A run on this machine has none unless it is asked for, and neither has a plan for one.
-  l.dropout = flags.given("dropout") || (!flags.on("no-dropout") && !cluster.spec().emulated);
+  l.dropout = flags.given("dropout") || (!flags.is_set("no-dropout") && !cluster.spec().emulated);
   l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full", "local"}).value_or(0));
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
@@ -392,9 +392,9 @@ PolicyOptions read_policy_options(const Flags& flags) {
   options.bucket_parameters = flags.integer("bucket-size", 1, std::int64_t{1} << 50);
   options.bucket_mib = flags.number("bucket-mib", 0, 1 << 30);
   options.part_mib = flags.number("part-mib", 1e-6, 1 << 30);
-  options.tp_comm_overlap = flags.on("tp-comm-overlap");
-  options.overlap_moe_expert_parallel_comm = flags.on("overlap-moe-expert-parallel-comm");
-  options.delay_wgrad_compute = flags.on("delay-wgrad-compute");
+  options.tp_comm_overlap = flags.is_set("tp-comm-overlap");
+  options.overlap_moe_expert_parallel_comm = flags.is_set("overlap-moe-expert-parallel-comm");
+  options.delay_wgrad_compute = flags.is_set("delay-wgrad-compute");
   options.prefetch = static_cast<int>(flags.integer("prefetch", 0, 1000).value_or(options.prefetch));
   return options;
 }

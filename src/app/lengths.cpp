@@ -109,7 +109,7 @@ int run_plan_of_lengths(const Flags& flags, Inputs inputs, const std::vector<std
                                    read_plan_file_options(flags)));
     }
   }
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
     out << table.to_string() << failed << written_line(written);
@@ -125,7 +125,7 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
   if (options.record) fail("--lengths: is not for --record yet");
   if (flags.given("out")) fail("--lengths: is not for --out of weft run; weft plan writes the plans");
   OnLengthLoss on_loss;
-  if (!flags.on("json")) {
+  if (!flags.is_set("json")) {
     on_loss = [&](std::int64_t steps, std::int64_t length, double loss) {
       err << fmt::format("weft: step {} of {}, length {}: loss {}\n", steps, options.settings.steps, length,
                          loss_in_words(loss))
@@ -141,7 +141,7 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
     return kAnswerIsNo;
   }
   if (!reports) return kOk;
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json_text(json_of(run.studies(), run.losses()), 2) << "\n";
   } else {
     out << text_of(run.studies(), run.losses());

@@ -50,7 +50,7 @@ int run_verify_command(const std::vector<std::string>& arguments, std::ostream& 
     options.memory_limit = Bytes{static_cast<std::int64_t>(*gib * 1024 * 1024 * 1024)};
   }
   const auto violation = verify_plan(std::move(plan), options);
-  print_verification(out, *file, violation, flags.on("json"));
+  print_verification(out, *file, violation, flags.is_set("json"));
   return violation ? kAnswerIsNo : kOk;
 }
 

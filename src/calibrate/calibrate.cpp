@@ -192,7 +192,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
   device.transfer_slowdown = calibration.transfer_slowdown;
 }
 
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator) {
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels) {
   const auto rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
   const double share = kAloneShare / static_cast<double>(1 + job.cuts.size());
   auto advance = [&, done = 0.0](double by) mutable {
@@ -201,7 +201,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   };
   Calibration result;
   {
-    CalibrationPasses passes(job, job.step, rank);
+    CalibrationPasses passes(job, job.step, rank, kernels);
     const Measured measured = measure_alone(job, communicator, passes, share);
     result.between_operations = agree(job.step.plan(), communicator, measured, result.operations);
     advance(share);
@@ -214,7 +214,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
     advance(1 - kAloneShare);
   }
   for (const WholePlan* cut : job.cuts) {
-    CalibrationPasses passes(job, *cut, rank);
+    CalibrationPasses passes(job, *cut, rank, kernels);
     agree(cut->plan(), communicator, measure_alone(job, communicator, passes, share), result.operations);
     advance(share);
   }

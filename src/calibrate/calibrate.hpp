@@ -40,7 +40,7 @@ struct Calibration {
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers.
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator);
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels);
 
 // `device` as this machine has turned out to be.
 void apply(const Calibration& calibration, DeviceProfile& device);

@@ -18,8 +18,9 @@ class CalibrationPasses {
   static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   // `step`: one of the job's.
-  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank)
-      : view_(step, rank),
+  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank, Kernels& kernels)
+      : kernels_(kernels),
+        view_(step, rank),
         parameters_(view_),
         batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
@@ -46,7 +47,7 @@ class CalibrationPasses {
   void run(const OnExecution& on_execution, const Over& over) {
     for (const Bound& operation : operations_) {
       const Clock::time_point begin = Clock::now();
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       const Clock::time_point end = Clock::now();
       if (over()) return;
       if (operation.key) on_execution(*operation.key, begin, end);
@@ -57,7 +58,7 @@ class CalibrationPasses {
   template <class OnGate>
   void run_gates(const OnGate& on_gate) {
     for (const Bound& operation : operations_) {
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       if (!operation.choices.empty()) on_gate(operation.choices);
     }
   }
@@ -73,7 +74,7 @@ class CalibrationPasses {
     Clock::duration standing_in{};
     for (const Bound& operation : operations_) {
       const Clock::time_point start = Clock::now();
-      operation.compute(0);
+      operation.compute.run(kernels_, 0);
       if (operation.key) continue;
       standing_in += Clock::now() - start;
       on_transfer();
@@ -97,22 +98,22 @@ class CalibrationPasses {
   };
   std::span<const float> choices_of(const Operation& op, std::int32_t micro_batch) const {
     if (op.role != Role::gate || op.phase != Phase::forward) return {};
-    return {view_.data(op.writes.back(), micro_batch), static_cast<std::size_t>(op.key.dims[1])};
+    return {view_.data(write_of(op, Operand::loads), micro_batch), static_cast<std::size_t>(op.key.dims[1])};
   }
   // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
   // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
     if (!transfer.per_micro_batch) return;
     std::vector<std::pair<Vector, float>> results;
-    for (const ValueId id : transfer.writes) {
-      const Value& value = graph.value(id);
+    for (const Write& write : transfer.writes) {
+      const Value& value = graph.value(write.value);
       if (!value.per_micro_batch) continue;
       results.push_back(
-          {{view_.data(id, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
+          {{view_.data(write.value, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
     }
     operations_.push_back({std::nullopt,
-                           [results](std::int64_t) {
-                             for (const auto& [numbers, number] : results) fill(numbers, number);
+                           [results](Kernels& kernels, std::int64_t) {
+                             for (const auto& [numbers, number] : results) kernels.fill(numbers, number);
                            },
                            {}});
   }
@@ -128,6 +129,7 @@ class CalibrationPasses {
     return settings;
   }
 
+  Kernels& kernels_;
   TrainSettings settings_ = still();
   RankTraining training_;
   RankView view_;

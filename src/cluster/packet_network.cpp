@@ -41,7 +41,8 @@ std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
   lane.src = src;
   lane.dst = dst;
   lane.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
-  lane.window = std::llround(static_cast<double>(options_.window.value) * (1 - options_.unlike * even_part(src, dst)));
+  lane.window =
+      std::llround(static_cast<double>(options_.window.value) * (1 - options_.window_spread * even_part(src, dst)));
   lanes_.push_back(std::move(lane));
   return static_cast<std::int32_t>(lanes_.size() - 1);
 }

@@ -33,7 +33,7 @@ class PacketNetwork {
     Nanos per_message{};
     // Windows have histories: at first some are smaller, by up to this part. What is acknowledged opens them again,
     // half a byte for each.
-    double unlike = 0.3;
+    double window_spread = 0.3;
     std::int64_t at_source = 3;  // packets of large messages of a lane that stand in line before their first link; the
                                  // others of the window come after them, so that lanes take turns there
   };

@@ -23,7 +23,7 @@ PacketNetwork::Options packets_of(std::int64_t bytes) {
   PacketNetwork::Options options;
   options.packet = {bytes};
   options.window = {8 * bytes};
-  options.unlike = 0;
+  options.window_spread = 0;
   options.at_source = 4;
   return options;
 }

@@ -18,7 +18,7 @@ constexpr std::int64_t kSmallestPart = 16 << 10;
 constexpr std::int64_t kMostMessages = 200'000;
 
 // Candidates that must take so many times the best one's time are left out.
-constexpr std::int64_t kHopeless = 4;
+constexpr std::int64_t kGiveUpFactor = 4;
 constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 8};
 
 bool is_worth_trying(const ProgramRequest& request, const ProgramQuestion& question) {
@@ -150,7 +150,7 @@ std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const 
     const auto choice = best_below(limit, algorithm, question, cluster, options);
     if (!choice) continue;
     choices.push_back(*choice);
-    limit = std::min(limit, kHopeless * choice->time);
+    limit = std::min(limit, kGiveUpFactor * choice->time);
   }
   std::stable_sort(choices.begin(), choices.end(),
                    [](const ProgramChoice& a, const ProgramChoice& b) { return a.time < b.time; });

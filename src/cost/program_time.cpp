@@ -59,7 +59,7 @@ class Flows {
  public:
   Flows(const Cluster& cluster, const ProgramTimeOptions& options)
       : network_(cluster, options.slowdown, options.sharing_loss) {}
-  static constexpr bool kAsks = false, kTakesOver = false;
+  static constexpr bool kWaitsForRequest = false, kSystemTakesOver = false;
   static constexpr bool kLandsInPortions = false;
   static bool asks_for(std::int64_t) { return false; }
   std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
@@ -96,8 +96,8 @@ class Packets {
                            .spare = tcp_.spare,
                            .host_rate = tcp_.host_rate,
                            .per_message = tcp_.per_message}) {}
-  static constexpr bool kAsks = true;             // a large message sets out when it has been asked for
-  static constexpr bool kTakesOver = true;        // for the sender a message has ended before it arrives
+  static constexpr bool kWaitsForRequest = true;  // a large message sets out when it has been asked for
+  static constexpr bool kSystemTakesOver = true;  // for the sender a message has ended before it arrives
   static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
   bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
   // One connection for all channels.
@@ -199,7 +199,7 @@ class ProgramSimulation {
       const Rank sender = members_[static_cast<std::size_t>(connections_.back().sender)];
       const Rank receiver = members_[static_cast<std::size_t>(connections_.back().receiver)];
       connections_.back().lane = network_.open_lane(sender, receiver);
-      if (Network::kAsks) connections_.back().way_back = network_.open_lane(receiver, sender);
+      if (Network::kWaitsForRequest) connections_.back().way_back = network_.open_lane(receiver, sender);
     }
     Connection& connection = connections_[static_cast<std::size_t>(entry->second)];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
@@ -306,7 +306,7 @@ class ProgramSimulation {
   void message_ended(std::int32_t id, std::size_t match) {
     Connection& connection = connections_[static_cast<std::size_t>(id)];
     const std::int32_t send = connection.sends[match], receive = connection.receives[match];
-    if (!Network::kTakesOver) complete(connection.sender, send);
+    if (!Network::kSystemTakesOver) complete(connection.sender, send);
     Step& landed = state(connection.receiver, receive);
     const bool by_hand = options_.reduce.bytes_per_second > 0 &&
                          code(connection.receiver, receive).kind == StepKind::receive_reduce_copy;

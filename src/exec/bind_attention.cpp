@@ -97,28 +97,32 @@ Packed unpack(const AttentionCall& call, const Matrix& queries, const Matrix& pa
           rows_of(all.shared_key, call.key_rows)};
 }
 
-// How many of an operation's values hold queries, keys and values: it reads (its gradient writes) these first.
-std::size_t packed_values(const RankView& view, const Operation& op) {
-  if (op.phase == Phase::input_grad) return op.writes.size();
-  const bool latent = view.plan().model.latent.has_value();
-  return std::min<std::size_t>(op.reads.size(), latent ? 3 : 2);
+Packed packed_inputs(const AttentionCall& call, const Operands& of) {
+  return unpack(call, of.read(Operand::queries), of.find_read(Operand::keys_values), of.find_read(Operand::rotary_key));
 }
 
-// `values`: the logarithms of sums; or the softmax, with dropout also what was kept and what that left.
-AttentionSaved saved_in(const RankView& view, const Operands& of, std::span<const ValueId> values,
-                        const AttentionCall& call) {
+Packed packed_grads(const AttentionCall& call, const Operands& of) {
+  return unpack(call, of.write(Operand::queries_grad), of.find_write(Operand::keys_values_grad),
+                of.find_write(Operand::rotary_key_grad));
+}
+
+// What forward keeps: the logarithms of sums; or the softmax, with dropout also what was kept and what that left.
+// `find` gives the value of an operand that forward writes or backward reads.
+template <class Find>
+AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCall& call) {
   const std::int64_t rows = call.shape.sequences * call.shape.heads * call.shape.queries, keys = call.shape.keys;
   AttentionSaved saved;
-  const auto data = [&](std::size_t i) { return static_cast<float*>(of.flat(values[i]).data); };
-  if (view.plan().layout.attention == AttentionKernel::flash) {
-    saved.log_sums = {data(0) + call.saved_row, rows};
+  const auto data = [&](ValueId value) { return static_cast<float*>(of.flat(value).data); };
+  if (const ValueId log_sums = find(Operand::log_sums); log_sums.valid()) {
+    saved.log_sums = {data(log_sums) + call.saved_row, rows};
     return saved;
   }
   const std::int64_t first = call.saved_row * keys;
-  saved.softmax = Matrix::dense(data(0) + first, rows, keys);
-  if (values.size() < 3) return saved;
-  saved.kept = of.kept(values[1]).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows * keys));
-  saved.dropped = Matrix::dense(data(2) + first, rows, keys);
+  saved.softmax = Matrix::dense(data(find(Operand::softmax)) + first, rows, keys);
+  const ValueId kept = find(Operand::kept_elements);
+  if (!kept.valid()) return saved;
+  saved.kept = of.kept(kept).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows * keys));
+  saved.dropped = Matrix::dense(data(find(Operand::dropped_softmax)) + first, rows, keys);
   return saved;
 }
 
@@ -135,11 +139,10 @@ AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int6
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_attention(const RankView& view, std::uint64_t seed, const Operation& op,
-                                                 std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                           ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  const std::size_t packed = packed_values(view, op);
-  const auto read = [&](std::size_t i) { return i < packed ? of.read(i) : Matrix{}; };
+  const auto written = [&](Operand operand) { return find_write(op, operand); };
   struct Bound {
     AttentionCall call;
     Packed in;
@@ -148,25 +151,21 @@ std::function<void(std::int64_t)> bind_attention(const RankView& view, std::uint
   };
   std::vector<Bound> calls;
   for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
-    calls.push_back({call, unpack(call, read(0), read(1), read(2)), rows_of(of.write(), call.query_rows),
-                     saved_in(view, of, std::span(op.writes).subspan(1), call)});
+    calls.push_back({call, packed_inputs(call, of), rows_of(of.write(Operand::output), call.query_rows),
+                     saved_in(of, written, call)});
   }
-  return [calls, seed, layer = op.layer](std::int64_t step) {
+  return [calls, seed, layer = op.layer](Kernels& kernels, std::int64_t step) {
     for (const Bound& c : calls) {
-      attention(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.in.shared_key);
+      kernels.attention(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved,
+                        c.in.shared_key);
     }
   };
 }
 
-std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op,
-                                                      std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                                ElementRange rows) {
   const Operands of(view, op, micro_batch);
-  // Reads: queries, keys and values where they are apart, then the gradient, the context and what forward kept.
-  const std::size_t packed = packed_values(view, op);
-  const auto read = [&](std::size_t i) { return i < packed ? of.read(i) : Matrix{}; };
-  const auto write = [&](std::size_t i) { return i < packed ? of.write(i) : Matrix{}; };
-  std::vector<ValueId> kept;
-  for (std::size_t i = packed + 2; i < op.reads.size(); ++i) kept.push_back(op.reads[i].value);
+  const auto read = [&](Operand operand) { return find_read(op, operand); };
   struct Bound {
     AttentionCall call;
     Packed in, out;
@@ -177,15 +176,17 @@ std::function<void(std::int64_t)> bind_attention_grad(const RankView& view, std:
   std::vector<Bound> calls;
   ElementRange written;  // keys whose gradient an earlier call has written
   for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
-    calls.push_back({call, unpack(call, read(0), read(1), read(2)), unpack(call, write(0), write(1), write(2)),
-                     rows_of(of.read(packed + 1), call.query_rows), rows_of(of.read(packed), call.query_rows),
-                     saved_in(view, of, kept, call), written == call.key_rows ? Into::add : Into::overwrite});
+    calls.push_back({call, packed_inputs(call, of), packed_grads(call, of),
+                     rows_of(of.read(Operand::output), call.query_rows),
+                     rows_of(of.read(Operand::output_grad), call.query_rows), saved_in(of, read, call),
+                     written == call.key_rows ? Into::add : Into::overwrite});
     written = call.key_rows;
   }
-  return [calls, seed, layer = op.layer](std::int64_t step) {
+  return [calls, seed, layer = op.layer](Kernels& kernels, std::int64_t step) {
     for (const Bound& c : calls) {
-      attention_input_grad(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved, c.d_context,
-                           c.out.q, c.out.k, c.out.v, c.into_keys, c.in.shared_key, c.out.shared_key);
+      kernels.attention_input_grad(shape_at(c.call, seed, step, layer), c.in.q, c.in.k, c.in.v, c.context, c.saved,
+                                   c.d_context, c.out.q, c.out.k, c.out.v, c.into_keys, c.in.shared_key,
+                                   c.out.shared_key);
     }
   };
 }

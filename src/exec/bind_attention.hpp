@@ -1,17 +1,15 @@
 // The attention of a rank: its heads, and the positions of each sequence that it holds the queries of.
 #pragma once
 
-#include <functional>
-
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
 
 // `seed`: of dropout, where the model has it. `rows`: of whole sequences, where the operation is cut; empty: all.
-std::function<void(std::int64_t step)> bind_attention(const RankView& view, std::uint64_t seed, const Operation& op,
-                                                      std::int32_t micro_batch, ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_attention_grad(const RankView& view, std::uint64_t seed,
-                                                           const Operation& op, std::int32_t micro_batch,
-                                                           ElementRange rows = {});
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                           ElementRange rows = {});
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+                                ElementRange rows = {});
 
 }  // namespace weft

@@ -1,9 +1,11 @@
 // From an operation of the graph to the kernel that carries it out on a rank's memory.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <vector>
 
+#include "exec/bound_operation.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/dropout_places.hpp"
 #include "exec/parameter_state.hpp"
@@ -11,15 +13,16 @@
 
 namespace weft {
 
-using BoundOperation = std::function<void(std::int64_t step)>;
-
 // What operations of a rank leave beside the plan's values. Written by the thread that computes.
 struct RankTraining {
   // Of the positions that this rank holds, by micro-batch.
   std::vector<std::vector<std::int64_t>> tokens, targets;
   std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
-  std::vector<double> loss_sums;     // by step: -log p over this rank's tokens
-  double validation_loss_sum = 0;    // the same of all batches of validation since somebody set it to 0
+  std::vector<double> losses;        // by micro-batch, of the last one computed: the sum of -log p over its tokens
+  // By parameter: whether the gradient of the last update was finite. A deque, because kernels write to its elements.
+  std::deque<bool> gradient_is_finite;
+  std::vector<double> loss_sums;   // by step: the losses of this rank's micro-batches
+  double validation_loss_sum = 0;  // the same of all batches of validation since somebody set it to 0
   // Told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
   // Told of every update when it has been made: the rank's own weights and moments of the parameter are of this step
@@ -60,7 +63,7 @@ class ComputeBinder {
   std::vector<LossPart> loss_parts(const Vector& value) const;
   LearnedPositions learned_positions(const Matrix& table) const { return {table, positions_}; }
   void load_batch(std::int64_t step, std::int32_t micro_batch) const;
-  std::string first_not_finite(std::int32_t micro_batch) const;
+  std::string first_not_finite(Kernels& kernels, std::int32_t micro_batch) const;
 
   const RankView& view_;
   const ParameterStates& parameters_;

@@ -8,8 +8,6 @@
 namespace weft {
 namespace {
 
-using Bound = std::function<void(std::int64_t)>;
-
 // Every rank's balance loss counts as much as its tokens do in the mean of the cross entropy.
 BalanceLoss balance_of(const RankView& view, std::int64_t tokens) {
   const Layout& layout = view.plan().layout;
@@ -35,20 +33,20 @@ class ExpertOperation {
         whole_(view, op, micro_batch),
         use_(op.role == Role::gate ? SlotUse() : slot_use(view, op, micro_batch, part)) {}
 
-  Bound forward() const {
+  KernelCalls forward() const {
     switch (op_.role) {
       case Role::gate:
         return bind_gate();
       case Role::dispatch:
-        return [tell = teller(whole_.read(1)), x = tokens(whole_.read(0)), routing = tokens(whole_.read(1)),
-                slots = whole_.write(), empty = empty_slots()](std::int64_t) {
-          dispatch_rows(x, routing, slots, empty);
+        return [tell = teller(), x = tokens(whole_.read(Operand::input)), routing = routing(),
+                slots = whole_.write(Operand::output), empty = empty_slots()](Kernels& kernels, std::int64_t) {
+          kernels.dispatch_rows(x, routing, slots, empty);
+          kernels.synchronize();  // which slots tokens have is read here
           tell();
         };
       case Role::combine:
-        return [slots = whole_.read(0), routing = tokens(whole_.read(1)), y = tokens(whole_.write())](std::int64_t) {
-          combine_rows(slots, routing, y);
-        };
+        return [slots = whole_.read(Operand::input), routing = routing(), y = tokens(whole_.write(Operand::output))](
+                   Kernels& kernels, std::int64_t) { kernels.combine_rows(slots, routing, y); };
       case Role::expert_act:
         return bind_activation();
       default:
@@ -56,28 +54,32 @@ class ExpertOperation {
     }
   }
 
-  Bound input_grad() const {
+  KernelCalls input_grad() const {
     switch (op_.role) {
       case Role::gate:
         return bind_gate_grad();
       case Role::dispatch:
-        return [d_slots = whole_.read(0), routing = tokens(whole_.read(1)), dx = tokens(whole_.write())](std::int64_t) {
-          dispatch_rows_input_grad(d_slots, routing, dx);
+        return [d_slots = whole_.read(Operand::output_grad), routing = routing(),
+                dx = tokens(whole_.write(Operand::input_grad))](Kernels& kernels, std::int64_t) {
+          kernels.dispatch_rows_input_grad(d_slots, routing, dx);
         };
       case Role::combine:
-        return [tell = teller(whole_.read(2)), dy = tokens(whole_.read(0)), slots = whole_.read(1),
-                routing = tokens(whole_.read(2)), d_slots = whole_.write(0), d_weights = tokens(whole_.write(1)),
-                empty = empty_slots()](std::int64_t) {
-          combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty);
+        return [tell = teller(), dy = tokens(whole_.read(Operand::output_grad)), slots = whole_.read(Operand::input),
+                routing = routing(), d_slots = whole_.write(Operand::input_grad),
+                d_weights = tokens(whole_.write(Operand::routing_grad)),
+                empty = empty_slots()](Kernels& kernels, std::int64_t) {
+          kernels.combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty);
+          kernels.synchronize();  // which slots tokens have is read here
           tell();
         };
       case Role::expert_act:
         return bind_activation_grad();
       default: {
-        const Matrix dy = whole_.read(0);
-        return [blocks = blocks_of(view_, op_, dy), use = use_, dy, experts = whole_.experts(op_.reads[1].value),
-                dx = whole_.write()](std::int64_t) mutable {
-          expert_linear_input_grad(used(blocks, use), dy, experts.weights, dx);
+        const Matrix dy = whole_.read(Operand::output_grad);
+        return [blocks = blocks_of(view_, op_, dy), use = use_, dy,
+                experts = whole_.experts(read_of(op_, Operand::weight)),
+                dx = whole_.write(Operand::input_grad)](Kernels& kernels, std::int64_t) mutable {
+          kernels.expert_linear_input_grad(used(blocks, use), dy, experts.weights, dx);
         };
       }
     }
@@ -92,6 +94,7 @@ class ExpertOperation {
     const ElementRange rows = token_rows_of(all);
     return all.row_slice(rows.begin, rows.end);
   }
+  Matrix routing() const { return tokens(whole_.read(Operand::routing)); }
   EmptySlots empty_slots() const { return use_.is_data() ? EmptySlots::keep : EmptySlots::clear; }
   static ExpertBlocks used(ExpertBlocks blocks, SlotUse& use) {
     blocks.used = use.windows();
@@ -99,53 +102,64 @@ class ExpertOperation {
   }
 
   // Writes down which slots the part's tokens have, where others need to know.
-  std::function<void()> teller(const Matrix& routing) const {
+  std::function<void()> teller() const {
     if (!use_.is_data()) return [] {};
-    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, routing,
-            rows = token_rows_of(routing)] { windows.fill(op, micro_batch, routing, rows); };
+    const Matrix all = whole_.read(Operand::routing);
+    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, all, rows = token_rows_of(all)] {
+      windows.fill(op, micro_batch, all, rows);
+    };
   }
 
-  Bound bind_gate() const {
+  KernelCalls bind_gate() const {
     const bool first = is_whole(part_) || part_.begin == 0;
-    return [shape = gate_shape(view_), scores = tokens(whole_.read(0)), routing = tokens(whole_.write(0)),
-            load = load_in(whole_.write(1)),
-            into = first ? Into::overwrite : Into::add](std::int64_t) { gate(shape, scores, routing, load, into); };
+    return [shape = gate_shape(view_), scores = tokens(whole_.read(Operand::input)),
+            routing = tokens(whole_.write(Operand::routing)), load = load_in(whole_.write(Operand::loads)),
+            into = first ? Into::overwrite : Into::add](Kernels& kernels, std::int64_t) {
+      kernels.gate(shape, scores, routing, load, into);
+    };
   }
 
   // The balance loss is that of the whole micro-batch.
-  Bound bind_gate_grad() const {
-    return [shape = gate_shape(view_), balance = balance_of(view_, whole_.read(1).rows),
-            d_weights = tokens(whole_.read(0)), scores = tokens(whole_.read(1)), routing = tokens(whole_.read(2)),
-            load = load_in(whole_.read(3)), d_scores = tokens(whole_.write())](std::int64_t) {
-      gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores);
+  KernelCalls bind_gate_grad() const {
+    const Matrix all_scores = whole_.read(Operand::input);
+    return [shape = gate_shape(view_), balance = balance_of(view_, all_scores.rows),
+            d_weights = tokens(whole_.read(Operand::routing_grad)), scores = tokens(all_scores), routing = routing(),
+            load = load_in(whole_.read(Operand::loads)),
+            d_scores = tokens(whole_.write(Operand::input_grad))](Kernels& kernels, std::int64_t) {
+      kernels.gate_input_grad(shape, balance, d_weights, scores, routing, load, d_scores);
     };
   }
 
-  Bound bind_product() const {
-    ExpertWeights experts = whole_.experts(op_.reads[1].value);
+  KernelCalls bind_product() const {
+    ExpertWeights experts = whole_.experts(read_of(op_, Operand::weight));
     if (experts.biases_are_copies) experts.biases.clear();
-    const Matrix x = whole_.read(0);
-    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write()](std::int64_t) mutable {
-      expert_linear(used(blocks, use), x, experts.weights, experts.biases, y);
+    const Matrix x = whole_.read(Operand::input);
+    return [blocks = blocks_of(view_, op_, x), use = use_, x, experts, y = whole_.write(Operand::output)](
+               Kernels& kernels, std::int64_t) mutable {
+      kernels.expert_linear(used(blocks, use), x, experts.weights, experts.biases, y);
     };
   }
 
-  Bound bind_activation() const {
-    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu : gelu;
-    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, x = whole_.read(0),
-            y = whole_.write()](std::int64_t) mutable {
+  KernelCalls bind_activation() const {
+    const auto act = view_.plan().model.activation == Activation::swiglu ? &Kernels::swiglu : &Kernels::gelu;
+    const Matrix x = whole_.read(Operand::input);
+    return [act, blocks = blocks_of(view_, op_, x), use = use_, x, y = whole_.write(Operand::output)](
+               Kernels& kernels, std::int64_t) mutable {
       for_each_used(blocks, use, [&](const ElementRange& rows) {
-        act(x.row_slice(rows.begin, rows.end), y.row_slice(rows.begin, rows.end));
+        (kernels.*act)(x.row_slice(rows.begin, rows.end), y.row_slice(rows.begin, rows.end));
       });
     };
   }
 
-  Bound bind_activation_grad() const {
-    const auto act = view_.plan().model.activation == Activation::swiglu ? swiglu_input_grad : gelu_input_grad;
-    return [act, blocks = blocks_of(view_, op_, whole_.read(0)), use = use_, dy = whole_.read(0), x = whole_.read(1),
-            dx = whole_.write()](std::int64_t) mutable {
+  KernelCalls bind_activation_grad() const {
+    const auto act =
+        view_.plan().model.activation == Activation::swiglu ? &Kernels::swiglu_input_grad : &Kernels::gelu_input_grad;
+    const Matrix dy = whole_.read(Operand::output_grad);
+    return [act, blocks = blocks_of(view_, op_, dy), use = use_, dy, x = whole_.read(Operand::input),
+            dx = whole_.write(Operand::input_grad)](Kernels& kernels, std::int64_t) mutable {
       for_each_used(blocks, use, [&](const ElementRange& rows) {
-        act(dy.row_slice(rows.begin, rows.end), x.row_slice(rows.begin, rows.end), dx.row_slice(rows.begin, rows.end));
+        (kernels.*act)(dy.row_slice(rows.begin, rows.end), x.row_slice(rows.begin, rows.end),
+                       dx.row_slice(rows.begin, rows.end));
       });
     };
   }
@@ -174,16 +188,16 @@ bool is_of_routed_experts(const Operation& op) {
   }
 }
 
-Bound bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+KernelCalls bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
   const ExpertOperation operation(view, op, micro_batch, part);
   return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
 }
 
 // Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
-Bound bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
-  const ExpertWeights d = of.experts(op.writes.front());
-  const Matrix x = of.read(0), dy = of.read(1);
+  const ExpertWeights d = of.experts(write_of(op, Operand::weight_grad));
+  const Matrix x = of.read(Operand::input), dy = of.read(Operand::output_grad);
   SlotUse use;
   Operation as_pass = op;
   for (const Phase phase : {Phase::weight_grad, Phase::recompute, Phase::forward}) {
@@ -192,10 +206,10 @@ Bound bind_experts_weight_grad(const RankView& view, const Operation& op, std::i
     use = slot_use(view, as_pass, micro_batch, {});
     break;
   }
-  return [blocks = blocks_of(view, op, x), use, x, dy, d, into](std::int64_t) mutable {
+  return [blocks = blocks_of(view, op, x), use, x, dy, d, into](Kernels& kernels, std::int64_t) mutable {
     ExpertBlocks of_rows = blocks;
     of_rows.used = use.windows();
-    expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
+    kernels.expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
   };
 }
 

@@ -2,8 +2,7 @@
 // the tokens or of every expert's capacity (graph/operation_part.hpp).
 #pragma once
 
-#include <functional>
-
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
@@ -11,9 +10,7 @@ namespace weft {
 // Whether these are for it: forward, again, and dX; of the products of experts also dW.
 bool is_of_routed_experts(const Operation& op);
 
-std::function<void(std::int64_t step)> bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                                    const Origin& part = {});
-std::function<void(std::int64_t step)> bind_experts_weight_grad(const RankView& view, const Operation& op,
-                                                                std::int32_t micro_batch, Into into);
+KernelCalls bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part = {});
+KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
 
 }  // namespace weft

@@ -24,59 +24,52 @@ std::vector<Output> side_by_side(const std::vector<Matrix>& outputs, const Matri
   return parts;
 }
 
+// The values of the operands that are there.
+std::vector<Matrix> present(std::initializer_list<Matrix> matrices) {
+  std::vector<Matrix> found;
+  for (const Matrix& matrix : matrices) {
+    if (!matrix.empty()) found.push_back(matrix);
+  }
+  return found;
+}
+
+std::vector<Matrix> output_grads(const Operands& of) {
+  return present({of.read(Operand::output_grad), of.find_read(Operand::output_beside_grad)});
+}
+
 }  // namespace
 
-std::function<void(std::int64_t)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                              ElementRange rows) {
+KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
-  const ValueId weight = op.reads[1].value;
-  std::vector<Matrix> outputs;
-  for (std::size_t i = 0; i < op.writes.size(); ++i) outputs.push_back(of.write(i));
-  return [x = of.read(0), parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](std::int64_t) {
-    for (const Output& y : parts) linear(x, y.weight, y.bias, y.values);
+  const ValueId weight = read_of(op, Operand::weight);
+  const std::vector<Matrix> outputs = present({of.write(Operand::output), of.find_write(Operand::output_beside)});
+  return [x = of.read(Operand::input), parts = side_by_side(outputs, of.weight(weight), of.added_bias(weight))](
+             Kernels& kernels, std::int64_t) {
+    for (const Output& y : parts) kernels.linear(x, y.weight, y.bias, y.values);
   };
 }
 
-std::function<void(std::int64_t)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                         std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                   ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
-  std::vector<Matrix> grads;
-  for (std::size_t i = 0; i + 1 < op.reads.size(); ++i) grads.push_back(of.read(i));
-  return [dx = of.write(), parts = side_by_side(grads, of.weight(op.reads.back().value), {})](std::int64_t) {
-    Into into = Into::overwrite;
-    for (const Output& dy : parts) {
-      linear_input_grad(dy.values, dy.weight, dx, into);
-      into = Into::add;
-    }
-  };
+  return
+      [parts = side_by_side(output_grads(of), of.weight(read_of(op, Operand::weight)), {}),
+       onto = of.find_read(Operand::addend_grad), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
+        Into into = Into::overwrite;
+        for (const Output& dy : parts) {
+          kernels.linear_input_grad(dy.values, dy.weight, dx, into);
+          into = Into::add;
+        }
+        if (!onto.empty()) kernels.add(dx, onto, dx);
+      };
 }
 
-std::function<void(std::int64_t)> bind_linear_input_grad_onto(const RankView& view, const Operation& op,
-                                                              std::int32_t micro_batch, ElementRange rows) {
-  const Operands of(view, op, micro_batch, rows);
-  WEFT_CHECK(op.reads.size() >= 3);
-  const std::size_t last = op.reads.size() - 1;
-  std::vector<Matrix> grads;
-  for (std::size_t i = 0; i + 1 < last; ++i) grads.push_back(of.read(i));
-  return [parts = side_by_side(grads, of.weight(op.reads[last].value), {}), onto = of.read(last - 1),
-          dx = of.write()](std::int64_t) {
-    Into into = Into::overwrite;
-    for (const Output& dy : parts) {
-      linear_input_grad(dy.values, dy.weight, dx, into);
-      into = Into::add;
-    }
-    add(dx, onto, dx);
-  };
-}
-
-std::function<void(std::int64_t)> bind_linear_weight_grad(const RankView& view, const Operation& op,
-                                                          std::int32_t micro_batch, Into into) {
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
-  const ValueId gradient = op.writes.front();
-  std::vector<Matrix> grads;
-  for (std::size_t i = 1; i < op.reads.size(); ++i) grads.push_back(of.read(i));
-  return [x = of.read(0), parts = side_by_side(grads, of.weight(gradient), of.bias(gradient)), into](std::int64_t) {
-    for (const Output& dy : parts) linear_weight_grad(x, dy.values, dy.weight, dy.bias, into);
+  const ValueId gradient = write_of(op, Operand::weight_grad);
+  return [x = of.read(Operand::input), parts = side_by_side(output_grads(of), of.weight(gradient), of.bias(gradient)),
+          into](Kernels& kernels, std::int64_t) {
+    for (const Output& dy : parts) kernels.linear_weight_grad(x, dy.values, dy.weight, dy.bias, into);
   };
 }
 

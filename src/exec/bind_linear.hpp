@@ -1,21 +1,16 @@
 // Products with a rank's part of a weight. The output of a linear layer may lie in several matrices side by side.
-// `rows`: of the tokens, where the operation is cut; empty: all.
+// dX is added onto a gradient where the operation reads one. `rows`: of the tokens, where the operation is cut; empty:
+// all.
 #pragma once
 
-#include <functional>
-
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
 
-std::function<void(std::int64_t step)> bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch,
-                                                   ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_linear_input_grad(const RankView& view, const Operation& op,
-                                                              std::int32_t micro_batch, ElementRange rows = {});
-// dX that is added onto the gradient that it reads before its weight.
-std::function<void(std::int64_t step)> bind_linear_input_grad_onto(const RankView& view, const Operation& op,
-                                                                   std::int32_t micro_batch, ElementRange rows = {});
-std::function<void(std::int64_t step)> bind_linear_weight_grad(const RankView& view, const Operation& op,
-                                                               std::int32_t micro_batch, Into into);
+KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {});
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+                                   ElementRange rows = {});
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
 
 }  // namespace weft

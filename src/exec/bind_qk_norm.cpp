@@ -37,64 +37,52 @@ Heads heads_of(const RankView& view, const Matrix& packed, const Matrix& pairs) 
           keys_and_values.column_slice(keys, 2 * keys)};
 }
 
-// The matrices that an operation reads or writes from `first` on.
-Heads read_heads(const RankView& view, const Operands& of, std::size_t first, bool apart) {
-  return heads_of(view, of.read(first), apart ? of.read(first + 1) : Matrix{});
+Heads inputs(const RankView& view, const Operands& of) {
+  return heads_of(view, of.read(Operand::input), of.find_read(Operand::input_beside));
 }
-Heads written_heads(const RankView& view, const Operands& of, bool apart) {
-  return heads_of(view, of.write(0), apart ? of.write(1) : Matrix{});
-}
-
-void copy(const Matrix& from, const Matrix& to) {
-  for (std::int64_t r = 0; r < from.rows; ++r) {
-    std::copy_n(static_cast<const float*>(from.data) + r * from.stride, from.columns,
-                static_cast<float*>(to.data) + r * to.stride);
-  }
+Heads output_grads(const RankView& view, const Operands& of) {
+  return heads_of(view, of.read(Operand::output_grad), of.find_read(Operand::output_beside_grad));
 }
 
 }  // namespace
 
-std::function<void(std::int64_t)> bind_qk_norm(const RankView& view, const Operation& op, std::int32_t micro_batch) {
+KernelCalls bind_qk_norm(const RankView& view, const Operation& op, std::int32_t micro_batch) {
   const Operands of(view, op, micro_batch);
-  const bool apart = op.writes.size() > 1;
-  const ValueId weights = op.reads.back().value;
-  return [x = read_heads(view, of, 0, apart), y = written_heads(view, of, apart),
+  const ValueId weights = read_of(op, Operand::weight);
+  return [x = inputs(view, of), y = heads_of(view, of.write(Operand::output), of.find_write(Operand::output_beside)),
           of_queries = of.norm_of_tensor(weights, kQueryNorm),
-          of_keys = of.norm_of_tensor(weights, kKeyNorm)](std::int64_t) {
-    for (std::size_t h = 0; h < x.queries.size(); ++h) norm(x.queries[h], of_queries, y.queries[h]);
-    for (std::size_t h = 0; h < x.keys.size(); ++h) norm(x.keys[h], of_keys, y.keys[h]);
-    copy(x.values, y.values);
+          of_keys = of.norm_of_tensor(weights, kKeyNorm)](Kernels& kernels, std::int64_t) {
+    for (std::size_t h = 0; h < x.queries.size(); ++h) kernels.norm(x.queries[h], of_queries, y.queries[h]);
+    for (std::size_t h = 0; h < x.keys.size(); ++h) kernels.norm(x.keys[h], of_keys, y.keys[h]);
+    kernels.copy(x.values, y.values);
   };
 }
 
-std::function<void(std::int64_t)> bind_qk_norm_input_grad(const RankView& view, const Operation& op,
-                                                          std::int32_t micro_batch) {
+KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch) {
   const Operands of(view, op, micro_batch);
-  const bool apart = op.writes.size() > 1;
-  const ValueId weights = op.reads.back().value;
-  return [dy = read_heads(view, of, 0, apart), x = read_heads(view, of, apart ? 2 : 1, apart),
-          dx = written_heads(view, of, apart), of_queries = of.norm_of_tensor(weights, kQueryNorm),
-          of_keys = of.norm_of_tensor(weights, kKeyNorm)](std::int64_t) {
+  const ValueId weights = read_of(op, Operand::weight);
+  return [dy = output_grads(view, of), x = inputs(view, of),
+          dx = heads_of(view, of.write(Operand::input_grad), of.find_write(Operand::input_beside_grad)),
+          of_queries = of.norm_of_tensor(weights, kQueryNorm),
+          of_keys = of.norm_of_tensor(weights, kKeyNorm)](Kernels& kernels, std::int64_t) {
     for (std::size_t h = 0; h < x.queries.size(); ++h) {
-      norm_input_grad(dy.queries[h], x.queries[h], of_queries, {}, dx.queries[h]);
+      kernels.norm_input_grad(dy.queries[h], x.queries[h], of_queries, {}, dx.queries[h]);
     }
-    for (std::size_t h = 0; h < x.keys.size(); ++h) norm_input_grad(dy.keys[h], x.keys[h], of_keys, {}, dx.keys[h]);
-    copy(dy.values, dx.values);
+    for (std::size_t h = 0; h < x.keys.size(); ++h)
+      kernels.norm_input_grad(dy.keys[h], x.keys[h], of_keys, {}, dx.keys[h]);
+    kernels.copy(dy.values, dx.values);
   };
 }
 
 // All heads of the rank add to the same two gradients.
-std::function<void(std::int64_t)> bind_qk_norm_weight_grad(const RankView& view, const Operation& op,
-                                                           std::int32_t micro_batch, Into into) {
+KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
-  const bool apart = op.reads.size() > 2;
-  const ValueId gradient = op.writes.front();
-  return [dy = read_heads(view, of, 0, apart), x = read_heads(view, of, apart ? 2 : 1, apart),
-          d_queries = of.norm_of_tensor(gradient, kQueryNorm), d_keys = of.norm_of_tensor(gradient, kKeyNorm),
-          into](std::int64_t) {
+  const ValueId gradient = write_of(op, Operand::weight_grad);
+  return [dy = output_grads(view, of), x = inputs(view, of), d_queries = of.norm_of_tensor(gradient, kQueryNorm),
+          d_keys = of.norm_of_tensor(gradient, kKeyNorm), into](Kernels& kernels, std::int64_t) {
     const auto add_up = [&](const std::vector<Matrix>& dys, const std::vector<Matrix>& xs, const NormWeights& d) {
       for (std::size_t h = 0; h < xs.size(); ++h) {
-        norm_weight_grad(dys[h], xs[h], d, d.gain, {}, h == 0 ? into : Into::add);
+        kernels.norm_weight_grad(dys[h], xs[h], d, d.gain, {}, h == 0 ? into : Into::add);
       }
     };
     add_up(dy.queries, x.queries, d_queries);

@@ -1,17 +1,13 @@
 // The norms of queries and keys (Qwen3): RMSNorm of every head by itself, before positions are rotated in.
 #pragma once
 
-#include <functional>
-
+#include "exec/bound_operation.hpp"
 #include "exec/operands.hpp"
 
 namespace weft {
 
-std::function<void(std::int64_t step)> bind_qk_norm(const RankView& view, const Operation& op,
-                                                    std::int32_t micro_batch);
-std::function<void(std::int64_t step)> bind_qk_norm_input_grad(const RankView& view, const Operation& op,
-                                                               std::int32_t micro_batch);
-std::function<void(std::int64_t step)> bind_qk_norm_weight_grad(const RankView& view, const Operation& op,
-                                                                std::int32_t micro_batch, Into into);
+KernelCalls bind_qk_norm(const RankView& view, const Operation& op, std::int32_t micro_batch);
+KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch);
+KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
 
 }  // namespace weft

@@ -61,10 +61,8 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
     add_shards(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_to_all) {
     add_exchange(op, micro_batch, ends);
-  } else if (op.reads.size() == op.writes.size()) {
-    add_rows(op, micro_batch, ends);
   } else {
-    fail("weft run cannot carry out '{}' yet", describe(op));
+    add_rows(op, micro_batch, ends);
   }
   return ends;
 }
@@ -72,7 +70,6 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
 void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
-    WEFT_CHECK(original.reads.size() == 1 && original.writes.size() == 1);
     const bool of_gradients = original.phase == Phase::optimizer && original.role != Role::norm_reduce;
     const auto part = [&](ValueId value) {
       const std::int64_t elements = view_.original().value(value).elements();
@@ -81,8 +78,8 @@ void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_ba
       const ElementRange range = overlap(part_range(elements, origin), {0, whole.size});
       return segment_of(static_cast<float*>(whole.data) + range.begin, std::max<std::int64_t>(0, range.size()));
     };
-    ends.input.push_back(part(original.reads.front().value));
-    ends.output.push_back(part(original.writes.front()));
+    ends.input.push_back(part(read_of(original, Operand::payload)));
+    ends.output.push_back(part(write_of(original, Operand::payload)));
   }
   ends.in_place = same_places(ends.input, ends.output);
 }
@@ -102,8 +99,7 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   std::vector<std::vector<Segment>> of_members(static_cast<std::size_t>(view_.group_size(op.communication->group)));
   std::vector<Segment> own;
-  for (std::size_t i = 0; i < original.reads.size(); ++i) {
-    const ValueId read = original.reads[i].value, written = original.writes[i];
+  for (const auto& [read, written] : carried_by(original)) {
     const auto shares = shares_of(original, origin, scatters ? read : written, micro_batch);
     for (std::size_t m = 0; m < shares.size(); ++m) {
       of_members[m].insert(of_members[m].end(), shares[m].begin(), shares[m].end());
@@ -127,7 +123,7 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
 void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const Origin& part = op.origins.front();
   const Operation& original = view_.original().op(part.operation);
-  const ValueId read = original.reads.front().value, written = original.writes.front();
+  const ValueId read = read_of(original, Operand::payload), written = write_of(original, Operand::payload);
   SlotUse use = slot_use(view_, original, micro_batch, part);
   const ExpertWindows& experts = view_.expert_windows();
   const auto blocks = [&](ValueId value) {
@@ -198,10 +194,10 @@ void TransferBinder::add_message(const Operation& op, std::int32_t micro_batch, 
   const Operation& original = view_.original().op(op.origins.front().operation);
   const std::int64_t sent = op.communication->bytes.value / static_cast<std::int64_t>(sizeof(float));
   if (!op.communication->sends) {
-    ends.output.push_back(segment_of(view_.data(original.writes.front(), micro_batch), sent));
+    ends.output.push_back(segment_of(view_.data(write_of(original, Operand::payload), micro_batch), sent));
     return;
   }
-  const ValueId value = original.reads.front().value;
+  const ValueId value = read_of(original, Operand::payload);
   const bool whole = view_.original().value(value).elements() == sent;
   const std::int64_t begin = whole ? 0 : view_.coordinate(Axis::tp) * sent;
   ends.input.push_back(segment_of(view_.data(value, micro_batch) + begin, sent));
@@ -231,7 +227,7 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
     const ParameterState& p = parameters_.of(original.layer, original.subject);
-    const ValueId read = original.reads.front().value, written = original.writes.front();
+    const ValueId read = read_of(original, Operand::payload), written = write_of(original, Operand::payload);
     const auto piece = [&](ValueId value, std::int64_t position) {
       const Vector shard = parameters_.shard_in(p, value, micro_batch, position);
       const ElementRange part = part_range((p.elements + n - 1) / n, origin);
@@ -266,14 +262,15 @@ void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, En
                            .ranks = view_.group_size(group),
                            .inner = levels ? view_.inner_size(group) : 1,
                            .position = view_.position_in(group)};
-  WEFT_CHECK(op.reads.size() == op.origins.size() && op.writes.size() == op.origins.size());
+  const std::vector<Carried> carried = carried_by(op);
+  WEFT_CHECK(carried.size() == op.origins.size());
   std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
   std::vector<Segment> own;
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
     const Operation& original = view_.original().op(op.origins[i].operation);
     const ParameterState& p = parameters_.of(original.layer, original.subject);
-    float* const in = view_.data(op.reads[i].value, micro_batch);
-    float* const out = view_.data(op.writes[i], micro_batch);
+    float* const in = view_.data(carried[i].read, micro_batch);
+    float* const out = view_.data(carried[i].written, micro_batch);
     if (!op.per_micro_batch && in != out) {
       fail("'{}': the plan places what its stages work on apart; weft run works in place", describe(op));
     }
@@ -356,10 +353,11 @@ BoundTransfer TransferBinder::bind(OpId id, std::int32_t micro_batch) const {
   bound.input = std::move(places.input);
   bound.output = std::move(places.output);
   if (!op.per_micro_batch || op.communication->collective != Collective::reduce_scatter) return bound;
-  if (!view_.plan().graph.value(op.writes.front()).accumulated) return bound;
+  const std::vector<Carried> carried = carried_by(op);
+  if (!view_.plan().graph.value(carried.front().written).accumulated) return bound;
   // One segment of the output per origin. Some sums may begin here while others go on: those begin with zeros.
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
-    const ValueId sum = op.writes[i];
+    const ValueId sum = carried[i].written;
     if (view_.writes_first(sum, id, micro_batch)) {
       bound.clear.push_back(bound.output[i]);
     } else {

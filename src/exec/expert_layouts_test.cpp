@@ -78,7 +78,7 @@ std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, 
   const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
@@ -93,7 +93,6 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 
 TEST(ExpertLayouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : expert_models()) {
     std::map<double, std::vector<double>> alone;  // by clipping
     for (const double clip : {0.0, 0.05}) alone[clip] = losses_of(model, {.clip_grad = clip}, 1, "serial");
@@ -113,7 +112,6 @@ TEST(ExpertLayouts, TrainWhatOneRankTrains) {
 
 TEST(ExpertLayouts, ChecksOfCallsFindNothingInAnyLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const Transformer model = expert_models().back();
   for (const ExpertCase& c : expert_cases()) {
     SCOPED_TRACE(fmt::format("{}, {}", c.name, c.policy));
@@ -141,7 +139,6 @@ struct ExpertCut {
 // Capacity is passed on from part to part, so parts of tokens have the very slots and drops of the whole.
 TEST(ExpertLayouts, CutByTokensOrByCapacityTrainWhatTheWholeTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<std::pair<Layout, std::int64_t>> layouts{
       {{.ep = 2}, 2},
       {{.ep = 4, .zero = 2}, 4},

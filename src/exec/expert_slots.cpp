@@ -65,10 +65,20 @@ std::span<const ElementRange> SlotUse::windows() {
   return windows_;
 }
 
+namespace {
+
+// What holds the slots that an operation of experts works on, or that an all-to-all carries.
+ValueId slots_read_by(const Operation& op) {
+  if (op.is_transfer()) return read_of(op, Operand::payload);
+  return read_of(op, op.phase == Phase::input_grad ? Operand::output_grad : Operand::input);
+}
+
+}  // namespace
+
 SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
   ExpertWindows& all = view.expert_windows();
   if (!is_whole(part) && part.axis == kCapacityAxis) {
-    const std::int64_t rows = view.original().value(op.reads.front().value).shape.front();
+    const std::int64_t rows = view.original().value(slots_read_by(op)).shape.front();
     return SlotUse::of_capacity(rows / all.capacity(), part_range(all.capacity(), part));
   }
   if (all.has_tables(op, micro_batch)) return SlotUse::of_tables(all.of(op, micro_batch, part), all.experts());

@@ -52,8 +52,8 @@ class MemoryUse {
         const Operation& op = plan_.graph.op(instance(i).operation);
         const Access who{i, iteration};
         for (const Read& read : op.reads) use(read.value, who, nullptr);
-        for (const ValueId value : op.writes) {
-          use(value, who, iteration == 1 ? &waits[static_cast<std::size_t>(i)] : nullptr, true);
+        for (const Write& write : op.writes) {
+          use(write.value, who, iteration == 1 ? &waits[static_cast<std::size_t>(i)] : nullptr, true);
         }
       }
     }
@@ -98,7 +98,7 @@ class MemoryUse {
         stretches_[end_of(value, i)];
       };
       for (const Read& read : op.reads) cut(read.value);
-      for (const ValueId value : op.writes) cut(value);
+      for (const Write& write : op.writes) cut(write.value);
     }
   }
 

@@ -40,7 +40,7 @@ std::map<ParameterPlace, std::int64_t> declared(const Transformer& model, const 
   const Cluster cluster(parse_cluster("local:" + std::to_string(layout.devices())));
   const StepGraph graph = build_step_graph(model, cluster, layout);
   for (const Operation& op : graph.operations) {
-    if (op.role == Role::update) sizes[{op.layer, op.subject}] = graph.value(op.writes[0]).elements();
+    if (op.role == Role::update) sizes[{op.layer, op.subject}] = graph.value(write_of(op, Operand::weight)).elements();
   }
   return sizes;
 }

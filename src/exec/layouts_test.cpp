@@ -77,7 +77,7 @@ std::vector<double> losses_of(const PlannedLayout& planned, std::int64_t ranks, 
   const TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
   std::vector<double> losses;
   local_ranks::on_ranks({.ranks = ranks}, {.check = check}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) losses = own.losses;
   });
   return losses;
@@ -93,7 +93,6 @@ std::vector<double> losses_of(const Transformer& model, Layout layout, std::int6
 // One rank agrees with PyTorch (tests/run_oracle_test.py).
 TEST(Layouts, TrainWhatOneRankTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : some_models()) {
     const std::vector<double> alone = losses_of(model, {}, 1, "serial");
     ASSERT_EQ(std::ssize(alone), kSteps);
@@ -115,7 +114,6 @@ TEST(Layouts, TrainWhatOneRankTrains) {
 // where ranks of several classes (tied embeddings, norms over stages) make one transfer of different operations.
 TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const Transformer model = some_models().front();
   ASSERT_TRUE(model.tied_embeddings);
   std::vector<LayoutCase> cases = layout_cases();
@@ -142,7 +140,6 @@ TEST(Layouts, ChecksOfCallsFindNothingInAnyLayout) {
 // hold.
 TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   struct CutCase {
     Layout layout;
     std::int64_t ranks;
@@ -189,7 +186,6 @@ TEST(Layouts, CutByRowsTrainWhatTheWholeTrains) {
 // parts (the cost model, which says how many, would leave such small products whole).
 TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const Transformer& model : some_models()) {
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(fmt::format("{}, sequence parallel: {}", model.name, sequence_parallel));
@@ -223,7 +219,6 @@ TEST(Layouts, MegatronsTensorParallelOverlapTrainsWhatSerialTrains) {
 // A forward and a backward that take turns piece by piece compute what they compute one after the other.
 TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   struct PairCase {
     Layout layout;
     std::int64_t ranks;

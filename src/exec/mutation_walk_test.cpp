@@ -101,7 +101,7 @@ Trained train(const WholePlan& whole, std::int64_t ranks, std::mt19937_64& rando
   Trained trained;
   local_ranks::on_ranks({.ranks = ranks, .cluster = &links}, {.timeout = std::chrono::seconds(20)},
                         [&](Communicator& communicator) {
-                          TrainResult own = train_rank(job, communicator);
+                          TrainResult own = train_rank(job, communicator, *make_kernels());
                           if (communicator.rank() == 0) trained.losses = own.losses;
                         });
   trained.weights = kept.last.take();
@@ -200,7 +200,6 @@ class Walk {
 
 void walk(int changes_of_a_plan, std::uint64_t first_seed, int rounds) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   WalkTally all;
   for (int round = 0; round < rounds; ++round) {
     for (const WalkCase& c : walk_cases()) {

@@ -21,9 +21,11 @@ class Operands {
   Operands(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {})
       : view_(view), op_(op), micro_batch_(micro_batch), rows_(rows) {}
 
-  Matrix read(std::size_t index) const { return matrix(op_.reads[index].value); }
-  Matrix last_read() const { return read(op_.reads.size() - 1); }
-  Matrix write(std::size_t index = 0) const { return matrix(op_.writes[index]); }
+  Matrix read(Operand operand) const { return matrix(read_of(op_, operand)); }
+  Matrix write(Operand operand) const { return matrix(write_of(op_, operand)); }
+  // Empty where the operation has no such operand.
+  Matrix find_read(Operand operand) const { return matrix_or_empty(weft::find_read(op_, operand)); }
+  Matrix find_write(Operand operand) const { return matrix_or_empty(weft::find_write(op_, operand)); }
   Vector flat(ValueId value) const;
   // A byte for every element of a value that dropout writes, of these rows.
   KeptElements kept(ValueId value) const;
@@ -42,6 +44,7 @@ class Operands {
 
  private:
   Matrix matrix(ValueId value) const;
+  Matrix matrix_or_empty(ValueId value) const { return value.valid() ? matrix(value) : Matrix{}; }
   std::vector<HeldTensor> tensors() const;
   Vector vector(ValueId value, const HeldTensor& tensor) const {
     return {view_.data(value, micro_batch_) + tensor.offset, tensor.elements()};

@@ -17,7 +17,7 @@ ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<
   for (;;) {
     const Operation& writer = graph.op(writers[value.index()].front());
     if (!writer.is_transfer() || writer.per_micro_batch) return value;
-    value = writer.reads.front().value;
+    value = read_of(writer, Operand::payload);
   }
 }
 
@@ -36,18 +36,19 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
   const std::vector<std::vector<OpId>> writers = writers_of(graph);
   for (const Operation& op : graph.operations) {
     if (op.role != Role::update || op.rank_class != view.rank_class()) continue;
-    if (op.reads.size() < 3) fail("weft run trains in fp32; the plan's precision keeps a copy of the weights");
+    if (!find_read(op, Operand::weight).valid())
+      fail("weft run trains in fp32; the plan's precision keeps a copy of the weights");
     ParameterState p;
     p.layer = op.layer;
     p.role = op.subject;
     p.group = is_expert(op.subject) ? GroupKind::edp : GroupKind::dp;
     p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.holder());
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
-    p.reduced = op.reads[0].value;
-    p.state = op.reads[1].value;
-    p.weight = op.reads[2].value;
+    p.reduced = read_of(op, Operand::gradient);
+    p.state = read_of(op, Operand::optimizer_state);
+    p.weight = read_of(op, Operand::weight);
     p.gradient = before_reductions(graph, writers, p.reduced);
-    for (const auto& [part, whole] : {std::pair{op.writes[0], p.weight}, {p.reduced, p.gradient}}) {
+    for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
       if (address(view.plan(), part, 0) == address(view.plan(), whole, 0)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
            graph.value(whole).name);

@@ -22,9 +22,9 @@ std::int64_t nanos(Clock::time_point time) {
 
 }  // namespace
 
-RankRun::RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
+RankRun::RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
                  const TransferBinder& transfers)
-    : view_(view), communicator_(communicator) {
+    : view_(view), communicator_(communicator), kernels_(kernels) {
   const std::vector<Instance>& instances = view.unfolded().instances();
   const auto of_class = [&](const Instance& i) { return i.rank_class == view.rank_class().value; };
   first_instance_ =
@@ -275,7 +275,7 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   computing_ = &op;
   span.start = nanos(Clock::now());
   try {
-    if (!does_nothing(op)) op.compute(validating_ ? step_of_validation(step) : now_.first + step);
+    if (!does_nothing(op)) op.compute.run(kernels_, validating_ ? step_of_validation(step) : now_.first + step);
   } catch (const RunFailed& failure) {
     const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step),
                                           describe(view_.plan().graph.op(op.operation)), failure.what());

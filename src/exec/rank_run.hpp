@@ -25,7 +25,7 @@ class RankRun {
   using Clock = Transport::Clock;
 
   // Prepares every collective: all ranks must do so in the same order. All must outlive it.
-  RankRun(const RankView& view, Communicator& communicator, const ComputeBinder& compute,
+  RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
           const TransferBinder& transfers);
 
   // Called by the worker when the compute queue has ended a step. No operation of the step after the next can have
@@ -112,6 +112,7 @@ class RankRun {
 
   const RankView& view_;
   Communicator& communicator_;
+  Kernels& kernels_;
   std::size_t first_instance_ = 0;
   std::vector<RunOperation> operations_;
   RunQueue compute_, extra_;

@@ -92,8 +92,7 @@ bool RankView::writes_first(ValueId value, OpId id, std::int32_t micro_batch) co
   const StepGraph& graph = plan().graph;
   if (!graph.value(value).accumulated) return true;
   for (const Instance& instance : unfolded().instances()) {  // in issue order
-    const std::vector<ValueId>& writes = graph.op(instance.operation).writes;
-    if (std::find(writes.begin(), writes.end(), value) == writes.end()) continue;
+    if (!writes_value(graph.op(instance.operation), value)) continue;
     return instance.operation == id && instance.micro_batch == micro_batch;
   }
   return true;

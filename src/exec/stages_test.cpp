@@ -65,7 +65,7 @@ Trained train(const StagedRun& c) {
   for (const Operation& op : made.plan().graph.operations) result.stages += op.rule != Substitution::none ? 1 : 0;
   const Cluster paced(request.cluster);
   local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
-    const TrainResult own = train_rank(job, communicator);
+    const TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) result.losses = own.losses;
   });
   return result;
@@ -77,7 +77,6 @@ const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
 TEST(StagedTransfers, TrainWhatWholeOnesTrain) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const std::int64_t nodes : {2, 3}) {
     const Trained whole = train({.policy = "serial", .zero = 0, .nodes = nodes, .wanted = {}});
     ASSERT_EQ(std::ssize(whole.losses), kSteps);

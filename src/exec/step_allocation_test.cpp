@@ -44,7 +44,6 @@ namespace {
 // many steps nothing does, on any rank.
 TEST(SteadySteps, AllocateNoCommunicationMemory) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   constexpr std::int64_t kManySteps = 60, kQuiet = 15;
   for (const test::TinyCase& c : {test::TinyCase{"priority", 1, 2}, test::TinyCase{"fsdp", 3, 3}}) {
     SCOPED_TRACE(c.name());

@@ -63,7 +63,7 @@ struct TinyRun {
     const Cluster paced(cluster);
     local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
       computes_here = true;
-      TrainResult own = train_rank(job, communicator, communicator.rank() == 0 ? on_loss : OnLoss{});
+      TrainResult own = train_rank(job, communicator, *make_kernels(), communicator.rank() == 0 ? on_loss : OnLoss{});
       if (communicator.rank() == 0) result = std::move(own);
     });
     return result;

@@ -22,14 +22,14 @@ BatchShape shape_of(const Plan& plan) {
 // One rank's part of one plan, ready to run. What it refers to must stay where it is.
 class PlanOnRank {
  public:
-  PlanOnRank(const WholePlan& given, const LengthsJob& job, Communicator& communicator)
+  PlanOnRank(const WholePlan& given, const LengthsJob& job, Communicator& communicator, Kernels& kernels)
       : view_(given, make_id<Rank>(static_cast<std::size_t>(communicator.rank()))),
         parameters_(view_),
         settings_(job.settings),
         batches_(job.corpus, shape_of(given.plan()), job.settings.seed),
         compute_(view_, parameters_, settings_, batches_, training_),
         transfers_(view_, parameters_),
-        run_(view_, communicator, compute_, transfers_) {}
+        run_(view_, communicator, kernels, compute_, transfers_) {}
   PlanOnRank(const PlanOnRank&) = delete;
   PlanOnRank& operator=(const PlanOnRank&) = delete;
 
@@ -95,10 +95,13 @@ std::size_t length_of_step(std::uint64_t seed, std::int64_t step, std::size_t le
   return order[static_cast<std::size_t>(step % count)];
 }
 
-LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, const OnLengthStep& on_step) {
+LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
+                            const OnLengthStep& on_step) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(), "preparation for step 1");
   std::vector<std::unique_ptr<PlanOnRank>> plans;
-  for (const WholePlan* plan : job.plans) plans.push_back(std::make_unique<PlanOnRank>(*plan, job, communicator));
+  for (const WholePlan* plan : job.plans) {
+    plans.push_back(std::make_unique<PlanOnRank>(*plan, job, communicator, kernels));
+  }
   LengthsResult result;
   for (std::int64_t step = 0; step < job.settings.steps; ++step) {
     result.chosen.push_back(length_of_step(job.settings.seed, step, plans.size()));

@@ -33,6 +33,7 @@ struct LengthsResult {
 
 // All ranks call it. `on_step`: on this rank's worker, when a step has ended.
 using OnLengthStep = std::function<void(std::int64_t step, std::size_t chosen, double loss)>;
-LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, const OnLengthStep& on_step = {});
+LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
+                            const OnLengthStep& on_step = {});
 
 }  // namespace weft

@@ -30,7 +30,7 @@ class LengthsRun {
     LengthsResult result;
     const Cluster paced(cluster_);
     local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
-      LengthsResult own = train_lengths(job, communicator);
+      LengthsResult own = train_lengths(job, communicator, *make_kernels());
       if (communicator.rank() == 0) result = std::move(own);
     });
     return result;
@@ -56,7 +56,6 @@ TEST(LengthOfStep, EveryLengthComesOnceInARoundInAnOrderThatChanges) {
 
 TEST(TrainLengths, OfOneLengthTrainsWhatThePlanAloneTrains) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const test::TinyCase c{"priority", 1, 2, 1.0};
   const std::vector<double> alone = test::TinyRun(c).train(6).losses;
   EXPECT_EQ(LengthsRun(c, {8}).train(6).losses, alone);
@@ -65,7 +64,6 @@ TEST(TrainLengths, OfOneLengthTrainsWhatThePlanAloneTrains) {
 // The same plan twice: steps change hands again and again, and nothing may show.
 TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   for (const int zero : {0, 1, 3}) {
     SCOPED_TRACE(zero);
     const test::TinyCase c{"fsdp", zero, 2, 0};
@@ -78,7 +76,6 @@ TEST(TrainLengths, HandsOverWeightsAndMomentsWhole) {
 // However the ranks share the work, the batches of each length are the same.
 TEST(TrainLengths, OfSeveralLengthsTrainTheSameOnEveryLayout) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<std::int64_t> lengths{4, 8, 16};
   const LengthsResult single = LengthsRun({"serial", 0, 1, 0}, lengths).train(9);
   for (const test::TinyCase& c : {test::TinyCase{"ddp", 0, 2, 0}, test::TinyCase{"priority", 2, 3, 0}}) {

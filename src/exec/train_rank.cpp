@@ -254,7 +254,7 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (model.experts) require_trainable_experts(model, layout);
 }
 
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss,
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels& kernels, const OnLoss& on_loss,
                        const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
@@ -281,7 +281,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const On
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
-  RankRun run(view, communicator, compute, transfers);
+  RankRun run(view, communicator, kernels, compute, transfers);
   if (job.resume != nullptr) {
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {

@@ -9,6 +9,7 @@
 #include "exec/checkpoint/checkpoint_saver.hpp"
 #include "exec/measured_timeline.hpp"
 #include "exec/tensor_collector.hpp"
+#include "kernels/kernels.hpp"
 
 namespace weft {
 
@@ -52,7 +53,7 @@ void require_trainable(const Transformer& model, const Layout& layout);
 // Called on this rank's worker, one step late.
 using OnLoss = std::function<void(std::int64_t step, double loss, const StepGlance& glance)>;
 using OnValidation = std::function<void(const ValidationLoss&)>;
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, const OnLoss& on_loss = {},
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels& kernels, const OnLoss& on_loss = {},
                        const OnValidation& on_validation = {});
 
 }  // namespace weft

@@ -119,7 +119,6 @@ void expect_same_losses(const std::vector<double>& losses, const std::vector<dou
 // One rank with nothing to send is the reference; it agrees with PyTorch (tests/run_oracle_test.py).
 TEST(TrainRank, TrainsTheSameInThePlansOrderWhateverPolicyAndSharding) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   const std::vector<double> alone = TinyRun({.ranks = 1}).train().losses;
   ASSERT_EQ(std::ssize(alone), kSteps);
   EXPECT_NEAR(alone.front(), std::log(256.0), 0.1);  // knows nothing: all bytes alike

@@ -41,7 +41,5 @@ constexpr std::int64_t validation_batch(std::int64_t step) {
 
 inline constexpr double kNormEpsilon = 1e-5;
 inline constexpr double kRotaryBase = 10'000;
-// torch.nn.utils.clip_grad_norm_: coefficient = limit / (norm + this), at most 1.
-inline constexpr double kClipEpsilon = 1e-6;
 
 }  // namespace weft

@@ -84,7 +84,7 @@ TrainResult train(const Transformer& model, const Case& c, const TrainSettings& 
   }
   TrainResult result;
   local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
-    TrainResult of_rank = train_rank(job, communicator);
+    TrainResult of_rank = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) result = std::move(of_rank);
   });
   return result;
@@ -94,7 +94,6 @@ TrainResult train(const Transformer& model, const Case& c, const TrainSettings& 
 // weights, the same sequences in another order. And training goes on as if nothing had been.
 TEST(Validation, IsTheLossThatTheNextStepStartsFrom) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   TrainSettings settings;
   settings.steps = kSteps;
   settings.schedule = {.style = DecayStyle::cosine, .warmup = 1, .minimum = 1e-4, .decay_steps = kSteps};
@@ -117,7 +116,6 @@ TEST(Validation, IsTheLossThatTheNextStepStartsFrom) {
 // Where nothing is learnt, every batch has the loss that the model without dropout has on it; several are averaged.
 TEST(Validation, DropsNothingOutAndTakesTheMeanOfItsBatches) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   TrainSettings settings;
   settings.steps = kSteps;
   settings.adam.learning_rate = 0;
@@ -141,7 +139,6 @@ TEST(Validation, DropsNothingOutAndTakesTheMeanOfItsBatches) {
 // Of steps with validation between them the longest stretch is measured: steps 2 and 3 of 2 + 2 + 1.
 TEST(Validation, LeavesAMeasurementOfUninterruptedSteps) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  set_kernel_threads(1);
   TrainSettings settings;
   settings.steps = 5;
   const Case c{"ddp", {}};

@@ -21,7 +21,8 @@ std::int64_t kept_bytes(const StepGraph& graph, std::int32_t layer) {
   std::int64_t sum = 0;
   for (const Operation& op : graph.operations) {
     if (op.phase != Phase::forward || op.layer != layer) continue;
-    for (const ValueId id : op.writes) sum += needed[id.index()] ? graph.value(id).bytes().value : 0;
+    for (const Write& write : op.writes)
+      sum += needed[write.value.index()] ? graph.value(write.value).bytes().value : 0;
   }
   return sum;
 }

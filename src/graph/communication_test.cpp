@@ -106,7 +106,7 @@ TEST(TensorParallel, CopiesOfKeyHeadsAreSoManyParametersMore) {
   const StepGraph graph = build(with_layers("llama3-8b", 1), "dgx-a100:2", {.tp = 16});
   std::map<Role, std::int64_t> elements;
   for (const Operation& op : graph.operations) {
-    if (op.role == Role::update) elements[op.subject] = graph.value(op.writes.front()).elements();
+    if (op.role == Role::update) elements[op.subject] = graph.value(write_of(op, Operand::weight)).elements();
   }
   EXPECT_EQ(elements.at(Role::qkv), 4096 * 2 * 128);
   EXPECT_EQ(elements.at(Role::kv), 4096 * 2 * 128);
@@ -275,7 +275,9 @@ TEST(ExpertParallel, IsNotRepeatedByLocalRecomputation) {
     std::set<ValueId> forward, later;
     for (const Operation& op : graph.operations) {
       if (op.layer != 4 || !op.per_micro_batch) continue;
-      if (op.phase == Phase::forward) forward.insert(op.writes.begin(), op.writes.end());
+      for (const Write& write : op.writes) {
+        if (op.phase == Phase::forward) forward.insert(write.value);
+      }
       for (const Read& read : op.reads) {
         if (op.phase != Phase::forward) later.insert(read.value);
       }
@@ -323,7 +325,7 @@ TEST(ExpertParallel, TheGateDecidesForEveryoneBehindIt) {
   const auto gate = std::find_if(graph.operations.begin(), graph.operations.end(),
                                  [](const Operation& op) { return op.role == Role::gate; });
   ASSERT_NE(gate, graph.operations.end());
-  ASSERT_EQ(gate->writes.size(), 2U);
+  const ValueId routing = write_of(*gate, Operand::routing), loads = write_of(*gate, Operand::loads);
   const auto readers_of = [&](ValueId value) {
     Names names;
     for (const Operation& op : graph.operations) {
@@ -334,11 +336,11 @@ TEST(ExpertParallel, TheGateDecidesForEveryoneBehindIt) {
     std::sort(names.begin(), names.end());
     return names;
   };
-  EXPECT_EQ(graph.value(gate->writes[0]).shape, (std::vector<std::int64_t>{512, 4}));
-  EXPECT_EQ(graph.value(gate->writes[1]).shape, (std::vector<std::int64_t>{2, 8}));
-  EXPECT_EQ(readers_of(gate->writes[0]), (Names{"combine forward", "combine input_grad", "dispatch forward",
-                                                "dispatch input_grad", "gate input_grad"}));
-  EXPECT_EQ(readers_of(gate->writes[1]), (Names{"gate input_grad"}));
+  EXPECT_EQ(graph.value(routing).shape, (std::vector<std::int64_t>{512, 4}));
+  EXPECT_EQ(graph.value(loads).shape, (std::vector<std::int64_t>{2, 8}));
+  EXPECT_EQ(readers_of(routing), (Names{"combine forward", "combine input_grad", "dispatch forward",
+                                        "dispatch input_grad", "gate input_grad"}));
+  EXPECT_EQ(readers_of(loads), (Names{"gate input_grad"}));
 }
 
 TEST(ExpertTensorParallel, GathersTokensWhereItsRanksHoldDifferentOnes) {

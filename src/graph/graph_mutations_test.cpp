@@ -57,7 +57,7 @@ TEST_F(Mutation, AValueThatIsNotThere) {
 }
 
 TEST_F(Mutation, AWrittenValueThatIsNotThere) {
-  op("stage 0", "layer 0 qkv forward").writes[0] = ValueId{-1};
+  op("stage 0", "layer 0 qkv forward").writes[0].value = ValueId{-1};
   expect_rejected("stage 0: layer 0 qkv forward", "writes value -1");
 }
 
@@ -74,6 +74,27 @@ TEST_F(Mutation, AValueOfAnotherClass) {
 TEST_F(Mutation, ADistanceOfTwo) {
   op("stage 0", "layer 0 qkv forward").reads[1].distance = 2;
   expect_rejected("stage 0: layer 0 qkv forward", "distance 2");
+}
+
+TEST_F(Mutation, AnOperandThatItsKindDoesNotHave) {
+  op("stage 0", "layer 0 attention_residual forward").reads[1].operand = Operand::queries;
+  expect_rejected("stage 0: layer 0 attention_residual forward", "reads a value as its 'queries'");
+}
+
+TEST_F(Mutation, TwoValuesUnderOneName) {
+  op("stage 0", "layer 0 attention_residual forward").reads[1].operand = Operand::input;
+  expect_rejected("stage 0: layer 0 attention_residual forward", "reads 2 values as its 'input'");
+}
+
+TEST_F(Mutation, AnOperandThatIsMissing) {
+  std::erase_if(op("stage 0", "layer 0 qkv weight_grad").reads,
+                [](const Read& read) { return read.operand == Operand::output_grad; });
+  expect_rejected("stage 0: layer 0 qkv weight_grad", "reads no value as its 'output_grad'");
+}
+
+TEST_F(Mutation, ATransferThatWritesUnderAnotherName) {
+  op("stage 0", "layer 0 ffn_reduce forward").writes[0].operand = Operand::keys_values;
+  expect_rejected("stage 0: layer 0 ffn_reduce forward", "does not write under the names that it reads under");
 }
 
 TEST_F(Mutation, AKeyOfAnotherPhase) {
@@ -98,8 +119,8 @@ TEST_F(Mutation, TwoWritersOfOneValue) {
 }
 
 TEST_F(Mutation, AnUpdateThatReadsOneMicroBatch) {
-  const ValueId activation = op("stage 0", "layer 0 qkv forward").writes[0];
-  op("stage 0", "layer 0 qkv update optimizer").reads.push_back({activation, 0});
+  const ValueId activation = op("stage 0", "layer 0 qkv forward").writes[0].value;
+  op("stage 0", "layer 0 qkv update optimizer").reads.push_back({Operand::square_sum, activation});
   expect_rejected("stage 0: layer 0 qkv update optimizer", "runs once a step but reads");
 }
 
@@ -109,17 +130,17 @@ TEST_F(Mutation, AnActivationOfThePreviousIteration) {
 }
 
 TEST_F(Mutation, AGradientThatIsOverwrittenInsteadOfAccumulated) {
-  value(op("stage 0", "layer 0 qkv weight_grad").writes[0]).accumulated = false;
+  value(op("stage 0", "layer 0 qkv weight_grad").writes[0].value).accumulated = false;
   expect_rejected("stage 0: layer 0 qkv weight_grad", "without accumulating");
 }
 
 TEST_F(Mutation, AMicroBatchesValueThatIsAccumulated) {
-  value(op("stage 0", "layer 0 qkv forward").writes[0]).accumulated = true;
+  value(op("stage 0", "layer 0 qkv forward").writes[0].value).accumulated = true;
   expect_rejected("stage 0: layer 0 qkv forward", "belongs to one micro-batch");
 }
 
 TEST_F(Mutation, AMicroBatchesValueWrittenOnceAStep) {
-  value(op("stage 0", "grad_norm optimizer").writes[0]).per_micro_batch = true;
+  value(op("stage 0", "grad_norm optimizer").writes[0].value).per_micro_batch = true;
   expect_rejected("stage 0: grad_norm optimizer", "runs once a step but writes");
 }
 
@@ -176,7 +197,7 @@ TEST_F(Mutation, ADimensionOfAGatesKey) {
 
 TEST_F(Mutation, TheShapeOfAValueBetweenTwoProducts) {
   // ffn_act writes what ffn_out reads; the writer is met first.
-  value(op("stage 0", "layer 0 ffn_act forward").writes[0]).shape[0] += 1;
+  value(op("stage 0", "layer 0 ffn_act forward").writes[0].value).shape[0] += 1;
   expect_rejected("stage 0: layer 0 ffn_act forward", "elements");
 }
 
@@ -238,7 +259,7 @@ TEST_F(Mutation, MembersThatDisagreeOnTheCollective) {
 TEST_F(Mutation, MembersThatDisagreeOnTheBytes) {
   Operation& reduce = op("stage 1", "norm_reduce optimizer");
   value(reduce.reads[0].value).shape = {2};
-  value(reduce.writes[0]).shape = {2};
+  value(reduce.writes[0].value).shape = {2};
   reduce.communication->bytes = Bytes{8};
   reduce.key.dims[0] = 8;
   expect_rejected("stage 1: norm_reduce optimizer", "the same transfer is all_reduce of 4 bytes");
@@ -251,15 +272,15 @@ TEST_F(Mutation, TwoSendersOfOneMessage) {
 }
 
 TEST_F(Mutation, ACycleInOneClass) {
-  const ValueId later = op("stage 0", "layer 0 attention_residual forward").writes[0];
-  op("stage 0", "layer 0 attention forward").reads.push_back({later, 0});
+  const ValueId later = op("stage 0", "layer 0 attention_residual forward").writes[0].value;
+  op("stage 0", "layer 0 attention forward").reads.push_back({Operand::keys_values, later});
   expect_rejected("stage 0: layer 0 attention", "waits for itself");
 }
 
 TEST_F(Mutation, ACycleThroughThePipeline) {
   // Forward of stage 0 waits for the gradient that stage 1 computes from it.
-  const ValueId gradient = op("stage 0", "stage_output input_grad").writes[0];
-  op("stage 0", "layer 0 attention forward").reads.push_back({gradient, 0});
+  const ValueId gradient = op("stage 0", "stage_output input_grad").writes[0].value;
+  op("stage 0", "layer 0 attention forward").reads.push_back({Operand::keys_values, gradient});
   const std::string text = message();
   EXPECT_NE(text.find("waits for itself, through stage"), std::string::npos) << text;
 }

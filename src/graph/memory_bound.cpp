@@ -24,7 +24,7 @@ Held held_by(const StepGraph& graph) {
       if (op.phase != Phase::forward) read_later[read.value.index()] = true;
     }
     if (op.phase != Phase::forward) continue;
-    for (const ValueId written : op.writes) of_forward[written.index()] = true;
+    for (const Write& write : op.writes) of_forward[write.value.index()] = true;
   }
   Held held;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {

@@ -25,7 +25,7 @@ std::vector<StageBytes> stages_of(const StepGraph& graph, std::int64_t pp) {
       if (read.distance == 1) persists[read.value.index()] = 1;
       if (op.phase != Phase::forward) later[read.value.index()] = 1;
     }
-    for (const ValueId v : op.writes) forward[v.index()] |= op.phase == Phase::forward ? 1 : 0;
+    for (const Write& write : op.writes) forward[write.value.index()] |= op.phase == Phase::forward ? 1 : 0;
   }
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];

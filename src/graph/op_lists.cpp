@@ -17,7 +17,7 @@ OpLists::OpLists(const StepGraph& graph, ForEachValue for_each_value) : begin_(g
 
 OpLists writers_by_value(const StepGraph& graph) {
   return {graph, [](const Operation& op, auto visit) {
-            for (const ValueId value : op.writes) visit(value);
+            for (const Write& write : op.writes) visit(write.value);
           }};
 }
 

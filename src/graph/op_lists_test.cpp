@@ -13,11 +13,11 @@ TEST(OpLists, NameWritersAndReadersInOrderOfOperation) {
   StepGraph graph;
   graph.values.resize(3);
   graph.operations.resize(3);
-  graph.operations[0].writes = {ValueId{1}};
-  graph.operations[1].reads = {{ValueId{1}}, {ValueId{0}, 1}};
-  graph.operations[1].writes = {ValueId{0}};
-  graph.operations[2].reads = {{ValueId{1}}, {ValueId{1}, 1}};
-  graph.operations[2].writes = {ValueId{1}};
+  graph.operations[0].writes = {{Operand::output, ValueId{1}}};
+  graph.operations[1].reads = {{Operand::input, ValueId{1}}, {Operand::weight, ValueId{0}, 1}};
+  graph.operations[1].writes = {{Operand::output, ValueId{0}}};
+  graph.operations[2].reads = {{Operand::input, ValueId{1}}, {Operand::weight, ValueId{1}, 1}};
+  graph.operations[2].writes = {{Operand::output, ValueId{1}}};
   const OpLists writers = writers_by_value(graph), readers = readers_by_value(graph);
   EXPECT_EQ(listed(writers[0]), (std::vector{OpId{1}}));
   EXPECT_EQ(listed(writers[1]), (std::vector{OpId{0}, OpId{2}}));

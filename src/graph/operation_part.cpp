@@ -9,7 +9,7 @@ namespace weft {
 namespace {
 
 bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
-  if (!op.communication || op.per_micro_batch || op.reads.size() != 1 || op.writes.size() != 1) return false;
+  if (op.per_micro_batch || !carries_one_value(op)) return false;
   if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
   const Collective kind = op.communication->collective;
   if (kind != Collective::all_reduce && kind != Collective::reduce_scatter && kind != Collective::all_gather) {
@@ -80,10 +80,9 @@ bool has_expected_sizes(const Operation& op, std::int32_t axis) {
   return axis == kTokenAxis && works_on_slots(op);
 }
 
-// The loads of all experts, which the gate alone writes and reads.
+// The loads of all experts: the gate alone writes them, and reads them in backward.
 bool is_expert_load(const Operation& op, ValueId value) {
-  if (op.role != Role::gate || op.reads.empty() || op.writes.empty()) return false;
-  return op.phase == Phase::input_grad ? op.reads.back().value == value : op.writes.back() == value;
+  return find_write(op, Operand::loads) == value || find_read(op, Operand::loads) == value;
 }
 
 // In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
@@ -153,10 +152,10 @@ Operation with_balanced_load(const StepGraph& graph, const Operation& op) {
 }
 
 CutLength cut_length(const StepGraph& graph, const Operation& op) {
-  WEFT_CHECK(op.communication && op.reads.size() == 1 && op.writes.size() == 1);
+  WEFT_CHECK(carries_one_value(op));
   // The smaller of the two values: all of it, or a shard.
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
-  const Value& value = graph.value(scatters ? op.writes.front() : op.reads.front().value);
+  const Value& value = graph.value(scatters ? write_of(op, Operand::payload) : read_of(op, Operand::payload));
   const ClassGroup& group = graph.classes[op.rank_class.index()].group(op.communication->group);
   const bool shards = op.communication->collective != Collective::all_reduce;
   const std::int64_t ranks = shards ? group.scoped(op.communication->scope).view.size : 1;
@@ -192,9 +191,8 @@ Operation with_all_rows(const StepGraph& graph, const Operation& part) {
 }
 
 ValueId handed_on(const Operation& whole, const Origin& part) {
-  if (whole.role != Role::gate || whole.phase == Phase::input_grad || whole.writes.empty()) return {};
   if (is_whole(part) || part.begin == 0) return {};
-  return whole.writes.back();
+  return find_write(whole, Operand::loads);
 }
 
 Slice slice_of(const StepGraph& graph, const Operation& op, ValueId value) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.hpp"
+#include "base/error.hpp"
 #include "graph/build/class_builder.hpp"
 #include "graph/operation_part.hpp"
 
@@ -40,6 +41,52 @@ Bytes Value::bytes() const {
   const double total = std::ceil(static_cast<double>(elements()) * bytes_per_element);
   if (total > 9e18) fail("{}: the size does not fit in 63 bits", name);
   return {static_cast<std::int64_t>(total)};
+}
+
+namespace {
+
+template <class Touches>
+ValueId find_operand(const Touches& touches, Operand operand) {
+  const auto found = std::find_if(touches.begin(), touches.end(), [&](const auto& t) { return t.operand == operand; });
+  return found == touches.end() ? ValueId{} : found->value;
+}
+
+ValueId checked(const Operation& op, ValueId found, Operand operand, const char* verb) {
+  if (!found.valid()) fail("'{}' {} no '{}'", describe(op), verb, name_of(operand));
+  return found;
+}
+
+}  // namespace
+
+ValueId find_read(const Operation& op, Operand operand) {
+  return find_operand(op.reads, operand);
+}
+
+ValueId find_write(const Operation& op, Operand operand) {
+  return find_operand(op.writes, operand);
+}
+
+ValueId read_of(const Operation& op, Operand operand) {
+  return checked(op, find_read(op, operand), operand, "reads");
+}
+
+ValueId write_of(const Operation& op, Operand operand) {
+  return checked(op, find_write(op, operand), operand, "writes");
+}
+
+bool writes_value(const Operation& op, ValueId value) {
+  return std::any_of(op.writes.begin(), op.writes.end(), [&](const Write& write) { return write.value == value; });
+}
+
+std::vector<Carried> carried_by(const Operation& op) {
+  std::vector<Carried> pairs;
+  if (!op.is_transfer() || op.reads.size() != op.writes.size()) return pairs;
+  for (std::size_t i = 0; i < op.reads.size(); ++i) pairs.push_back({op.reads[i].value, op.writes[i].value});
+  return pairs;
+}
+
+bool carries_one_value(const Operation& op) {
+  return op.is_transfer() && op.reads.size() == 1 && op.writes.size() == 1;
 }
 
 std::string describe(const Operation& op) {
@@ -104,7 +151,7 @@ double distinct_share(const RoutedSlots& routed, std::int64_t domains) {
 std::vector<std::vector<OpId>> writers_of(const StepGraph& graph) {
   std::vector<std::vector<OpId>> writers(graph.values.size());
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-    for (const ValueId value : graph.operations[i].writes) writers[value.index()].push_back(make_id<OpId>(i));
+    for (const Write& write : graph.operations[i].writes) writers[write.value.index()].push_back(make_id<OpId>(i));
   }
   return writers;
 }

@@ -15,6 +15,7 @@
 
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
+#include "graph/operand.hpp"
 #include "graph/operation.hpp"
 #include "graph/rank_classes.hpp"
 #include "model/transformer.hpp"
@@ -48,9 +49,16 @@ struct Value {
 };
 
 struct Read {
+  Operand operand;
   ValueId value;
   std::int32_t distance = 0;
   friend bool operator==(const Read&, const Read&) = default;
+};
+
+struct Write {
+  Operand operand;
+  ValueId value;
+  friend bool operator==(const Write&, const Write&) = default;
 };
 
 // What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it.
@@ -93,12 +101,29 @@ struct Operation {
   OpKey key;
   std::optional<Communication> communication;
   std::vector<Read> reads;
-  std::vector<ValueId> writes;
+  std::vector<Write> writes;
   std::vector<Origin> origins;  // empty: the operation itself, whole
   friend bool operator==(const Operation&, const Operation&) = default;
 
   bool is_transfer() const { return communication.has_value(); }
 };
+
+// The value that an operation reads or writes under a name. It must have one: of a merged operation, the first.
+ValueId read_of(const Operation& operation, Operand operand);
+ValueId write_of(const Operation& operation, Operand operand);
+// The same, and no valid id where it has none.
+ValueId find_read(const Operation& operation, Operand operand);
+ValueId find_write(const Operation& operation, Operand operand);
+bool writes_value(const Operation& operation, ValueId value);
+
+// What a transfer reads and what it makes of it. Both lists of a transfer have the same names in the same order, which
+// the verifier checks; those of a merged one are in the order of its origins. Empty for a message: it has one end here.
+struct Carried {
+  ValueId read, written;
+};
+std::vector<Carried> carried_by(const Operation& transfer);
+// Whether it is a transfer of one value.
+bool carries_one_value(const Operation& operation);
 
 // "layer 3 qkv forward"; with its class where several classes are in sight.
 std::string describe(const Operation& operation);

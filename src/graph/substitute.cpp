@@ -13,8 +13,8 @@ const ClassGroup& group_of(const StepGraph& graph, const Operation& op) {
 
 // The elements of what lies between two stages (all such values of a rule are of one size).
 std::int64_t elements_between(const StepGraph& graph, const Operation& op, Substitution rule) {
-  const std::int64_t read = graph.value(op.reads.front().value).elements();
-  const std::int64_t written = graph.value(op.writes.front()).elements();
+  const std::int64_t read = graph.value(read_of(op, Operand::payload)).elements();
+  const std::int64_t written = graph.value(write_of(op, Operand::payload)).elements();
   const ClassGroup& group = group_of(graph, op);
   const auto divided = [&](std::int64_t n) { return (read + n - 1) / n; };
   switch (rule) {
@@ -47,11 +47,11 @@ bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitutio
   if (!op.communication || op.communication->collective != rule_of(rule).collective) return false;
   if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
   if (op.communication->group != GroupKind::dp && op.communication->group != GroupKind::edp) return false;
-  if (op.reads.size() != 1 || op.writes.size() != 1) return false;
+  if (!carries_one_value(op)) return false;
   if (op.per_micro_batch && op.role == Role::param_gather) return false;
   if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
-  const std::int64_t whole =
-      std::max(graph.value(op.reads.front().value).elements(), graph.value(op.writes.front()).elements());
+  const std::int64_t whole = std::max(graph.value(read_of(op, Operand::payload)).elements(),
+                                      graph.value(write_of(op, Operand::payload)).elements());
   return whole > 0 && elements_between(graph, op, rule) <= whole;
 }
 
@@ -92,14 +92,15 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
     const SubstitutionRule& rule = rule_of(how.rule);
     const auto stages = static_cast<std::int32_t>(rule.stages.size());
     if (transfer >= 0) next_number = std::max(next_number, how.next_number + stages - 1);
-    ValueId in = op.reads.front().value;
+    const ValueId first = read_of(op, Operand::payload), final = write_of(op, Operand::payload);
+    ValueId in = first;
     for (std::int32_t s = 0; s < stages; ++s) {
       const RuleStage& stage = rule.stages[static_cast<std::size_t>(s)];
       const bool last = s + 1 == stages;
-      const ValueId out = last ? op.writes.front() : make_id<ValueId>(graph_.values.size());
+      const ValueId out = last ? final : make_id<ValueId>(graph_.values.size());
       if (!last) {
-        Value between = graph_.value(op.reads.front().value);
-        between.name = fmt::format("{} after stage {}", graph_.value(op.writes.front()).name, s);
+        Value between = graph_.value(first);
+        between.name = fmt::format("{} after stage {}", graph_.value(final).name, s);
         between.shape = {elements_between(whole, op, how.rule)};
         between.splits.clear();
         between.per_micro_batch = op.per_micro_batch;
@@ -109,8 +110,8 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       Operation made = op;
       made.rule = how.rule;
       made.stage = s;
-      made.reads = {{in, s == 0 ? op.reads.front().distance : 0}};
-      made.writes = {out};
+      made.reads = {{Operand::payload, in, s == 0 ? op.reads.front().distance : 0}};
+      made.writes = {{Operand::payload, out}};
       made.communication->collective = stage.collective;
       made.communication->scope = stage.scope;
       made.communication->bytes = bytes_of_stage(group_of(whole, op), stage, graph_.value(in), graph_.value(out));

@@ -33,7 +33,7 @@ void verify_ids(const StepGraph& graph) {
         reject(graph, op, "reads '{}' at distance {}; only 0 and 1 exist", graph.value(read.value).name, read.distance);
       }
     }
-    for (const ValueId id : op.writes) verify_value(graph, op, id, "writes");
+    for (const Write& write : op.writes) verify_value(graph, op, write.value, "writes");
   }
 }
 
@@ -54,10 +54,10 @@ bool write_together(const Operation& a, const Operation& b) {
 void verify_writers(const StepGraph& graph) {
   std::vector<const Operation*> written(graph.values.size(), nullptr);
   for (const Operation& op : graph.operations) {
-    for (const ValueId id : op.writes) {
-      const Operation*& writer = written[id.index()];
-      if (writer && !graph.value(id).accumulated && !write_together(*writer, op)) {
-        reject(graph, op, "writes '{}', which another operation writes already", graph.value(id).name);
+    for (const Write& write : op.writes) {
+      const Operation*& writer = written[write.value.index()];
+      if (writer && !graph.value(write.value).accumulated && !write_together(*writer, op)) {
+        reject(graph, op, "writes '{}', which another operation writes already", graph.value(write.value).name);
       }
       writer = &op;
     }
@@ -80,8 +80,8 @@ void verify_micro_batches(const StepGraph& graph) {
         reject(graph, op, "reads '{}' of the previous iteration, but it belongs to one micro-batch", value.name);
       }
     }
-    for (const ValueId id : op.writes) {
-      const Value& value = graph.value(id);
+    for (const Write& write : op.writes) {
+      const Value& value = graph.value(write.value);
       if (value.per_micro_batch && value.accumulated) {
         reject(graph, op, "accumulates into '{}', which belongs to one micro-batch", value.name);
       }
@@ -106,6 +106,7 @@ void verify_graph(const StepGraph& graph) {
   verify_identities(graph);
   verify_writers(graph);
   verify_micro_batches(graph);
+  verify_operands(graph);
   verify_shapes(graph);
   verify_transfers(graph);
   verify_order(graph);

@@ -109,6 +109,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       communication_keys_{"collective", "algorithm", "parts", "inner", "group", "scope", "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
+      operands_(names_up_to(Operand::payload)),
       kinds_(names_up_to(OpKind::transfer)),
       dtypes_(names_up_to(ElementType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
@@ -191,13 +192,12 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
 
 void OperationReader::read_dependencies(const JsonObject& object, Operation& op) const {
   const JsonColumn value{"value", 0, counts_.values - 1};
-  for (const auto& [id, distance] : json_rows<2>(object, "reads", {value, {"distance", 0, 1}})) {
-    op.reads.push_back({{static_cast<std::int32_t>(id)}, static_cast<std::int32_t>(distance)});
+  for (const auto& [operand, row] : named_rows<2>(object, "reads", "operand", operands_, {value, {"distance", 0, 1}})) {
+    op.reads.push_back(
+        {static_cast<Operand>(operand), {static_cast<std::int32_t>(row[0])}, static_cast<std::int32_t>(row[1])});
   }
-  if (object.has("writes")) {
-    for (const std::int64_t id : object.integers("writes", 0, counts_.values - 1)) {
-      op.writes.push_back({static_cast<std::int32_t>(id)});
-    }
+  for (const auto& [operand, row] : named_rows<1>(object, "writes", "operand", operands_, {value})) {
+    op.writes.push_back({static_cast<Operand>(operand), {static_cast<std::int32_t>(row[0])}});
   }
 }
 

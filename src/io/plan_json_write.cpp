@@ -89,9 +89,9 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.key.causal_half) line["causal_half"] = true;
   line["dims"] = dims_array(op.key);
   line["reads"] = ordered_json::array();
-  for (const Read& read : op.reads) line["reads"].push_back({read.value.value, read.distance});
+  for (const Read& read : op.reads) line["reads"].push_back({name_of(read.operand), read.value.value, read.distance});
   line["writes"] = ordered_json::array();
-  for (const ValueId value : op.writes) line["writes"].push_back(value.value);
+  for (const Write& write : op.writes) line["writes"].push_back({name_of(write.operand), write.value.value});
   if (op.communication) line["communication"] = communication_object(*op.communication);
   for (const Origin& origin : op.origins) {
     line["origins"].push_back({origin.operation.value, origin.axis, origin.begin, origin.end, origin.of});

@@ -51,9 +51,9 @@ class AttentionParts : public testing::TestWithParam<AttentionCase> {
     const at::Tensor log_sums = at::empty({sequences * shape.heads * count});
     const AttentionSaved saved{c.keeps_softmax ? Vector{} : vector_of(log_sums),
                                c.keeps_softmax ? softmax.matrix() : Matrix{}};
-    attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved);
-    attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved, of_d.matrix(),
-                         dq.matrix(), dk.matrix(), dv.matrix(), into);
+    kernels().attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved);
+    kernels().attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved,
+                                   of_d.matrix(), dq.matrix(), dk.matrix(), dv.matrix(), into);
     EXPECT_TRUE(dq.surroundings_intact() && dk.surroundings_intact() && dv.surroundings_intact());
     const auto apart = [&](const SlicedTensor& x) { return x.values().view({sequences, -1, x.matrix().columns}); };
     return {apart(context), apart(dq), apart(dk), apart(dv)};

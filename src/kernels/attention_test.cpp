@@ -54,7 +54,7 @@ class Attention : public testing::TestWithParam<std::tuple<AttentionShape, Keeps
   AttentionSaved saved{keeps_softmax ? Vector{} : vector_of(log_sums), keeps_softmax ? softmax.matrix() : Matrix{}};
   SlicedTensor of_q{q}, of_k{k}, of_v{v}, context{query_rows, query_columns};
 
-  void forward() { attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved); }
+  void forward() { kernels().attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved); }
 };
 
 TEST_P(Attention, ForwardAndWhatItSaves) {
@@ -74,8 +74,8 @@ TEST_P(Attention, ForwardAndWhatItSaves) {
 TEST_P(Attention, Gradients) {
   forward();
   const SlicedTensor dq(query_rows, query_columns), dk(key_rows, key_columns), dv(key_rows, key_columns);
-  attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved,
-                       SlicedTensor(d_context).matrix(), dq.matrix(), dk.matrix(), dv.matrix());
+  kernels().attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), saved,
+                                 SlicedTensor(d_context).matrix(), dq.matrix(), dk.matrix(), dv.matrix());
   const Oracle oracle = ask_oracle([&](const auto& in) { return exact_attention(shape, in); }, {q, k, v}, d_context);
   // Of a single key the softmax is 1 whatever the scores: the exact gradient is 0, ours must be too.
   EXPECT_LE(relative_error(dq.values(), oracle.gradients[0]), kTolerance);
@@ -115,9 +115,9 @@ TEST(AttentionSlices, HalvesOfTheQueriesAddUpToTheWhole) {
   const at::Tensor q = random_tensor({10, 8}, 1), k = random_tensor({10, 4}, 2), v = random_tensor({10, 4}, 3);
   const SlicedTensor of_q(q), of_k(k), of_v(v), context(10, 8), of_tail(4, 8);
   const at::Tensor log_sums = at::empty({20}), tail_sums = at::empty({8});
-  attention(whole, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), {vector_of(log_sums), {}});
-  attention(tail, of_q.matrix().row_slice(6, 10), of_k.matrix(), of_v.matrix(), of_tail.matrix(),
-            {vector_of(tail_sums), {}});
+  kernels().attention(whole, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), {vector_of(log_sums), {}});
+  kernels().attention(tail, of_q.matrix().row_slice(6, 10), of_k.matrix(), of_v.matrix(), of_tail.matrix(),
+                      {vector_of(tail_sums), {}});
   EXPECT_LE(relative_error(of_tail.values(), context.values().narrow(0, 6, 4)), kTolerance);
   EXPECT_LE(relative_error(tail_sums.view({2, 4}), log_sums.view({2, 10}).narrow(1, 6, 4)), kTolerance);
 }
@@ -131,14 +131,16 @@ TEST(AttentionFiniteDifferences, AgreeWithTheGradient) {
   const SlicedTensor of_q(q), of_v(v), context(6, 8);
   const auto value_at = [&](double distance) {
     const SlicedTensor of_k(k + distance * direction);
-    attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), {vector_of(log_sums), {}});
+    kernels().attention(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(),
+                        {vector_of(log_sums), {}});
     return (context.values().to(at::kDouble) * weights).sum().item<double>();
   };
   const double slope = (value_at(1e-2) - value_at(-1e-2)) / 2e-2;
   value_at(0);
   const SlicedTensor dq(6, 8), dk(6, 4), dv(6, 4), of_k(k);
-  attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(), {vector_of(log_sums), {}},
-                       SlicedTensor(weights).matrix(), dq.matrix(), dk.matrix(), dv.matrix());
+  kernels().attention_input_grad(shape, of_q.matrix(), of_k.matrix(), of_v.matrix(), context.matrix(),
+                                 {vector_of(log_sums), {}}, SlicedTensor(weights).matrix(), dq.matrix(), dk.matrix(),
+                                 dv.matrix());
   EXPECT_NEAR((dk.values() * direction).sum().item<double>(), slope, 1e-3 * (1 + std::abs(slope)));
 }
 

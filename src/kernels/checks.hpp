@@ -2,12 +2,10 @@
 #pragma once
 
 #include "base/error.hpp"
-#include "kernels/kernel_table.hpp"
+#include "kernels/arguments.hpp"
+#include "kernels/experts.hpp"
 
 namespace weft {
-
-// The module's kernels, set to the caller's number of threads. Throws Error where there are none.
-const KernelTable& loaded_kernels();
 
 inline bool is_matrix(const Matrix& x) {
   return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
@@ -25,5 +23,19 @@ inline void check_size(const Vector& x, std::int64_t size) {
 inline void check_optional(const Vector& x, std::int64_t size) {
   if (!x.empty()) check_size(x, size);
 }
+
+void check_tokens(Tokens tokens, std::int64_t limit);
+// A part of the vocabulary does not know how far the whole goes.
+void check_tokens_of_parts(Tokens tokens, std::int64_t first);
+void check_part(VocabularyPart part, const Matrix& logits);
+void check_loss_part(const LossPart& part, std::int64_t tokens);
+void check_positions(const LearnedPositions& positions, std::int64_t rows);
+void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                     const AttentionSaved& saved, const Matrix& shared_key);
+void check_update(std::int64_t step, const GradientClip& clip, const UpdatedParameter& parameter);
+void check_gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load);
+void check_blocks(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y);
+void check_weights(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y, std::span<const Matrix> weights,
+                   std::span<const Vector> biases);
 
 }  // namespace weft

@@ -23,7 +23,7 @@ at::Tensor as_tensor(std::vector<std::uint8_t>& kept, std::int64_t columns) {
 at::Tensor drawn(double rate, std::uint64_t key, const std::vector<std::int64_t>& rows, std::int64_t columns) {
   std::vector<std::uint8_t> kept(rows.size() * static_cast<std::size_t>(columns));
   const SlicedTensor x(at::ones({std::ssize(rows), columns})), y(std::ssize(rows), columns);
-  dropout(x.matrix(), {rate, key, rows}, {}, kept, y.matrix());
+  kernels().dropout(x.matrix(), {rate, key, rows}, {}, kept, y.matrix());
   return as_tensor(kept, columns).clone();
 }
 
@@ -33,12 +33,13 @@ TEST(Dropout, KeepsAndScalesWhatItsBytesSay) {
     const at::Tensor x = random_tensor({rows, columns}, 1), stream = random_tensor({rows, columns}, 2);
     std::vector<std::uint8_t> kept(static_cast<std::size_t>(rows * columns), 9);
     const SlicedTensor alone(rows, columns), sum(rows, columns), dx(rows, columns);
-    dropout(SlicedTensor(x).matrix(), {rate, 5, numbers(3, rows)}, {}, kept, alone.matrix());
+    kernels().dropout(SlicedTensor(x).matrix(), {rate, 5, numbers(3, rows)}, {}, kept, alone.matrix());
     const at::Tensor factors = as_tensor(kept, columns).clone() / (1 - rate);
     EXPECT_LE(relative_error(alone.values(), x * factors), 2e-7);
-    dropout(SlicedTensor(x).matrix(), {rate, 5, numbers(3, rows)}, SlicedTensor(stream).matrix(), kept, sum.matrix());
+    kernels().dropout(SlicedTensor(x).matrix(), {rate, 5, numbers(3, rows)}, SlicedTensor(stream).matrix(), kept,
+                      sum.matrix());
     EXPECT_LE(relative_error(sum.values(), x * factors + stream), 2e-7);
-    dropout_input_grad(SlicedTensor(x).matrix(), rate, kept, dx.matrix());
+    kernels().dropout_input_grad(SlicedTensor(x).matrix(), rate, kept, dx.matrix());
     EXPECT_LE(relative_error(dx.values(), x * factors), 2e-7);
     EXPECT_TRUE(alone.surroundings_intact() && sum.surroundings_intact() && dx.surroundings_intact());
     EXPECT_EQ(alone.values().equal(x), rate == 0);
@@ -93,7 +94,7 @@ TEST(AttentionDropout, ForwardAndGradients) {
   Oracle oracle;
   for (const AttentionSaved& keeps : saved) {
     const SlicedTensor context(rows, 16), dq(rows, 16), dk(key_rows, 8), dv(key_rows, 8);
-    attention(shape, dense(q), dense(k), dense(v), context.matrix(), keeps);
+    kernels().attention(shape, dense(q), dense(k), dense(v), context.matrix(), keeps);
     if (!keeps.softmax.empty()) {
       const at::Tensor factors = as_tensor(kept, 90).view({2, 2, 70, 90}).to(at::kDouble) / 0.7;
       const at::Tensor hidden = at::ones({70, 90}, at::kBool).triu(21);
@@ -106,8 +107,8 @@ TEST(AttentionDropout, ForwardAndGradients) {
           },
           {q, k, v}, d_context);
     }
-    attention_input_grad(shape, dense(q), dense(k), dense(v), context.matrix(), keeps, dense(d_context), dq.matrix(),
-                         dk.matrix(), dv.matrix());
+    kernels().attention_input_grad(shape, dense(q), dense(k), dense(v), context.matrix(), keeps, dense(d_context),
+                                   dq.matrix(), dk.matrix(), dv.matrix());
     EXPECT_LE(relative_error(context.values(), oracle.output), 3e-6);
     EXPECT_LE(relative_error(dq.values(), oracle.gradients[0]), 3e-6);
     EXPECT_LE(relative_error(dk.values(), oracle.gradients[1]), 3e-6);
@@ -124,8 +125,8 @@ TEST(AttentionDropout, ForwardAndGradients) {
   const at::Tensor its_queries = q.narrow(0, 70, 70).narrow(1, 8, 8).contiguous(),
                    its_keys = k.narrow(0, 90, 90).contiguous(), its_values = v.narrow(0, 90, 90).contiguous();
   const SlicedTensor context(70, 8);
-  attention(alone, dense(its_queries), dense(its_keys), dense(its_values), context.matrix(),
-            {{}, dense(softmax_alone), kept_alone, dense(dropped_alone)});
+  kernels().attention(alone, dense(its_queries), dense(its_keys), dense(its_values), context.matrix(),
+                      {{}, dense(softmax_alone), kept_alone, dense(dropped_alone)});
   EXPECT_TRUE(as_tensor(kept_alone, 90).equal(as_tensor(kept, 90).narrow(0, 210, 70)));
 }
 

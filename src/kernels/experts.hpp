@@ -1,5 +1,5 @@
-// Mixture of experts: the gate that gives every token its experts and slots, the rows' way to their slots and back, and
-// the products of all experts side by side. Forward and backward, dX apart from dW, like the rest of kernels.hpp.
+// What kernels of a mixture of experts take: the gate that gives every token its experts and slots, the rows' way to
+// their slots and back, and the products of all experts side by side.
 //
 // A rank's tokens have slots in a buffer of `experts` x `capacity` rows. Row r of `routing` holds, for each of the
 // token's `top_k` choices in descending order of score, the slot (or -1 - expert where the expert was full: the choice
@@ -36,11 +36,11 @@ struct GateLoad {
   Vector choices, probabilities;
 };
 
-// Softmax over a row of scores, the largest top_k (of equal ones the first), their weights and slots. Into::add: the
-// rows are the next of a batch whose earlier rows left `load`; together they get what the whole batch would give them.
-// Only where the order is that of tokens (any order that gives slots as tokens come: with one choice, `choice` too).
-void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load, Into into);
-bool passes_capacity_on(const GateShape& shape);
+// Whether the rows of a batch may be given their slots in several calls, each after those before it: where slots are
+// given as tokens come.
+inline bool passes_capacity_on(const GateShape& shape) {
+  return shape.order == SlotOrder::token || (shape.order == SlotOrder::choice && shape.top_k == 1);
+}
 
 // The balance loss of Switch Transformers (equation 4), over top_k choices: coefficient * experts * the sum over
 // experts of (choices / (tokens top_k)) (probabilities / tokens). The choices count as constants.
@@ -48,21 +48,9 @@ struct BalanceLoss {
   double coefficient = 0;
   std::int64_t tokens = 1;  // of the whole batch that the load is of
 };
-double balance_loss(const GateShape& shape, const BalanceLoss& balance, const GateLoad& load);
-// d_weights: by token and choice; those of dropped choices count as well, so they must be zero where nothing used them.
-void gate_input_grad(const GateShape& shape, const BalanceLoss& balance, const Matrix& d_weights, const Matrix& scores,
-                     const Matrix& routing, const GateLoad& load, const Matrix& d_scores);
 
 // What becomes of slots that no row of `routing` has.
 enum class EmptySlots : std::uint8_t { clear, keep };
-// A token's row goes to the slots of its choices.
-void dispatch_rows(const Matrix& x, const Matrix& routing, const Matrix& slots, EmptySlots empty);
-// dx = the sum of the rows in the token's slots.
-void dispatch_rows_input_grad(const Matrix& d_slots, const Matrix& routing, const Matrix& dx);
-// y = the weighted sum of the rows in the token's slots: zero where all choices were dropped.
-void combine_rows(const Matrix& slots, const Matrix& routing, const Matrix& y);
-void combine_rows_input_grad(const Matrix& dy, const Matrix& slots, const Matrix& routing, const Matrix& d_slots,
-                             const Matrix& d_weights, EmptySlots empty);
 
 // Rows in blocks of `capacity`, one after the other: [source][expert]. Products take those of every block that `used`
 // says, by block; empty: all of every block.
@@ -71,12 +59,5 @@ struct ExpertBlocks {
   std::span<const ElementRange> used = {};
   std::int64_t rows() const { return sources * experts * capacity; }
 };
-// y = x w^T + bias with the expert's own weight, biases all or none. Rows that are not used stay what they are.
-void expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
-                   std::span<const Vector> biases, const Matrix& y);
-void expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
-                              const Matrix& dx);
-void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
-                               std::span<const Matrix> d_weights, std::span<const Vector> d_biases, Into into);
 
 }  // namespace weft

@@ -13,7 +13,7 @@ struct Routed {
   explicit Routed(const GateShape& of) : shape(of) {
     const at::Tensor scores = skewed_scores(kTokens, shape.experts, 0.3, 11);
     const GateOutput out(shape, kTokens);
-    gate(shape, SlicedTensor(scores).matrix(), out.routing.matrix(), out.load(), Into::overwrite);
+    kernels().gate(shape, SlicedTensor(scores).matrix(), out.routing.matrix(), out.load(), Into::overwrite);
     values = out.routing.values();
   }
   at::Tensor slots() const { return values.narrow(1, 0, shape.top_k).to(at::kLong); }
@@ -49,15 +49,15 @@ TEST_P(ExpertRows, DispatchMovesRowsAndTheirGradientsBack) {
   const at::Tensor x = random_tensor({kTokens, kHidden}, 1), d = random_tensor({count, kHidden}, 2);
   const Oracle oracle = ask_oracle([&](const auto& in) { return routed.permutation(ones).matmul(in[0]); }, {x}, d);
   const SlicedTensor slots(count, kHidden), kept(count, kHidden), dx(kTokens, kHidden), routing(routed.values);
-  dispatch_rows(SlicedTensor(x).matrix(), routing.matrix(), slots.matrix(), EmptySlots::clear);
+  kernels().dispatch_rows(SlicedTensor(x).matrix(), routing.matrix(), slots.matrix(), EmptySlots::clear);
   EXPECT_LE(relative_error(slots.values(), oracle.output), kTolerance);
-  dispatch_rows_input_grad(SlicedTensor(d).matrix(), routing.matrix(), dx.matrix());
+  kernels().dispatch_rows_input_grad(SlicedTensor(d).matrix(), routing.matrix(), dx.matrix());
   EXPECT_LE(relative_error(dx.values(), oracle.gradients[0]), kTolerance);
   EXPECT_TRUE(slots.surroundings_intact() && dx.surroundings_intact());
 
   const at::Tensor before = kept.values(), is_empty = routed.permutation(ones).sum(1, true).eq(0);
   EXPECT_TRUE(is_empty.any().item<bool>());
-  dispatch_rows(SlicedTensor(x).matrix(), routing.matrix(), kept.matrix(), EmptySlots::keep);
+  kernels().dispatch_rows(SlicedTensor(x).matrix(), routing.matrix(), kept.matrix(), EmptySlots::keep);
   EXPECT_TRUE(kept.values().equal(at::where(is_empty, before, slots.values())));
 }
 
@@ -67,10 +67,10 @@ TEST_P(ExpertRows, CombineWeighsRowsAndHasGradientsOfBoth) {
                                    {rows, routed.weights()}, dy);
   const SlicedTensor slots(rows), y(kTokens, kHidden), d_slots(count, kHidden), routing(routed.values);
   const SlicedTensor d_weights(kTokens, GetParam().top_k);
-  combine_rows(slots.matrix(), routing.matrix(), y.matrix());
+  kernels().combine_rows(slots.matrix(), routing.matrix(), y.matrix());
   EXPECT_LE(relative_error(y.values(), oracle.output), kTolerance);
-  combine_rows_input_grad(SlicedTensor(dy).matrix(), slots.matrix(), routing.matrix(), d_slots.matrix(),
-                          d_weights.matrix(), EmptySlots::clear);
+  kernels().combine_rows_input_grad(SlicedTensor(dy).matrix(), slots.matrix(), routing.matrix(), d_slots.matrix(),
+                                    d_weights.matrix(), EmptySlots::clear);
   EXPECT_LE(relative_error(d_slots.values(), oracle.gradients[0]), kTolerance);
   EXPECT_LE(relative_error(d_weights.values(), oracle.gradients[1]), kTolerance);
   EXPECT_TRUE(y.surroundings_intact() && d_slots.surroundings_intact() && d_weights.surroundings_intact());
@@ -123,9 +123,9 @@ class ExpertProducts : public testing::TestWithParam<bool> {
 TEST_P(ExpertProducts, ForwardOfUsedRowsAlone) {
   const at::Tensor before = random_tensor({blocks.rows(), kOut}, 5);
   const SlicedTensor y(before), without(before);
-  expert_linear(blocks, SlicedTensor(x).matrix(), matrices(w), vectors(bias), y.matrix());
+  kernels().expert_linear(blocks, SlicedTensor(x).matrix(), matrices(w), vectors(bias), y.matrix());
   EXPECT_LE(relative_error(y.values(), oracle.output + before * (1 - mask)), kTolerance);
-  expert_linear(blocks, SlicedTensor(x).matrix(), matrices(w), {}, without.matrix());
+  kernels().expert_linear(blocks, SlicedTensor(x).matrix(), matrices(w), {}, without.matrix());
   const at::Tensor biases = bias.view({1, kExperts, 1, kOut}).expand({kSources, kExperts, kCapacity, kOut});
   const at::Tensor exact = oracle.output - biases.reshape({blocks.rows(), kOut}) * mask + before * (1 - mask);
   EXPECT_LE(relative_error(without.values(), exact), kTolerance);
@@ -135,7 +135,7 @@ TEST_P(ExpertProducts, ForwardOfUsedRowsAlone) {
 TEST_P(ExpertProducts, InputGradientOfUsedRowsAlone) {
   const at::Tensor before = random_tensor({blocks.rows(), kHidden}, 6);
   const SlicedTensor dx(before);
-  expert_linear_input_grad(blocks, SlicedTensor(dy).matrix(), matrices(w), dx.matrix());
+  kernels().expert_linear_input_grad(blocks, SlicedTensor(dy).matrix(), matrices(w), dx.matrix());
   EXPECT_LE(relative_error(dx.values(), oracle.gradients[0] + before * (1 - mask)), kTolerance);
   EXPECT_TRUE(dx.surroundings_intact());
 }
@@ -143,12 +143,12 @@ TEST_P(ExpertProducts, InputGradientOfUsedRowsAlone) {
 TEST_P(ExpertProducts, WeightGradientOfEveryExpert) {
   const at::Tensor before = random_tensor({kExperts, kOut, kHidden}, 7), d_bias = at::full({kExperts, kOut}, 9.0);
   const at::Tensor dw = before.clone(), added = before.clone(), bias_added = at::full({kExperts, kOut}, 9.0);
-  expert_linear_weight_grad(blocks, SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), matrices(dw), vectors(d_bias),
-                            Into::overwrite);
+  kernels().expert_linear_weight_grad(blocks, SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), matrices(dw),
+                                      vectors(d_bias), Into::overwrite);
   EXPECT_LE(relative_error(dw, oracle.gradients[1]), kTolerance);
   EXPECT_LE(relative_error(d_bias, oracle.gradients[2]), kTolerance);
-  expert_linear_weight_grad(blocks, SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), matrices(added),
-                            vectors(bias_added), Into::add);
+  kernels().expert_linear_weight_grad(blocks, SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), matrices(added),
+                                      vectors(bias_added), Into::add);
   EXPECT_LE(relative_error(added, oracle.gradients[1] + before), kTolerance);
   EXPECT_LE(relative_error(bias_added, oracle.gradients[2] + 9), kTolerance);
 }

@@ -58,8 +58,9 @@ void run_rows(const Batch& batch, std::int64_t begin, std::int64_t end, Layer& l
   const Matrix x = Matrix::dense(batch.x.data_ptr<float>(), batch.tokens(), kHidden);
   const Matrix routing = layer.gate.routing.matrix().row_slice(begin, end);
   const at::Tensor before = begin == 0 ? at::zeros({shape.experts}) : layer.gate.choices.clone();
-  gate(shape, scores.row_slice(begin, end), routing, layer.gate.load(), begin == 0 ? Into::overwrite : Into::add);
-  dispatch_rows(x.row_slice(begin, end), routing, layer.slots.matrix(), EmptySlots::keep);
+  kernels().gate(shape, scores.row_slice(begin, end), routing, layer.gate.load(),
+                 begin == 0 ? Into::overwrite : Into::add);
+  kernels().dispatch_rows(x.row_slice(begin, end), routing, layer.slots.matrix(), EmptySlots::keep);
   std::vector<ElementRange> used;
   for (std::int64_t e = 0; e < shape.experts; ++e) {
     const auto limited = [&](const at::Tensor& count) {
@@ -67,9 +68,9 @@ void run_rows(const Batch& batch, std::int64_t begin, std::int64_t end, Layer& l
     };
     used.push_back({limited(before), limited(layer.gate.choices)});
   }
-  expert_linear({1, shape.experts, shape.capacity, used}, layer.slots.matrix(), batch.matrices(), {},
-                layer.experts.matrix());
-  combine_rows(layer.experts.matrix(), routing, layer.y.matrix().row_slice(begin, end));
+  kernels().expert_linear({1, shape.experts, shape.capacity, used}, layer.slots.matrix(), batch.matrices(), {},
+                          layer.experts.matrix());
+  kernels().combine_rows(layer.experts.matrix(), routing, layer.y.matrix().row_slice(begin, end));
 }
 
 // By definition: every kept choice adds its weight times its expert's product.

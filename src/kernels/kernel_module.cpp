@@ -20,7 +20,7 @@ bool processor_suffices() {
 }
 
 KernelModule open_module() {
-  if (!processor_suffices()) return {nullptr, nullptr, "the kernels need a processor with AVX2 and FMA"};
+  if (!processor_suffices()) return {nullptr, nullptr, nullptr, "the kernels need a processor with AVX2 and FMA"};
   std::error_code ignored;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   const std::array<std::filesystem::path, 2> candidates = {
@@ -29,14 +29,16 @@ KernelModule open_module() {
     if (!std::filesystem::exists(path, ignored)) continue;
     // Kept until the process ends: libtorch's threads and caches do not survive being unloaded.
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle == nullptr) return {nullptr, nullptr, fmt::format("the kernels cannot be loaded: {}", dlerror())};
-    const auto table = reinterpret_cast<const KernelTable* (*)()>(dlsym(handle, kKernelTableSymbol));
-    if (table == nullptr) return {nullptr, nullptr, fmt::format("{}: not a module of kernels", path.string())};
+    if (handle == nullptr)
+      return {nullptr, nullptr, nullptr, fmt::format("the kernels cannot be loaded: {}", dlerror())};
+    const auto factory = reinterpret_cast<const KernelFactory* (*)()>(dlsym(handle, kKernelFactorySymbol));
+    if (factory == nullptr)
+      return {nullptr, nullptr, nullptr, fmt::format("{}: not a module of kernels", path.string())};
+    const auto blas_threads = reinterpret_cast<int (*)()>(dlsym(handle, "openblas_get_num_threads"));
     const auto set_blas_threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "openblas_set_num_threads"));
-    if (set_blas_threads != nullptr) set_blas_threads(1);  // until set_kernel_threads says otherwise
-    return {table(), set_blas_threads, ""};
+    return {factory(), blas_threads, set_blas_threads, ""};
   }
-  return {nullptr, nullptr,
+  return {nullptr, nullptr, nullptr,
           fmt::format("the kernels are missing: neither {} nor {}", candidates[0].string(), candidates[1].string())};
 }
 

@@ -3,13 +3,15 @@
 
 #include <string>
 
-#include "kernels/kernel_table.hpp"
+#include "kernels/kernel_backend.hpp"
 
 namespace weft {
 
 struct KernelModule {
-  const KernelTable* table = nullptr;       // none: `problem` says why
-  void (*set_blas_threads)(int) = nullptr;  // of OpenBLAS, whose number is one for the process; none: not OpenBLAS
+  const KernelFactory* factory = nullptr;  // none: `problem` says why
+  // Of OpenBLAS, whose number of threads is one for the process; none where ATen uses another library.
+  int (*blas_threads)() = nullptr;
+  void (*set_blas_threads)(int) = nullptr;
   std::string problem;
 };
 const KernelModule& kernel_module();

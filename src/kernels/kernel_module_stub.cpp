@@ -4,7 +4,7 @@
 namespace weft {
 
 const KernelModule& kernel_module() {
-  static const KernelModule none{nullptr, nullptr,
+  static const KernelModule none{nullptr, nullptr, nullptr,
                                  "this Weft was built without libtorch (Debian: libtorch-dev), so it cannot train"};
   return none;
 }

@@ -70,11 +70,11 @@ TEST(LatentAttention, ForwardAndGradients) {
         const AttentionSaved saved{keeps_softmax ? Vector{} : vector_of(log_sums),
                                    keeps_softmax ? softmax.matrix() : Matrix{}};
         const auto values = [&](const Matrix& x) { return x.column_slice(c.nope, x.columns); };
-        attention(shape, of_q.matrix(), of_kv.matrix(), values(of_kv.matrix()), context.matrix(), saved,
-                  of_shared.matrix());
-        attention_input_grad(shape, of_q.matrix(), of_kv.matrix(), values(of_kv.matrix()), context.matrix(), saved,
-                             of_dy.matrix(), dq.matrix(), d_kv.matrix(), values(d_kv.matrix()), into,
-                             of_shared.matrix(), d_shared.matrix());
+        kernels().attention(shape, of_q.matrix(), of_kv.matrix(), values(of_kv.matrix()), context.matrix(), saved,
+                            of_shared.matrix());
+        kernels().attention_input_grad(shape, of_q.matrix(), of_kv.matrix(), values(of_kv.matrix()), context.matrix(),
+                                       saved, of_dy.matrix(), dq.matrix(), d_kv.matrix(), values(d_kv.matrix()), into,
+                                       of_shared.matrix(), d_shared.matrix());
         const Oracle oracle = ask_oracle([&](const auto& in) { return exact(c, in); }, {q, kv, shared}, dy);
         const double before = into == Into::add ? 1 : 0;
         EXPECT_LE(relative_error(context.values(), oracle.output), kTolerance);

@@ -22,7 +22,7 @@ class Linear : public testing::TestWithParam<Sizes> {
 
 TEST_P(Linear, ForwardOfSlices) {
   const SlicedTensor y(x.size(0), w.size(0));
-  linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), vector_of(bias), y.matrix());
+  kernels().linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), vector_of(bias), y.matrix());
   EXPECT_LE(relative_error(y.values(), oracle.output), kTolerance);
   EXPECT_TRUE(y.surroundings_intact());
 }
@@ -30,8 +30,8 @@ TEST_P(Linear, ForwardOfSlices) {
 TEST_P(Linear, ForwardAddsToWhatIsThere) {
   const at::Tensor before = random_tensor({x.size(0), w.size(0)}, 5);
   const SlicedTensor with_bias(before), without(before);
-  linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), vector_of(bias), with_bias.matrix(), Into::add);
-  linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), {}, without.matrix(), Into::add);
+  kernels().linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), vector_of(bias), with_bias.matrix(), Into::add);
+  kernels().linear(SlicedTensor(x).matrix(), SlicedTensor(w).matrix(), {}, without.matrix(), Into::add);
   EXPECT_LE(relative_error(with_bias.values(), oracle.output + before), kTolerance);
   EXPECT_LE(relative_error(without.values(), oracle.output + before - bias), kTolerance);
 }
@@ -39,8 +39,8 @@ TEST_P(Linear, ForwardAddsToWhatIsThere) {
 TEST_P(Linear, InputGradient) {
   const at::Tensor before = random_tensor({x.size(0), x.size(1)}, 6);
   const SlicedTensor dx(x.size(0), x.size(1)), added(before);
-  linear_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(w).matrix(), dx.matrix());
-  linear_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(w).matrix(), added.matrix(), Into::add);
+  kernels().linear_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(w).matrix(), dx.matrix());
+  kernels().linear_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(w).matrix(), added.matrix(), Into::add);
   EXPECT_LE(relative_error(dx.values(), oracle.gradients[0]), kTolerance);
   EXPECT_LE(relative_error(added.values(), oracle.gradients[0] + before), kTolerance);
   EXPECT_TRUE(dx.surroundings_intact());
@@ -50,10 +50,10 @@ TEST_P(Linear, WeightGradient) {
   const at::Tensor before = random_tensor({w.size(0), w.size(1)}, 7), bias_before = random_tensor({w.size(0)}, 8);
   const SlicedTensor dw(w.size(0), w.size(1)), added(before);
   const at::Tensor dbias = at::empty({w.size(0)}), dbias_added = bias_before.clone();
-  linear_weight_grad(SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), dw.matrix(), vector_of(dbias),
-                     Into::overwrite);
-  linear_weight_grad(SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), added.matrix(), vector_of(dbias_added),
-                     Into::add);
+  kernels().linear_weight_grad(SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), dw.matrix(), vector_of(dbias),
+                               Into::overwrite);
+  kernels().linear_weight_grad(SlicedTensor(x).matrix(), SlicedTensor(dy).matrix(), added.matrix(),
+                               vector_of(dbias_added), Into::add);
   EXPECT_LE(relative_error(dw.values(), oracle.gradients[1]), kTolerance);
   EXPECT_LE(relative_error(dbias, oracle.gradients[2]), kTolerance);
   EXPECT_LE(relative_error(added.values(), oracle.gradients[1] + before), kTolerance);
@@ -64,10 +64,10 @@ TEST_P(Linear, WeightGradient) {
 TEST_P(Linear, WeightGradientOfPartsOfTheTokensAddsUp) {
   const std::int64_t half = x.size(0) / 2;
   const SlicedTensor of_x(x), of_dy(dy), dw(w.size(0), w.size(1));
-  linear_weight_grad(of_x.matrix().row_slice(0, half), of_dy.matrix().row_slice(0, half), dw.matrix(), {},
-                     Into::overwrite);
-  linear_weight_grad(of_x.matrix().row_slice(half, x.size(0)), of_dy.matrix().row_slice(half, x.size(0)), dw.matrix(),
-                     {}, Into::add);
+  kernels().linear_weight_grad(of_x.matrix().row_slice(0, half), of_dy.matrix().row_slice(0, half), dw.matrix(), {},
+                               Into::overwrite);
+  kernels().linear_weight_grad(of_x.matrix().row_slice(half, x.size(0)), of_dy.matrix().row_slice(half, x.size(0)),
+                               dw.matrix(), {}, Into::add);
   EXPECT_LE(relative_error(dw.values(), oracle.gradients[1]), kTolerance);
 }
 

@@ -60,7 +60,7 @@ std::vector<RankLogits> ranks_of(const Spread& spread, const at::Tensor& all) {
 std::vector<LossPart> exchanged(const std::vector<RankLogits>& ranks, Tokens targets) {
   std::vector<LossPart> parts;
   for (const RankLogits& rank : ranks) {
-    cross_entropy_part(rank.logits.matrix(), targets, rank.part, rank.of_part());
+    kernels().cross_entropy_part(rank.logits.matrix(), targets, rank.part, rank.of_part());
     parts.push_back(rank.of_part());
   }
   return parts;
@@ -110,12 +110,12 @@ TEST_P(LossParts, TogetherAreTheLossAndGradientOfTheWhole) {
   const at::Tensor exact = at::softmax(all.to(at::kDouble), 1);
   std::vector<at::Tensor> probabilities, gradients;
   for (const RankLogits& rank : ranks) {
-    const double loss = cross_entropy_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
+    const double loss = loss_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
     EXPECT_NEAR(loss, oracle.output.item<double>(), kTolerance * (1 + std::abs(loss)));
     // Padding that does not lie behind the vocabulary's end is no column of the gradient.
     const Matrix d = rank.d_logits.matrix().column_slice(0, rank.part.count);
-    cross_entropy_input_grad(rank.probabilities.matrix().column_slice(0, rank.part.count), targets, rank.part.first,
-                             0.25, d);
+    kernels().cross_entropy_input_grad(rank.probabilities.matrix().column_slice(0, rank.part.count), targets,
+                                       rank.part.first, 0.25, d);
     probabilities.push_back(rank.probabilities.values().narrow(1, 0, rank.part.count));
     gradients.push_back(rank.d_logits.values().narrow(1, 0, rank.part.count));
     EXPECT_TRUE(rank.padding(rank.probabilities).eq(0).all().item<bool>());
@@ -130,7 +130,7 @@ TEST_P(LossParts, GiveEveryRankTheSameBitsAndWorkInPlace) {
   std::vector<std::uint64_t> bits;
   for (const RankLogits& rank : ranks) {
     for (const Matrix& out : {rank.probabilities.matrix(), rank.logits.matrix()})
-      bits.push_back(std::bit_cast<std::uint64_t>(cross_entropy_of_parts(rank.logits.matrix(), rank.part, parts, out)));
+      bits.push_back(std::bit_cast<std::uint64_t>(loss_of_parts(rank.logits.matrix(), rank.part, parts, out)));
     EXPECT_TRUE(rank.logits.values().equal(rank.probabilities.values()));
   }
   EXPECT_EQ(bits, std::vector<std::uint64_t>(bits.size(), bits.front()));
@@ -162,7 +162,7 @@ TEST(LossPartsFarApart, NeitherOverflowNorVanish) {
     const int unlikely = swapped ? 4 : 3;
     const std::vector<LossPart> parts = exchanged(ranks, targets);
     for (const RankLogits& rank : ranks) {
-      const double loss = cross_entropy_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
+      const double loss = loss_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
       EXPECT_NEAR(loss, kRows * std::log(3.0) + unlikely * 2e4, 1e-6);
     }
     const auto sum = [&](std::size_t rank) { return ranks[rank].probabilities.values().sum().item<double>(); };
@@ -178,8 +178,7 @@ TEST(LossPartsNotFinite, OneNotANumberReachesTheLossOfEveryRank) {
     const std::vector<RankLogits> ranks = ranks_of({{{20, 20}, {20, 24}, {0, 24}}}, all);
     const std::vector<LossPart> parts = exchanged(ranks, targets_in(40));
     for (const RankLogits& rank : ranks) {
-      EXPECT_TRUE(
-          std::isnan(cross_entropy_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix())));
+      EXPECT_TRUE(std::isnan(loss_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix())));
     }
   }
 }
@@ -191,7 +190,7 @@ TEST(LossPartsNotFinite, APartOfMinusInfinityIsAsIfItWereNotThere) {
   const std::vector<RankLogits> ranks = ranks_of({{{2, 2}, {2, 2}}}, all);
   const std::vector<LossPart> parts = exchanged(ranks, std::vector<std::int64_t>(kRows, 3));
   for (const RankLogits& rank : ranks) {
-    const double loss = cross_entropy_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
+    const double loss = loss_of_parts(rank.logits.matrix(), rank.part, parts, rank.probabilities.matrix());
     EXPECT_NEAR(loss, kRows * std::log(2.0), 1e-5);
   }
   EXPECT_TRUE(ranks[0].probabilities.values().eq(0).all().item<bool>());
@@ -204,8 +203,8 @@ TEST(LossPartsGradient, OneHotIsOnlyWhereTheTargetIs) {
   const at::Tensor exact = 0.5 * at::cat({at::full({4, 6}, 0.125), at::zeros({4, 2})}, 1) -
                            0.5 * at::zeros({4, 8}).scatter(1, at::tensor(targets).view({4, 1}), 1);
   const SlicedTensor left(at::full({4, 4}, 0.125)), right(at::cat({at::full({4, 2}, 0.125), at::zeros({4, 2})}, 1));
-  cross_entropy_input_grad(left.matrix(), targets, 0, 0.5, left.matrix());
-  cross_entropy_input_grad(right.matrix(), targets, 4, 0.5, right.matrix());
+  kernels().cross_entropy_input_grad(left.matrix(), targets, 0, 0.5, left.matrix());
+  kernels().cross_entropy_input_grad(right.matrix(), targets, 4, 0.5, right.matrix());
   EXPECT_TRUE(left.values().equal(exact.narrow(1, 0, 4)));
   EXPECT_TRUE(right.values().equal(exact.narrow(1, 4, 4)));
   EXPECT_TRUE(left.surroundings_intact() && right.surroundings_intact());

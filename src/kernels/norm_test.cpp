@@ -35,7 +35,7 @@ class Norm : public testing::TestWithParam<NormCase> {
 
 TEST_P(Norm, Forward) {
   const SlicedTensor y(rows, columns);
-  norm(SlicedTensor(x).matrix(), weights, y.matrix());
+  kernels().norm(SlicedTensor(x).matrix(), weights, y.matrix());
   EXPECT_LE(relative_error(y.values(), oracle().output), kTolerance);
   EXPECT_TRUE(y.surroundings_intact());
 }
@@ -43,9 +43,9 @@ TEST_P(Norm, Forward) {
 TEST_P(Norm, InputGradientWithAndWithoutTheBranchAround) {
   const SlicedTensor dx(rows, columns), with_residual(rows, columns);
   const at::Tensor residual = random_tensor({rows, columns}, 5);
-  norm_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(x).matrix(), weights, {}, dx.matrix());
-  norm_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(x).matrix(), weights, SlicedTensor(residual).matrix(),
-                  with_residual.matrix());
+  kernels().norm_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(x).matrix(), weights, {}, dx.matrix());
+  kernels().norm_input_grad(SlicedTensor(dy).matrix(), SlicedTensor(x).matrix(), weights,
+                            SlicedTensor(residual).matrix(), with_residual.matrix());
   const at::Tensor exact = oracle().gradients[0];
   // Of one column the output hardly depends on x: what is left of the gradient is rounding, measured against dy, times
   // the inverse deviation, 1 / sqrt(1e-5) = 316 where the deviation is 0.
@@ -61,10 +61,10 @@ TEST_P(Norm, WeightGradient) {
   const at::Tensor before = random_tensor({columns}, 6);
   const at::Tensor added_gain = before.clone(), added_bias = before.clone();
   const SlicedTensor of_dy(dy), of_x(x);
-  norm_weight_grad(of_dy.matrix(), of_x.matrix(), weights, vector_of(dgain), has_bias ? vector_of(dbias) : Vector{},
-                   Into::overwrite);
-  norm_weight_grad(of_dy.matrix(), of_x.matrix(), weights, vector_of(added_gain),
-                   has_bias ? vector_of(added_bias) : Vector{}, Into::add);
+  kernels().norm_weight_grad(of_dy.matrix(), of_x.matrix(), weights, vector_of(dgain),
+                             has_bias ? vector_of(dbias) : Vector{}, Into::overwrite);
+  kernels().norm_weight_grad(of_dy.matrix(), of_x.matrix(), weights, vector_of(added_gain),
+                             has_bias ? vector_of(added_bias) : Vector{}, Into::add);
   const Oracle exact = oracle();
   EXPECT_LE(relative_error(dgain, exact.gradients[1]), kTolerance);
   EXPECT_LE(relative_error(added_gain, exact.gradients[1] + before), kTolerance);

@@ -5,11 +5,32 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
-#include "kernels/matrix.hpp"
+#include "kernels/kernels.hpp"
 
 namespace weft {
+
+// The kernels of the calling thread, with one thread inside.
+inline Kernels& kernels() {
+  thread_local const std::unique_ptr<Kernels> own = make_kernels();
+  return *own;
+}
+
+inline double loss_of(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
+  double loss = 0;
+  kernels().cross_entropy(logits, targets, vocab, probabilities, loss);
+  kernels().synchronize();
+  return loss;
+}
+inline double loss_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                            const Matrix& probabilities) {
+  double loss = 0;
+  kernels().cross_entropy_of_parts(logits, part, parts, probabilities, loss);
+  kernels().synchronize();
+  return loss;
+}
 
 // The kernels see it as a slice of a larger matrix (stride > columns), whose other values they must leave alone.
 class SlicedTensor {

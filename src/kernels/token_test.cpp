@@ -20,8 +20,8 @@ at::Tensor index_of(const std::vector<std::int64_t>& tokens) {
 TEST(Embedding, TakesTheRowsOfTokensAndOfTheirPlaces) {
   const at::Tensor table = random_tensor({5, 7}, 1), places = random_tensor({6, 7}, 2);
   const SlicedTensor plain(6, 7), placed(6, 7), of_places(places);
-  embedding(kTokens, SlicedTensor(table).matrix(), 0, {}, plain.matrix());
-  embedding(kTokens, SlicedTensor(table).matrix(), 0, {of_places.matrix(), kPlaces}, placed.matrix());
+  kernels().embedding(kTokens, SlicedTensor(table).matrix(), 0, {}, plain.matrix());
+  kernels().embedding(kTokens, SlicedTensor(table).matrix(), 0, {of_places.matrix(), kPlaces}, placed.matrix());
   const at::Tensor of_tokens = table.index_select(0, index_of(kTokens));
   EXPECT_TRUE(plain.values().equal(of_tokens));
   EXPECT_TRUE(placed.values().equal(of_tokens + places.index_select(0, at::tensor({2, 5, 4, 2, 5, 4}))));
@@ -32,8 +32,8 @@ TEST(Embedding, WeightGradient) {
   const at::Tensor dy = random_tensor({6, 7}, 3), before = random_tensor({5, 7}, 4);
   const at::Tensor exact = at::zeros({5, 7}).index_add(0, index_of(kTokens), dy);
   const SlicedTensor dtable(5, 7), added(before);
-  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), dtable.matrix(), 0, Into::overwrite);
-  embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), added.matrix(), 0, Into::add);
+  kernels().embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), dtable.matrix(), 0, Into::overwrite);
+  kernels().embedding_weight_grad(kTokens, SlicedTensor(dy).matrix(), added.matrix(), 0, Into::add);
   EXPECT_LE(relative_error(dtable.values(), exact), kTolerance);
   EXPECT_EQ(dtable.values()[2].abs().max().item<double>(), 0);
   EXPECT_LE(relative_error(added.values(), exact + before), kTolerance);
@@ -44,8 +44,8 @@ TEST(Embedding, WeightGradientOfPositions) {
   const at::Tensor dy = random_tensor({6, 7}, 3), before = random_tensor({6, 7}, 4);
   const at::Tensor exact = at::zeros({6, 7}).index_add(0, at::tensor({2, 5, 4, 2, 5, 4}), dy);
   const SlicedTensor places(6, 7), added(before);
-  positions_weight_grad(SlicedTensor(dy).matrix(), {places.matrix(), kPlaces}, Into::overwrite);
-  positions_weight_grad(SlicedTensor(dy).matrix(), {added.matrix(), kPlaces}, Into::add);
+  kernels().positions_weight_grad(SlicedTensor(dy).matrix(), {places.matrix(), kPlaces}, Into::overwrite);
+  kernels().positions_weight_grad(SlicedTensor(dy).matrix(), {added.matrix(), kPlaces}, Into::add);
   EXPECT_LE(relative_error(places.values(), exact), kTolerance);
   EXPECT_LE(relative_error(added.values(), exact + before), kTolerance);
 }
@@ -61,9 +61,9 @@ TEST(Embedding, PartsOfTheVocabularySumUpToTheWhole) {
   for (std::int64_t first = 0; first < 6; first += 2) {
     const Matrix rows = of_table.matrix().row_slice(first, first + 2);
     const SlicedTensor plain(6, 7), placed(6, 7), gradient(before.narrow(0, first, 2));
-    embedding(kTokens, rows, first, {}, plain.matrix());
-    embedding(kTokens, rows, first, {of_places.matrix(), kPlaces}, placed.matrix());
-    embedding_weight_grad(kTokens, of_dy.matrix(), gradient.matrix(), first, Into::add);
+    kernels().embedding(kTokens, rows, first, {}, plain.matrix());
+    kernels().embedding(kTokens, rows, first, {of_places.matrix(), kPlaces}, placed.matrix());
+    kernels().embedding_weight_grad(kTokens, of_dy.matrix(), gradient.matrix(), first, Into::add);
     sum += plain.values();
     placed_sum += placed.values();
     EXPECT_LE(relative_error(gradient.values(), exact_gradient.narrow(0, first, 2)), kTolerance);
@@ -85,8 +85,8 @@ TEST_P(CrossEntropy, LossAndGradientOverTheVocabularyWithoutItsPadding) {
   const at::Tensor logits = 4 * random_tensor({6, columns}, 1);
   const std::vector<std::int64_t> targets = {0, vocab - 1, vocab / 2, 0, vocab - 1, 0};
   const SlicedTensor probabilities(6, columns), d_logits(6, columns);
-  const double loss = cross_entropy(SlicedTensor(logits).matrix(), targets, vocab, probabilities.matrix());
-  cross_entropy_input_grad(probabilities.matrix(), targets, 0, 0.25, d_logits.matrix());
+  const double loss = loss_of(SlicedTensor(logits).matrix(), targets, vocab, probabilities.matrix());
+  kernels().cross_entropy_input_grad(probabilities.matrix(), targets, 0, 0.25, d_logits.matrix());
 
   const Oracle oracle = ask_oracle(
       [&](const auto& in) {
@@ -111,8 +111,8 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, CrossEntropy,
 TEST(CrossEntropy, WorksInPlace) {
   const at::Tensor logits = random_tensor({6, 9}, 1);
   const SlicedTensor apart(6, 9), in_place(logits);
-  const double loss = cross_entropy(SlicedTensor(logits).matrix(), kTokens, 7, apart.matrix());
-  EXPECT_EQ(cross_entropy(in_place.matrix(), kTokens, 7, in_place.matrix()), loss);
+  const double loss = loss_of(SlicedTensor(logits).matrix(), kTokens, 7, apart.matrix());
+  EXPECT_EQ(loss_of(in_place.matrix(), kTokens, 7, in_place.matrix()), loss);
   EXPECT_TRUE(in_place.values().equal(apart.values()));
 }
 
@@ -120,7 +120,7 @@ TEST(CrossEntropy, NotANumberReachesTheLoss) {
   at::Tensor logits = random_tensor({6, 40}, 1);
   logits[4][20] = std::nan("");
   const SlicedTensor probabilities(6, 40);
-  EXPECT_TRUE(std::isnan(cross_entropy(SlicedTensor(logits).matrix(), kTokens, 40, probabilities.matrix())));
+  EXPECT_TRUE(std::isnan(loss_of(SlicedTensor(logits).matrix(), kTokens, 40, probabilities.matrix())));
 }
 
 }  // namespace

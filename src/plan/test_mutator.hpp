@@ -93,7 +93,7 @@ class Mutator {
   std::string retarget() {
     Operation& op = plan_.graph.operations[below(plan_.graph.operations.size())];
     const bool reads = !op.reads.empty() && (op.writes.empty() || below(2) == 0);
-    ValueId& value = reads ? op.reads[below(op.reads.size())].value : op.writes[below(op.writes.size())];
+    ValueId& value = reads ? op.reads[below(op.reads.size())].value : op.writes[below(op.writes.size())].value;
     std::vector<ValueId> others;
     for (std::size_t v = 0; v < plan_.graph.values.size(); ++v) {
       const Value &a = plan_.graph.values[v], &b = plan_.graph.value(value);
@@ -171,8 +171,8 @@ class Mutator {
   std::string lay_over_parts() {
     std::vector<std::size_t> in_parts, others;
     for (const Operation& op : plan_.graph.operations) {
-      for (const ValueId v : op.writes) {
-        if (is_part(op) && plan_.graph.value(v).per_micro_batch) in_parts.push_back(v.index());
+      for (const Write& write : op.writes) {
+        if (is_part(op) && plan_.graph.value(write.value).per_micro_batch) in_parts.push_back(write.value.index());
       }
     }
     for (std::size_t v = 0; v < plan_.placements.size(); ++v) {

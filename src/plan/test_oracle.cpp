@@ -117,9 +117,9 @@ class Execution {
   void wait_for_memory() {
     const auto m = static_cast<std::int32_t>(plan_.graph.micro_batches);
     for (std::size_t t = 0; t < tasks_.size(); ++t) {
-      for (const ValueId value : op(tasks_[t]).writes) {
-        const Placement& place = plan_.placements[value.index()];
-        if (!place.waits || place.copies < 1 || !plan_.graph.value(value).per_micro_batch) continue;
+      for (const Write& write : op(tasks_[t]).writes) {
+        const Placement& place = plan_.placements[write.value.index()];
+        if (!place.waits || place.copies < 1 || !plan_.graph.value(write.value).per_micro_batch) continue;
         std::int32_t mb = tasks_[t].micro_batch;
         int iteration = tasks_[t].iteration;
         do {
@@ -131,7 +131,8 @@ class Execution {
         if (iteration < 0) continue;
         for (std::size_t o = 0; o < plan_.graph.operations.size(); ++o) {
           const auto& reads = plan_.graph.operations[o].reads;
-          const bool uses = std::any_of(reads.begin(), reads.end(), [&](const Read& r) { return r.value == value; });
+          const bool uses =
+              std::any_of(reads.begin(), reads.end(), [&](const Read& r) { return r.value == write.value; });
           if (uses && (beside_compute(o) || beside_compute(tasks_[t].op))) wait(t, task_of_.at({o, mb, iteration}));
         }
       }
@@ -200,7 +201,7 @@ class Execution {
     for (const auto& list : writers) writers_.push_back(list.size());
     first_writer_.resize(plan_.graph.values.size());
     for (std::size_t t = tasks_.size(); t-- > 0;) {
-      for (const ValueId v : op(tasks_[t]).writes) first_writer_[v.index()][tasks_[t].iteration] = t;
+      for (const Write& write : op(tasks_[t]).writes) first_writer_[write.value.index()][tasks_[t].iteration] = t;
     }
   }
 
@@ -213,7 +214,13 @@ class Execution {
 
   // Parts of a gate add to one table of loads, each to what those before it have counted.
   static bool is_load(const Operation& o, ValueId v) {
-    return o.role == Role::gate && o.phase != Phase::input_grad && o.writes.back() == v;
+    const auto is_it = [&](const Write& write) { return write.operand == Operand::loads && write.value == v; };
+    return o.role == Role::gate && std::any_of(o.writes.begin(), o.writes.end(), is_it);
+  }
+  // The gradient of the balance loss needs the loads of the whole micro-batch.
+  static bool reads_all_loads(const Operation& o, ValueId v) {
+    const auto is_it = [&](const Read& read) { return read.operand == Operand::loads && read.value == v; };
+    return o.phase == Phase::input_grad && std::any_of(o.reads.begin(), o.reads.end(), is_it);
   }
   static bool counted_before(const Operation& reader, const Operation& writer, ValueId v) {
     return !is_load(reader, v) || writer.origins.front().begin < reader.origins.front().begin;
@@ -269,13 +276,13 @@ class Execution {
     const Origin* part = o.origins.size() == 1 ? &o.origins.front() : nullptr;
     if (!part || part->end - part->begin == part->of) return {{0, value.bytes().value}};
     if (o.per_micro_batch) {
-      const bool rows = value.per_micro_batch && value.kind != ValueKind::parameter && !is_load(o, v) &&
-                        !(o.role == Role::gate && o.reads.back().value == v && o.reads.size() == 4);
+      const bool rows =
+          value.per_micro_batch && value.kind != ValueKind::parameter && !is_load(o, v) && !reads_all_loads(o, v);
       if (rows && part->axis == 1) return slots_touched(*part, value);
       return rows ? rows_touched(*part, value) : ByteRanges{{0, value.bytes().value}};
     }
     const std::int64_t in = plan_.graph.value(o.reads.front().value).elements();
-    const std::int64_t out = plan_.graph.value(o.writes.front()).elements();
+    const std::int64_t out = plan_.graph.value(o.writes.front().value).elements();
     const std::int64_t length = std::min(in, out) / shards_of_a_share(o);
     const std::int64_t width = value.bytes().value / value.elements();
     ByteRanges found;
@@ -326,7 +333,8 @@ class Execution {
     std::vector<std::set<std::int64_t>> inside(plan_.graph.values.size());  // borders of parts, within a copy
     for (const Operation& o : plan_.graph.operations) {
       if (!is_part(o)) continue;
-      std::vector<ValueId> touched(o.writes);
+      std::vector<ValueId> touched;
+      for (const Write& write : o.writes) touched.push_back(write.value);
       for (const Read& read : o.reads) touched.push_back(read.value);
       for (const ValueId v : touched) {
         for (const auto& [begin, end] : bytes_touched(o, v)) inside[v.index()].insert({begin, end});
@@ -450,13 +458,14 @@ class Execution {
   void start(std::size_t t) {
     const Task& task = tasks_[t];
     check_reads(t, "start");
-    for (const ValueId out : op(task).writes) {
-      const bool adds = plan_.graph.value(out).accumulated && first_writer_[out.index()][task.iteration] != t;
-      if (!adds) contributions_[out.index()] = 0;
-      for (const std::span<Stretch> target : touched(task, out)) {
-        check_overwrites(task, out, target);
+    for (const Write& write : op(task).writes) {
+      const bool adds =
+          plan_.graph.value(write.value).accumulated && first_writer_[write.value.index()][task.iteration] != t;
+      if (!adds) contributions_[write.value.index()] = 0;
+      for (const std::span<Stretch> target : touched(task, write.value)) {
+        check_overwrites(task, write.value, target);
         for (Stretch& s : target) {
-          const Content partial{out.value, -1, task.iteration, contributions_[out.index()]};
+          const Content partial{write.value.value, -1, task.iteration, contributions_[write.value.index()]};
           if (adds && (s.writer >= 0 || s.content != partial)) throw Damage{name(task) + " adds to something else"};
           s.writer = static_cast<std::int64_t>(t);
           s.content = {};
@@ -479,18 +488,18 @@ class Execution {
   void end(std::size_t t) {
     const Task& task = tasks_[t];
     check_reads(t, "end");
-    for (const ValueId out : op(task).writes) {
-      const std::int32_t sum = ++contributions_[out.index()];
-      for (const std::span<Stretch> target : touched(task, out)) {
+    for (const Write& write : op(task).writes) {
+      const std::int32_t sum = ++contributions_[write.value.index()];
+      for (const std::span<Stretch> target : touched(task, write.value)) {
         for (Stretch& s : target) {
           if (s.writer != static_cast<std::int64_t>(t)) continue;  // another one wrote in the meantime
-          const bool accumulated = plan_.graph.value(out).accumulated;
-          s.content = {out.value, micro_batch(task, out), task.iteration, accumulated ? sum : 1};
+          const bool accumulated = plan_.graph.value(write.value).accumulated;
+          s.content = {write.value.value, micro_batch(task, write.value), task.iteration, accumulated ? sum : 1};
         }
       }
     }
-    for (const ValueId out : op(task).writes) {
-      for (const std::span<Stretch> target : touched(task, out)) {
+    for (const Write& write : op(task).writes) {
+      for (const std::span<Stretch> target : touched(task, write.value)) {
         for (Stretch& s : target) {
           if (s.writer == static_cast<std::int64_t>(t)) s.writer = -1;
         }

@@ -293,13 +293,13 @@ void Unfolded::wait_for_memory(const Plan& plan, const Instance& writer,
                                const std::vector<std::vector<OpId>>& readers) {
   if (readers.empty() || writer.micro_batch < 0) return;
   const auto micro_batches = static_cast<std::int32_t>(plan.graph.micro_batches);
-  for (const ValueId value : plan.graph.op(writer.operation).writes) {
-    if (readers[value.index()].empty()) continue;
-    const std::int32_t copies = plan.placements[value.index()].copies;
+  for (const Write& write : plan.graph.op(writer.operation).writes) {
+    if (readers[write.value.index()].empty()) continue;
+    const std::int32_t copies = plan.placements[write.value.index()].copies;
     const bool earlier = writer.micro_batch >= copies;
     const std::int32_t used = earlier ? writer.micro_batch - copies
                                       : writer.micro_batch + (micro_batches - 1 - writer.micro_batch) / copies * copies;
-    for (const OpId reader : readers[value.index()]) {
+    for (const OpId reader : readers[write.value.index()]) {
       const std::int32_t from = instance_of(reader, used);
       const bool in_chain =
           instances_[static_cast<std::size_t>(from)].chain_position >= 0 && writer.chain_position >= 0;

@@ -30,13 +30,14 @@ class HandMade : public ::testing::Test {
     const ValueId weight0 = value(0, false), sent = value(0, true), received = value(1, true);
     const ValueId weight1 = value(1, false), grad = value(1, false), reduced = value(1, false);
     plan_.graph.values[grad.index()].accumulated = true;
-    forward_ = op(0, Role::qkv, true, {{weight0, 1}}, {sent});
-    send_ = op(0, Role::stage_output, true, {{sent, 0}}, {}, 7);
-    update0_ = op(0, Role::update, false, {}, {weight0});
-    receive_ = op(1, Role::stage_input, true, {}, {received}, 7);
-    product_ = op(1, Role::ffn_in, true, {{received, 0}, {weight1, 1}}, {grad});
-    reduce_ = op(1, Role::grad_reduce, false, {{grad, 0}}, {reduced}, -1);
-    update1_ = op(1, Role::update, false, {{reduced, 0}}, {weight1});
+    forward_ = op(0, Role::qkv, true, {{Operand::weight, weight0, 1}}, {{Operand::output, sent}});
+    send_ = op(0, Role::stage_output, true, {{Operand::payload, sent}}, {}, 7);
+    update0_ = op(0, Role::update, false, {}, {{Operand::weight, weight0}});
+    receive_ = op(1, Role::stage_input, true, {}, {{Operand::payload, received}}, 7);
+    product_ = op(1, Role::ffn_in, true, {{Operand::input, received}, {Operand::weight, weight1, 1}},
+                  {{Operand::weight_grad, grad}});
+    reduce_ = op(1, Role::grad_reduce, false, {{Operand::payload, grad}}, {{Operand::payload, reduced}}, -1);
+    update1_ = op(1, Role::update, false, {{Operand::gradient, reduced}}, {{Operand::weight, weight1}});
     issue(send_, 1, false);
     issue(receive_, 1, true);
     issue(reduce_, 2, true);
@@ -57,8 +58,8 @@ class HandMade : public ::testing::Test {
     return make_id<ValueId>(plan_.graph.values.size() - 1);
   }
 
-  OpId op(std::int32_t rank_class, Role role, bool per_micro_batch, std::vector<Read> reads,
-          std::vector<ValueId> writes, std::optional<std::int32_t> transfer = {}) {
+  OpId op(std::int32_t rank_class, Role role, bool per_micro_batch, std::vector<Read> reads, std::vector<Write> writes,
+          std::optional<std::int32_t> transfer = {}) {
     Operation o;
     o.rank_class = ClassId{rank_class};
     o.role = o.subject = role;
@@ -255,10 +256,9 @@ TEST(Unfold, OfARealPlanHasExactlyTheEdgesThatTheGraphImplies) {
     for (const Read& read : plan.graph.op(instance.operation).reads) {
       for (std::size_t j = 0; j < u.instances().size(); ++j) {
         const Instance& other = u.instances()[j];
-        const auto& writes = plan.graph.op(other.operation).writes;
         const bool same =
             instance.micro_batch < 0 || other.micro_batch < 0 || other.micro_batch == instance.micro_batch;
-        if (same && std::count(writes.begin(), writes.end(), read.value) > 0) {
+        if (same && writes_value(plan.graph.op(other.operation), read.value)) {
           expected.insert({other.operation.value, other.micro_batch, read.distance});
         }
       }

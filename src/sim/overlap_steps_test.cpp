@@ -47,7 +47,7 @@ struct ByHand {
     for (const Operation& op : graph.operations) {
       if (op.role != Role::param_gather) continue;
       link += message(op.communication->bytes, 1);
-      weight_at[op.writes.front()] = link;
+      weight_at[op.writes.front().value] = link;
     }
     if (!gathers_overlap) now = link;
     std::map<ValueId, double> gradient_at;
@@ -57,7 +57,7 @@ struct ByHand {
         if (read.distance == 1 && weight_at.contains(read.value)) now = std::max(now, weight_at[read.value]);
       }
       now += static_cast<double>(cost.compute(op).value);
-      for (const ValueId value : op.writes) gradient_at[value] = now;
+      for (const Write& write : op.writes) gradient_at[write.value] = now;
     }
     std::vector<std::pair<double, Bytes>> reductions;  // ready, bytes
     for (const Operation& op : graph.operations) {
@@ -103,7 +103,7 @@ double megatron_tensor_parallel_ns(const PlanRequest& r, double bytes_per_ns) {
     for (const Read& read : op.reads) ready = std::max(ready, read.distance == 0 ? there[read.value] : 0.0);
     if (!op.communication) {
       now = std::max(now, ready) + static_cast<double>(cost.compute(op).value);
-      for (const ValueId value : op.writes) there[value] = now;
+      for (const Write& write : op.writes) there[write.value] = now;
       continue;
     }
     const bool column_parallel =
@@ -113,7 +113,7 @@ double megatron_tensor_parallel_ns(const PlanRequest& r, double bytes_per_ns) {
     const double begin = std::max(link, reduces ? ready : now);
     link = begin +
            by_hand.message(op.communication->bytes, op.communication->collective == Collective::all_reduce ? 2 : 1);
-    for (const ValueId value : op.writes) there[value] = link;
+    for (const Write& write : op.writes) there[write.value] = link;
     if (!gathers_again && !reduces) now = link;
   }
   return std::max(now, link) + by_hand.update_ns();

@@ -28,8 +28,10 @@ class LayerChain {
       gradient_.push_back(add_value(ValueKind::gradient, gradient_bytes / 4, false));
       reduced_.push_back(add_value(ValueKind::gradient, gradient_bytes / 4, false));
     }
-    for (std::int32_t i = 0; i < layers; ++i) compute(i, Phase::forward, elements, {{weight_[at(i)], 1}}, {});
-    for (std::int32_t i = layers; i-- > 0;) compute(i, Phase::weight_grad, 2 * elements, {}, {gradient_[at(i)]});
+    for (std::int32_t i = 0; i < layers; ++i)
+      compute(i, Phase::forward, elements, {{Operand::weight, weight_[at(i)], 1}}, {});
+    for (std::int32_t i = layers; i-- > 0;)
+      compute(i, Phase::weight_grad, 2 * elements, {}, {{Operand::weight_grad, gradient_[at(i)]}});
     for (std::int32_t i = layers; i-- > 0;) reduce(i, gradient_bytes);
     for (std::int32_t i = 0; i < layers; ++i) update(i);
   }
@@ -47,7 +49,7 @@ class LayerChain {
       if (op.phase == Phase::weight_grad) {
         Operation input_grad = op;
         input_grad.phase = input_grad.key.phase = Phase::input_grad;
-        input_grad.reads = {{chain.weight_[at(op.layer)], 1}};
+        input_grad.reads = {{Operand::weight, chain.weight_[at(op.layer)], 1}};
         input_grad.writes.clear();
         operations.push_back(std::move(input_grad));
       }
@@ -104,18 +106,18 @@ class LayerChain {
   }
 
   void compute(std::int32_t layer, Phase phase, std::int64_t elements, std::vector<Read> reads,
-               std::vector<ValueId> writes) {
+               std::vector<Write> writes) {
     Operation& op = add(layer, phase, Role::qkv, OpKind::elementwise, elements);
     op.key.dims[1] = 8;
     op.reads = std::move(reads);
     op.writes = std::move(writes);
-    if (op.writes.empty() && layer == 0) op.writes.push_back(activation_);
+    if (op.writes.empty() && layer == 0) op.writes.push_back({Operand::output, activation_});
   }
 
   void reduce(std::int32_t layer, std::int64_t bytes) {
     Operation& op = add(layer, Phase::optimizer, Role::grad_reduce, OpKind::transfer, bytes);
-    op.reads = {{gradient_[at(layer)], 0}};
-    op.writes = {reduced_[at(layer)]};
+    op.reads = {{Operand::payload, gradient_[at(layer)]}};
+    op.writes = {{Operand::payload, reduced_[at(layer)]}};
     op.communication.emplace();
     op.communication->bytes = {bytes};
   }
@@ -123,8 +125,8 @@ class LayerChain {
   void update(std::int32_t layer) {
     Operation& op = add(layer, Phase::optimizer, Role::update, OpKind::adam, 1);
     op.key.dims[1] = 1;
-    op.reads = {{reduced_[at(layer)], 0}};
-    op.writes = {weight_[at(layer)]};
+    op.reads = {{Operand::gradient, reduced_[at(layer)]}};
+    op.writes = {{Operand::weight, weight_[at(layer)]}};
   }
 
   std::int32_t layers_;

@@ -158,7 +158,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   }
   const std::vector<std::string> written = write_files(flags, report);
   for (const std::string& warning : report.study.warnings) err << "weft: " << warning << "\n";
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     print_json(report, out);
   } else {
     print_text(report, written, out);

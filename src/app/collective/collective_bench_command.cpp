@@ -80,9 +80,9 @@ BenchOptions read_options(const Flags& flags) {
   using enum ElementType;
   options.type = flags.element_type("dtype", {fp32, bf16, fp16, i32, i64}).value_or(fp32);
   options.op = static_cast<ReduceOp>(flags.one_of("op", names_up_to(ReduceOp::min)).value_or(0));
-  options.in_place = flags.on("in-place");
+  options.in_place = flags.is_set("in-place");
   if (const auto rounds = flags.integer("repeat", 1, 10'000)) options.repeat = static_cast<int>(*rounds);
-  options.native = !flags.on("no-native");
+  options.native = !flags.is_set("no-native");
   options.slowdown = flags.number("slowdown", 1e-3, 1e6).value_or(1);
   for (const Bytes size : options.sizes) {
     const std::int64_t width = size_of(options.type).value;
@@ -289,7 +289,7 @@ void report(const Flags& flags, std::ostream& out, const nlohmann::ordered_json&
     write_text_file((std::filesystem::path(*folder) / "bench.json").string(),
                     [&](std::ostream& file) { file << json_text(json, 2) << "\n"; });
   }
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
     print();
@@ -326,7 +326,8 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
   if (cluster && ranks != cluster->device_count())
     fail("--ranks {}: --cluster {} has {} devices", ranks, *flags.text("cluster"), cluster->device_count());
   require_memory(options, processes ? 1 : ranks);
-  if (flags.on("overlap") && (processes ? launch.ranks : ranks) == 1) fail("--overlap: one rank has nothing to send");
+  if (flags.is_set("overlap") && (processes ? launch.ranks : ranks) == 1)
+    fail("--overlap: one rank has nothing to send");
   world.ranks = ranks;
   world.cluster = options.cluster;
   world.slowdown = options.slowdown;
@@ -334,7 +335,7 @@ int run_collective_bench_command(const std::vector<std::string>& arguments, std:
 
   run_world(launch, world, err, [&](Communicator& communicator, const std::string& way) {
     const std::string description = described(launch, way, cluster, options);
-    if (flags.on("overlap")) {
+    if (flags.is_set("overlap")) {
       const OverlapResult result = run_overlap(communicator, options, processes);
       if (communicator.rank() != 0) return;
       report(flags, out, json_of(result, communicator.size(), description), [&] {

@@ -83,7 +83,7 @@ ListOptions read_options(const Flags& flags) {
   request.root = flags.integer("root", 0, request.ranks - 1).value_or(0);
   request.inner = flags.integer("inner", 1, request.ranks).value_or(request.ranks % 2 == 0 ? request.ranks / 2 : 1);
   request.servers = flags.integer("servers", 0, 1024).value_or(0);
-  request.in_place = flags.on("in-place");
+  request.in_place = flags.is_set("in-place");
   if (const auto size = flags.text("size")) options.size = parse_bytes(*size, "--size");
   if (const auto kind = flags.one_of("collective", names_up_to(Collective::barrier))) {
     options.kind = static_cast<Collective>(*kind);
@@ -214,7 +214,7 @@ int run_collective_list_command(const std::vector<std::string>& arguments, std::
   std::vector<Row> rows = rows_of(options);
   if (options.folder) make_folder(*options.folder);
   for (Row& row : rows) fill(options, row);
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json_text(in_json(options, rows), 2) << "\n";
   } else {
     out << in_words(options, rows);

@@ -72,11 +72,11 @@ int run_collective_verify_command(const std::vector<std::string>& arguments, std
   nlohmann::ordered_json json;
   for (const Verdict& verdict : verdicts) {
     all_safe = all_safe && !verdict.violation;
-    if (!flags.on("json")) out << in_words(verdict);
+    if (!flags.is_set("json")) out << in_words(verdict);
     json["files"].push_back(in_json(verdict));
   }
   json["safe"] = all_safe;
-  if (flags.on("json")) out << json_text(json, 2) << "\n";
+  if (flags.is_set("json")) out << json_text(json, 2) << "\n";
   return all_safe ? kOk : kAnswerIsNo;
 }
 

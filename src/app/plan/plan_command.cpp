@@ -33,14 +33,14 @@ struct ExplainedPolicy {
 };
 
 bool explains(const Flags& flags) {
-  return flags.on("explain") || flags.on("explain-full");
+  return flags.is_set("explain") || flags.is_set("explain-full");
 }
 
 // The best policy; for those who read more than a screen, all that were asked for by name.
 std::vector<ExplainedPolicy> explained_policies(const Flags& flags, const PlanStudy& study, const Profile& profile) {
   std::vector<ExplainedPolicy> explained;
   if (!explains(flags)) return explained;
-  const bool all = flags.given("policy") && (flags.on("explain-full") || flags.on("json"));
+  const bool all = flags.given("policy") && (flags.is_set("explain-full") || flags.is_set("json"));
   for (std::size_t i = 0; i < study.policies.size(); ++i) {
     if (!all && i != study.best) continue;
     explained.push_back({i, explain_plan(study.policies[i], profile)});
@@ -76,7 +76,7 @@ void remark_unread_flags(const Flags& flags, const std::vector<std::string>& pol
     const bool read = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
       return policy.starts_with("megatron") || searches(policy);
     });
-    if (flags.on(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
+    if (flags.is_set(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
   }
 }
 
@@ -91,8 +91,8 @@ nlohmann::ordered_json explained_json(const PlanStudy& study, const std::vector<
 
 void print_explained(const Flags& flags, const PlanStudy& study, const std::vector<ExplainedPolicy>& explained,
                      const std::string& gain, std::ostream& out) {
-  const bool full = flags.on("explain-full");
-  const bool one_screen = flags.on("explain") && !full;
+  const bool full = flags.is_set("explain-full");
+  const bool one_screen = flags.is_set("explain") && !full;
   out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation) : plan_text_report(study));
   out << gain;
   if (!full) return;
@@ -144,7 +144,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   const std::optional<LaunchGain> gain = gain_over_launch(study, launched);
   WrittenFiles written;
   if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     nlohmann::ordered_json json = explained_json(study, explained);
     add_launch_gain(json, gain);
     add_ignored_flags(json, ignored);

@@ -12,7 +12,7 @@
 namespace weft {
 
 struct PlanFileOptions {
-  std::int64_t trace_spans = 100'000;  // a step of more is traced in three stretches (io/trace/trace_windows.hpp)
+  std::int64_t trace_spans = 100'000;  // a step of more is traced in three stretches (io/trace/trace_excerpts.hpp)
   bool all_traces = false;             // of every policy, not the best alone
 };
 

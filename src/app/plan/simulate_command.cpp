@@ -44,7 +44,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   // A plan that needs too much memory has a step all the same: the report says by how much it does not fit.
   CheckedPlan checked = check_plan(read_plan_json(read_text_file(*file), *file), {.check_memory = false});
   if (checked.violation) {
-    print_verification(out, *file, checked.violation, flags.on("json"));
+    print_verification(out, *file, checked.violation, flags.is_set("json"));
     return kAnswerIsNo;
   }
   const auto whole = std::make_shared<const WholePlan>(std::move(*checked.whole));
@@ -53,13 +53,13 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   const PolicyStudy& simulated = study.policies.front();
   if (!simulated.fits) study.would_fit = find_fitting_layouts(study, profile);
   std::optional<PlanExplanation> explanation;
-  if (flags.on("explain") || flags.on("explain-full")) {
+  if (flags.is_set("explain") || flags.is_set("explain-full")) {
     explanation = explain_plan(simulated, profile);
     add_remedies(*explanation, study, simulated, profile);
   }
   WrittenFiles written;
   if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder, file_options);
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     json["cluster"].erase("reserve_bytes");  // a plan does not say it
     json["plan"] = *file;
@@ -68,7 +68,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
     out << json_text(json, 2) << "\n";
   } else {
     out << *file << ": safe\n";
-    if (explanation && !flags.on("explain-full")) {
+    if (explanation && !flags.is_set("explain-full")) {
       out << explanation_screen(study, 0, *explanation);
     } else {
       out << plan_text_report(study);

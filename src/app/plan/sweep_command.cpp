@@ -87,7 +87,7 @@ PlanStudy study_best(const Flags& flags, const Sweep& sweep, const SweepRow& row
 }
 
 int report_nothing_feasible(const Flags& flags, const Sweep& sweep, std::ostream& out) {
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     nlohmann::ordered_json json;
     json["version"] = kVersion;
     json["best"] = nullptr;
@@ -136,7 +136,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   if (const auto folder = flags.text("out")) {
     written.add(write_plan_files(study, *folder, read_plan_file_options(flags)));
   }
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     nlohmann::ordered_json json = plan_json_report(study);
     add_ignored_flags(json, ignored);
     json["sweep"] = sweep_json(sweep);

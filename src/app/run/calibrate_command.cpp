@@ -76,7 +76,7 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
     written.push_back((std::filesystem::path(*folder) / "profile.json").string());
     write_text_file(written.back(), [&](std::ostream& file) { file << json << "\n"; });
   }
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json << "\n";
   } else {
     out << in_words(session.profile(), session.profile().device(options.inputs.cluster.device.name))

@@ -41,7 +41,7 @@ void read_checkpoint_options(const Flags& flags, RunOptions& options) {
   checkpoint.folder = *folder;
   checkpoint.every = flags.integer("checkpoint-every", 1, kMost).value_or(0);
   checkpoint.keep = flags.integer("keep-checkpoints", 1, kMost).value_or(checkpoint.keep);
-  checkpoint.resume = flags.on("resume");
+  checkpoint.resume = flags.is_set("resume");
   checkpoint.stop_on_error = flags.one_of("on-save-error", {"stop", "continue"}).value_or(0) == 0;
   checkpoint.stop_asked = stop_signal_came;
   refuse_several_policies(options);

@@ -74,10 +74,10 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
     return kAnswerIsNo;
   }
   if (!reports) return kOk;
-  if (session.finished()) return say_finished(options, session.first_step(), flags.on("json"), out, err);
+  if (session.finished()) return say_finished(options, session.first_step(), flags.is_set("json"), out, err);
   std::vector<std::string> written;
   if (const auto folder = flags.text("out")) written = write_run_files(session.study(), *folder);
-  if (flags.on("json")) {
+  if (flags.is_set("json")) {
     out << json_text(run_json_report(session.study()), 2) << "\n";
   } else {
     out << run_text_report(session.study()) << written_line(written);

@@ -2,7 +2,6 @@
 
 #include "app/run/run_settings.hpp"
 #include "app/world/world_flags.hpp"
-#include "kernels/kernels.hpp"
 
 namespace weft {
 
@@ -21,7 +20,6 @@ void run_on_ranks(const Flags& flags, const RunOptions& options, const Launch& l
   world.ranks = cluster.device_count();
   world.cluster = &cluster;
   if (ranks_as(launch) == RanksAs::processes) world.agreed = agreed_run_settings(options, world);
-  set_kernel_threads(options.threads);
   run_world(launch, world, err, body);
 }
 

@@ -19,7 +19,7 @@ namespace {
 using Clock = Transport::Clock;
 
 // TCP is taken where it carries at least this much of what the library does: then the library uses TCP too.
-constexpr double kAsGood = 0.8;
+constexpr double kTcpPreferredFrom = 0.8;
 constexpr std::int64_t kProbeBytes = 2 << 20;
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::int64_t kProbeChannel = (1 << 20) - 1;
@@ -159,7 +159,7 @@ ChosenTransport choose_transport(const std::shared_ptr<MpiSession>& session, con
   }
   const double through_mpi = probe(*mpi, other - hosts.begin()), over_tcp = probe(*tcp, other - hosts.begin());
   const std::string decision = session
-                                   ->exchange(over_tcp >= kAsGood * through_mpi
+                                   ->exchange(over_tcp >= kTcpPreferredFrom * through_mpi
                                                   ? fmt::format("messages over TCP sockets ({:.1f} MB/s, MPI {:.1f})",
                                                                 over_tcp * 1e-6, through_mpi * 1e-6)
                                                   : "")

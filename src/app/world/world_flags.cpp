@@ -29,7 +29,7 @@ WorldOptions read_world_options(const Flags& flags, const Launch& launch) {
   WorldOptions world;
   world.transport = static_cast<TransportWish>(flags.one_of("transport", {"auto", "mpi", "tcp"}).value_or(0));
   if (flags.given("transport") && launch.kind != LaunchKind::mpi) fail("--transport: a choice under mpirun only");
-  world.communicator.check = flags.on("check");
+  world.communicator.check = flags.is_set("check");
   world.communicator.timeout = in_nanos(flags.number("timeout", 0.1, 1e6).value_or(60));
   world.communicator.silence = in_nanos(flags.number("silence", 0, 1e6).value_or(kDefaultSilence));
   if (world.communicator.silence.count() != 0 && world.communicator.silence < kShortestSilence) {

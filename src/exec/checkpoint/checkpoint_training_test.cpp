@@ -70,7 +70,7 @@ TrainResult train(const Case& c, const fs::path& folder, const Run& run) {
   }
   TrainResult result;
   local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
-    TrainResult own = train_rank(job, communicator);
+    TrainResult own = train_rank(job, communicator, *make_kernels());
     if (communicator.rank() == 0) result = std::move(own);
   });
   return result;
@@ -104,7 +104,6 @@ class CheckpointTraining : public testing::Test {
  protected:
   void SetUp() override {
     if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-    set_kernel_threads(1);
   }
 };
 

@@ -36,8 +36,8 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
     v.qkv = value({label("queries"), {tokens(), heads() * query_head()}});
     v.kv = value({label("kv"), {tokens(), kv_width()}});
     const Read weight = use(by_role_.at({layer_, Role::qkv}), phase);
-    add(Role::qkv, phase, gemm(phase, tokens(), qkv_width(), model_.hidden), {{v.normed_full, 0}, weight},
-        {v.qkv, v.kv});
+    add(Role::qkv, phase, gemm(phase, tokens(), qkv_width(), model_.hidden), {{Operand::input, v.normed_full}, weight},
+        {{Operand::output, v.qkv}, {Operand::output_beside, v.kv}});
     return;
   }
   const LatentAttention& latent = *model_.latent;
@@ -53,7 +53,8 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
   v.rope_key = value({label("rope_key"), {tokens(), latent.rope_head_dim}});
   const Read weight = use(by_role_.at({layer_, Role::kv_down}), phase);
   add(Role::kv_down, phase, gemm(phase, tokens(), latent.kv_rank + latent.rope_head_dim, model_.hidden),
-      {{v.normed_full, 0}, weight}, {v.kv_latent, v.rope_key});
+      {{Operand::input, v.normed_full}, weight},
+      {{Operand::output, v.kv_latent}, {Operand::output_beside, v.rope_key}});
   v.kv_normed = norm(Role::kv_norm, phase, v.kv_latent, "kv_normed");
   v.kv = linear(Role::kv_up, phase, v.kv_normed, {latent.kv_rank, kv_width()}, "kv");
 }
@@ -74,12 +75,12 @@ void ClassBuilder::norm_queries_and_keys(LayerValues& v, Phase phase) {
   v.projected_qkv = v.qkv;
   v.projected_kv = v.kv;
   v.qkv = value_like(v.projected_qkv, label("qk_normed"), ValueKind::activation);
-  std::vector<Read> reads{{v.projected_qkv, 0}};
-  std::vector<ValueId> writes{v.qkv};
+  std::vector<Read> reads{{Operand::input, v.projected_qkv}};
+  std::vector<Write> writes{{Operand::output, v.qkv}};
   if (v.projected_kv.valid()) {
     v.kv = value_like(v.projected_kv, label("kv_normed"), ValueKind::activation);
-    reads.push_back({v.projected_kv, 0});
-    writes.push_back(v.kv);
+    reads.push_back({Operand::input_beside, v.projected_kv});
+    writes.push_back({Operand::output_beside, v.kv});
   }
   reads.push_back(use(by_role_.at({layer_, Role::qk_norm}), phase));
   add(Role::qk_norm, phase, qk_norm_key(), std::move(reads), std::move(writes));
@@ -92,13 +93,13 @@ void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   const bool again = phase == Phase::input_grad;
   v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}});
   Bytes bytes = graph_.value(v.kv_full).bytes();
-  std::vector<Read> reads{{v.kv, 0}};
-  std::vector<ValueId> writes{v.kv_full};
+  std::vector<Read> reads{{Operand::keys_values, v.kv}};
+  std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
   if (model_.latent) {
     v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});
     bytes += graph_.value(v.rope_full).bytes();
-    reads.push_back({v.rope_key, 0});
-    writes.push_back(v.rope_full);
+    reads.push_back({Operand::rotary_key, v.rope_key});
+    writes.push_back({Operand::rotary_key, v.rope_full});
   }
   transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, bytes, std::move(reads), std::move(writes));
 }
@@ -114,11 +115,11 @@ OpKey ClassBuilder::core_key() const {
 
 // What the core reads beside the queries: the keys and values of the whole sequence.
 std::vector<Read> ClassBuilder::core_inputs(const LayerValues& v) const {
-  std::vector<Read> reads{{v.qkv, 0}};
+  std::vector<Read> reads{{Operand::queries, v.qkv}};
   const bool gathered = v.kv_full.valid();
-  for (const ValueId extra : {gathered ? v.kv_full : v.kv, gathered ? v.rope_full : v.rope_key}) {
-    if (extra.valid()) reads.push_back({extra, 0});
-  }
+  const ValueId pairs = gathered ? v.kv_full : v.kv, rotary = gathered ? v.rope_full : v.rope_key;
+  if (pairs.valid()) reads.push_back({Operand::keys_values, pairs});
+  if (rotary.valid()) reads.push_back({Operand::rotary_key, rotary});
   return reads;
 }
 
@@ -129,16 +130,19 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   const std::int64_t rows = layout_.micro_batch * heads() * (layout_.seq / layout_.cp);
   v.attention_saved.clear();
   if (flash) {
-    v.attention_saved.push_back(value({.name = label("attention.lse"), .shape = {rows}, .dtype = ElementType::fp32}));
+    v.attention_saved.push_back(
+        {Operand::log_sums, value({.name = label("attention.lse"), .shape = {rows}, .dtype = ElementType::fp32})});
   } else {
-    v.attention_saved.push_back(value({label("attention.softmax"), {rows, layout_.seq}}));
+    v.attention_saved.push_back({Operand::softmax, value({label("attention.softmax"), {rows, layout_.seq}})});
     if (has_dropout()) {
-      v.attention_saved.push_back(value({label("attention.mask"), {rows, layout_.seq}, ValueKind::activation, {}, 1}));
-      v.attention_saved.push_back(value({label("attention.dropped"), {rows, layout_.seq}}));
+      v.attention_saved.push_back(
+          {Operand::kept_elements,
+           value({label("attention.mask"), {rows, layout_.seq}, ValueKind::activation, {}, 1})});
+      v.attention_saved.push_back({Operand::dropped_softmax, value({label("attention.dropped"), {rows, layout_.seq}})});
     }
   }
   v.context = value({label("context"), {tokens(), heads() * value_head()}});
-  std::vector<ValueId> writes{v.context};
+  std::vector<Write> writes{{Operand::output, v.context}};
   writes.insert(writes.end(), v.attention_saved.begin(), v.attention_saved.end());
   add(Role::attention, phase, core_key(), core_inputs(v), std::move(writes));
 }
@@ -175,9 +179,9 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
 
 ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, ValueId grad) {
   std::vector<Read> reads = core_inputs(v);
-  reads.push_back({grad, 0});
-  reads.push_back({v.context, 0});
-  for (const ValueId extra : v.attention_saved) reads.push_back({extra, 0});
+  reads.push_back({Operand::output_grad, grad});
+  reads.push_back({Operand::output, v.context});
+  for (const Write& saved : v.attention_saved) reads.push_back({saved.operand, saved.value});
   const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns) {
     return value({label(name), {rows, columns}, ValueKind::activation_grad});
   };
@@ -185,10 +189,13 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   const std::int64_t kv_rows = tokens() * layout_.cp;
   AttentionGrads grads;
   grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width());
-  std::vector<ValueId> writes{grads.qkv}, of_all_tokens;
-  if (apart) of_all_tokens.push_back(grads.kv = grad_value("d_kv_all", kv_rows, kv_width()));
+  std::vector<Write> writes{{Operand::queries_grad, grads.qkv}}, of_all_tokens;
+  if (apart) {
+    of_all_tokens.push_back({Operand::keys_values_grad, grads.kv = grad_value("d_kv_all", kv_rows, kv_width())});
+  }
   if (model_.latent) {
-    of_all_tokens.push_back(grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim));
+    of_all_tokens.push_back({Operand::rotary_key_grad,
+                             grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim)});
   }
   writes.insert(writes.end(), of_all_tokens.begin(), of_all_tokens.end());
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
@@ -196,31 +203,33 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
 
   Bytes bytes;
   std::vector<Read> partial;
-  for (const ValueId id : of_all_tokens) {
-    bytes += graph_.value(id).bytes();
-    partial.push_back({id, 0});
+  for (const Write& write : of_all_tokens) {
+    bytes += graph_.value(write.value).bytes();
+    partial.push_back({write.operand, write.value});
   }
-  std::vector<ValueId> own{grads.kv = grad_value("d_kv", tokens(), kv_width())};
-  if (model_.latent) own.push_back(grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim));
+  std::vector<Write> own{{Operand::keys_values_grad, grads.kv = grad_value("d_kv", tokens(), kv_width())}};
+  if (model_.latent)
+    own.push_back(
+        {Operand::rotary_key_grad, grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim)});
   transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, bytes, std::move(partial),
            std::move(own));
   return grads;
 }
 
-// Reads and writes in the order of norm_queries_and_keys, what comes from behind first. Then dW.
+// dX, then dW.
 ClassBuilder::AttentionGrads ClassBuilder::norm_queries_and_keys_backward(const LayerValues& v,
                                                                           const AttentionGrads& grads) {
   if (!model_.qk_norm) return grads;
   AttentionGrads out;
-  std::vector<Read> behind{{grads.qkv, 0}}, before{{v.projected_qkv, 0}};
-  std::vector<ValueId> writes{out.qkv = value_like(v.projected_qkv, label("qk_norm.dx"), ValueKind::activation_grad)};
+  out.qkv = value_like(v.projected_qkv, label("qk_norm.dx"), ValueKind::activation_grad);
+  std::vector<Read> both = reads_of({grads.qkv, grads.kv});
+  both.push_back({Operand::input, v.projected_qkv});
+  std::vector<Write> writes{{Operand::input_grad, out.qkv}};
   if (v.projected_kv.valid()) {
-    behind.push_back({grads.kv, 0});
-    before.push_back({v.projected_kv, 0});
-    writes.push_back(out.kv = value_like(v.projected_kv, label("qk_norm.d_kv"), ValueKind::activation_grad));
+    both.push_back({Operand::input_beside, v.projected_kv});
+    out.kv = value_like(v.projected_kv, label("qk_norm.d_kv"), ValueKind::activation_grad);
+    writes.push_back({Operand::input_beside_grad, out.kv});
   }
-  std::vector<Read> both = behind;
-  both.insert(both.end(), before.begin(), before.end());
   const ParameterIndex weight = by_role_.at({layer_, Role::qk_norm});
   std::vector<Read> reads = both;
   reads.push_back(use(weight, Phase::input_grad));
@@ -237,9 +246,7 @@ ValueId ClassBuilder::backward_queries(const LayerValues& v, ValueId grad) {
     const ValueId dx = linear_backward(Role::qkv, x, {grads.qkv}, {model_.hidden, heads() * query_head()});
     return linear_backward(Role::kv, x, {grads.kv}, {model_.hidden, kv_width()}, dx);
   }
-  std::vector<ValueId> packed{grads.qkv};
-  if (grads.kv.valid()) packed.push_back(grads.kv);
-  return linear_backward(Role::qkv, x, packed, {model_.hidden, qkv_width()});
+  return linear_backward(Role::qkv, x, {grads.qkv, grads.kv}, {model_.hidden, qkv_width()});
 }
 
 ValueId ClassBuilder::backward_latent(const LayerValues& v, const AttentionGrads& grads, ValueId x) {

@@ -8,36 +8,41 @@ ValueId ClassBuilder::linear(Role role, Phase phase, ValueId x, LinearShape shap
   const std::int64_t rows = graph_.value(x).elements() / shape.in;
   const ValueId y = value({label(name), {rows, shape.out}, ValueKind::activation, {}, 0});
   const Read weight = use(by_role_.at({layer_, role}), phase, role);
-  add(role, phase, gemm(phase, rows, shape.out, shape.in), {{x, 0}, weight}, {y});
+  add(role, phase, gemm(phase, rows, shape.out, shape.in), {{Operand::input, x}, weight}, {{Operand::output, y}});
   return y;
 }
 
-std::int64_t ClassBuilder::rows_of(const std::vector<ValueId>& values, std::int64_t columns) const {
+std::vector<Read> ClassBuilder::reads_of(OutputGrad grads) const {
+  std::vector<Read> reads{{Operand::output_grad, grads.grad}};
+  if (grads.beside.valid()) reads.push_back({Operand::output_beside_grad, grads.beside});
+  return reads;
+}
+
+std::int64_t ClassBuilder::rows_of(OutputGrad grads, std::int64_t columns) const {
   std::int64_t elements = 0;
-  for (const ValueId value : values) elements += graph_.value(value).elements();
+  for (const Read& read : reads_of(grads)) elements += graph_.value(read.value).elements();
   return elements / columns;
 }
 
-ValueId ClassBuilder::linear_input_grad(Role role, const std::vector<ValueId>& grads, LinearShape shape, ValueId onto) {
+ValueId ClassBuilder::linear_input_grad(Role role, OutputGrad grads, LinearShape shape, ValueId onto) {
   const std::int64_t rows = rows_of(grads, shape.out);
   const ValueId dx = value({label(name_of(role)) + ".dx", {rows, shape.in}, ValueKind::activation_grad});
-  std::vector<Read> reads;
-  for (const ValueId grad : grads) reads.push_back({grad, 0});
-  if (onto.valid()) reads.push_back({onto, 0});
+  std::vector<Read> reads = reads_of(grads);
+  if (onto.valid()) reads.push_back({Operand::addend_grad, onto});
   reads.push_back(use(by_role_.at({layer_, role}), Phase::input_grad, role));
-  add(role, Phase::input_grad, gemm(Phase::input_grad, rows, shape.in, shape.out), std::move(reads), {dx});
+  add(role, Phase::input_grad, gemm(Phase::input_grad, rows, shape.in, shape.out), std::move(reads),
+      {{Operand::input_grad, dx}});
   return dx;
 }
 
-void ClassBuilder::linear_weight_grad(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape) {
-  std::vector<Read> reads{{x, 0}};
-  for (const ValueId grad : grads) reads.push_back({grad, 0});
+void ClassBuilder::linear_weight_grad(Role role, ValueId x, OutputGrad grads, LinearShape shape) {
+  std::vector<Read> reads = reads_of(grads);
+  reads.insert(reads.begin(), {Operand::input, x});
   weight_grad(by_role_.at({layer_, role}), gemm(Phase::weight_grad, shape.in, shape.out, rows_of(grads, shape.out)),
               std::move(reads));
 }
 
-ValueId ClassBuilder::linear_backward(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape,
-                                      ValueId onto) {
+ValueId ClassBuilder::linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto) {
   const ValueId dx = linear_input_grad(role, grads, shape, onto);
   linear_weight_grad(role, x, grads, shape);
   return dx;
@@ -51,7 +56,7 @@ ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name)
   const std::int64_t columns = graph_.value(in).shape.back();
   key.dims = {graph_.value(in).elements() / columns, columns, 0, 0, 0, 0};
   const Read weight = use(by_role_.at({layer_, role}), phase);
-  add(role, phase, key, {{in, 0}, weight}, {out});
+  add(role, phase, key, {{Operand::input, in}, weight}, {{Operand::output, out}});
   return out;
 }
 
@@ -63,12 +68,12 @@ ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId
   key.dtype = layout_.precision;
   const std::int64_t columns = graph_.value(in).shape.back();
   key.dims = {graph_.value(in).elements() / columns, columns, 0, 0, 0, 0};
-  std::vector<Read> reads{{grad, 0}, {in, 0}};
-  if (residual_grad.valid()) reads.push_back({residual_grad, 0});
+  std::vector<Read> reads{{Operand::output_grad, grad}, {Operand::input, in}};
+  if (residual_grad.valid()) reads.push_back({Operand::addend_grad, residual_grad});
   const ParameterIndex weight = by_role_.at({layer_, role});
   reads.push_back(use(weight, Phase::input_grad));
-  add(role, Phase::input_grad, key, std::move(reads), {dx});
-  weight_grad(weight, key, {{in, 0}, {grad, 0}});
+  add(role, Phase::input_grad, key, std::move(reads), {{Operand::input_grad, dx}});
+  weight_grad(weight, key, {{Operand::input, in}, {Operand::output_grad, grad}});
   return dx;
 }
 
@@ -108,13 +113,13 @@ ValueId ClassBuilder::residual(Role role, Phase phase, ValueId branch, ValueId s
                                const char* name) {
   const ValueKind kind = graph_.value(stream).kind;
   const ValueId out = value_like(stream, label(name), kind);
-  std::vector<ValueId> writes{out};
+  std::vector<Write> writes{{Operand::output, out}};
   if (has_dropout()) {
     *mask = value_like(stream, label(name) + ".mask", kind, 1);
-    writes.push_back(*mask);
+    writes.push_back({Operand::kept_elements, *mask});
   }
   add(role, phase, elementwise(phase, graph_.value(stream).elements(), 3 * width() + (has_dropout() ? 1 : 0)),
-      {{branch, 0}, {stream, 0}}, std::move(writes));
+      {{Operand::input, branch}, {Operand::addend, stream}}, std::move(writes));
   return out;
 }
 
@@ -123,7 +128,7 @@ ValueId ClassBuilder::residual_backward(Role role, ValueId mask, ValueId grad) {
   if (!has_dropout()) return grad;
   const ValueId out = value_like(grad, label(name_of(role)) + ".dx", ValueKind::activation_grad);
   add(role, Phase::input_grad, elementwise(Phase::input_grad, graph_.value(grad).elements(), 2 * width() + 1),
-      {{grad, 0}, {mask, 0}}, {out});
+      {{Operand::output_grad, grad}, {Operand::kept_elements, mask}}, {{Operand::input_grad, out}});
   return out;
 }
 

@@ -115,7 +115,7 @@ ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
   return id;
 }
 
-Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes) {
+Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes) {
   Operation op;
   op.rank_class = id_;
   op.chunk = chunk_;
@@ -132,10 +132,10 @@ Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read
 }
 
 Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
-                                  std::vector<Read> reads, std::vector<ValueId> writes, std::optional<Role> subject) {
+                                  std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject) {
   OpKey key;
   key.kind = OpKind::transfer;
-  key.dtype = graph_.value(reads.empty() ? writes.front() : reads.front().value).dtype;
+  key.dtype = graph_.value(reads.empty() ? writes.front().value : reads.front().value).dtype;
   key.dims[0] = bytes.value;
   Operation& op = add(role, phase, key, std::move(reads), std::move(writes));
   op.subject = subject.value_or(role);
@@ -171,7 +171,7 @@ ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupK
   }
   const ValueId result = value(std::move(out));
   const Bytes whole = kind == Collective::all_gather ? graph_.value(result).bytes() : source_bytes;
-  transfer(role, phase, kind, group, whole, {{in, 0}}, {result});
+  transfer(role, phase, kind, group, whole, {{Operand::payload, in}}, {{Operand::payload, result}});
   return result;
 }
 

@@ -30,8 +30,8 @@ struct LayerValues {
   ValueId input, normed, normed_full, query_latent, query_normed, kv_latent, rope_key, kv_normed, qkv, kv, kv_full,
       rope_full, context, attention_mask, middle, ffn_normed, ffn_normed_full, ffn_hidden, ffn_activated, ffn_mask,
       output;
-  ValueId projected_qkv, projected_kv;   // qkv and kv before the norms of queries and keys, where there are any
-  std::vector<ValueId> attention_saved;  // softmax and its dropout, or the row sums of a flash kernel
+  ValueId projected_qkv, projected_kv;  // qkv and kv before the norms of queries and keys, where there are any
+  std::vector<Write> attention_saved;   // softmax and its dropout, or the row sums of a flash kernel
   ValueId scores, routing, expert_load, expert_input, expert_hidden, expert_activated, expert_output;
 };
 
@@ -69,9 +69,9 @@ class ClassBuilder {
   // A value shaped and split like `source`, in the layout's precision.
   ValueId value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element = 0);
   ValueId once(NewValue spec, bool accumulated = false);
-  Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<ValueId> writes);
+  Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes);
   Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
-                      std::vector<Read> reads, std::vector<ValueId> writes, std::optional<Role> subject = {});
+                      std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name);
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
   OpKey elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const;
@@ -145,12 +145,16 @@ class ClassBuilder {
     std::int64_t in, out;
   };
   ValueId linear(Role role, Phase phase, ValueId x, LinearShape shape, const char* name);
-  // `grads` side by side are the gradient of the output; `onto`, where valid, is added to dX by the same product.
-  ValueId linear_input_grad(Role role, const std::vector<ValueId>& grads, LinearShape shape, ValueId onto = {});
-  void linear_weight_grad(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape);
-  ValueId linear_backward(Role role, ValueId x, const std::vector<ValueId>& grads, LinearShape shape,
-                          ValueId onto = {});
-  std::int64_t rows_of(const std::vector<ValueId>& values, std::int64_t columns) const;
+  // The gradient of an output; `beside` where the output is two values side by side.
+  struct OutputGrad {
+    ValueId grad, beside = {};
+  };
+  // `onto`, where valid, is added to dX by the same product.
+  ValueId linear_input_grad(Role role, OutputGrad grads, LinearShape shape, ValueId onto = {});
+  void linear_weight_grad(Role role, ValueId x, OutputGrad grads, LinearShape shape);
+  ValueId linear_backward(Role role, ValueId x, OutputGrad grads, LinearShape shape, ValueId onto = {});
+  std::vector<Read> reads_of(OutputGrad grads) const;
+  std::int64_t rows_of(OutputGrad grads, std::int64_t columns) const;
 
   // Ends (ends.cpp).
   ValueId forward_input(std::int32_t chunk);

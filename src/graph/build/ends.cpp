@@ -19,17 +19,17 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
   const std::int64_t slices = !layout_.sequence_parallel && stream_tokens() % layout_.tp == 0 ? layout_.tp : 1;
   ValueId result = sent;
   std::vector<Read> reads;
-  std::vector<ValueId> writes;
+  std::vector<Write> writes;
   Bytes bytes;
   if (sends) {
-    reads.push_back({sent, 0});
+    reads.push_back({Operand::payload, sent});
     bytes.value = graph_.value(sent).bytes().value / slices;
   } else {
     const ValueKind kind = phase == Phase::forward ? ValueKind::activation : ValueKind::activation_grad;
     std::vector<Split> splits = stream_splits();
     if (slices > 1) splits.push_back({0, Axis::tp});
     result = value({name + (slices > 1 ? ".slice" : ""), {stream_tokens() / slices, model_.hidden}, kind, splits, 0});
-    writes.push_back(result);
+    writes.push_back({Operand::payload, result});
     bytes = graph_.value(result).bytes();
   }
   Operation& op = transfer(role, phase, Collective::send_recv, group, bytes, std::move(reads), std::move(writes));
@@ -56,8 +56,9 @@ ValueId ClassBuilder::forward_input(std::int32_t chunk) {
   if (model_.positions == Positions::learned) {
     // Tensor-parallel ranks hold the same table and see the same gradient.
     reads.push_back(use(parameter(Role::positions, model_.max_seq * model_.hidden), Phase::forward));
+    reads.back().operand = Operand::positions;
   }
-  add(Role::embedding, Phase::forward, key, std::move(reads), {out});
+  add(Role::embedding, Phase::forward, key, std::move(reads), {{Operand::output, out}});
   return drop_out_embedding(leave_region(Role::embedding_reduce, Phase::forward, out, "embedding_reduced"));
 }
 
@@ -66,7 +67,8 @@ ValueId ClassBuilder::drop_out_embedding(ValueId in) {
   const ValueId out = value_like(in, "embedding_dropped", ValueKind::activation);
   embedding_mask_ = value_like(in, "embedding_dropped.mask", ValueKind::activation, 1);
   add(Role::embedding_dropout, Phase::forward,
-      elementwise(Phase::forward, graph_.value(in).elements(), 2 * width() + 1), {{in, 0}}, {out, embedding_mask_});
+      elementwise(Phase::forward, graph_.value(in).elements(), 2 * width() + 1), {{Operand::input, in}},
+      {{Operand::output, out}, {Operand::kept_elements, embedding_mask_}});
   return out;
 }
 
@@ -81,10 +83,10 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
   key.kind = OpKind::gather_rows;
   key.dtype = layout_.precision;
   key.dims = {tokens(), model_.hidden, 0, 0, 0, 0};
-  weight_grad(by_role_.at({-1, Role::embedding}), key, {{full, 0}});
+  weight_grad(by_role_.at({-1, Role::embedding}), key, {{Operand::output_grad, full}});
   if (model_.positions == Positions::learned) {
     weight_grad(by_role_.at({-1, Role::positions}), elementwise(Phase::weight_grad, tokens() * model_.hidden, width()),
-                {{full, 0}});
+                {{Operand::output_grad, full}});
   }
 }
 
@@ -122,27 +124,26 @@ void ClassBuilder::forward_head(ValueId input) {
   key.kind = OpKind::cross_entropy;
   key.dtype = layout_.precision;
   key.dims = {tokens(), vocab, 0, 0, 0, 0};
-  std::vector<Read> reads{{head_.logits, 0}};
+  std::vector<Read> reads{{Operand::input, head_.logits}};
   if (in_tp()) {
     // Maximum, sum of exponentials and the target's logit of every token, from all vocabulary shards: maxima and sums
     // take one exchange this way.
     const ValueId partial =
         value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-    add(Role::loss, Phase::forward, key, {{head_.logits, 0}}, {partial}).part = 1;
-    reads.push_back(
-        {collective(Role::loss_reduce, Phase::forward, Collective::all_gather, GroupKind::tp, partial, "loss_parts"),
-         0});
+    add(Role::loss, Phase::forward, key, {{Operand::input, head_.logits}}, {{Operand::loss_parts, partial}}).part = 1;
+    reads.push_back({Operand::loss_parts, collective(Role::loss_reduce, Phase::forward, Collective::all_gather,
+                                                     GroupKind::tp, partial, "loss_parts")});
     key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
   }
   head_.probabilities = value({.name = "probabilities", .shape = {tokens(), vocab}, .dtype = ElementType::fp32});
-  add(Role::loss, Phase::forward, key, std::move(reads), {head_.probabilities});
+  add(Role::loss, Phase::forward, key, std::move(reads), {{Operand::output, head_.probabilities}});
 }
 
 ValueId ClassBuilder::backward_head() {
   const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
   const ValueId d_logits = value({"logits.dx", {tokens(), vocab}, ValueKind::activation_grad, {}, 0});
   add(Role::loss, Phase::input_grad, elementwise(Phase::input_grad, tokens() * vocab, 4 + width()),
-      {{head_.probabilities, 0}}, {d_logits});
+      {{Operand::output, head_.probabilities}}, {{Operand::input_grad, d_logits}});
   const ValueId x = regather(Role::head_gather, head_.normed);
   const ValueId partial = linear_input_grad(Role::head, {d_logits}, {h, vocab});
   const ValueId dx = enter_region_backward(Role::head_gather, partial);

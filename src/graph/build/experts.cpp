@@ -63,7 +63,8 @@ void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
   };
   v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k});
   v.expert_load = in_fp32("expert_load", {2, experts.count});
-  add(Role::gate, phase, gate_key(phase), {{v.scores, 0}}, {v.routing, v.expert_load});
+  add(Role::gate, phase, gate_key(phase), {{Operand::input, v.scores}},
+      {{Operand::routing, v.routing}, {Operand::loads, v.expert_load}});
 }
 
 void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
@@ -73,10 +74,11 @@ void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
   v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}});
   add(Role::expert_in, phase, gemm(phase, per_expert, gates * ffn, model_.hidden, local),
-      {{v.expert_input, 0}, use(by_role_.at({layer_, Role::expert_in}), phase)}, {v.expert_hidden});
+      {{Operand::input, v.expert_input}, use(by_role_.at({layer_, Role::expert_in}), phase)},
+      {{Operand::output, v.expert_hidden}});
   v.expert_activated = value({label("expert_activated"), {rows, ffn}});
-  add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()), {{v.expert_hidden, 0}},
-      {v.expert_activated});
+  add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()),
+      {{Operand::input, v.expert_hidden}}, {{Operand::output, v.expert_activated}});
 }
 
 // Between what all-to-alls brought in forward: nothing travels again.
@@ -96,7 +98,8 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   forward_gate(v, phase);
   const ValueId tokens = gather_tokens(Role::expert_gather, phase, v.ffn_normed, "all_tokens");
   const ValueId sent = bound_for_experts("dispatched", ValueKind::activation);
-  add(Role::dispatch, phase, permute_key(), {{tokens, 0}, {v.routing, 0}}, {sent});
+  add(Role::dispatch, phase, permute_key(), {{Operand::input, tokens}, {Operand::routing, v.routing}},
+      {{Operand::output, sent}});
 
   ValueId received = sent;
   if (layout_.experts_exchange_slots()) {
@@ -110,7 +113,8 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   expert_activations(v, phase);
   ValueId out = value({label("expert_out"), {rows, h}});
   add(Role::expert_out, phase, gemm(phase, per_expert, h, ffn, local),
-      {{v.expert_activated, 0}, use(by_role_.at({layer_, Role::expert_out}), phase)}, {out});
+      {{Operand::input, v.expert_activated}, use(by_role_.at({layer_, Role::expert_out}), phase)},
+      {{Operand::output, out}});
   if (layout_.etp > 1) {
     const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     out = collective(Role::expert_reduce, phase, kind, GroupKind::etp, out, label("expert_reduced"));
@@ -121,8 +125,8 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   v.expert_output = out;
   const ValueId combined =
       value({label("combined"), {dispatched_tokens(), h}, ValueKind::activation, stream_splits(), 0});
-  add(Role::combine, phase, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0), {{out, 0}, {v.routing, 0}},
-      {combined});
+  add(Role::combine, phase, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0),
+      {{Operand::input, out}, {Operand::routing, v.routing}}, {{Operand::output, combined}});
   return sum_of_tokens(Role::expert_reduce, phase, combined, "combined_sum");
 }
 
@@ -165,7 +169,9 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
                                    0,
                                    ElementType::fp32});
   const ValueId grads = gather_tokens(Role::expert_reduce, kDx, grad, "combined.dy");
-  add(Role::combine, kDx, permute_key(), {{grads, 0}, {v.expert_output, 0}, {v.routing, 0}}, {d_out, d_weights});
+  add(Role::combine, kDx, permute_key(),
+      {{Operand::output_grad, grads}, {Operand::input, v.expert_output}, {Operand::routing, v.routing}},
+      {{Operand::input_grad, d_out}, {Operand::routing_grad, d_weights}});
   if (layout_.experts_exchange_slots()) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
@@ -174,16 +180,19 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   }
   const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
   const ValueId d_activated = grad_value("expert_activated.dx", rows, ffn);
-  add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local), {{d_out, 0}, use(out_weight, kDx)}, {d_activated});
-  weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local), {{v.expert_activated, 0}, {d_out, 0}});
+  add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local),
+      {{Operand::output_grad, d_out}, use(out_weight, kDx)}, {{Operand::input_grad, d_activated}});
+  weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local),
+              {{Operand::input, v.expert_activated}, {Operand::output_grad, d_out}});
   const ValueId d_hidden = grad_value("expert_hidden.dx", rows, gates * ffn);
   add(Role::expert_act, kDx, elementwise(kDx, rows * ffn, (2 * gates + 1) * width()),
-      {{d_activated, 0}, {v.expert_hidden, 0}}, {d_hidden});
+      {{Operand::output_grad, d_activated}, {Operand::input, v.expert_hidden}}, {{Operand::input_grad, d_hidden}});
   const ParameterIndex in_weight = by_role_.at({layer_, Role::expert_in});
   ValueId dx = grad_value("expert_in.dx", rows, h);
-  add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local), {{d_hidden, 0}, use(in_weight, kDx)}, {dx});
+  add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local),
+      {{Operand::output_grad, d_hidden}, use(in_weight, kDx)}, {{Operand::input_grad, dx}});
   weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
-              {{v.expert_input, 0}, {d_hidden, 0}});
+              {{Operand::input, v.expert_input}, {Operand::output_grad, d_hidden}});
   if (layout_.etp > 1) {
     const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
     dx = collective(Role::expert_gather, kDx, kind, GroupKind::etp, dx, label("expert_rows.dx"));
@@ -192,12 +201,17 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
   const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h);
-  add(Role::dispatch, kDx, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0), {{dx, 0}, {v.routing, 0}},
-      {of_all});
+  add(Role::dispatch, kDx, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0),
+      {{Operand::output_grad, dx}, {Operand::routing, v.routing}}, {{Operand::input_grad, of_all}});
   const ValueId d_tokens = sum_of_tokens(Role::expert_gather, kDx, of_all, "all_tokens.dx");
   // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
   const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
-  add(Role::gate, kDx, gate_key(kDx), {{d_weights, 0}, {v.scores, 0}, {v.routing, 0}, {v.expert_load, 0}}, {d_scores});
+  add(Role::gate, kDx, gate_key(kDx),
+      {{Operand::routing_grad, d_weights},
+       {Operand::input, v.scores},
+       {Operand::routing, v.routing},
+       {Operand::loads, v.expert_load}},
+      {{Operand::input_grad, d_scores}});
   // The router's dX is added onto the tokens' gradient by the same product.
   return linear_backward(Role::router, v.ffn_normed, {d_scores}, {h, experts.count}, d_tokens);
 }

@@ -68,7 +68,8 @@ void ClassBuilder::forward_ffn(LayerValues& v, Phase phase) {
     } else {
       const ValueId sum = value_like(routed, label("ffn_sum"), graph_.value(routed).kind);
       const std::int64_t elements = graph_.value(routed).elements();
-      add(Role::shared_sum, phase, elementwise(phase, elements, 3 * width()), {{branch, 0}, {routed, 0}}, {sum});
+      add(Role::shared_sum, phase, elementwise(phase, elements, 3 * width()),
+          {{Operand::input, branch}, {Operand::addend, routed}}, {{Operand::output, sum}});
       branch = sum;
     }
   }
@@ -89,7 +90,7 @@ ValueId ClassBuilder::backward_ffn(const LayerValues& v, ValueId grad) {
       const ValueId sum = value_like(routed, label("ffn_sum.dx"), graph_.value(routed).kind);
       const std::int64_t elements = graph_.value(routed).elements();
       add(Role::shared_sum, Phase::input_grad, elementwise(Phase::input_grad, elements, 3 * width()),
-          {{dx, 0}, {routed, 0}}, {sum});
+          {{Operand::output_grad, dx}, {Operand::addend_grad, routed}}, {{Operand::input_grad, sum}});
       dx = sum;
     }
   }
@@ -105,7 +106,7 @@ ValueId ClassBuilder::forward_mlp(LayerValues& v, Phase phase, bool shared) {
                         "ffn_hidden");
   v.ffn_activated = value({label("ffn_activated"), {tokens(), ffn}});
   add(shared ? Role::shared_act : Role::ffn_act, phase, elementwise(phase, tokens() * ffn, (gates + 1) * width()),
-      {{v.ffn_hidden, 0}}, {v.ffn_activated});
+      {{Operand::input, v.ffn_hidden}}, {{Operand::output, v.ffn_activated}});
   const ValueId partial =
       linear(shared ? Role::shared_out : Role::ffn_out, phase, v.ffn_activated, {ffn, model_.hidden}, "ffn_out");
   return leave_region(Role::ffn_reduce, phase, partial, "ffn_reduced");
@@ -119,8 +120,8 @@ ValueId ClassBuilder::backward_mlp(const LayerValues& v, ValueId grad, bool shar
       linear_backward(shared ? Role::shared_out : Role::ffn_out, v.ffn_activated, {dy}, {ffn, model_.hidden});
   const ValueId d_hidden = value({label("ffn_hidden.dx"), {tokens(), gates * ffn}, ValueKind::activation_grad, {}, 0});
   add(shared ? Role::shared_act : Role::ffn_act, Phase::input_grad,
-      elementwise(Phase::input_grad, tokens() * ffn, (2 * gates + 1) * width()), {{d_activated, 0}, {v.ffn_hidden, 0}},
-      {d_hidden});
+      elementwise(Phase::input_grad, tokens() * ffn, (2 * gates + 1) * width()),
+      {{Operand::output_grad, d_activated}, {Operand::input, v.ffn_hidden}}, {{Operand::input_grad, d_hidden}});
   const Role in = shared ? Role::shared_in : Role::ffn_in;
   const ValueId x = regather(Role::ffn_gather, v.ffn_normed);
   const ValueId partial = linear_input_grad(in, {d_hidden}, {model_.hidden, gates * ffn});

@@ -31,18 +31,18 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::int64_t ele
 // copy gathered just before its first use in a layer's forward or backward.
 Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> user) {
   const Parameter& p = parameters_[index];
-  if (layout_.zero < 3 || shards(p.group) == 1) return {p.weight, 1};
+  if (layout_.zero < 3 || shards(p.group) == 1) return {Operand::weight, p.weight, 1};
   const auto found = gathered_.find(index);
-  if (found != gathered_.end()) return {found->second, 0};
+  if (found != gathered_.end()) return {Operand::weight, found->second};
   const std::int64_t n = shards(p.group);
   const std::int64_t shard = graph_.value(p.weight).elements();
   const Role role = user.value_or(p.role);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
-  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(), {{p.weight, 1}},
-           {whole}, role);
+  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(),
+           {{Operand::payload, p.weight, 1}}, {{Operand::payload, whole}}, role);
   gathered_[index] = whole;
-  return {whole, 0};
+  return {Operand::weight, whole};
 }
 
 // ZeRO-2 and 3 keep only a shard of the gradient: every micro-batch's is reduced and scattered at once.
@@ -51,7 +51,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   // A tied head accumulates under its own role into the embedding's gradient.
   const Role role = key.kind == OpKind::gemm && p.role == Role::embedding ? Role::head : p.role;
   if (layout_.zero < 2 || shards(p.group) == 1) {
-    add(role, Phase::weight_grad, key, std::move(reads), {p.gradient});
+    add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, p.gradient}});
     return;
   }
   const std::int64_t n = shards(p.group);
@@ -59,9 +59,9 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   const std::string name = label(name_of(role));
   const ValueId whole = value(
       {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
-  add(role, Phase::weight_grad, key, std::move(reads), {whole});
+  add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
   transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).bytes(),
-           {{whole, 0}}, {p.gradient}, role);
+           {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
 
 // One stage of the way from the accumulated gradient to the one the update reads: tensor-parallel replicas, then data
@@ -72,7 +72,8 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
   const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements, Bytes whole) {
     const ValueId out =
         once({.name = name + suffix, .shape = {elements}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
-    transfer(stage, Phase::optimizer, kind, group, whole, {{grad, 0}}, {out}, p.role).per_micro_batch = false;
+    transfer(stage, Phase::optimizer, kind, group, whole, {{Operand::payload, grad}}, {{Operand::payload, out}}, p.role)
+        .per_micro_batch = false;
     return out;
   };
   if (stage == Role::replica_reduce) {
@@ -117,7 +118,7 @@ void ClassBuilder::emit_updates() {
     std::vector<Read> reads;
     std::int64_t elements = 0;
     for (const ValueId grad : reduced) {
-      reads.push_back({grad, 0});
+      reads.push_back({Operand::gradient, grad});
       elements += graph_.value(grad).elements();
     }
     OpKey key;
@@ -125,12 +126,13 @@ void ClassBuilder::emit_updates() {
     key.dtype = layout_.grad_dtype;
     key.dims[0] = elements;
     norm = once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-    add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {norm}).per_micro_batch = false;
+    add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {{Operand::square_sum, norm}}).per_micro_batch =
+        false;
     if (shards(GroupKind::norm) > 1) {
       const ValueId all =
           once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4}, {{norm, 0}},
-               {all})
+      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4},
+               {{Operand::payload, norm}}, {{Operand::payload, all}})
           .per_micro_batch = false;
       norm = all;
     }
@@ -154,16 +156,18 @@ void ClassBuilder::emit_updates() {
     key.kind = OpKind::adam;
     key.dtype = layout_.precision;
     key.dims = {own, size_of(layout_.grad_dtype).value + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
-    std::vector<Read> reads{{reduced[i], 0}, {state, 1}};
-    if (!master) reads.push_back({p.weight, 1});
-    if (norm.valid()) reads.push_back({norm, 0});
+    std::vector<Read> reads{{Operand::gradient, reduced[i]}, {Operand::optimizer_state, state, 1}};
+    if (!master) reads.push_back({Operand::weight, p.weight, 1});
+    if (norm.valid()) reads.push_back({Operand::square_sum, norm});
     const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
     const ValueId updated = gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter}) : p.weight;
-    add(Role::update, Phase::optimizer, key, std::move(reads), {updated, state}).per_micro_batch = false;
+    add(Role::update, Phase::optimizer, key, std::move(reads),
+        {{Operand::weight, updated}, {Operand::optimizer_state, state}})
+        .per_micro_batch = false;
     graph_.operations.back().subject = p.role;
     if (gathers) {
       transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, Bytes{own * n * width()},
-               {{updated, 0}}, {p.weight}, p.role)
+               {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
           .per_micro_batch = false;
     }
   }

@@ -18,6 +18,7 @@ template <class... Args>
 }
 
 // Each expects that ids are in range.
+void verify_operands(const StepGraph& graph);
 void verify_shapes(const StepGraph& graph);
 void verify_transfers(const StepGraph& graph);
 void verify_order(const StepGraph& graph);

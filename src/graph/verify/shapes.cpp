@@ -54,9 +54,11 @@ class ShapeRules {
     return sum;
   }
 
+  std::int64_t written(Operand operand) const { return graph_.value(write_of(op_, operand)).elements(); }
+
   std::int64_t written() const {
     std::int64_t sum = 0;
-    for (const ValueId id : op_.writes) sum += graph_.value(id).elements();
+    for (const Write& write : op_.writes) sum += graph_.value(write.value).elements();
     return sum;
   }
 
@@ -116,11 +118,9 @@ class ShapeRules {
       equal("gradients read", read(ValueKind::activation_grad), context);
       within("gradients written", written(), queries, kAny);
     } else {
-      equal("elements of the first value written", op_.writes.empty() ? 0 : first_written(), context);
+      equal("elements of its output", written(Operand::output), context);
     }
   }
-
-  std::int64_t first_written() const { return graph_.value(op_.writes.front()).elements(); }
 
   void norm() const {
     const std::int64_t elements = product({dims_[0], dims_[1]}), columns = dims_[1];
@@ -142,9 +142,10 @@ class ShapeRules {
       equal("gradients read", read(ValueKind::activation_grad), dims_[0]);
       return;
     }
-    const std::int64_t found = op_.writes.empty() ? 0 : first_written();
-    const bool gated = op_.phase == Phase::input_grad && found == 2 * dims_[0];  // SwiGLU's dX has two halves
-    if (!gated) equal("elements of the first value written", found, dims_[0]);
+    const bool backward = op_.phase == Phase::input_grad;
+    const std::int64_t found = written(backward ? Operand::input_grad : Operand::output);
+    const bool gated = backward && found == 2 * dims_[0];  // SwiGLU's dX has two halves
+    if (!gated) equal("elements of its result", found, dims_[0]);
   }
 
   // Scores in, a slot and a weight for each choice out; back, a gradient for each weight in and for each score out.
@@ -163,15 +164,15 @@ class ShapeRules {
 
   // One of the values read or written has this many elements.
   void touches_one_of(std::int64_t elements) const {
-    const auto fits = [&](ValueId id) { return graph_.value(id).elements() == elements; };
+    const auto fits = [&](const auto& touch) { return graph_.value(touch.value).elements() == elements; };
     if (std::any_of(op_.writes.begin(), op_.writes.end(), fits)) return;
-    if (std::any_of(op_.reads.begin(), op_.reads.end(), [&](const Read& r) { return fits(r.value); })) return;
+    if (std::any_of(op_.reads.begin(), op_.reads.end(), fits)) return;
     reject(graph_, op_, "no value it reads or writes has the {} elements of its key", elements);
   }
 
   void adam() const {
     equal("gradients read", read(ValueKind::gradient), dims_[0]);
-    for (const ValueId id : op_.writes) equal("elements written", graph_.value(id).elements(), dims_[0]);
+    for (const Write& write : op_.writes) equal("elements written", graph_.value(write.value).elements(), dims_[0]);
   }
 
   const StepGraph& graph_;

@@ -16,7 +16,7 @@ struct Moved {
 Moved moved_by(const StepGraph& graph, const Operation& op) {
   Moved moved;
   for (const Read& read : op.reads) moved.in += graph.value(read.value).bytes();
-  for (const ValueId id : op.writes) moved.out += graph.value(id).bytes();
+  for (const Write& write : op.writes) moved.out += graph.value(write.value).bytes();
   return moved;
 }
 

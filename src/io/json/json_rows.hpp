@@ -1,8 +1,10 @@
-// Arrays of short integer rows, e.g. "reads": [[3, 0], [7, 1]]: each column has a name and a range.
+// Arrays of short rows of integers, e.g. "order": [[3, 0], [7, 1]]: each column has a name and a range. A row may begin
+// with one of a list of names.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "base/text.hpp"
 #include "io/json/json_reader.hpp"
 
 namespace weft {
@@ -30,6 +33,21 @@ inline bool fits_column(const nlohmann::json& value, const JsonColumn& column, s
   return column.min <= result && result <= column.max;
 }
 
+// The integers of a row behind the first `skipped` items, which say something else.
+template <std::size_t N>
+std::array<std::int64_t, N> row_integers(const nlohmann::json& item, const std::string& place,
+                                         const std::array<JsonColumn, N>& columns, std::size_t skipped = 0) {
+  std::array<std::int64_t, N> row{};
+  for (std::size_t i = 0; i < N; ++i) {
+    const nlohmann::json& value = item[skipped + i];
+    if (fits_column(value, columns[i], row[i])) continue;
+    fail("{}: {} {} is not an integer in {}..{}", place, columns[i].name,
+         value.is_number() ? json_text(value) : fmt::format("of type {}", value.type_name()), columns[i].min,
+         columns[i].max);
+  }
+  return row;
+}
+
 // No rows where the key is absent.
 template <std::size_t N>
 std::vector<std::array<std::int64_t, N>> json_rows(const JsonObject& object, const std::string& key,
@@ -47,14 +65,37 @@ std::vector<std::array<std::int64_t, N>> json_rows(const JsonObject& object, con
            item.is_array() ? fmt::format("an array of {}", item.size()) : fmt::format("a {}", item.type_name()),
            wanted);
     }
-    std::array<std::int64_t, N> row{};
-    for (std::size_t i = 0; i < N; ++i) {
-      if (fits_column(item[i], columns[i], row[i])) continue;
-      fail("{}: {} {} is not an integer in {}..{}", place, columns[i].name,
-           item[i].is_number() ? json_text(item[i]) : fmt::format("of type {}", item[i].type_name()), columns[i].min,
-           columns[i].max);
+    rows.push_back(row_integers(item, place, columns));
+  }
+  return rows;
+}
+
+// A row that begins with one of several names, e.g. ["weight", 7, 1].
+template <std::size_t N>
+struct NamedRow {
+  std::size_t name;  // its place among the names
+  std::array<std::int64_t, N> integers;
+};
+// `what`: of what kind the names are. No rows where the key is absent.
+template <std::size_t N>
+std::vector<NamedRow<N>> named_rows(const JsonObject& object, const std::string& key, const char* what,
+                                    const std::vector<std::string>& names, const std::array<JsonColumn, N>& columns) {
+  std::vector<NamedRow<N>> rows;
+  if (!object.has(key)) return rows;
+  for (const nlohmann::json& item : object.array(key)) {
+    const std::string place = fmt::format("{}: key '{}'[{}]", object.where(), key, rows.size());
+    if (!item.is_array() || item.size() != N + 1 || !item[0].is_string()) {
+      std::string wanted = what;
+      for (const JsonColumn& column : columns) wanted += fmt::format(", {}", column.name);
+      fail("{}: this is not [{}]", place, wanted);
     }
-    rows.push_back(row);
+    const auto name = item[0].get<std::string>();
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found == names.end()) {
+      const std::string shown = name.substr(0, 16);
+      fail("{}: {} '{}' is not known{}", place, what, shown, suggestion(shown, names));
+    }
+    rows.push_back({static_cast<std::size_t>(found - names.begin()), row_integers(item, place, columns, 1)});
   }
   return rows;
 }

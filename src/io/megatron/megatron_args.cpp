@@ -28,8 +28,8 @@ class LayoutReader {
                                      {"seq", "--seq-length"}}) {
       if (const auto value = flags_.integer(name)) set(flag, std::to_string(*value), name);
     }
-    if (flags_.on("--sequence-parallel")) read_sequence_parallel();
-    if (flags_.on("--use-tp-pp-dp-mapping")) set("mesh-order", "tp,cp,pp,dp", "--use-tp-pp-dp-mapping");
+    if (flags_.is_set("--sequence-parallel")) read_sequence_parallel();
+    if (flags_.is_set("--use-tp-pp-dp-mapping")) set("mesh-order", "tp,cp,pp,dp", "--use-tp-pp-dp-mapping");
     read_precision();
     const auto clip = flags_.number("--clip-grad");
     set("clip-grad", fmt::format("{}", clip.value_or(1.0)), "--clip-grad");
@@ -58,12 +58,12 @@ class LayoutReader {
   }
 
   void read_precision() {
-    const bool bf16 = flags_.on("--bf16"), fp16 = flags_.on("--fp16");
+    const bool bf16 = flags_.is_set("--bf16"), fp16 = flags_.is_set("--fp16");
     if (bf16 && fp16) fail("{}: --bf16 is given too", flags_.where("--fp16"));
     set("precision", bf16 ? "bf16" : fp16 ? "fp16" : "fp32", fp16 ? "--fp16" : "--bf16");
     // bf16 accumulates and reduces in fp32 by itself.
-    const bool wide = flags_.on("--accumulate-allreduce-grads-in-fp32") || !fp16;
-    const bool narrow = flags_.on("--grad-reduce-in-bf16");
+    const bool wide = flags_.is_set("--accumulate-allreduce-grads-in-fp32") || !fp16;
+    const bool narrow = flags_.is_set("--grad-reduce-in-bf16");
     set("grad-dtype",
         narrow ? "bf16"
         : wide ? "fp32"
@@ -72,7 +72,7 @@ class LayoutReader {
   }
 
   void read_attention() {
-    const bool flash = flags_.on("--use-flash-attn");
+    const bool flash = flags_.is_set("--use-flash-attn");
     const auto backend = flags_.one_of("--attention-backend", {"auto", "flash", "fused", "unfused", "local"});
     const bool unfused = backend && (*backend == "unfused" || *backend == "local") && !flash;
     set("attention", unfused ? "unfused" : "flash", backend ? "--attention-backend" : "--use-flash-attn");
@@ -80,7 +80,7 @@ class LayoutReader {
 
   void read_recompute() {
     const auto granularity = flags_.one_of("--recompute-granularity", {"full", "selective"});
-    const bool selective = flags_.on("--recompute-activations");
+    const bool selective = flags_.is_set("--recompute-activations");
     const auto method = flags_.one_of("--recompute-method", {"uniform", "block"});
     const auto layers = flags_.integer("--recompute-num-layers");
     const std::vector<std::string> modules = flags_.list("--recompute-modules");
@@ -100,8 +100,8 @@ class LayoutReader {
   }
 
   void read_sharding() {
-    const bool optimizer = flags_.on("--use-distributed-optimizer");
-    const bool megatron_fsdp = flags_.on("--use-megatron-fsdp"), torch_fsdp = flags_.on("--use-torch-fsdp2");
+    const bool optimizer = flags_.is_set("--use-distributed-optimizer");
+    const bool megatron_fsdp = flags_.is_set("--use-megatron-fsdp"), torch_fsdp = flags_.is_set("--use-torch-fsdp2");
     const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
     const auto strategy = flags_.one_of("--data-parallel-sharding-strategy", strategies);
     if (torch_fsdp) {
@@ -167,8 +167,8 @@ class LayoutReader {
   }
 
   void read_policy() {
-    const bool grad = flags_.on("--overlap-grad-reduce"), param = flags_.on("--overlap-param-gather");
-    if (flags_.on("--use-torch-fsdp2")) {
+    const bool grad = flags_.is_set("--overlap-grad-reduce"), param = flags_.is_set("--overlap-param-gather");
+    if (flags_.is_set("--use-torch-fsdp2")) {
       set("policy", "fsdp", "--use-torch-fsdp2");
       return;
     }
@@ -184,8 +184,8 @@ class LayoutReader {
   }
 
   void read_tensor_parallel_overlap() {
-    if (!flags_.on("--tp-comm-overlap")) return;
-    if (flags_.on("--use-torch-fsdp2")) {
+    if (!flags_.is_set("--tp-comm-overlap")) return;
+    if (flags_.is_set("--use-torch-fsdp2")) {
       flags_.note("--tp-comm-overlap", "policy fsdp waits for tensor-parallel traffic");
     } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
       set("tp-comm-overlap", "true", "--tp-comm-overlap");
@@ -196,8 +196,8 @@ class LayoutReader {
 
   void read_expert_overlap() {
     for (const std::string name : {"overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-      if (!flags_.on("--" + name)) continue;
-      if (flags_.on("--use-torch-fsdp2")) {
+      if (!flags_.is_set("--" + name)) continue;
+      if (flags_.is_set("--use-torch-fsdp2")) {
         flags_.note("--" + name, "policy fsdp waits for all-to-alls");
       } else {
         set(name, "true", "--" + name);
@@ -207,7 +207,7 @@ class LayoutReader {
     const auto dispatcher = flags_.one_of(type, {"allgather", "alltoall", "alltoall_seq", "flex"});
     // The backends of `flex`, DeepEP and HybridEP, both hand tokens on inside a node.
     flags_.one_of("--moe-flex-dispatcher-backend", {"deepep", "hybridep"});
-    flags_.on("--moe-enable-deepep");
+    flags_.is_set("--moe-enable-deepep");
     if (flags_.integer("--expert-model-parallel-size").value_or(1) == 1) return;
     if (dispatcher == "flex") set("ep-forwarding", "true", type);
     // Megatron's own default.
@@ -217,7 +217,7 @@ class LayoutReader {
   // Megatron-LM asserts both when it reads its arguments, so no such job runs.
   void require_of_param_gather(bool grad) {
     const std::string from = flags_.where("--overlap-param-gather");
-    if (!flags_.on("--use-distributed-optimizer") && !flags_.on("--use-megatron-fsdp")) {
+    if (!flags_.is_set("--use-distributed-optimizer") && !flags_.is_set("--use-megatron-fsdp")) {
       fail("{}: Megatron-LM refuses it without --use-distributed-optimizer", from);
     }
     if (!grad) fail("{}: Megatron-LM refuses it without --overlap-grad-reduce", from);

@@ -16,19 +16,19 @@ void read_attention(MegatronReader& flags, Transformer& model) {
   const auto groups = flags.integer("--num-query-groups");
   const auto channels = flags.integer("--kv-channels");
   model.kv_heads = model.heads;
-  if (flags.on("--group-query-attention")) {
+  if (flags.is_set("--group-query-attention")) {
     model.kv_heads = groups.value_or(1);
   } else if (groups) {
     flags.note("--num-query-groups", "has no effect without --group-query-attention");
   }
-  const bool latent = flags.on("--multi-latent-attention");
+  const bool latent = flags.is_set("--multi-latent-attention");
   if (!channels && !latent && model.hidden % model.heads != 0) {
     fail("{} {}: does not divide --hidden-size {}, and there is no --kv-channels", flags.where("--num-attention-heads"),
          model.heads, model.hidden);
   }
   model.head_dim = channels.value_or(std::max<std::int64_t>(1, model.hidden / model.heads));
-  model.qkv_bias = flags.on("--add-qkv-bias");
-  model.qk_norm = flags.on("--qk-layernorm");
+  model.qkv_bias = flags.is_set("--add-qkv-bias");
+  model.qk_norm = flags.is_set("--qk-layernorm");
   const auto q_rank = flags.integer("--q-lora-rank"), kv_rank = flags.integer("--kv-lora-rank");
   const auto nope = flags.integer("--qk-head-dim"), rope = flags.integer("--qk-pos-emb-head-dim"),
              value = flags.integer("--v-head-dim");
@@ -61,7 +61,7 @@ void read_positions(MegatronReader& flags, Transformer& model) {
   model.max_seq = flags.integer("--max-position-embeddings").value_or(seq);
   const auto type =
       flags.one_of("--position-embedding-type", {"learned_absolute", "rope", "mrope", "yarn", "relative", "none"});
-  const bool rotary = flags.on("--use-rotary-position-embeddings") || (type && *type != "learned_absolute");
+  const bool rotary = flags.is_set("--use-rotary-position-embeddings") || (type && *type != "learned_absolute");
   model.positions = rotary ? Positions::rotary : Positions::learned;
   if (type == "relative" || type == "none") {
     flags.note("--position-embedding-type", "taken as rope: no parameters, and no dropout");
@@ -123,9 +123,9 @@ void read_experts(MegatronReader& flags, Transformer& model) {
   const auto groups = flags.integer("--moe-router-num-groups"), group_topk = flags.integer("--moe-router-group-topk");
   const auto capacity = flags.number("--moe-expert-capacity-factor"), aux_loss = flags.number("--moe-aux-loss-coeff");
   const auto dropped = flags.one_of("--moe-token-drop-policy", {"probs", "position"});
-  const bool before_choice = flags.on("--moe-router-pre-softmax");
-  const bool gate_bias = flags.on("--moe-router-enable-expert-bias"),
-             shared_gate = flags.on("--moe-shared-expert-gate");
+  const bool before_choice = flags.is_set("--moe-router-pre-softmax");
+  const bool gate_bias = flags.is_set("--moe-router-enable-expert-bias"),
+             shared_gate = flags.is_set("--moe-shared-expert-gate");
   if (!count) {
     for (const char* name : {"--moe-router-topk", "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size",
                              "--moe-expert-capacity-factor", "--moe-aux-loss-coeff", "--moe-token-drop-policy",
@@ -169,15 +169,15 @@ std::optional<Transformer> read_megatron_model(MegatronReader& flags) {
   model.layers = *layers;
   model.hidden = *hidden;
   model.heads = *heads;
-  model.activation = flags.on("--swiglu") ? Activation::swiglu : Activation::gelu;
+  model.activation = flags.is_set("--swiglu") ? Activation::swiglu : Activation::gelu;
   // Megatron's default: 4h, or two thirds of it in whole 64s where the gate is a third matrix.
   const std::int64_t default_ffn =
       model.activation == Activation::swiglu ? model.hidden * 8 / 3 / 64 * 64 : 4 * model.hidden;
   model.ffn = flags.integer("--ffn-hidden-size").value_or(std::max<std::int64_t>(1, default_ffn));
   const auto norm = flags.one_of("--normalization", {"LayerNorm", "RMSNorm"});
   model.norm = norm == "RMSNorm" ? NormKind::rms_norm : NormKind::layer_norm;
-  model.linear_bias = !flags.on("--disable-bias-linear");
-  model.tied_embeddings = !flags.on("--untie-embeddings-and-output-weights");
+  model.linear_bias = !flags.is_set("--disable-bias-linear");
+  model.tied_embeddings = !flags.is_set("--untie-embeddings-and-output-weights");
   read_attention(flags, model);
   read_positions(flags, model);
   read_vocabulary(flags, model);

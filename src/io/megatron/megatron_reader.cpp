@@ -62,7 +62,7 @@ std::string MegatronReader::where(const std::string& name) const {
   return fmt::format("{}: line {}: {}", file_, flags_[found->second].line, name);
 }
 
-bool MegatronReader::on(const std::string& name) {
+bool MegatronReader::is_set(const std::string& name) {
   const LaunchFlag* flag = find(name);
   if (!flag) return false;
   if (!flag->values.empty()) {

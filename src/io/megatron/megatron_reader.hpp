@@ -18,7 +18,7 @@ class MegatronReader {
   MegatronReader(const std::vector<LaunchFlag>& flags, std::string file);
 
   // Typed values; nothing where the flag is absent. Throw Error where it has no value, several, or a wrong one.
-  bool on(const std::string& name);  // a flag without value
+  bool is_set(const std::string& name);  // a flag without value
   std::optional<std::string> text(const std::string& name);
   std::optional<std::int64_t> integer(const std::string& name, std::int64_t min = 1);
   std::optional<double> number(const std::string& name);

@@ -11,7 +11,7 @@
 #include "io/trace/chrome_trace_arrows.hpp"
 #include "io/trace/chrome_trace_events.hpp"
 #include "io/trace/chrome_trace_lanes.hpp"
-#include "io/trace/trace_windows.hpp"
+#include "io/trace/trace_excerpts.hpp"
 #include "timeline/folded_spans.hpp"
 
 namespace weft {
@@ -62,7 +62,7 @@ class TraceWriter {
     leave_out_the_repetitive();
   }
 
-  std::int64_t left_out() const { return windows_.spans_left_out(); }
+  std::int64_t left_out() const { return excerpts_.spans_left_out(); }
 
   // The file up to its events.
   void write_head() {
@@ -96,17 +96,17 @@ class TraceWriter {
     std::vector<Nanos> starts;
     starts.reserve(lanes_.order.size());
     for (const std::int32_t span : lanes_.order) starts.push_back(timeline_.spans[at(span)].start);
-    windows_ = choose_windows(std::move(starts), end_, options_.max_spans);
+    excerpts_ = choose_excerpts(std::move(starts), end_, options_.max_spans);
     if (left_out() == 0) return;
     std::erase_if(lanes_.order, [&](std::int32_t span) {
-      if (windows_.shows(timeline_.spans[at(span)].start)) return false;
+      if (excerpts_.shows(timeline_.spans[at(span)].start)) return false;
       lanes_.tid[at(span)] = TraceLanes::kNotWritten;
       return true;
     });
   }
   std::string what_is_left_out() const {
     std::string text = fmt::format("{} of {} operations", left_out(), left_out() + std::ssize(lanes_.order));
-    for (const TraceWindows::Stretch& s : windows_.left_out) {
+    for (const TraceExcerpts::Stretch& s : excerpts_.left_out) {
       text += fmt::format(", {} us to {} us", (s.begin - origin_).value / 1000, (s.end - origin_).value / 1000);
     }
     return options_.how_to_get_all.empty() ? text : fmt::format("{}; all: {}", text, options_.how_to_get_all);
@@ -118,7 +118,7 @@ class TraceWriter {
     metadata(pid, 0, "process_name", "not written");
     sort_index(pid, 0, "process_sort_index", -1);
     metadata(pid, 1, "thread_name", "left out");
-    for (const TraceWindows::Stretch& s : windows_.left_out) {
+    for (const TraceExcerpts::Stretch& s : excerpts_.left_out) {
       slice(pid, 1, s.begin, s.end).text(",\"name\":").text(json_quoted(fmt::format("{} operations", s.spans)));
       events_.text(",\"cat\":\"left_out\"}");
     }
@@ -208,7 +208,7 @@ class TraceWriter {
       }
       stretch.begin = std::max(stretch.begin, begin_);
       stretch.end = std::min(stretch.end, end_);
-      if (stretch.begin < stretch.end && windows_.shows(stretch.begin)) by_rank[at(stretch.rank)].push_back(stretch);
+      if (stretch.begin < stretch.end && excerpts_.shows(stretch.begin)) by_rank[at(stretch.rank)].push_back(stretch);
     }
     for (std::int32_t rank = 0; at(rank) < by_rank.size(); ++rank) {
       for (const ExposedStretch& stretch : by_rank[at(rank)]) {
@@ -255,7 +255,7 @@ class TraceWriter {
       for (std::size_t i = 0; i < samples.size(); ++i) {
         // The last sample before the written time says how much there is at its begin.
         const bool last_before = samples[i].at < begin_ && (i + 1 == samples.size() || samples[i + 1].at > begin_);
-        if (!last_before && (samples[i].at < begin_ || samples[i].at > end_ || !windows_.shows(samples[i].at)))
+        if (!last_before && (samples[i].at < begin_ || samples[i].at > end_ || !excerpts_.shows(samples[i].at)))
           continue;
         const std::int64_t bytes = samples[i].bytes.value;
         const bool seen = written < 0 || std::abs(bytes - written) >= peak / 512 || bytes == peak;
@@ -288,7 +288,7 @@ class TraceWriter {
   Neighbours others_;
   TraceEventStream& events_;
   TraceLanes lanes_;
-  TraceWindows windows_;
+  TraceExcerpts excerpts_;
   std::vector<std::string> names_;  // quoted
   Nanos begin_, end_;               // what the written spans cover
   Nanos origin_;                    // written as time 0

@@ -21,8 +21,9 @@ struct TraceOptions {
   // Arrows make a trace large and slow to draw. Each rank has its share of them: messages from other ranks come first,
   // then those from the predecessor that decided a start.
   std::int64_t max_flows = 20'000;
-  // A timeline of more spans is written in three stretches, its begin, middle and end (io/trace/trace_windows.hpp), for
-  // one timeline in a file. What is left out is drawn as a process of its own and stated in otherData as "left_out".
+  // A timeline of more spans is written in three stretches, its begin, middle and end (io/trace/trace_excerpts.hpp),
+  // for one timeline in a file. What is left out is drawn as a process of its own and stated in otherData as
+  // "left_out".
   std::int64_t max_spans = std::numeric_limits<std::int64_t>::max();
   std::string how_to_get_all = {};  // for "left_out": "weft plan --trace-spans all"
   // Written in this order under "otherData", e.g. {"title", "..."}, {"emulated", "links paced to 200 Mb/s"}.

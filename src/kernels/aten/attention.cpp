@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/attention_blocks.hpp"
 #include "kernels/aten/attention_dropout.hpp"
-#include "kernels/aten/kernels_aten.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/products.hpp"
 #include "kernels/aten/rotary.hpp"
@@ -108,8 +108,8 @@ void block_backward(const Backward& pass, Head head, QueryBlock block, const Mat
 
 }  // namespace
 
-void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& context,
-               const AttentionSaved& saved, const Matrix& shared_key) {
+void AtenKernels::attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                            const Matrix& context, const AttentionSaved& saved, const Matrix& shared_key) {
   const Positioned positioned(shape, shared_key);
   const bool keeps_softmax = !saved.softmax.empty();
   for_heads(shape, [&](Head head) {
@@ -131,10 +131,10 @@ void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, co
 
 // The last block sees the most keys: it writes dk and dv, the others add to them. The context is of no use here: the
 // sum over p dp is as short.
-void attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
-                          const Matrix& /*context*/, const AttentionSaved& saved, const Matrix& d_context,
-                          const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys,
-                          const Matrix& shared_key, const Matrix& d_shared_key) {
+void AtenKernels::attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
+                                       const Matrix& /*context*/, const AttentionSaved& saved, const Matrix& d_context,
+                                       const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys,
+                                       const Matrix& shared_key, const Matrix& d_shared_key) {
   const Backward pass{shape, q, v, saved, d_context, dq, Positioned(shape, shared_key)};
   const std::int64_t share = shape.heads / shape.kv_heads, seen = keys_seen(shape, shape.queries - 1);
   const bool apart = pass.positioned.changes_keys();

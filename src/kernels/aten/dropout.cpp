@@ -1,10 +1,11 @@
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/dropout_hash.hpp"
-#include "kernels/aten/kernels_aten.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
 
-void dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept, const Matrix& y) {
+void AtenKernels::dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept,
+                          const Matrix& y) {
   in_ranges(x.rows, row_grain(x.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const RowDropout drops(draw.rate, draw.key, draw.rows[static_cast<std::size_t>(r)]);
@@ -23,7 +24,7 @@ void dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, K
   });
 }
 
-void dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx) {
+void AtenKernels::dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx) {
   const auto scale = static_cast<float>(1 / (1 - rate));
   in_ranges(dy.rows, row_grain(dy.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

@@ -1,4 +1,6 @@
-#include "kernels/aten/kernels_aten.hpp"
+#include <algorithm>
+
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/vector_math.hpp"
 
@@ -18,7 +20,7 @@ void for_rows(const Matrix& x, const Body& body) {
 
 }  // namespace
 
-void gelu(const Matrix& x, const Matrix& y) {
+void AtenKernels::gelu(const Matrix& x, const Matrix& y) {
   for_rows(x, [&](std::int64_t r) {
     const float* in = row(x, r);
     float* out = row(y, r);
@@ -26,7 +28,7 @@ void gelu(const Matrix& x, const Matrix& y) {
   });
 }
 
-void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
+void AtenKernels::gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   for_rows(x, [&](std::int64_t r) {
     const float* in = row(x, r);
     const float* gradient = row(dy, r);
@@ -39,7 +41,7 @@ void gelu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   });
 }
 
-void swiglu(const Matrix& x, const Matrix& y) {
+void AtenKernels::swiglu(const Matrix& x, const Matrix& y) {
   for_rows(y, [&](std::int64_t r) {
     const float* gates = row(x, r);
     const float* values = gates + y.columns;
@@ -48,7 +50,7 @@ void swiglu(const Matrix& x, const Matrix& y) {
   });
 }
 
-void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
+void AtenKernels::swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   for_rows(dy, [&](std::int64_t r) {
     const float* gates = row(x, r);
     const float* values = gates + dy.columns;
@@ -63,13 +65,21 @@ void swiglu_input_grad(const Matrix& dy, const Matrix& x, const Matrix& dx) {
   });
 }
 
-void add(const Matrix& a, const Matrix& b, const Matrix& sum) {
+void AtenKernels::add(const Matrix& a, const Matrix& b, const Matrix& sum) {
   for_rows(sum, [&](std::int64_t r) {
     const float* left = row(a, r);
     const float* right = row(b, r);
     float* out = row(sum, r);
     for (std::int64_t c = 0; c < sum.columns; ++c) out[c] = left[c] + right[c];
   });
+}
+
+void AtenKernels::copy(const Matrix& from, const Matrix& to) {
+  for_rows(to, [&](std::int64_t r) { std::copy_n(row(from, r), from.columns, row(to, r)); });
+}
+
+void AtenKernels::fill(const Vector& x, float value) {
+  std::fill_n(floats(x), x.size, value);
 }
 
 }  // namespace weft::aten

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
@@ -28,8 +28,8 @@ float* row_of_position(const LearnedPositions& positions, std::int64_t r) {
 
 }  // namespace
 
-void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, const LearnedPositions& positions,
-               const Matrix& y) {
+void AtenKernels::embedding(Tokens tokens, const Matrix& table, std::int64_t first_token,
+                            const LearnedPositions& positions, const Matrix& y) {
   in_ranges(y.rows, row_grain(y.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* of_token = row_of_token(table, first_token, tokens[static_cast<std::size_t>(r)]);
@@ -47,7 +47,8 @@ void embedding(Tokens tokens, const Matrix& table, std::int64_t first_token, con
 }
 
 // Threads share the columns: tokens repeat, and each sum keeps its order.
-void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token, Into into) {
+void AtenKernels::embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable, std::int64_t first_token,
+                                        Into into) {
   if (into == Into::overwrite) clear(dtable);
   in_ranges(dy.columns, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < dy.rows; ++r)
@@ -56,7 +57,7 @@ void embedding_weight_grad(Tokens tokens, const Matrix& dy, const Matrix& dtable
   });
 }
 
-void positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into) {
+void AtenKernels::positions_weight_grad(const Matrix& dy, const LearnedPositions& d_positions, Into into) {
   if (into == Into::overwrite) clear(d_positions.table);
   in_ranges(dy.columns, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < dy.rows; ++r) add_to(row_of_position(d_positions, r), row(dy, r), begin, end);

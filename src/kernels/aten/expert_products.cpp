@@ -1,8 +1,7 @@
 // One product per block: ATen 1.13 has none of groups of different lengths, and blocks are long where time matters.
 #include <algorithm>
 
-#include "kernels/aten/experts_aten.hpp"
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
@@ -27,23 +26,24 @@ Matrix rows_of(const Matrix& x, const ElementRange& rows) {
 
 }  // namespace
 
-void expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
-                   std::span<const Vector> biases, const Matrix& y) {
+void AtenKernels::expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+                                std::span<const Vector> biases, const Matrix& y) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
-    aten::linear(rows_of(x, rows), weights[expert], biases.empty() ? Vector{} : biases[expert], rows_of(y, rows),
-                 Into::overwrite);
+    linear(rows_of(x, rows), weights[expert], biases.empty() ? Vector{} : biases[expert], rows_of(y, rows),
+           Into::overwrite);
   });
 }
 
-void expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
-                              const Matrix& dx) {
+void AtenKernels::expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy,
+                                           std::span<const Matrix> weights, const Matrix& dx) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
-    aten::linear_input_grad(rows_of(dy, rows), weights[expert], rows_of(dx, rows), Into::overwrite);
+    linear_input_grad(rows_of(dy, rows), weights[expert], rows_of(dx, rows), Into::overwrite);
   });
 }
 
-void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
-                               std::span<const Matrix> d_weights, std::span<const Vector> d_biases, Into into) {
+void AtenKernels::expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+                                            std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
+                                            Into into) {
   if (into == Into::overwrite) {
     // An expert without rows has a gradient of zero.
     for (const Matrix& weight : d_weights) {
@@ -52,8 +52,8 @@ void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, cons
     for (const Vector& bias : d_biases) std::fill_n(floats(bias), bias.size, 0.0F);
   }
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
-    aten::linear_weight_grad(rows_of(x, rows), rows_of(dy, rows), d_weights[expert],
-                             d_biases.empty() ? Vector{} : d_biases[expert], Into::add);
+    linear_weight_grad(rows_of(x, rows), rows_of(dy, rows), d_weights[expert],
+                       d_biases.empty() ? Vector{} : d_biases[expert], Into::add);
   });
 }
 

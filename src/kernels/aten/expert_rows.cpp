@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/aten/experts_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
@@ -64,21 +64,30 @@ void sum_of_slots(const Matrix& slots, const Matrix& routing, const Matrix& out,
 
 }  // namespace
 
-void dispatch_rows(const Matrix& x, const Matrix& routing, const Matrix& slots, EmptySlots empty) {
+bool AtenKernels::routing_fits(const Matrix& routing, std::int64_t slots) {
+  const auto limit = static_cast<float>(slots);
+  for (std::int64_t r = 0; r < routing.rows; ++r) {
+    const float* const of_token = row(routing, r);
+    if (!std::all_of(of_token, of_token + routing.columns / 2, [&](float slot) { return slot < limit; })) return false;
+  }
+  return true;
+}
+
+void AtenKernels::dispatch_rows(const Matrix& x, const Matrix& routing, const Matrix& slots, EmptySlots empty) {
   fill_slots(routing, slots, empty,
              [&](float* to, const SlotOwner& owner) { std::copy_n(row(x, owner.token), x.columns, to); });
 }
 
-void dispatch_rows_input_grad(const Matrix& d_slots, const Matrix& routing, const Matrix& dx) {
+void AtenKernels::dispatch_rows_input_grad(const Matrix& d_slots, const Matrix& routing, const Matrix& dx) {
   sum_of_slots(d_slots, routing, dx, [](const float*, std::int64_t) { return 1.0F; });
 }
 
-void combine_rows(const Matrix& slots, const Matrix& routing, const Matrix& y) {
+void AtenKernels::combine_rows(const Matrix& slots, const Matrix& routing, const Matrix& y) {
   sum_of_slots(slots, routing, y, [](const float* weights, std::int64_t j) { return weights[j]; });
 }
 
-void combine_rows_input_grad(const Matrix& dy, const Matrix& slots, const Matrix& routing, const Matrix& d_slots,
-                             const Matrix& d_weights, EmptySlots empty) {
+void AtenKernels::combine_rows_input_grad(const Matrix& dy, const Matrix& slots, const Matrix& routing,
+                                          const Matrix& d_slots, const Matrix& d_weights, EmptySlots empty) {
   const std::int64_t k = routing.columns / 2;
   in_ranges(dy.rows, row_grain(k * dy.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

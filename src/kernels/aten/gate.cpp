@@ -2,7 +2,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/aten/experts_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/vector_math.hpp"
 
@@ -86,7 +86,8 @@ constexpr int kProbabilities = 5, kGradient = 4;  // slots of scratch; sum_rows 
 
 }  // namespace
 
-void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load, Into into) {
+void AtenKernels::gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load,
+                       Into into) {
   const std::int64_t k = shape.top_k;
   const Matrix probabilities =
       Matrix::dense(scratch(kProbabilities, scores.rows * shape.experts).data(), scores.rows, shape.experts);
@@ -109,8 +110,9 @@ void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, c
 
 // A probability's gradient g comes from its weight, through w = p / (sum of the chosen), and from the balance loss.
 // That of its score is p (g - the mean of g under p).
-void gate_input_grad(const GateShape& shape, const BalanceLoss& balance, const Matrix& d_weights, const Matrix& scores,
-                     const Matrix& routing, const GateLoad& load, const Matrix& d_scores) {
+void AtenKernels::gate_input_grad(const GateShape& shape, const BalanceLoss& balance, const Matrix& d_weights,
+                                  const Matrix& scores, const Matrix& routing, const GateLoad& load,
+                                  const Matrix& d_scores) {
   const std::int64_t k = shape.top_k, experts = shape.experts;
   const auto tokens = static_cast<double>(balance.tokens);
   const auto of_choice = static_cast<float>(balance.coefficient * static_cast<double>(experts) /

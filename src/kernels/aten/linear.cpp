@@ -1,12 +1,12 @@
 #include <algorithm>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/products.hpp"
 
 namespace weft::aten {
 
-void linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& y, Into into) {
+void AtenKernels::linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& y, Into into) {
   // The product is added to the bias rather than the bias to the product: the one writes y, the other would read it
   // too.
   if (!bias.empty()) {
@@ -24,11 +24,12 @@ void linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& 
   multiply({x}, {w, Turned::yes}, y, bias.empty() ? into : Into::add);
 }
 
-void linear_input_grad(const Matrix& dy, const Matrix& w, const Matrix& dx, Into into) {
+void AtenKernels::linear_input_grad(const Matrix& dy, const Matrix& w, const Matrix& dx, Into into) {
   multiply({dy}, {w}, dx, into);
 }
 
-void linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, const Vector& dbias, Into into) {
+void AtenKernels::linear_weight_grad(const Matrix& x, const Matrix& dy, const Matrix& dw, const Vector& dbias,
+                                     Into into) {
   multiply({dy, Turned::yes}, {x}, dw, into);
   if (!dbias.empty()) sum_rows(dy, floats(dbias), into);
 }

@@ -3,7 +3,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/vector_math.hpp"
 
@@ -35,7 +35,8 @@ Joined join(std::span<const LossPart> parts, std::int64_t token) {
 }  // namespace
 
 // Probabilities may lie where the logits do.
-double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities) {
+void AtenKernels::cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities,
+                                double& loss) {
   thread_local std::vector<double> kept;  // of the calling thread; the others get at it through the span
   kept.resize(targets.size());
   const std::span<double> losses = kept;
@@ -54,12 +55,12 @@ double cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, c
       std::fill_n(out + vocab, logits.columns - vocab, 0.0F);
     }
   });
-  double loss = 0;
-  for (const double of_token : losses) loss += of_token;
-  return loss;
+  double sum = 0;
+  for (const double of_token : losses) sum += of_token;
+  loss = sum;
 }
 
-void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
+void AtenKernels::cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
   constexpr float kLowest = std::numeric_limits<float>::lowest();
   in_ranges(logits.rows, row_grain(part.count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -75,13 +76,14 @@ void cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart par
 }
 
 // The loss is taken on one thread from the parts alone, so that its bits depend on nothing else.
-double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
-                              const Matrix& probabilities) {
-  double loss = 0;
+void AtenKernels::cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
+                                         const Matrix& probabilities, double& loss) {
+  double sum = 0;
   for (std::int64_t r = 0; r < logits.rows; ++r) {
     const Joined all = join(parts, r);
-    loss += std::log(all.sum) + static_cast<double>(all.largest) - all.target;
+    sum += std::log(all.sum) + static_cast<double>(all.largest) - all.target;
   }
+  loss = sum;
   in_ranges(logits.rows, row_grain(logits.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const Joined all = join(parts, r);
@@ -92,11 +94,10 @@ double cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::sp
       std::fill_n(out + part.count, logits.columns - part.count, 0.0F);
     }
   });
-  return loss;
 }
 
-void cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first, double scale,
-                              const Matrix& d_logits) {
+void AtenKernels::cross_entropy_input_grad(const Matrix& probabilities, Tokens targets, std::int64_t first,
+                                           double scale, const Matrix& d_logits) {
   const auto factor = static_cast<float>(scale);
   in_ranges(d_logits.rows, row_grain(d_logits.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
@@ -76,14 +76,14 @@ void weight_grad_rows(const Matrix& dy, const Matrix& x, const NormWeights& weig
 
 }  // namespace
 
-void norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
+void AtenKernels::norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
   in_ranges(x.rows, row_grain(x.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) norm_row(row(x, r), weights, x.columns, row(y, r));
   });
 }
 
-void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
-                     const Matrix& dx) {
+void AtenKernels::norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
+                                  const Matrix& dx) {
   in_ranges(x.rows, row_grain(x.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
       input_grad_row(row(dy, r), row(x, r), weights, x.columns, residual.empty() ? nullptr : row(residual, r),
@@ -91,8 +91,8 @@ void norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weigh
   });
 }
 
-void norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
-                      const Vector& dbias, Into into) {
+void AtenKernels::norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
+                                   const Vector& dbias, Into into) {
   const std::int64_t columns = x.columns;
   const std::int64_t blocks = (x.rows + kSumBlock - 1) / kSumBlock;
   const std::span<float> sums = scratch(1, blocks * 2 * columns);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
 
-bool all_finite(const Vector& x) {
+bool is_finite(const Vector& x) {
   constexpr std::uint32_t kExponent = 0x7f800000;
   std::atomic<bool> finite = true;
   in_ranges(x.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -73,37 +73,8 @@ void momentum_range(SgdFactors f, std::int64_t count, const float* __restrict gr
   }
 }
 
-}  // namespace
-
-bool adam(const AdamSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
-          const Vector& weights, const Vector& first_moment, const Vector& second_moment) {
-  if (!std::isfinite(gradient_scale) || !all_finite(gradient)) return false;
-  const AdamFactors factors = factors_of(settings, step, gradient_scale);
-  in_ranges(weights.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    adam_range(factors, end - begin, floats(gradient) + begin, floats(weights) + begin, floats(first_moment) + begin,
-               floats(second_moment) + begin);
-  });
-  return true;
-}
-
-bool sgd(const SgdSettings& settings, std::int64_t step, double gradient_scale, const Vector& gradient,
-         const Vector& weights, const Vector& momentum) {
-  if (!std::isfinite(gradient_scale) || !all_finite(gradient)) return false;
-  const SgdFactors factors{static_cast<float>(gradient_scale), static_cast<float>(settings.weight_decay),
-                           static_cast<float>(settings.momentum), static_cast<float>(settings.learning_rate)};
-  // The first step finds no momentum: whatever is in that memory, NaN too, counts for nothing.
-  if (settings.momentum != 0 && step == 1) std::fill_n(floats(momentum), momentum.size, 0.0F);
-  in_ranges(weights.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    if (settings.momentum != 0)
-      momentum_range(factors, end - begin, floats(gradient) + begin, floats(weights) + begin, floats(momentum) + begin);
-    else
-      sgd_range(factors, end - begin, floats(gradient) + begin, floats(weights) + begin);
-  });
-  return true;
-}
-
 // Blocks of one size each, so that the sum is the same for every number of threads.
-double square_sum(const Vector& x) {
+double sum_of_squares(const Vector& x) {
   const std::int64_t blocks = (x.size + kGrain - 1) / kGrain;
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   in_ranges(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -120,8 +91,51 @@ double square_sum(const Vector& x) {
   return total;
 }
 
-void fill(const Vector& x, float value) {
-  std::fill_n(floats(x), x.size, value);
+double scale_of(const GradientClip& clip) {
+  if (clip.square_sum.empty()) return 1;
+  const auto square = static_cast<double>(*floats(clip.square_sum));
+  return std::min(1.0, clip.limit / (std::sqrt(square) + kClipEpsilon));
+}
+
+}  // namespace
+
+void AtenKernels::adam(const AdamSettings& settings, std::int64_t step, const GradientClip& clip,
+                       const UpdatedParameter& parameter, bool& finite) {
+  finite = is_finite(parameter.gradient);
+  if (!finite) return;
+  const AdamFactors factors = factors_of(settings, step, scale_of(clip));
+  in_ranges(parameter.weights.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    adam_range(factors, end - begin, floats(parameter.gradient) + begin, floats(parameter.weights) + begin,
+               floats(parameter.first_moment) + begin, floats(parameter.second_moment) + begin);
+  });
+}
+
+void AtenKernels::sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip,
+                      const UpdatedParameter& parameter, bool& finite) {
+  finite = is_finite(parameter.gradient);
+  if (!finite) return;
+  const SgdFactors factors{static_cast<float>(scale_of(clip)), static_cast<float>(settings.weight_decay),
+                           static_cast<float>(settings.momentum), static_cast<float>(settings.learning_rate)};
+  const Vector& momentum = parameter.first_moment;
+  // The first step finds no momentum: whatever is in that memory, NaN too, counts for nothing.
+  if (settings.momentum != 0 && step == 1) std::fill_n(floats(momentum), momentum.size, 0.0F);
+  in_ranges(parameter.weights.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    float* const weights = floats(parameter.weights) + begin;
+    if (settings.momentum != 0)
+      momentum_range(factors, end - begin, floats(parameter.gradient) + begin, weights, floats(momentum) + begin);
+    else
+      sgd_range(factors, end - begin, floats(parameter.gradient) + begin, weights);
+  });
+}
+
+void AtenKernels::square_sum(std::span<const Vector> parts, const Vector& sum) {
+  double total = 0;
+  for (const Vector& part : parts) total += sum_of_squares(part);
+  *floats(sum) = static_cast<float>(total);
+}
+
+void AtenKernels::all_finite(const Vector& x, bool& finite) {
+  finite = is_finite(x);
 }
 
 }  // namespace weft::aten

@@ -4,14 +4,18 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include "kernels/aten/kernels_aten.hpp"
+#include "kernels/aten/aten_kernels.hpp"
 #include "kernels/aten/loops.hpp"
 
 namespace weft::aten {
 
-void use_threads(int threads) {
-  at::set_num_threads(threads);
-  use_loop_threads(threads);
+// OpenMP keeps its number of threads per calling thread.
+void AtenKernels::enter() {
+  thread_local int used = 0;
+  if (used == threads_) return;
+  at::set_num_threads(threads_);
+  use_loop_threads(threads_);
+  used = threads_;
 }
 
 namespace {

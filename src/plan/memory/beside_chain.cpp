@@ -84,11 +84,12 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
       ended = std::min(ended, runs_beside(behind) ? ended_at(behind) : spot(behind).position);
     };
     const Operation& op = graph.op(id);
-    for (const ValueId value : op.writes) {
-      if (!graph.value(value).per_micro_batch) continue;
-      const Slice slice = slice_of(graph, op, value);
-      for (const OpId reader : readers[value.index()]) {
-        if (same_block(reader, id) && overlap(slice, read_slice_of(graph, graph.op(reader), value))) waits(reader);
+    for (const Write& write : op.writes) {
+      if (!graph.value(write.value).per_micro_batch) continue;
+      const Slice slice = slice_of(graph, op, write.value);
+      for (const OpId reader : readers[write.value.index()]) {
+        if (same_block(reader, id) && overlap(slice, read_slice_of(graph, graph.op(reader), write.value)))
+          waits(reader);
       }
     }
     OpId& next = in_queue[static_cast<std::size_t>(plan_.issues[id.index()].queue)];

@@ -78,9 +78,9 @@ std::int64_t most_held(const Plan& plan, std::size_t rank_class, bool whole_pass
       std::int64_t first = now, last = 0;
       for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
         const Operation& op = plan.graph.operations[i];
-        const bool uses =
-            std::ranges::find(op.writes, make_id<ValueId>(v)) != op.writes.end() ||
-            std::ranges::any_of(op.reads, [&](const Read& read) { return read.value == make_id<ValueId>(v); });
+        const bool uses = writes_value(op, make_id<ValueId>(v)) || std::ranges::any_of(op.reads, [&](const Read& read) {
+                            return read.value == make_id<ValueId>(v);
+                          });
         if (!uses) continue;
         const auto [begin, end] = pass.at({op.chunk, mb});
         const std::int64_t at = position.at({make_id<OpId>(i), mb});

@@ -20,8 +20,9 @@ Use use_by(const BesideChain& beside, OpId id) {
 }
 
 bool leaves_nothing_in_block(const Plan& plan, OpId id) {
-  const std::vector<ValueId>& writes = plan.graph.op(id).writes;
-  return std::none_of(writes.begin(), writes.end(), [&](ValueId v) { return plan.graph.value(v).per_micro_batch; });
+  const std::vector<Write>& writes = plan.graph.op(id).writes;
+  return std::none_of(writes.begin(), writes.end(),
+                      [&](const Write& write) { return plan.graph.value(write.value).per_micro_batch; });
 }
 
 // All uses are in one block; whether they lie in one execution of it.
@@ -52,7 +53,7 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
   std::vector<Lifetime> lifetimes(plan.graph.values.size());
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const OpId id = make_id<OpId>(i);
-    for (const ValueId value : plan.graph.op(id).writes) lifetimes[value.index()].writers.push_back(id);
+    for (const Write& write : plan.graph.op(id).writes) lifetimes[write.value.index()].writers.push_back(id);
     for (const Read& read : plan.graph.op(id).reads) lifetimes[read.value.index()].readers.push_back(id);
   }
   const BesideChain beside(plan);
@@ -74,9 +75,8 @@ std::vector<ValueId> find_storage(const Plan& plan) {
   std::vector<ValueId> storage;
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) storage.push_back(make_id<ValueId>(i));
   for (const Operation& op : plan.graph.operations) {
-    if (!op.communication || op.per_micro_batch || op.reads.size() != op.writes.size()) continue;
-    for (std::size_t i = 0; i < op.reads.size(); ++i) {
-      const ValueId in = op.reads[i].value, out = op.writes[i];
+    if (op.per_micro_batch) continue;
+    for (const auto& [in, out] : carried_by(op)) {
       if (plan.graph.value(in).kind == ValueKind::scalar) continue;
       // A reduction ends where it began; a gather's own shard already lies inside the whole.
       if (op.role == Role::param_gather) {

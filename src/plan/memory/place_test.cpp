@@ -43,7 +43,7 @@ std::vector<Live> live_values(const Plan& plan) {
   };
   for (const Instance& i : u.instances()) {
     EXPECT_GE(i.chain_position, 0);
-    for (const ValueId id : plan.graph.op(i.operation).writes) touch(id, i);
+    for (const Write& write : plan.graph.op(i.operation).writes) touch(write.value, i);
     for (const Read& read : plan.graph.op(i.operation).reads) touch(read.value, i);
   }
   std::vector<Live> result;

@@ -53,10 +53,9 @@ std::vector<Held> held_by(const Plan& plan, std::size_t rank_class, const Moment
       Held own{end_of_step, -1, at, at + size};
       for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
         const Operation& op = plan.graph.operations[i];
-        const auto is_it = [&](ValueId id) { return id.index() == v; };
+        const auto is_it = [&](const auto& touch) { return touch.value.index() == v; };
         const bool writes = std::any_of(op.writes.begin(), op.writes.end(), is_it);
-        const bool reads =
-            std::any_of(op.reads.begin(), op.reads.end(), [&](const Read& read) { return is_it(read.value); });
+        const bool reads = std::any_of(op.reads.begin(), op.reads.end(), is_it);
         if (!writes && !reads) continue;
         const std::int64_t now = moments.at({static_cast<std::int32_t>(i), op.per_micro_batch ? mb : -1});
         if (writes) own.first = std::min(own.first, now);

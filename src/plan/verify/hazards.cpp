@@ -48,8 +48,8 @@ class Memory {
         for (const Read& read : op.reads) {
           if (auto found = check_read(read.value, iteration - read.distance, who)) return found;
         }
-        for (const ValueId value : op.writes) {
-          if (auto found = check_write(value, who)) return found;
+        for (const Write& write : op.writes) {
+          if (auto found = check_write(write.value, who)) return found;
         }
         done_[static_cast<std::size_t>(i)] = iteration;
       }

@@ -181,10 +181,10 @@ TEST(Verifier, RejectsEveryValueThatLiesWhereOtherPartsHaveWritten) {
               4, 2)}) {
     std::set<std::size_t> in_parts, all;
     for (const Operation& op : original.graph.operations) {
-      for (const ValueId v : op.writes) {
-        if (!op.per_micro_batch || !original.graph.value(v).per_micro_batch) continue;
-        all.insert(v.index());
-        if (is_part(op)) in_parts.insert(v.index());
+      for (const Write& write : op.writes) {
+        if (!op.per_micro_batch || !original.graph.value(write.value).per_micro_batch) continue;
+        all.insert(write.value.index());
+        if (is_part(op)) in_parts.insert(write.value.index());
       }
     }
     ASSERT_FALSE(in_parts.empty());

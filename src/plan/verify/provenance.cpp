@@ -21,11 +21,11 @@ Violation violation(std::string message) {
   return {Rule::provenance, std::move(message)};
 }
 
-using ReadSet = std::set<std::pair<std::int32_t, std::int32_t>>;
+using ReadSet = std::set<std::tuple<Operand, std::int32_t, std::int32_t>>;
 
 struct Footprint {
   ReadSet reads;
-  std::multiset<std::int32_t> writes;
+  std::multiset<std::pair<Operand, std::int32_t>> writes;
   std::int64_t size = 0;  // first dimension of the key: rows, parameters or bytes
   Bytes bytes;
 };
@@ -37,8 +37,8 @@ std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
 }
 
 void add(Footprint& f, const Operation& op) {
-  for (const Read& read : op.reads) f.reads.insert({read.value.value, read.distance});
-  for (const ValueId value : op.writes) f.writes.insert(value.value);
+  for (const Read& read : op.reads) f.reads.insert({read.operand, read.value.value, read.distance});
+  for (const Write& write : op.writes) f.writes.insert({write.operand, write.value.value});
   f.size = saturating_sum(f.size, op.key.dims[0]);
   if (op.communication) f.bytes = {saturating_sum(f.bytes.value, op.communication->bytes.value)};
 }
@@ -130,7 +130,7 @@ std::optional<Violation> check_operation(const StepGraph& whole, const StepGraph
     expected.size = part_size(whole, whole.op(op.origins.front().operation), op.origins.front());
     if (op.communication) expected.bytes = {expected.size};
     const ValueId handed = handed_on(whole.op(op.origins.front().operation), op.origins.front());
-    if (handed.valid()) expected.reads.insert({handed.value, 0});
+    if (handed.valid()) expected.reads.insert({Operand::loads, handed.value, 0});
   }
   if (actual.reads != expected.reads) return violation(where + " does not read what its origins read");
   if (actual.writes != expected.writes) return violation(where + " does not write what its origins write");

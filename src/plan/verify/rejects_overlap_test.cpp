@@ -77,7 +77,7 @@ TEST_F(RejectsOverlap, GathersInAnotherOrderInOneClass) {
 // Forward would read the weights of an iteration before.
 TEST_F(RejectsOverlap, AForwardThatDoesNotWaitForItsGather) {
   const OpId gather = nth(0, Role::param_gather, 0);
-  const ValueId weight = plan_.graph.op(gather).writes.front();
+  const ValueId weight = plan_.graph.op(gather).writes.front().value;
   for (Operation& op : plan_.graph.operations) {
     std::erase_if(op.reads, [&](const Read& read) { return read.value == weight; });
   }

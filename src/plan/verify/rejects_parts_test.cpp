@@ -128,7 +128,7 @@ TEST_F(RejectsParts, PiecesThatAreNone) {
 TEST_F(RejectsParts, OneThatReadsOrWritesSomethingElse) {
   Plan changed = plan_;
   changed.graph.operations[parts()[1].index()].writes =
-      part(2).reads.empty() ? std::vector<ValueId>{} : std::vector{part(2).reads.front().value};
+      part(2).reads.empty() ? std::vector<Write>{} : std::vector{Write{Operand::payload, part(2).reads.front().value}};
   EXPECT_NE(verdict(changed), "safe");
   part(1).reads.clear();
   expect("provenance", "does not read what its origins read");

@@ -208,7 +208,7 @@ TEST_P(RejectsStages, ValuesRetargeted) {
   op(0).writes.front() = op(1).writes.front();
   expect_rejected("does not write what its origins write");
   plan_ = whole;
-  plan_.graph.values[op(0).writes.front().index()].shape.front() -= 1;
+  plan_.graph.values[op(0).writes.front().value.index()].shape.front() -= 1;
   expect_rejected("values are not those");
   plan_ = whole;
   plan_.graph.values.push_back(plan_.graph.values.back());
@@ -248,7 +248,7 @@ TEST_P(RejectsStages, OtherBytes) {
 }
 
 TEST_P(RejectsStages, MemoryOfAStageThatAnotherValueUses) {
-  const ValueId between = op(0).writes.front();
+  const ValueId between = op(0).writes.front().value;
   for (std::size_t v = 0; v < plan_.graph.values.size(); ++v) {
     const Value& value = plan_.graph.values[v];
     if (value.kind != ValueKind::optimizer_state) continue;

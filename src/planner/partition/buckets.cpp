@@ -58,7 +58,8 @@ class Cutter {
  private:
   BucketItem item(OpId id) const {
     const Operation& op = graph_.op(id);
-    const Value& value = graph_.value(op.role == Role::param_gather ? op.writes.front() : op.reads.front().value);
+    const Value& value =
+        graph_.value(op.role == Role::param_gather ? write_of(op, Operand::payload) : read_of(op, Operand::payload));
     return {id, op.chunk, value.elements(), value.bytes(), shared_.contains(parameter_of(op))};
   }
 

@@ -107,7 +107,7 @@ Sizes bucket_sizes(const StepGraph& graph, Role role, std::size_t rank_class = 0
     if (op.communication->group != group) continue;
     std::int64_t sum = 0;
     if (role == Role::param_gather) {
-      for (const ValueId value : op.writes) sum += graph.value(value).elements();
+      for (const Write& write : op.writes) sum += graph.value(write.value).elements();
     } else {
       for (const Read& read : op.reads) sum += graph.value(read.value).elements();
     }

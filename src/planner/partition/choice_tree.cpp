@@ -50,8 +50,8 @@ class ChoiceTreeBuilder {
     for (const Read& read : graph_.op(id).reads) {
       for (const OpId writer : writers[read.value.index()]) note(writer);
     }
-    for (const ValueId value : graph_.op(id).writes) {
-      for (const OpId reader : readers[value.index()]) note(reader);
+    for (const Write& write : graph_.op(id).writes) {
+      for (const OpId reader : readers[write.value.index()]) note(reader);
     }
   }
 
@@ -104,7 +104,7 @@ class ChoiceTreeBuilder {
       Operation reduction = part;
       reduction.communication.reset();
       reduction.key.kind = OpKind::elementwise;
-      const std::int64_t width = size_of(graph_.value(op_.reads.front().value).dtype).value;
+      const std::int64_t width = size_of(graph_.value(read_of(op_, Operand::payload)).dtype).value;
       reduction.key.dims = {std::max<std::int64_t>(1, bytes / width / members), (members + 1) * width, 0, 0, 0, 0};
       return seconds(cost_.compute(reduction));
     }

@@ -43,7 +43,7 @@ class OperationCutter {
       part.key.dims[0] = part_size(whole_, whole_.op(origin), part.origins.front());
       if (part.communication) part.communication->bytes = {part.key.dims[0]};
       const ValueId handed = handed_on(op, part.origins.front());
-      if (handed.valid()) part.reads.push_back({handed, 0});
+      if (handed.valid()) part.reads.push_back({Operand::loads, handed});
       if (i > 0 && transfer_of(op) >= 0) {
         part.communication->transfer = cut.next_number + static_cast<std::int32_t>(i) - 1;
       }

@@ -164,7 +164,7 @@ TEST_F(CutExperts, TheGateHandsItsLoadsOn) {
   const StepGraph graph = cut(4, kTokenAxis);
   const std::vector<const Operation*> parts = of(graph, Role::gate, Phase::forward);
   ASSERT_EQ(parts.size(), 4U);
-  const ValueId load = parts[0]->writes.back();
+  const ValueId load = write_of(*parts[0], Operand::loads);
   for (std::size_t i = 0; i < 4; ++i) {
     const bool reads = std::any_of(parts[i]->reads.begin(), parts[i]->reads.end(),
                                    [&](const Read& read) { return read.value == load; });

@@ -26,7 +26,7 @@ struct Sum {
 
 void add(Sum& sum, const Operation& op) {
   for (const Read& read : op.reads) sum.reads.insert({read.value.value, read.distance});
-  for (const ValueId value : op.writes) sum.writes.insert(value.value);
+  for (const Write& write : op.writes) sum.writes.insert(write.value.value);
   sum.size += op.key.dims[0];
   if (op.communication) sum.bytes += op.communication->bytes;
 }
@@ -60,7 +60,7 @@ void expect_covers(const StepGraph& graph, const StepGraph& whole) {
 void expect_writers_first(const StepGraph& graph) {
   std::vector<int> to_come(graph.values.size(), 0);
   for (const Operation& op : graph.operations) {
-    for (const ValueId value : op.writes) ++to_come[value.index()];
+    for (const Write& write : op.writes) ++to_come[write.value.index()];
   }
   for (const Operation& op : graph.operations) {
     for (const Read& read : op.reads) {
@@ -69,7 +69,7 @@ void expect_writers_first(const StepGraph& graph) {
             << describe(op) << " reads " << graph.value(read.value).name << " before it is written";
       }
     }
-    for (const ValueId value : op.writes) --to_come[value.index()];
+    for (const Write& write : op.writes) --to_come[write.value.index()];
   }
 }
 

@@ -68,12 +68,12 @@ TEST(Substitute, WritesTheStagesOfAnAllReduceInLevels) {
   EXPECT_EQ(gather.communication->bytes.value, 4 * elements);
   EXPECT_EQ(scatter.reads, source.reads);
   EXPECT_EQ(gather.writes, source.writes);
-  EXPECT_EQ(reduce.reads.front().value, scatter.writes.front());
-  EXPECT_EQ(gather.reads.front().value, reduce.writes.front());
-  EXPECT_EQ(graph.value(scatter.writes.front()).elements(), slice);
-  EXPECT_EQ(graph.value(reduce.writes.front()).elements(), slice);
+  EXPECT_EQ(reduce.reads.front().value, scatter.writes.front().value);
+  EXPECT_EQ(gather.reads.front().value, reduce.writes.front().value);
+  EXPECT_EQ(graph.value(scatter.writes.front().value).elements(), slice);
+  EXPECT_EQ(graph.value(reduce.writes.front().value).elements(), slice);
   // What lies between comes behind the values of the model.
-  EXPECT_GE(scatter.writes.front().index(), whole.values.size());
+  EXPECT_GE(scatter.writes.front().value.index(), whole.values.size());
   EXPECT_TRUE(std::equal(whole.values.begin(), whole.values.end(), graph.values.begin()));
   EXPECT_EQ(describe(reduce), "layer 0 qkv grad_reduce optimizer all_reduce outer");
 }
@@ -85,7 +85,7 @@ TEST(Substitute, LevelsOfAShardAreTheShardsOfItsPlaceInEveryNode) {
   const OpId gather = test::find_op(whole, "stage 0", "layer 0 qkv param_gather optimizer");
   const std::int64_t shard = (64 * 192 + 192) / 16;
   const StepGraph& graph = substituted.graph();
-  EXPECT_EQ(graph.value(graph.op(substituted.stage_of(reduce, 0)).writes.front()).elements(), 2 * shard);
+  EXPECT_EQ(graph.value(graph.op(substituted.stage_of(reduce, 0)).writes.front().value).elements(), 2 * shard);
   EXPECT_EQ(graph.op(substituted.stage_of(reduce, 1)).communication->bytes.value, 4 * 2 * shard);
   EXPECT_EQ(graph.op(substituted.stage_of(gather, 0)).communication->scope, Scope::outer);
   EXPECT_EQ(graph.op(substituted.stage_of(gather, 0)).communication->bytes.value, 2 * 2 * shard);  // bf16

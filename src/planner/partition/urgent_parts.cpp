@@ -138,8 +138,8 @@ class ClassParts {
       all = own;
       all.key.dims[0] += before;
     }
-    constexpr double kLittle = 1.05;
-    return !updates_.empty() && apart <= kLittle * seconds(cost.compute(all));
+    constexpr double kMaxUpdateOverhead = 1.05;
+    return !updates_.empty() && apart <= kMaxUpdateOverhead * seconds(cost.compute(all));
   }
 
   // What travels together is updated together. A parameter is its layer and role.

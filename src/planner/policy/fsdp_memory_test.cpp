@@ -80,7 +80,7 @@ TEST(FsdpMemory, IsBoundedInEveryLayout) {
         if (op.rank_class.index() != c || !op.per_micro_batch) continue;
         const Unit unit{op.chunk, op.phase, op.layer};
         if (op.role == Role::param_gather) {
-          for (const ValueId id : op.writes) gathered[unit] += aligned(plan.graph.value(id).bytes());
+          for (const Write& write : op.writes) gathered[unit] += aligned(plan.graph.value(write.value).bytes());
         } else if (op.role == Role::grad_reduce) {
           for (const Read& read : op.reads) gradients[unit] += aligned(plan.graph.value(read.value).bytes());
         }

@@ -19,7 +19,8 @@ std::vector<bool> in_a_bucket(const StepGraph& graph) {
   }
   for (const Operation& op : graph.operations) {
     found.push_back(op.role == Role::replica_reduce &&
-                    std::any_of(op.writes.begin(), op.writes.end(), [&](ValueId v) { return reduced[v.index()]; }));
+                    std::any_of(op.writes.begin(), op.writes.end(),
+                                [&](const Write& write) { return reduced[write.value.index()]; }));
   }
   return found;
 }

@@ -17,7 +17,7 @@ std::vector<std::int32_t> next_use(const StepGraph& graph) {
   for (std::size_t i = graph.operations.size(); i-- > 0;) {
     const Operation& op = graph.operations[i];
     if (op.per_micro_batch || op.role == Role::grad_norm || op.role == Role::norm_reduce) continue;
-    for (const ValueId value : op.writes) of_operation[i] = std::min(of_operation[i], of_value[value.index()]);
+    for (const Write& write : op.writes) of_operation[i] = std::min(of_operation[i], of_value[write.value.index()]);
     for (const Read& read : op.reads) {
       std::int32_t& use = of_value[read.value.index()];
       if (read.distance == 0 && graph.value(read.value).kind != ValueKind::scalar) use = std::min(use, of_operation[i]);

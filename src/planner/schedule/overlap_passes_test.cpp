@@ -52,8 +52,8 @@ TEST(OverlapReceives, TakesOneMorePlaceForWhatIsReceived) {
     int received = 0;
     for (const Operation& op : plan.graph.operations) {
       if (!is_receive(op)) continue;
-      const Placement& before = serial.placements[op.writes.front().index()];
-      const Placement& now = plan.placements[op.writes.front().index()];
+      const Placement& before = serial.placements[op.writes.front().value.index()];
+      const Placement& now = plan.placements[op.writes.front().value.index()];
       if (before.frame < 0) {
         EXPECT_EQ(now.copies, before.copies + 1) << describe(op);
       }
@@ -71,7 +71,7 @@ TEST(OverlapReceives, WithoutTheWaitIsRejected) {
   place_values(plan);
   ASSERT_EQ(verdict(plan), "safe");
   const OpId receive = test::find_op(plan.graph, "stage 0", "stage_output input_grad");
-  plan.placements[plan.graph.op(receive).writes.front().index()].waits = false;
+  plan.placements[plan.graph.op(receive).writes.front().value.index()].waits = false;
   EXPECT_NE(verdict(plan), "safe");
   EXPECT_TRUE(test::find_damage(plan, 1, 30).has_value());
 }

@@ -57,8 +57,8 @@ class BlockOverlap {
   OpId last_reader(const ShardedUnit& unit) const {
     OpId last = unit.transfers.back();
     for (const OpId gather : unit.transfers) {
-      for (const ValueId value : plan_.graph.op(gather).writes) {
-        for (const OpId reader : readers_[value.index()]) {
+      for (const Write& write : plan_.graph.op(gather).writes) {
+        for (const OpId reader : readers_[write.value.index()]) {
           if (position_[reader.index()] > position_[last.index()]) last = reader;
         }
       }

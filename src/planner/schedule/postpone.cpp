@@ -17,8 +17,8 @@ std::vector<OpId> movable(const Plan& plan, const std::vector<OpId>& backward) {
   for (const OpId id : backward) {
     const Operation& op = plan.graph.op(id);
     if (op.phase != Phase::weight_grad || op.is_transfer() || op.key.kind != OpKind::gemm) continue;
-    const bool free = std::all_of(op.writes.begin(), op.writes.end(), [&](ValueId value) {
-      const auto list = readers[value.index()];
+    const bool free = std::all_of(op.writes.begin(), op.writes.end(), [&](const Write& write) {
+      const auto list = readers[write.value.index()];
       return std::none_of(list.begin(), list.end(), [&](OpId r) { return plan.graph.op(r).per_micro_batch; });
     });
     if (free) found.push_back(id);
@@ -38,8 +38,8 @@ std::vector<std::int32_t> use_of_gradients(const StepGraph& graph) {
   const std::vector<std::int32_t> use = next_use(graph);
   std::vector<std::int32_t> result(graph.operations.size(), kNeverUsed);
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
-    for (const ValueId value : graph.operations[i].writes) {
-      for (const OpId reader : readers[value.index()]) result[i] = std::min(result[i], use[reader.index()]);
+    for (const Write& write : graph.operations[i].writes) {
+      for (const OpId reader : readers[write.value.index()]) result[i] = std::min(result[i], use[reader.index()]);
     }
   }
   return result;
@@ -125,9 +125,9 @@ class Postponer {
     if (!has_budget()) return false;
     budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
     waits_budget_ -= lanes_.waits();
-    constexpr double kWorthIt = 0.999;  // what waits holds memory
+    constexpr double kWorthwhileRatio = 0.999;  // what waits holds memory
     const double period = lanes_.period(ordered(moves));
-    if (period >= least_ * kWorthIt) return false;
+    if (period >= least_ * kWorthwhileRatio) return false;
     least_ = period;
     best_ = moves;
     return true;
@@ -162,9 +162,7 @@ class Postponer {
   bool may_swap(OpId before, OpId weight_grad) const {
     const Operation &a = plan_.graph.op(before), &b = plan_.graph.op(weight_grad);
     return !a.is_transfer() && a.phase == Phase::input_grad && a.layer == b.layer && a.role == b.role &&
-           std::none_of(b.reads.begin(), b.reads.end(), [&](const Read& read) {
-             return std::find(a.writes.begin(), a.writes.end(), read.value) != a.writes.end();
-           });
+           std::none_of(b.reads.begin(), b.reads.end(), [&](const Read& read) { return writes_value(a, read.value); });
   }
 
   Plan& plan_;

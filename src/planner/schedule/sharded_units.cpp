@@ -33,7 +33,7 @@ ShardedUnits find_sharded_units(const StepGraph& graph, const IssueBlock& block,
       if (here[user.index()] && !is_sharded_traffic(graph.op(user))) unit.users.push_back(user);
     };
     if (op.role == Role::param_gather) {
-      for (const ValueId value : op.writes) std::ranges::for_each(readers[value.index()], add);
+      for (const Write& write : op.writes) std::ranges::for_each(readers[write.value.index()], add);
     } else {
       for (const Read& read : op.reads) std::ranges::for_each(writers[read.value.index()], add);
     }

@@ -96,7 +96,7 @@ class Weaver {
   void keep_apart(const std::vector<ShardedUnit>& units, int distance) {
     std::int32_t before = -1;
     for (std::size_t u = 0; u + static_cast<std::size_t>(distance) < units.size(); ++u) {
-      const std::int32_t border = nothing();
+      const std::int32_t border = add_marker();
       if (before >= 0) problem_.edges.push_back({before, border, 0});
       for (const OpId user : units[u].users) problem_.edges.push_back({index_[user.index()], border, 0});
       for (const OpId user : units[u + static_cast<std::size_t>(distance)].users) {
@@ -117,14 +117,14 @@ class Weaver {
       layers.back().push_back(index_[id.index()]);
     }
     for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
-      const std::int32_t border = nothing();
+      const std::int32_t border = add_marker();
       for (const std::int32_t before : layers[i]) problem_.edges.push_back({before, border, 0});
       for (const std::int32_t behind : layers[i + 1]) problem_.edges.push_back({border, behind, 0});
     }
   }
 
   // An operation of the problem alone: it takes no time and stands between others.
-  std::int32_t nothing(double ns = 0) {
+  std::int32_t add_marker(double ns = 0) {
     CyclicOperation result;
     result.ns = ns;
     problem_.operations.push_back(result);
@@ -142,7 +142,7 @@ class Weaver {
           operations_[i].valid() && plan_.graph.op(operations_[i]).per_micro_batch && problem_.operations[i].queue == 0;
       if (counts) between += problem_.operations[i].ns;
     }
-    const std::int32_t others = nothing(between * static_cast<double>(plan_.graph.micro_batches - 1));
+    const std::int32_t others = add_marker(between * static_cast<double>(plan_.graph.micro_batches - 1));
     for (std::size_t i = 0; i < operations_.size(); ++i) {
       if (!operations_[i].valid() || !plan_.graph.op(operations_[i]).per_micro_batch) continue;
       const bool forward = class_.blocks[block_of_[i]].kind == BlockKind::forward;

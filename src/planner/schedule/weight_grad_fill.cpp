@@ -117,8 +117,8 @@ class BackwardFill {
       const OpId at = open.back();
       open.pop_back();
       if (at == to) return true;
-      for (const ValueId value : graph_.op(at).writes) {
-        for (const OpId reader : readers_[value.index()]) {
+      for (const Write& write : graph_.op(at).writes) {
+        for (const OpId reader : readers_[write.value.index()]) {
           if (!graph_.op(reader).per_micro_batch || std::find(seen.begin(), seen.end(), reader) != seen.end()) continue;
           seen.push_back(reader);
           open.push_back(reader);

@@ -102,9 +102,9 @@ TEST(FillExchanges, GivesNoAllToAllWhatItWaitsForOrWhatWaitsForIt) {
     for (std::size_t i = from.index() + 1; i < graph.operations.size(); ++i) {
       for (std::size_t j = from.index(); j < i; ++j) {
         if (!reached[j]) continue;
-        for (const ValueId value : graph.operations[j].writes) {
+        for (const Write& write : graph.operations[j].writes) {
           for (const Read& read : graph.operations[i].reads) {
-            if (read.value == value && read.distance == 0) reached[i] = true;
+            if (read.value == write.value && read.distance == 0) reached[i] = true;
           }
         }
       }

@@ -15,14 +15,14 @@ constexpr double kOperationsPerSecond = 400e3;
 // So many micro-batches fill and drain a pipeline and show its steady part between.
 constexpr std::int64_t kRounds = 2;
 // A step is extrapolated where it has at least so many times the micro-batches that this takes.
-constexpr std::int64_t kFewTimes = 2;
+constexpr std::int64_t kExtrapolateFrom = 2;
 // By how much extrapolated steps may be off, relative.
 constexpr double kMargin = 0.02;
 // Of the budget, at least so much is for the search; the other policies, which are simulated in full, take the rest.
-constexpr double kLeastShare = 0.6;
-// Of it, what the first descent has without pairs, and with them; the rest is for shakes.
-constexpr double kShareOfPairs = 0.4;
-constexpr int kShakes = 64, kShakesInVain = 4;
+constexpr double kLeastSearchShare = 0.6;
+// Of it, what the first descent has without pairs, and with them; the rest is for perturbations.
+constexpr double kFirstDescentShare = 0.4;
+constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
   StepGraph result = graph;
@@ -158,7 +158,7 @@ Decisions PlanSearcher::descend(Decisions from) {
 }
 
 // Some dimensions anew: a way out of a point where no single change helps.
-Decisions PlanSearcher::shaken(const Decisions& from, std::uint64_t& random) const {
+Decisions PlanSearcher::perturbed(const Decisions& from, std::uint64_t& random) const {
   Decisions result = from;
   for (int change = 0; change < 3; ++change) {
     const auto d = static_cast<std::size_t>(next_random(random) % DecisionSpace::kDimensions);
@@ -177,7 +177,7 @@ Decisions PlanSearcher::descend_by_pairs() {
   look_at(starts);  // side by side
   Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
-    limit_ = options == 1 ? budget_ : kShareOfPairs * budget_ * static_cast<double>(pairs + 1);
+    limit_ = options == 1 ? budget_ : kFirstDescentShare * budget_ * static_cast<double>(pairs + 1);
     const Decisions found = descend(starts[pairs]);
     if (pairs == 0 || (known_.contains(found) && known_.at(found) < known_.at(best))) best = found;
   }
@@ -208,14 +208,15 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
                          static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
-  budget_ = std::max(kLeastShare * budget_, budget_ - in_full);
+  budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full);
   Decisions best = descend_by_pairs();
   std::uint64_t random = request_.search.seed;
-  for (int shake = 0, in_vain = 0; shake < kShakes && in_vain < kShakesInVain && has_work_left(); ++shake) {
-    const Decisions other = descend(shaken(best, random));
+  for (int tried = 0, failed = 0; tried < kMaxPerturbations && failed < kMaxFailedPerturbations && has_work_left();
+       ++tried) {
+    const Decisions other = descend(perturbed(best, random));
     const bool better = known_.contains(other) && known_.at(other) < known_.at(best);
     if (better) best = other;
-    in_vain = better ? 0 : in_vain + 1;
+    failed = better ? 0 : failed + 1;
   }
   return best_in_full(others);
 }
@@ -272,7 +273,7 @@ std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
 bool PlanSearcher::extrapolates() const {
   // A schedule that does not take turns, as GPipe's, holds every micro-batch of the step.
   return row_of(request_.layout.schedule).takes_turns &&
-         graph_->micro_batches >= kFewTimes * more_.graph->micro_batches;
+         graph_->micro_batches >= kExtrapolateFrom * more_.graph->micro_batches;
 }
 
 // Between filling and draining a pipeline does the same for every micro-batch: two steps of few of them say what each

@@ -44,7 +44,7 @@ class PlanSearcher {
   void look_at(const std::vector<Decisions>& candidates);
   // Walks on from `from` as long as changing one dimension (except kPairs) helps and the budget lasts.
   Decisions descend(Decisions from);
-  Decisions shaken(const Decisions& from, std::uint64_t& random) const;
+  Decisions perturbed(const Decisions& from, std::uint64_t& random) const;
   // Descends without pairs and with them; returns the best found, and the fastest where the best does not fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();

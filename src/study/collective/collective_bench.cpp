@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 // Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
 constexpr double kTcpSharingLoss = 0.01;
-constexpr Bytes kCongests{128 << 10};  // smaller buffers are through before a queue builds up
+constexpr Bytes kCongestsFrom{128 << 10};  // smaller buffers are through before a queue builds up
 // Threads that wake up late make a few short rounds a matter of luck.
 constexpr int kFewestRounds = 7, kMostRounds = 101;
 constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
@@ -27,9 +27,9 @@ constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
 constexpr Nanos kHostTimeMattersUpTo{10'000'000};
 constexpr int kFirstProbes = 41;
 // Of the time in which links save up their burst again: a little goes through meanwhile.
-constexpr double kRest = 1.2;
+constexpr double kRestFactor = 1.2;
 constexpr Nanos kLongestRest{200'000'000};
-constexpr double kNearlyAll = 0.95;
+constexpr double kWithinBurstShare = 0.95;
 constexpr Bytes kNeverWaits{1 << 30};  // a burst of so many bytes: the most that links may have
 // Of one core: what a reduction reads and writes, per byte of the result.
 constexpr Bandwidth kReduceRate{5e9};
@@ -66,7 +66,7 @@ ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes 
 
 // So that every program finds the same links.
 Nanos rest_for(const MeasuredLink& link) {
-  return std::min(kLongestRest, nanos_from_seconds(kRest * static_cast<double>(link.burst.value) / link.goodput));
+  return std::min(kLongestRest, nanos_from_seconds(kRestFactor * static_cast<double>(link.burst.value) / link.goodput));
 }
 
 // `over_tcp`: between processes, not threads.
@@ -77,7 +77,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   time.slowdown = options.slowdown;
   time.own_work = true;
   if (options.cluster == nullptr) time.reduce = kReduceRate;
-  if (over_tcp && size >= kCongests) time.sharing_loss = kTcpSharingLoss;
+  if (over_tcp && size >= kCongestsFrom) time.sharing_loss = kTcpSharingLoss;
   std::vector<ProgramChoice> choices;
   if (options.algorithms.empty()) {
     choices = rank_programs(question, cluster, time);
@@ -228,14 +228,14 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   time_all(false);
   const Nanos first = ranks.slowest({since(begin)}).front();
   const int rounds = rounds_of(options, Nanos{first.value / std::ssize(candidates)});
-  const bool hosts_count = probe != nullptr && first < kHostTimeMattersUpTo * std::ssize(candidates);
+  const bool hosts_matter = probe != nullptr && first < kHostTimeMattersUpTo * std::ssize(candidates);
   for (Candidate& candidate : candidates) {
     candidate.times.clear();
     candidate.network_times.clear();
   }
   for (int round = 0; round < rounds; ++round) {
     time_all(round % 2 == 0);
-    if (hosts_count) probe->time_once();
+    if (hosts_matter) probe->time_once();
   }
   for (Candidate& candidate : candidates) {
     candidate.row.time = median(ranks.of_all(candidate.times));
@@ -256,7 +256,7 @@ void predict(const BenchOptions& options, BenchResult& result) {
     row.predicted = with(*result.host);
     HostWork on_any_link = *result.host;
     on_any_link.burst = kNeverWaits;
-    row.within_burst = seconds(with(on_any_link)) > kNearlyAll * seconds(*row.predicted);
+    row.within_burst = seconds(with(on_any_link)) > kWithinBurstShare * seconds(*row.predicted);
   }
 }
 

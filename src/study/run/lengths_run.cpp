@@ -42,7 +42,8 @@ void LengthsRun::run_rank(Communicator& communicator) {
       on_loss_(step + 1, job.plans[chosen]->plan().layout.seq, loss);
     };
   }
-  LengthsResult result = train_lengths(job, communicator, on_step);
+  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+  LengthsResult result = train_lengths(job, communicator, *kernels, on_step);
   if (reports) result_ = std::move(result);
 }
 

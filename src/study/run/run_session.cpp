@@ -205,7 +205,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     progress.emplace(tell, "calibrating", 100);
     job.on_progress = [&](double share) { progress->reach(share); };
   }
-  const Calibration calibration = calibrate_rank(job, communicator);
+  const Calibration calibration = calibrate_rank(job, communicator, *make_kernels({.threads = options_.threads}));
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;
@@ -271,7 +271,8 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  TrainResult result = train_rank(job, communicator, on_loss, on_validation);
+  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
+  TrainResult result = train_rank(job, communicator, *kernels, on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-struct TraceWindows {
+struct TraceExcerpts {
   struct Stretch {
     Nanos begin, end;        // spans belong to the stretch that they start in; `end` is outside
     std::int64_t spans = 0;  // that start in it
@@ -21,6 +21,6 @@ struct TraceWindows {
 
 // `starts`: of all spans, in any order; `end`: of the last one. Up to `most` spans, all are shown. Of more, a third of
 // `most` each: the first, the middle and the last by their starts; spans that start together are never parted.
-TraceWindows choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most);
+TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t most);
 
 }  // namespace weft

@@ -1,23 +1,23 @@
-#include "io/trace/trace_windows.hpp"
+#include "io/trace/trace_excerpts.hpp"
 
 #include <algorithm>
 
 namespace weft {
 
-bool TraceWindows::shows(Nanos start) const {
+bool TraceExcerpts::shows(Nanos start) const {
   return std::none_of(left_out.begin(), left_out.end(),
                       [&](const Stretch& s) { return s.begin <= start && start < s.end; });
 }
 
-std::int64_t TraceWindows::spans_left_out() const {
+std::int64_t TraceExcerpts::spans_left_out() const {
   std::int64_t sum = 0;
   for (const Stretch& stretch : left_out) sum += stretch.spans;
   return sum;
 }
 
-TraceWindows choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
-  TraceWindows windows;
-  if (starts.empty()) return windows;
+TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t most) {
+  TraceExcerpts excerpts;
+  if (starts.empty()) return excerpts;
   std::sort(starts.begin(), starts.end());
   const std::int64_t count = std::ssize(starts);
   const std::int64_t third = std::max<std::int64_t>(1, most / 3);
@@ -35,10 +35,10 @@ TraceWindows choose_windows(std::vector<Nanos> starts, Nanos end, std::int64_t m
     const std::int64_t from = first_at(cuts[i]), to = first_at(cuts[i + 1]);
     if (from == to) continue;
     const Nanos until = to == count ? end : starts[static_cast<std::size_t>(to)];
-    (i % 2 == 0 ? windows.shown : windows.left_out)
+    (i % 2 == 0 ? excerpts.shown : excerpts.left_out)
         .push_back({starts[static_cast<std::size_t>(from)], until, to - from});
   }
-  return windows;
+  return excerpts;
 }
 
 }  // namespace weft

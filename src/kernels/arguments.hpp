@@ -1,0 +1,101 @@
+// What kernels take beside matrices: shapes, settings, and tensors that belong together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/matrix.hpp"
+
+namespace weft {
+
+// LayerNorm where there is a bias, RMSNorm where it is empty.
+struct NormWeights {
+  Vector gain, bias;
+  double epsilon = 1e-5;
+};
+
+// Dropout without state: whether an element is zeroed is a hash of its place, so every layout draws the same, and so
+// does who computes it again. docs/oracle.md has the hash.
+struct DropoutDraw {
+  double rate = 0;                          // the share that becomes zero; what is kept grows by 1 / (1 - rate)
+  std::uint64_t key = 0;                    // of the seed, the step and the place in the model
+  std::span<const std::int64_t> rows = {};  // the number of every row of the matrix, the same whoever holds it
+};
+// A byte for every element, row after row without gaps: 1 where it is kept.
+using KeptElements = std::span<std::uint8_t>;
+
+// Of the softmax: element j of the row of (sequence, head, query) is that of row (sample * heads + first_head + head) *
+// length + position of the query.
+struct AttentionDropout {
+  double rate = 0;  // 0: none
+  std::uint64_t key = 0;
+  std::span<const std::int64_t> samples = {};  // of the sequences, in the batch of all ranks
+  std::int64_t first_head = 0, heads = 0;      // of the model
+  std::int64_t length = 0;                     // of its sequences
+};
+
+// Causal attention of `sequences` sequences that follow each other in the rows. Queries are rows of heads side by side,
+// keys and values of kv_heads; each key head serves heads / kv_heads query heads in a row. Query i of a sequence stands
+// at position first_position + i, key j at j, and sees the keys up to its own position.
+struct AttentionShape {
+  std::int64_t sequences = 1, heads = 1, kv_heads = 1, head_size = 0;
+  std::int64_t queries = 0, keys = 0;  // of a sequence
+  std::int64_t first_position = 0;
+  double rotary_base = 0;  // rotates queries and keys by their positions first, halves of a head paired; 0: does not
+  AttentionDropout dropout = {};
+  std::int64_t value_size = 0;  // of a value head; 0: head_size
+  std::int64_t key_pitch = 0,
+               value_pitch = 0;  // columns from one key (value) head to the next; 0: they follow each other
+
+  std::int64_t value_columns() const { return value_size > 0 ? value_size : head_size; }
+  std::int64_t key_step(std::int64_t columns) const { return key_pitch > 0 ? key_pitch : columns; }
+  std::int64_t value_step() const { return value_pitch > 0 ? value_pitch : value_columns(); }
+};
+// What forward keeps for backward: the logarithm of every row's sum of exponentials (rows in order of sequence, head,
+// query), or the softmax itself (as many rows, a column per key), with dropout also what was kept of it and what that
+// left. Either may be empty; not both.
+struct AttentionSaved {
+  Vector log_sums;
+  Matrix softmax;
+  KeptElements kept = {};
+  Matrix dropped = {};
+};
+
+struct LearnedPositions {
+  Matrix table;
+  std::span<const std::int64_t> positions;  // where the rows of one sequence stand; row r is at [r % size]
+};
+
+// The part of a vocabulary whose columns are spread over ranks.
+struct VocabularyPart {
+  std::int64_t first = 0, count = 0;  // columns of the whole; what the matrix has beyond `count` is padding
+};
+// Of every token: the largest logit, the sum of exp(logit - largest), and the target's logit where it is in this part
+// and 0 elsewhere. A part without columns has the lowest float as its largest, and sums of 0.
+struct LossPart {
+  Vector largest, sum, target;
+};
+
+// Gradients are clipped by their norm over all ranks as torch.nn.utils.clip_grad_norm_ does: they are multiplied by
+// limit / (norm + kClipEpsilon), at most by 1.
+struct GradientClip {
+  Vector square_sum;  // one element, the square of the norm, read when the update runs; empty: nothing is clipped
+  double limit = 0;
+};
+inline constexpr double kClipEpsilon = 1e-6;
+
+// A parameter that an optimizer changes in place.
+struct UpdatedParameter {
+  Vector gradient, weights;
+  Vector first_moment;        // of sgd: the momentum; empty where it has none
+  Vector second_moment = {};  // of adam
+};
+struct AdamSettings {
+  double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+  double weight_decay = 0;  // AdamW's: decoupled
+};
+struct SgdSettings {
+  double learning_rate = 1e-3, momentum = 0, weight_decay = 0;  // as torch.optim.SGD
+};
+
+}  // namespace weft
