@@ -34,7 +34,7 @@ class Batches(unittest.TestCase):
 
     def test_whatever_two_declare_keeps_them_apart(self):
         for declared in ("int at(int x) {\n  return x;\n}", "constexpr int at = 1;", "struct at {\n  int x;\n};",
-                         "using at = int;", "enum class at { a };", "template <class T>\nT at(T x) {\n  return x;\n}",
+                         "enum class at { a };", "template <class T>\nT at(T x) {\n  return x;\n}",
                          "const std::map<int, std::string> at = {};", "constexpr int other = 1, at = 2;",
                          "std::vector<int> at(\n    int x) {\n  return {};\n}", "constexpr int at[] = {1};"):
             self.assertEqual(self.chosen({"a.cpp": source(declared), "b.cpp": source("int at(char) {\n  return 1;\n}")}),
@@ -58,9 +58,15 @@ class Batches(unittest.TestCase):
         one, two = "using nlohmann::json;", "using json = nlohmann::ordered_json;"
         mentions = source("", "void f(int json) {}")
         for a, b, together in ((one, one, True), (one, two, False), (two, two, True)):
-            found = self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": b + "\n" + source()})
+            found = self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": source(b)})
             self.assertEqual(found, [["a", "b"]] if together else [["a"], ["b"]], (a, b))
             self.assertEqual(self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": mentions}), [["a"], ["b"]])
+
+    def test_a_local_variable_may_have_the_name_of_a_function(self):
+        a = source("int plan() {\n  return 1;\n}")
+        self.assertEqual(self.chosen({"a.cpp": a, "b.cpp": source("", "int f() {\n  int plan = 1;\n  return plan;\n}")}),
+                         [["a", "b"]])
+        self.assertEqual(self.chosen({"a.cpp": a, "b.cpp": source("", "int f() {\n  return plan();\n}")}), [["a"], ["b"]])
 
     def test_tests_are_no_names(self):
         test = "TEST(Ring, {}) {{\n  EXPECT_EQ(1, 1);\n}}"
