@@ -6,7 +6,8 @@
 Prints batches of at most SIZE sources, separated by ';', the sources of a batch separated by ','. Sources lie in FOLDER,
 which is below SRC_FOLDER. The unnamed namespaces of a batch are one, and each of its sources sees the headers of all. So two
 sources share a batch only where what one declares in its unnamed namespace is mentioned neither by the other nor by
-a header of the other (a function: called). The same holds for a name that `using` brings in, unless both bring it in. A source that defines a
+a header of the other (a function: called). Nor may one call a function with {...} of which the other's headers know
+another overload. The same holds for a name that `using` brings in, unless both bring it in. A source that defines a
 macro or includes a header of the kernel, which repeats what the C library declares, is compiled by itself.
 """
 
@@ -25,6 +26,7 @@ USING = re.compile(r"^(?:using (?!namespace|enum)|namespace (?=\w+ =))((?:\w+::)
 ALONE_BEFORE = r"(?:(?<![\w.>:])|(?<=[^-]>)|(?<=[^:]:))"
 WORD = re.compile(ALONE_BEFORE + r"[A-Za-z_]\w*")
 CALLED = re.compile(ALONE_BEFORE + r"([A-Za-z_]\w*)\s*[(<]")
+CALLED_WITH_BRACES = re.compile(ALONE_BEFORE + r"([A-Za-z_]\w*)\(\{")
 UNNAMED = re.compile(r"^namespace \{\n(.*?)(?:^\}  // namespace$|\Z)", re.S | re.M)
 # The formatter begins a declaration in the first column and continues it further right.
 DECLARATION = re.compile(r"^(?!using |namespace )[A-Za-z_][^\n;{}]*(?:\n {2,}[^\n;{}]*)*", re.M)
@@ -101,8 +103,21 @@ class Sources:
         return frozenset(CALLED.findall(self.code(path)))
 
     @functools.cache
+    def of_header(self, header):
+        return frozenset().union(*declared_names(self.code(header)))
+
+    @functools.cache
     def of_headers(self, path):
-        return frozenset().union(*all_names(self.code(header) for header in self.headers(path)))
+        return frozenset().union(*map(self.of_header, self.headers(path)))
+
+    @functools.cache
+    def called_with_braces(self, path):
+        return frozenset(CALLED_WITH_BRACES.findall(self.code(path)))
+
+    def has_more_overloads(self, a, b):
+        """Whether headers that only b has declare what a calls with {...}."""
+        called = self.called_with_braces(a)
+        return bool(called) and any(called & self.of_header(header) for header in self.headers(b) - self.headers(a))
 
     @functools.cache
     def unnamed(self, path):
@@ -119,6 +134,8 @@ class Sources:
 
     def disturbs(self, a, b):
         """Whether what source a declares has another meaning in b, or none that is unique."""
+        if self.has_more_overloads(b, a):
+            return True
         brought = {name for _, name in self.using(a) - self.using(b)}
         names, headers = self.unnamed(a), self.of_headers(b)
         return names.meet(self.words(b), self.called(b)) or bool((names.functions | names.others) & headers

@@ -54,6 +54,12 @@ class Batches(unittest.TestCase):
                  "a.cpp": source("struct Verdict {};"), "b.cpp": source(include="h"), "c.cpp": source()}
         self.assertEqual(self.chosen(files), [["a", "c"], ["b"]])
 
+    def test_another_overload_keeps_apart_what_is_called_with_braces(self):
+        headers = {"none.hpp": "int meet(A, A);\n", "h.hpp": "int meet(B, B);\n"}
+        for call, together in (("meet({1, 2}, {})", False), ("meet(A{1, 2}, {})", True)):
+            files = {**headers, "a.cpp": source("", f"int f() {{\n  return {call};\n}}"), "b.cpp": source(include="h")}
+            self.assertEqual(self.chosen(files), [["a", "b"]] if together else [["a"], ["b"]], call)
+
     def test_using_the_same_keeps_nobody_apart(self):
         one, two = "using nlohmann::json;", "using json = nlohmann::ordered_json;"
         mentions = source("", "void f(int json) {}")
