@@ -9,9 +9,10 @@
 
 #include "base/element_range.hpp"
 #include "exec/expert_windows.hpp"
-#include "exec/held_tensor.hpp"
 #include "exec/train_settings.hpp"
+#include "graph/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
+#include "kernels/matrix.hpp"
 #include "plan/whole_plan.hpp"
 
 namespace weft {
@@ -29,10 +30,6 @@ class Arena {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
-
-// Of 2 cp equal stretches of a sequence, context-parallel rank r holds the r-th and the r-th from the end: with causal
-// attention all have the same to compute. Where 2 cp does not divide the sequence, its r-th of cp stretches.
-std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp_rank);
 
 class RankView {
  public:
@@ -63,7 +60,7 @@ class RankView {
 
   // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
   // memory they lie begin where the whole does: shard_of() says where this rank's part is.
-  float* data(ValueId value, std::int32_t micro_batch) const;
+  ElementPointer data(ValueId value, std::int32_t micro_batch) const;
   // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
   // the two uses of a tied embedding) begin with it. True of values that are no sums.
   bool writes_first(ValueId value, OpId operation, std::int32_t micro_batch) const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/element_type.hpp"
+#include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "graph/pipeline_schedule.hpp"
@@ -24,12 +25,15 @@ std::string_view name_of(AttentionKernel kernel);
 enum class ExpertExchange : std::uint8_t { padded, uneven, gathered };
 std::string_view name_of(ExpertExchange exchange);
 
+// What --dispatch-fp8 sends: a byte for every element and a scale for every 128 (DeepSeek-V3 report, section 3.3.2).
+inline constexpr WireFormat kDispatchFp8{ElementType::fp8, 128, ElementType::fp32};
+
 struct Layout {
   std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;
   std::int64_t vpp = 1;          // model chunks per pipeline rank
   std::int64_t ep = 1, etp = 1;  // the experts' own mesh; edp follows
   ExpertExchange expert_exchange = ExpertExchange::padded;
-  // What experts receive travels in fp8 (a scale for every 128 elements): tokens on their way to experts, and in
+  // What experts receive travels in kDispatchFp8: tokens on their way to experts, and in
   // backward the gradients on the same way. What returns keeps the precision (DeepSeek-V3 report, section 3.3.3).
   bool dispatch_fp8 = false;
   // A token goes to a node once and from there to the experts' devices; what returns is added up in the node first.
@@ -50,6 +54,7 @@ struct Layout {
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   friend bool operator==(const Layout&, const Layout&) = default;
 
+  std::int64_t extent(Axis axis) const;  // ranks along it
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
@@ -79,7 +84,8 @@ Mesh dense_mesh(const Layout& layout);
 // pp at the same place as in the dense mesh; then etp innermost, ep, edp. Throws Error where that is impossible.
 Mesh expert_mesh(const Layout& layout);
 
-// Vocabulary rows of one tensor-parallel rank, padded to a multiple of 128 as Megatron does.
+// Vocabulary rows of one tensor-parallel rank are padded to a multiple of this, as Megatron does.
+inline constexpr std::int64_t kVocabularyPadding = 128;
 std::int64_t local_vocab(const Transformer& model, const Layout& layout);
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "graph/build/class_builder.hpp"
+#include "graph/held_tensor.hpp"
 
 namespace weft {
 
@@ -9,17 +10,30 @@ std::int64_t ClassBuilder::shards(GroupKind group) const {
   return rank_class().group(group).view.size;
 }
 
-ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::int64_t elements, GroupKind group,
-                                                     bool replicated) {
+std::int64_t ClassBuilder::held_elements(Role role) {
+  const auto [found, is_new] = held_elements_.try_emplace(role, 0);
+  if (is_new) {
+    for (const HeldTensor& tensor : held_tensors(model_, layout_, layer_, role, {})) found->second += tensor.elements();
+  }
+  return found->second;
+}
+
+ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<GroupKind> replicas) {
+  const std::int64_t elements = held_elements(role);
+  const GroupKind group = is_of_experts(role) ? GroupKind::edp : GroupKind::dp;
   Parameter p{
-      .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicated = replicated};
+      .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicas = replicas};
   const std::int64_t n = shards(group);
   const std::int64_t shard = (elements + n - 1) / n;
   const std::string name = label(name_of(role));
-  p.weight = once({name + ".weight", {layout_.zero == 3 ? shard : elements}, ValueKind::parameter});
+  p.weight = once({name + ".weight",
+                   {layout_.zero == 3 ? shard : elements},
+                   ValueKind::parameter,
+                   zero_sharding(group, layout_.zero == 3)});
   p.gradient = once({.name = name + ".grad",
                      .shape = {layout_.zero >= 2 ? shard : elements},
                      .kind = ValueKind::gradient,
+                     .sharding = zero_sharding(group, layout_.zero >= 2),
                      .dtype = layout_.grad_dtype},
                     true);
   parameters_.push_back(p);
@@ -39,7 +53,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const Role role = user.value_or(p.role);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
-  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(),
+  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
            {{Operand::payload, p.weight, 1}}, {{Operand::payload, whole}}, role);
   gathered_[index] = whole;
   return {Operand::weight, whole};
@@ -60,7 +74,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   const ValueId whole = value(
       {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
-  transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).bytes(),
+  transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
 
@@ -68,8 +82,9 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 // parallelism, then the other copy of tied embeddings. Returns what the next stage reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
-  const Bytes bytes = graph_.value(grad).bytes();
-  const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements, Bytes whole) {
+  const std::int64_t own = graph_.value(grad).elements();
+  const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements,
+                          std::int64_t whole) {
     const ValueId out =
         once({.name = name + suffix, .shape = {elements}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
     transfer(stage, Phase::optimizer, kind, group, whole, {{Operand::payload, grad}}, {{Operand::payload, out}}, p.role)
@@ -77,19 +92,18 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
     return out;
   };
   if (stage == Role::replica_reduce) {
-    if (!p.replicated) return grad;
-    return reduce(Collective::all_reduce, p.replicas, ".grad.replicas", graph_.value(grad).elements(), bytes);
+    if (!p.replicas) return grad;
+    return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", own, own);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;
-    return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", graph_.value(grad).elements(), bytes);
+    return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", own, own);
   }
   const std::int64_t n = shards(p.group);
   if (n == 1 || layout_.zero >= 2) return grad;
-  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, bytes);
+  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);
   const std::int64_t shard = (p.elements + n - 1) / n;
-  return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard,
-                Bytes{shard * n * size_of(layout_.grad_dtype).value});
+  return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard, shard * n);
 }
 
 void ClassBuilder::finish_step() {
@@ -131,7 +145,7 @@ void ClassBuilder::emit_updates() {
     if (shards(GroupKind::norm) > 1) {
       const ValueId all =
           once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4},
+      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, 1,
                {{Operand::payload, norm}}, {{Operand::payload, all}})
           .per_micro_batch = false;
       norm = all;
@@ -150,6 +164,7 @@ void ClassBuilder::emit_updates() {
     const ValueId state = once({.name = name + ".state",
                                 .shape = {own},
                                 .kind = ValueKind::optimizer_state,
+                                .sharding = zero_sharding(p.group, layout_.zero >= 1),
                                 .bytes_per_element = static_cast<double>(state_width),
                                 .dtype = ElementType::fp32});
     OpKey key;
@@ -160,13 +175,14 @@ void ClassBuilder::emit_updates() {
     if (!master) reads.push_back({Operand::weight, p.weight, 1});
     if (norm.valid()) reads.push_back({Operand::square_sum, norm});
     const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
-    const ValueId updated = gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter}) : p.weight;
+    const ValueId updated =
+        gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
     add(Role::update, Phase::optimizer, key, std::move(reads),
         {{Operand::weight, updated}, {Operand::optimizer_state, state}})
         .per_micro_batch = false;
     graph_.operations.back().subject = p.role;
     if (gathers) {
-      transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, Bytes{own * n * width()},
+      transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
                {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
           .per_micro_batch = false;
     }

@@ -1,12 +1,12 @@
 // What one rank holds of a parameter's tensors under tensor and expert parallelism, and which elements of the whole
-// they are. One mapping serves initialisation, records and checkpoints.
+// they are: it follows from how the tensors are split. One mapping serves the sizes of parameters, kernels,
+// initialisation, records and checkpoints.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "base/element_range.hpp"
-#include "exec/parameter_table.hpp"
+#include "graph/parameter_tensors.hpp"
 
 namespace weft {
 
@@ -28,6 +28,7 @@ struct HeldTensor {
 struct TensorHolder {
   std::int64_t tp = 0;
   std::int64_t ep = 0, etp = 0;  // in the experts' mesh
+  AxisPlace on(Axis axis, const Layout& layout) const;
 };
 // The tensors of a parameter on a rank, in order, without gaps: as large as the graph declares it. Of experts only
 // those that the rank has.
@@ -57,10 +58,5 @@ void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& vis
     first += rows.size() * held;
   }
 }
-
-// Elements [begin, begin + out.size()) of a rank's parameter value at the start of training: those of the whole
-// tensors, whatever the layout. Padding, of tokens and of ZeRO's shards behind the end, is zero.
-void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed, std::int64_t begin,
-                     std::span<float> out);
 
 }  // namespace weft
