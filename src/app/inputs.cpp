@@ -200,6 +200,19 @@ ClusterSpec read_cluster(const Flags& flags) {
   return read_limited_cluster(flags).spec;
 }
 
+namespace {
+
+void read_batch(const Flags& flags, Layout& l) {
+  l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
+  l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
+  if (flags.is_set("round-batch")) {
+    const std::int64_t round = l.micro_batch * l.dp;
+    l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;
+  }
+}
+
+}  // namespace
+
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
   const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
@@ -223,12 +236,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   }
   l.dispatch_fp8 = flags.is_set("dispatch-fp8");
   l.ep_forwarding = flags.is_set("ep-forwarding");
-  l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
-  l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
-  if (flags.is_set("round-batch")) {
-    const std::int64_t round = l.micro_batch * l.dp;
-    l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;
-  }
+  read_batch(flags, l);
   l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.sequence_parallel = flags.is_set("sequence-parallel");
