@@ -37,7 +37,8 @@ IGNORED_KEYS = {"version", "seconds"}
 CLOCK = re.compile(r"\bin \d+(\.\d+)? (ns|us|ms|s|min)\b")
 # A plan file has a format of its own (docs/plan-format.md) with its own version: what it means is compared by the commands
 # that read it, `verify`, `simulate` and `run`.
-IGNORED_FILES = re.compile(r"(^|/)plan(-[\w-]+)?\.json$")
+# The picture of a step is new.
+IGNORED_FILES = re.compile(r"(^|/)(plan(-[\w-]+)?\.json|step\.svg)$")
 # What training computes, as opposed to how long it took.
 TRAINING_KEYS = {"loss", "losses", "learning_rates", "validation", "predicted_step_s", "bound_s", "bound_explanation",
                  "memory", "memory_peak_bytes", "collectives", "fits", "model", "layout", "cluster", "failed"}

@@ -21,9 +21,6 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kMany = 1'000'000'000;
-constexpr const char* kModel = "Model";
-constexpr const char* kLayout = "Layout";
-constexpr const char* kPolicy = "Policy";
 
 // A GPT from shape flags alone.
 Transformer shape_from_flags(const Flags& flags) {
@@ -110,88 +107,6 @@ std::vector<Axis> read_mesh_order(const Flags& flags) {
 
 }  // namespace
 
-void declare_input_flags(Flags& flags) {
-  flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
-  flags.value("megatron-args", "FILE", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
-              kModel);
-  flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
-  flags.value("hidden", "N", "hidden size", kModel);
-  flags.value("heads", "N", "attention heads", kModel);
-  flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
-  flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
-  flags.value("vocab", "N", "vocabulary (default: 51200; of weft run and calibrate 256, a token for every byte)",
-              kModel);
-  flags.value("experts", "N", "experts of every MoE layer", kModel);
-  flags.value("experts-per-rank", "N", "experts on an expert-parallel rank: --experts is N * ep", kModel);
-  flags.value("moe-every", "N", "every N-th layer is an MoE layer (default: the model's, or each)", kModel);
-  flags.value("top-k", "N", "experts a token goes to", kModel);
-  flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
-  flags.value("token-drop-policy", "position|gshard|probs",
-              "who gets the slots of a full expert: tokens in order, first choices first, or the most probable",
-              kModel);
-  flags.value("shared-ffn", "N", "inner size of experts that every token goes to, all together; 0: none", kModel);
-  flags.value("router-groups", "N",
-              "experts lie in N groups, a token's in few of them (DeepSeek; default: the model's)", kModel);
-  flags.value("router-group-topk", "N", "groups that the experts of a token lie in", kModel);
-  flags.value("aux-loss-coeff", "X", "weight of the loss that balances experts; 0: none", kModel);
-  flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
-              "Cluster");
-  flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
-  flags.value("reserve", "GIB",
-              "memory of a device that is not for plans: driver, CUDA context, NCCL, fragmentation (default: 1.8 and "
-              "1.5 % of a GPU's, 3.0 of 80; nothing with --memory or of a CPU)",
-              "Cluster");
-  flags.value("tp", "N", "tensor parallel ranks", kLayout);
-  flags.value("pp", "N", "pipeline stages", kLayout);
-  flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
-  flags.value("dp", "N", "data parallel ranks (default: devices / (tp * pp * cp))", kLayout);
-  flags.value("cp", "N", "context parallel ranks", kLayout);
-  flags.value("ep", "N", "expert parallel ranks", kLayout);
-  flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
-  flags.value("expert-exchange", "padded|uneven|gathered",
-              "tokens travel to experts in whole blocks, or only those that are there, or all to every rank "
-              "(default: padded; a run without drops: uneven)",
-              kLayout);
-  flags.toggle("dispatch-fp8", "tokens (and in backward their gradients) travel to experts in fp8", kLayout);
-  flags.toggle("ep-forwarding", "a token goes to a node once and is handed on inside it, as DeepEP does", kLayout);
-  flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
-  flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
-  flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
-               kLayout);
-  flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
-  flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
-  flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
-  flags.value("dropout", "X|model",
-              "share of activations that a model with learned positions zeroes (default: its own; on local 0)",
-              kLayout);
-  flags.toggle("no-dropout", "a model with learned positions trains without dropout", kLayout);
-  flags.value("recompute", "none|selective|full|local",
-              "what backward computes again: the attention core, layers, or layers without their all-to-alls", kLayout);
-  flags.value("attention", "flash|unfused", "attention kernel", kLayout);
-  flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
-  flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
-  flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value("schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
-              "pipeline schedule (default: 1f1b; interleaved if vpp > 1)", kLayout);
-  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
-  flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
-  flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
-              kPolicy);
-  flags.toggle("tp-comm-overlap",
-               "megatron policies: gathers and reductions of tensor parallelism in parts with their products "
-               "(Transformer Engine's userbuffers)",
-               kPolicy);
-  flags.toggle("overlap-moe-expert-parallel-comm",
-               "megatron policies: all-to-alls of experts behind the computation of another micro-batch", kPolicy);
-  flags.toggle("delay-wgrad-compute", "with it: weight gradients may wait and hide all-to-alls too", kPolicy);
-  flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)", kPolicy);
-  flags.value("part-mib", "MIB", "parts that priority cuts gradients into (default: by the links' speed and latency)",
-              kPolicy);
-  flags.value("prefetch", "N", "layers that fsdp and priority gather ahead at --zero 3 (default: 1)", kPolicy);
-  flags.value("budget", "SECONDS", "how long policy weft searches, on an ordinary machine (default: 10)", kPolicy);
-  flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
-}
-
 // (No slash test: "200Gb/s" has one.)
 bool names_a_file(const std::string& text) {
   std::error_code ignored;
@@ -228,11 +143,23 @@ Bytes gibibytes(double count) {
   return {static_cast<std::int64_t>(count * 1024 * 1024 * 1024)};
 }
 
+// What training takes where flags are silent.
+struct TrainingDefaults {
+  ElementType precision;
+  bool dropout;  // of a model with learned positions
+  bool reserve;  // the device keeps memory for itself
+};
+
+TrainingDefaults defaults_of(Runtime runtime) {
+  if (runtime == Runtime::cpu) return {ElementType::fp32, false, false};
+  return {ElementType::bf16, true, true};
+}
+
 // What is kept of a device's memory; all of what --memory says is for plans.
-Bytes read_reserve(const Flags& flags, const Device& device, bool emulated) {
+Bytes read_reserve(const Flags& flags, const Device& device, bool by_default) {
   const auto given = flags.number("reserve", 0, 1e6);
   if (given && flags.given("memory")) fail("--reserve: --memory says already what plans may use; give one of them");
-  if (!given) return flags.given("memory") || emulated ? Bytes{} : default_reserve(device);
+  if (!given) return flags.given("memory") || !by_default ? Bytes{} : default_reserve(device);
   if (gibibytes(*given) >= device.memory) {
     fail("--reserve {}: leaves nothing of the {} of a {}", *flags.text("reserve"), format_bytes(device.memory),
          device.name);
@@ -255,7 +182,7 @@ LimitedCluster read_limited_cluster(const Flags& flags) {
       fail("--memory {}: is above the {} of a {}; a larger device is said in --cluster (memory=)",
            *flags.text("memory"), format_bytes(device.memory), device.name);
     }
-    const Bytes reserve = read_reserve(flags, device, spec.emulated);
+    const Bytes reserve = read_reserve(flags, device, defaults_of(spec.execution.runtime).reserve);
     device.memory = device.memory - reserve;
     if (cap) device.memory = std::min(device.memory, gibibytes(*cap));
     return reserve;
@@ -274,6 +201,7 @@ ClusterSpec read_cluster(const Flags& flags) {
 }
 
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
+  const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
   l.tp = flags.integer("tp", 1, kMany).value_or(1);
   l.pp = flags.integer("pp", 1, kMany).value_or(1);
@@ -309,13 +237,12 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
     fail("--dropout {}: {} trains without; dropout is of models with learned positions", *flags.text("dropout"),
          model.name);
   }
-  // A run on this machine has none unless it is asked for, and neither has a plan for one.
-  l.dropout = flags.given("dropout") || (!flags.is_set("no-dropout") && !cluster.spec().emulated);
+  l.dropout = flags.given("dropout") || (!flags.is_set("no-dropout") && defaults.dropout);
   l.recompute = static_cast<Recompute>(flags.one_of("recompute", {"none", "selective", "full", "local"}).value_or(0));
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
-  if (cluster.spec().emulated) {
+  if (cluster.spec().execution.runtime == Runtime::cpu) {
     if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
     if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {
@@ -324,7 +251,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
   using enum ElementType;
-  l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(cluster.spec().emulated ? fp32 : bf16);
+  l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
   const auto schedule = flags.one_of("schedule", schedule_names());
@@ -338,16 +265,16 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
 }
 
 void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& model, Layout& layout) {
-  if (!cluster.spec().emulated || !model.experts || model.experts->capacity_factor != 0) return;
+  if (cluster.spec().execution.runtime != Runtime::cpu || !model.experts || model.experts->capacity_factor != 0) return;
   Experts& experts = *model.experts;
   experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
   if (flags.given("expert-exchange") || layout.experts_gather_tokens()) return;
   layout.expert_exchange = ExpertExchange::uneven;
 }
 
-// What a Hugging Face file says and no plan does. On a local cluster plans are run, and a run that computes something
-// else is refused.
-std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layout, bool emulated) {
+// What a Hugging Face file says and no plan does. Where plans are executed, one that computes something else is
+// refused.
+std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layout, Runtime runtime) {
   const auto file = flags.text("model");
   if (!file || !names_a_file(*file)) return {};
   const HfExtras extras = read_hf_extras(read_text_file(*file), *file);
@@ -355,7 +282,8 @@ std::vector<std::string> remarks_on_model(const Flags& flags, const Layout& layo
   if (extras.sliding_window && *extras.sliding_window < layout.seq) {
     const std::string words =
         fmt::format("{}: key 'sliding_window': {} is shorter than --seq {}", *file, *extras.sliding_window, layout.seq);
-    if (emulated) fail("{}, and weft run attends to whole sequences; give --seq {}", words, *extras.sliding_window);
+    if (runtime != Runtime::none)
+      fail("{}, and weft run attends to whole sequences; give --seq {}", words, *extras.sliding_window);
     remarks.push_back(words + "; attention is planned over whole sequences, as if there were no window");
   }
   if (!extras.quantization.empty()) {
@@ -375,7 +303,7 @@ Inputs read_inputs(const Flags& flags) {
   const Cluster cluster(inputs.cluster);
   inputs.layout = read_layout(flags, inputs.model, cluster);
   make_room_for_all(flags, cluster, inputs.model, inputs.layout);
-  inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.emulated);
+  inputs.remarks = remarks_on_model(flags, inputs.layout, inputs.cluster.execution.runtime);
   inputs.options = read_policy_options(flags);
   require_applicable(inputs.options, inputs.layout);
   if (inputs.options.overlap_moe_expert_parallel_comm && inputs.layout.micro_batches() == 1) {

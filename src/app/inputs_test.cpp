@@ -59,6 +59,26 @@ TEST(Defaults, DropoutIsOnButInRunsOnThisMachine) {
   EXPECT_THROW(inputs("--model llama2-7b --cluster local:2 --dropout 0.1"), Error);
 }
 
+// Paced links and programs are of the network; what training takes by default is said by what executes it.
+TEST(Defaults, PrecisionAndDropoutFollowTheRuntimeAlone) {
+  const ScratchFolder folder("runtime");
+  const auto with = [&](const std::string& facts) {
+    const std::string file = folder.write("cluster.json", R"({"name": "two", "device": "cpu", "nodes": 2,
+      "devices_per_node": 1, "levels": [{"name": "nic", "joins": "cluster", "bandwidth": "1GB/s", "latency": "50us"}])" +
+                                                              facts + "}");
+    return inputs("--model gpt2 --cluster " + file).layout;
+  };
+  for (const char* planned :
+       {"", R"(, "links": "paced", "collectives": "programs")", R"(, "emulated": true, "runtime": "none")"}) {
+    EXPECT_EQ(with(planned).precision, ElementType::bf16) << planned;
+    EXPECT_TRUE(with(planned).dropout) << planned;
+  }
+  for (const char* run : {R"(, "emulated": true)", R"(, "links": "measured", "runtime": "cpu")"}) {
+    EXPECT_EQ(with(run).precision, ElementType::fp32) << run;
+    EXPECT_FALSE(with(run).dropout) << run;
+  }
+}
+
 TEST(Defaults, InterleavedWithSeveralChunksAndExpertsFollowTensorParallelism) {
   EXPECT_EQ(inputs("--model gpt3-175b --cluster dgx-a100:8 --tp 8 --pp 8 --vpp 2 --global-batch 8").layout.schedule,
             PipelineSchedule::interleaved);

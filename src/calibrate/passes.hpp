@@ -37,7 +37,7 @@ class CalibrationPasses {
     }
     for (const ParameterState& p : parameters_.all()) {
       const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
-      initial_weights(p.tensors, 1, 0, std::span(view_.data(p.weight, -1), static_cast<std::size_t>(all.size())));
+      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight, -1), all.size()}));
     }
   }
 
@@ -99,7 +99,7 @@ class CalibrationPasses {
   };
   std::span<const float> choices_of(const Operation& op, std::int32_t micro_batch) const {
     if (op.role != Role::gate || op.phase != Phase::forward) return {};
-    return {view_.data(write_of(op, Operand::loads), micro_batch), static_cast<std::size_t>(op.key.dims[1])};
+    return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
   // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
   // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.

@@ -26,6 +26,26 @@ LevelId find_level(const ClusterSpec& spec, const std::string& name) {
 
 }  // namespace
 
+std::string_view name_of(LinkTiming timing) {
+  switch (timing) {
+    case LinkTiming::nominal:
+      return "nominal";
+    case LinkTiming::paced:
+      return "paced";
+    case LinkTiming::measured:
+      return "measured";
+  }
+  return "?";
+}
+
+std::string_view name_of(CollectiveMaker maker) {
+  return maker == CollectiveMaker::library ? "library" : "programs";
+}
+
+std::string_view name_of(Runtime runtime) {
+  return runtime == Runtime::none ? "none" : "cpu";
+}
+
 Cluster::Cluster(ClusterSpec spec) : spec_(std::move(spec)) {
   validate(spec_);
   device_count_ = spec_.nodes * spec_.devices_per_node;
@@ -55,11 +75,8 @@ Cluster::LevelLinks Cluster::add_links(LevelId level) {
   if (links.first + count > kMaxLinks) {
     fail("level '{}': the cluster has more than {} links; share links or drop a level", rule.name, kMaxLinks);
   }
-  const Link link{.level = level,
-                  .bandwidth = rule.bandwidth,
-                  .latency = rule.latency,
-                  .duplex = rule.duplex,
-                  .burst = rule.burst};
+  const Link link{
+      .level = level, .bandwidth = rule.bandwidth, .latency = rule.latency, .duplex = rule.duplex, .burst = rule.burst};
   links_.resize(links_.size() + static_cast<std::size_t>(count), link);
   return links;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -44,7 +45,7 @@ struct LevelSpec {
   // node's devices only where the level joins leaf or cluster: a multiple of them, at most a leaf's.
   std::int64_t shared_by = 1;
   // What a link saves up while it is idle and lets through at once afterwards, per direction: shaped links (token
-  // buckets) do that. Emulated links (comm/local) do not.
+  // buckets) do that. Paced links (comm/local) do not.
   Bytes burst{};
   friend bool operator==(const LevelSpec&, const LevelSpec&) = default;
 };
@@ -59,6 +60,39 @@ struct NodeOverride {
   friend bool operator==(const NodeOverride&, const NodeOverride&) = default;
 };
 
+// What the stated bandwidth of links has to do with the rate that messages get.
+enum class LinkTiming : std::uint8_t {
+  nominal,  // the vendor states it; a profile says how much of it is reached
+  paced,    // messages are delayed until they have taken exactly that long (comm/local): the network is emulated
+  measured  // it is what ranks were measured to reach
+};
+std::string_view name_of(LinkTiming timing);
+
+// Whose collectives move the data, and so how they are priced.
+enum class CollectiveMaker : std::uint8_t {
+  library,  // NCCL and the like: closed forms, with the efficiencies of a profile
+  programs  // Weft's own (collective/program.hpp), which are simulated
+};
+std::string_view name_of(CollectiveMaker maker);
+
+// What executes plans for the cluster. `weft run` needs one, and it says what training takes where flags are silent.
+enum class Runtime : std::uint8_t {
+  none,  // plans are made and simulated only
+  cpu    // ranks of this machine compute on its processors
+};
+std::string_view name_of(Runtime runtime);
+
+// How training on a cluster is carried out. Each is a fact of its own: a run on GPUs over a measured network has
+// measured links, a library's collectives and a runtime.
+struct Execution {
+  LinkTiming links = LinkTiming::nominal;
+  CollectiveMaker collectives = CollectiveMaker::library;
+  Runtime runtime = Runtime::none;
+  friend bool operator==(const Execution&, const Execution&) = default;
+};
+// Of `local:N`: ranks of this machine play the cluster.
+inline constexpr Execution kEmulation{LinkTiming::paced, CollectiveMaker::programs, Runtime::cpu};
+
 // What a user writes (a preset string or a JSON file); plain data.
 struct ClusterSpec {
   std::string name;
@@ -68,7 +102,7 @@ struct ClusterSpec {
   std::int64_t nodes_per_leaf = 0;  // 0: one leaf holds all nodes
   std::vector<LevelSpec> levels;    // inner to outer
   std::vector<NodeOverride> overrides;
-  bool emulated = false;  // `local`: ranks of this machine with paced links
+  Execution execution = {};
   friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
 };
 

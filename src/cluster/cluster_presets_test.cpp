@@ -50,7 +50,7 @@ TEST(Presets, DgxFiguresArePerDirection) {
   EXPECT_DOUBLE_EQ(gigabytes(level(a100, "nvlink")), 300);
   EXPECT_DOUBLE_EQ(gigabytes(level(a100, "nic")), 25);
   EXPECT_EQ(level(a100, "nic").shared_by, 1);
-  EXPECT_FALSE(a100.emulated);
+  EXPECT_EQ(a100.execution, Execution{});
   const ClusterSpec h100 = parse_cluster("dgx-h100:4");
   EXPECT_DOUBLE_EQ(gigabytes(level(h100, "nvlink")), 450);
   EXPECT_DOUBLE_EQ(gigabytes(level(h100, "nic")), 50);
@@ -110,7 +110,7 @@ TEST(Presets, V100MachinesReachTheirNicOverASharedPcieSwitch) {
 
 TEST(Presets, LocalCountsRanksAndIsLabelledEmulated) {
   const ClusterSpec spec = parse_cluster("local:4,nic=200Mb/s");
-  EXPECT_TRUE(spec.emulated);
+  EXPECT_EQ(spec.execution, kEmulation);
   EXPECT_EQ(spec.nodes * spec.devices_per_node, 4);
   EXPECT_EQ(spec.device, device_profile("cpu"));
   EXPECT_DOUBLE_EQ(level(spec, "nic").bandwidth.bytes_per_second, 25e6);

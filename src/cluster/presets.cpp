@@ -188,7 +188,7 @@ ClusterSpec parse_cluster(std::string_view text) {
                                    fmt::format("cluster '{}': gpus", text));
   spec.device = device_of(machine, keys, text);
   spec.levels = levels_of(machine, spec.devices_per_node, keys, text);
-  spec.emulated = is_local(machine);
+  if (is_local(machine)) spec.execution = kEmulation;
   validate(spec);
   return spec;
 }

@@ -46,12 +46,12 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
   const Device& device = cluster.spec().device;
   for (const LinkClass& link : graph.links) {
     const LinkProfile& reached =
-        profile_.link(device.name, cluster.level_name(link.link.level), cluster.spec().emulated);
+        profile_.link(device.name, cluster.level_name(link.link.level), cluster.spec().execution.links);
     link_seconds_per_byte_.push_back(1.0 / (link.link.bandwidth.bytes_per_second * reached.best()));
     burst_seconds_.push_back(static_cast<double>(link.link.burst.value) * link_seconds_per_byte_.back());
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
-  if (!cluster.spec().emulated) return;
+  if (cluster.spec().execution.collectives != CollectiveMaker::programs) return;
   programs_ = programs && programs->answers_for(cluster, profile_) ? std::move(programs)
                                                                    : shared_program_costs(cluster, profile_);
 }
@@ -110,7 +110,7 @@ Nanos CostModel::wake(ClassId rank_class) const {
 
 double CostModel::inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const {
   const LinkProfile& link =
-      profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric), cluster_.spec().emulated);
+      profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric), cluster_.spec().execution.links);
   return link.best() / link.at(members, bytes);
 }
 
@@ -221,7 +221,7 @@ TransferCost CostModel::exchange(const RankClass& rank_class, const CollectiveTr
   std::vector<FabricTraffic> slower = traffic.fabrics;
   for (FabricTraffic& fabric : slower) {
     const LinkProfile& link =
-        profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric.fabric), cluster_.spec().emulated);
+        profile_.link(cluster_.spec().device.name, cluster_.level_name(fabric.fabric), cluster_.spec().execution.links);
     fabric.bytes *= std::max(1.0, link.best() / link.all_to_all_at(members, bytes));
   }
   TransferCost cost = from_traffic(rank_class, slower, true, true);

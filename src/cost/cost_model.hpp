@@ -36,15 +36,15 @@ class CostModel {
   Nanos compute(const Operation& operation) const;
   // For bounds: updates may be fused into one kernel, so their launches do not count.
   Nanos least_compute(const Operation& operation) const;
-  // What one member class contributes. The links of all members of a multi-class transfer add up. On emulated clusters
-  // the time is that of the program which the transfer names, simulated (cost/program_cost.hpp).
+  // What one member class contributes. The links of all members of a multi-class transfer add up. Where Weft's own
+  // programs run the time is that of the program which the transfer names, simulated (cost/program_cost.hpp).
   TransferCost transfer(const Operation& operation) const;
   // With the least bytes that any algorithm moves and no latency: for bounds.
   TransferCost least_transfer(const Operation& operation) const;
   const ExpertSizes& expert_sizes() const { return expert_sizes_; }
   // Either of the above as a duration alone on its rank.
   Nanos alone(const Operation& operation) const;
-  // Emulated clusters: gives the transfer its fastest program. False where none is simulated.
+  // Gives the transfer its fastest program. False where none is simulated.
   bool choose_program(Operation& operation) const;
   // What the host needs to issue it; nothing where the operation was measured, launch included.
   Nanos launch(const Operation& operation) const;
@@ -92,13 +92,13 @@ class CostModel {
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<double> burst_seconds_;          // by link class
   std::vector<bool> half_duplex_;
-  std::shared_ptr<ProgramCosts> programs_;  // of emulated clusters, where Weft's own programs run
+  std::shared_ptr<ProgramCosts> programs_;  // where Weft's own programs run
 };
 
 // Links of several member classes together, latency the longest.
 TransferCost joined(const TransferCost& a, const TransferCost& b);
 
-// On emulated clusters the fastest program of every collective; elsewhere, and for groups whose programs are not
+// Where Weft's own programs run, the fastest of every collective; elsewhere, and for groups whose programs are not
 // simulated, ring or tree for every all_reduce, whichever the model finds faster.
 void choose_algorithms(StepGraph& graph, const CostModel& cost);
 

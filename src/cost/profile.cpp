@@ -79,10 +79,10 @@ const DeviceProfile& Profile::device(std::string_view name) const {
   return found == devices.end() ? unknown : found->second;
 }
 
-const LinkProfile& Profile::link(std::string_view device_name, std::string_view level, bool emulated) const {
-  static const LinkProfile paced{1.0, {}};
+const LinkProfile& Profile::link(std::string_view device_name, std::string_view level, LinkTiming timing) const {
+  static const LinkProfile as_stated{1.0, {}};
   static const LinkProfile unknown{};
-  if (emulated) return paced;
+  if (timing != LinkTiming::nominal) return as_stated;
   const DeviceProfile& own = device(device_name);
   if (const auto found = own.links.find(level); found != own.links.end()) return found->second;
   const auto found = links.find(level);

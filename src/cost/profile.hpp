@@ -11,6 +11,7 @@
 
 #include "base/machine.hpp"
 #include "base/units.hpp"
+#include "cluster/cluster.hpp"
 #include "graph/operation.hpp"
 
 namespace weft {
@@ -54,7 +55,7 @@ struct DeviceProfile {
   Nanos operation_overhead{0};  // between two operations of the compute queue
   Nanos handoff{0};  // of a transfer: from ready to its first message, and from its last one to whoever waits, together
   Nanos wake{0};     // what a transfer takes longer where compute waits for it: threads to wake, ranks that come late
-  Nanos message_overhead{0};  // of a message of an emulated transfer (ProgramTimeOptions::per_message)
+  Nanos message_overhead{0};  // of a message of a simulated program (ProgramTimeOptions::per_message)
   Bandwidth reduce{};         // at which a rank reduces what arrived (ProgramTimeOptions::reduce); 0: on the way
   // Interference (cluster/device.hpp), in place of the device's where stated.
   std::optional<double> compute_slowdown, transfer_slowdown;
@@ -101,8 +102,8 @@ struct Profile {
   LibraryProfile library{};                                   // empty: plans leave the library's collectives out
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
-  // Emulated links are paced at their rate.
-  const LinkProfile& link(std::string_view device, std::string_view level, bool emulated) const;
+  // Only of nominal links: paced and measured ones reach what is stated.
+  const LinkProfile& link(std::string_view device, std::string_view level, LinkTiming timing) const;
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 

@@ -30,13 +30,15 @@ TEST(LinkProfile, WithoutMeasurementsThereIsOneEfficiency) {
   EXPECT_EQ(link.best(), 0.85);
 }
 
-TEST(Profile, ADevicesOwnLinksComeFirstAndEmulatedOnesArePaced) {
+TEST(Profile, ADevicesOwnLinksComeFirstAndOnlyNominalOnesReachLessThanIsStated) {
   Profile profile = default_profile();
   profile.links["nvlink"].efficiency = 0.11;
   profile.devices["a100-80"].links["nvlink"] = {0.22, {}};
-  EXPECT_EQ(profile.link("a100-80", "nvlink", false).efficiency, 0.22);
-  EXPECT_EQ(profile.link("cpu", "nvlink", false).efficiency, 0.11);
-  EXPECT_EQ(profile.link("a100-80", "nvlink", true).best(), 1.0);
+  EXPECT_EQ(profile.link("a100-80", "nvlink", LinkTiming::nominal).efficiency, 0.22);
+  EXPECT_EQ(profile.link("cpu", "nvlink", LinkTiming::nominal).efficiency, 0.11);
+  for (const LinkTiming timing : {LinkTiming::paced, LinkTiming::measured}) {
+    EXPECT_EQ(profile.link("a100-80", "nvlink", timing).best(), 1.0) << name_of(timing);
+  }
 }
 
 TEST(Profile, FitsTheMachineItWasMeasuredOnAndAnyWhereItDoesNotSay) {
@@ -50,7 +52,7 @@ TEST(Profile, FitsTheMachineItWasMeasuredOnAndAnyWhereItDoesNotSay) {
 // The points are vTrain's: 8 A100 reach a bus bandwidth of 229 GB/s on 300 GB/s links with 1 GiB.
 TEST(Profile, A100NvlinkIsAsMeasured) {
   const Profile profile = default_profile();
-  EXPECT_NEAR(profile.link("a100-80", "nvlink", false).at(8, Bytes{1 << 30}) * 300, 229.25, 0.5);
+  EXPECT_NEAR(profile.link("a100-80", "nvlink", LinkTiming::nominal).at(8, Bytes{1 << 30}) * 300, 229.25, 0.5);
 }
 
 TEST(LibraryProfile, TimesFollowStraightLinesThroughWhatWasMeasured) {

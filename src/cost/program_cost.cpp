@@ -16,7 +16,7 @@ std::vector<FabricTraffic> average_traffic(const std::vector<LoweredRank>& progr
   std::map<LevelId, double> sent;
   for (std::size_t rank = 0; rank < program.size(); ++rank) {
     for (const LoweredStep& step : program[rank].steps) {
-      if (step.kind != StepKind::send || step.bytes == 0) continue;
+      if (step.kind != InstructionKind::send || step.bytes == 0) continue;
       const Rank peer = members[static_cast<std::size_t>(step.peer)];
       sent[cluster.common_fabric(members[rank], peer)] += static_cast<double>(step.bytes);
     }
@@ -103,7 +103,7 @@ std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operati
   const Communication& c = *operation.communication;
   if (c.collective == Collective::send_recv || c.bytes.value == 0 || members.size() < 2) return std::nullopt;
   if (static_cast<double>(c.bytes.value) > kMostSeconds * slowest_bytes_per_second_) return std::nullopt;
-  const std::int64_t width = size_of(operation.key.dtype).value;
+  const std::int64_t width = size_of(c.format.type).value;
   const std::int64_t element = c.bytes.value % width == 0 ? width : 1;
   return Key{
       .collective = c.collective, .elements = c.bytes.value / element, .element_size = element, .members = members};
@@ -182,7 +182,9 @@ bool ProgramCosts::choose(Operation& operation, const std::vector<Rank>& members
 }
 
 std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile) {
-  return cluster.spec().emulated ? std::make_shared<ProgramCosts>(cluster, profile) : nullptr;
+  return cluster.spec().execution.collectives == CollectiveMaker::programs
+             ? std::make_shared<ProgramCosts>(cluster, profile)
+             : nullptr;
 }
 
 }  // namespace weft

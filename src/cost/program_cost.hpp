@@ -87,8 +87,8 @@ class ProgramCosts {
   Answers<Choice> choices_;
 };
 
-// For the cost models of one cluster and profile. Null where the cluster is not emulated: no program is simulated
-// there.
+// For the cost models of one cluster and profile. Null where a library makes the collectives: no program is
+// simulated there.
 std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile);
 
 }  // namespace weft

@@ -115,11 +115,22 @@ TEST(ChosenProgram, IsNotBeatenByAnyOther) {
 
 TEST(ChosenProgram, GoesByNodesWhereTheyAreFastInside) {
   ClusterSpec spec = parse_cluster("dgx-a100:4,nic=10GB/s");
-  spec.emulated = true;
+  spec.execution = kEmulation;
   const Case c(spec);
   const Operation op = c.chosen(Collective::all_reduce, 4 * kBuffer);
   EXPECT_EQ(op.communication->algorithm, Algorithm::hierarchical);
   EXPECT_EQ(op.communication->inner, 8);
+}
+
+// A run on GPUs: links as measured, collectives of a library. The ring of 8 ranks moves 2 * 7/8 of the buffer over a
+// link at the stated rate, whatever share of it the profile says that nominal links reach.
+TEST(TransferCost, MeasuredLinksReachWhatIsStatedUnderALibrarysCollectives) {
+  ClusterSpec spec = parse_cluster("dgx-a100:1");
+  spec.execution.links = LinkTiming::measured;
+  const Case c(spec);
+  const Operation op = c.transfer(Collective::all_reduce, kBuffer);
+  EXPECT_FALSE(shared_program_costs(Cluster(spec), default_profile()));
+  EXPECT_DOUBLE_EQ(c.cost.transfer(op).bandwidth_seconds(), 2 * 7.0 / 8 * kBuffer / 300e9);
 }
 
 // Ranks with unequal adapters are two classes; together they take the program's time, although their links need
@@ -153,7 +164,7 @@ TEST(EmulatedTransfer, AcrossClassesTakesTheTimeOfItsProgram) {
 
 TEST(EmulatedTransfer, NeverUsesALinkLessThanBoundsAssume) {
   ClusterSpec two_levels = parse_cluster("dgx-a100:2");
-  two_levels.emulated = true;
+  two_levels.execution = kEmulation;
   for (const ClusterSpec& spec : {parse_cluster("local:8"), parse_cluster("local:6"), two_levels}) {
     Case c(spec, 2);
     std::vector<TransferCost> rings;

@@ -112,7 +112,7 @@ template <class Find>
 AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCall& call) {
   const std::int64_t rows = call.shape.sequences * call.shape.heads * call.shape.queries, keys = call.shape.keys;
   AttentionSaved saved;
-  const auto data = [&](ValueId value) { return static_cast<float*>(of.flat(value).data); };
+  const auto data = [&](ValueId value) { return of.flat(value).data; };
   if (const ValueId log_sums = find(Operand::log_sums); log_sums.valid()) {
     saved.log_sums = {data(log_sums) + call.saved_row, rows};
     return saved;

@@ -319,10 +319,11 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   for (const ParameterState& p : parameters_.all()) {
     if (!parameters_.answers_for(p, GroupKind::norm)) continue;
     const ElementRange own = parameters_.own(p);
-    auto* const data = static_cast<float*>(parameters_.own_gradient(p).data);
+    const Vector gradient = parameters_.own_gradient(p);
     for (const HeldTensor& tensor : p.tensors) {
       const ElementRange part = overlap(own, {tensor.offset, tensor.offset + tensor.elements()});
-      if (!tensor.copy && !part.empty()) gradients.push_back({data + part.begin - own.begin, part.size()});
+      if (!tensor.copy && !part.empty())
+        gradients.push_back(gradient.slice(part.begin - own.begin, part.end - own.begin));
     }
   }
   return [gradients, out = Vector{view_.data(write_of(op, Operand::square_sum), -1), 1}](

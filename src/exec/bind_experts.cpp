@@ -16,10 +16,7 @@ BalanceLoss balance_of(const RankView& view, std::int64_t tokens) {
 }
 
 GateLoad load_in(const Matrix& value) {
-  const auto part = [&](std::int64_t row) {
-    return Vector{static_cast<float*>(value.data) + row * value.stride, value.columns};
-  };
-  return {part(0), part(1)};
+  return {value.row(0), value.row(1)};
 }
 
 // What one operation, or a part of it, works on.

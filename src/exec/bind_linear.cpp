@@ -16,7 +16,7 @@ std::vector<Output> side_by_side(const std::vector<Matrix>& outputs, const Matri
   std::int64_t row = 0;
   for (const Matrix& values : outputs) {
     Vector part;
-    if (!bias.empty()) part = {static_cast<float*>(bias.data) + row, values.columns};
+    if (!bias.empty()) part = bias.slice(row, row + values.columns);
     parts.push_back({values, weight.row_slice(row, row + values.columns), part});
     row += values.columns;
   }

@@ -21,9 +21,9 @@ BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t m
 std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
   const std::int64_t tokens = view_.plan().layout.tokens();
   std::vector<LossPart> parts;
-  for (auto* at = static_cast<float*>(value.data); at < static_cast<float*>(value.data) + value.size;
-       at += 3 * tokens) {
-    parts.push_back({{at, tokens}, {at + tokens, tokens}, {at + 2 * tokens, tokens}});
+  for (std::int64_t at = 0; at < value.size; at += 3 * tokens) {
+    const ElementPointer part = value.data + at;
+    parts.push_back({{part, tokens}, {part + tokens, tokens}, {part + 2 * tokens, tokens}});
   }
   return parts;
 }

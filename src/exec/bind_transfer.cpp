@@ -5,17 +5,18 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/expert_slots.hpp"
+#include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/row_windows.hpp"
-#include "exec/stage_shares.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
 namespace weft {
 namespace {
 
-Segment segment_of(float* data, std::int64_t elements) {
-  return {reinterpret_cast<std::byte*>(data), elements * static_cast<std::int64_t>(sizeof(float))};
+// What runs travels as it lies in memory.
+Segment segment_of(const ElementPointer& data, std::int64_t elements) {
+  return {data.address, wire_bytes(elements, {data.type}).value};
 }
 
 bool same_places(const std::vector<Segment>& a, const std::vector<Segment>& b) {
@@ -23,10 +24,16 @@ bool same_places(const std::vector<Segment>& a, const std::vector<Segment>& b) {
                     [](const Segment& x, const Segment& y) { return x.data == y.data && x.bytes == y.bytes; });
 }
 
-std::int64_t elements_in(const std::vector<Segment>& segments) {
-  std::int64_t bytes = 0;
-  for (const Segment& segment : segments) bytes += segment.bytes;
-  return bytes / static_cast<std::int64_t>(sizeof(float));
+// What is compressed on the way has no kernel yet; elsewhere elements lie side by side.
+std::int64_t elements_in(Bytes bytes, const WireFormat& format) {
+  WEFT_CHECK(format.block == 0);
+  return bytes.value / size_of(format.type).value;
+}
+
+std::int64_t elements_in(const std::vector<Segment>& segments, const WireFormat& format) {
+  Bytes bytes;
+  for (const Segment& segment : segments) bytes.value += segment.bytes;
+  return elements_in(bytes, format);
 }
 
 // From the experts back to where the tokens are, or their gradients: the way that they came is known.
@@ -54,7 +61,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
-    add_stage(op, micro_batch, ends);
+    add_leg(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -76,7 +83,7 @@ void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_ba
       const Vector whole =
           of_gradients ? gradient_in(original, value) : Vector{view_.data(value, micro_batch), elements};
       const ElementRange range = overlap(part_range(elements, origin), {0, whole.size});
-      return segment_of(static_cast<float*>(whole.data) + range.begin, std::max<std::int64_t>(0, range.size()));
+      return segment_of(whole.data + range.begin, std::max<std::int64_t>(0, range.size()));
     };
     ends.input.push_back(part(read_of(original, Operand::payload)));
     ends.output.push_back(part(write_of(original, Operand::payload)));
@@ -110,10 +117,11 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   }
   std::vector<Segment> all;
   for (const std::vector<Segment>& of_member : of_members) {
-    ends.slices.push_back(elements_in(of_member));
+    ends.slices.push_back(elements_in(of_member, op.communication->format));
     all.insert(all.end(), of_member.begin(), of_member.end());
   }
-  WEFT_CHECK(elements_in(own) == ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
+  WEFT_CHECK(elements_in(own, op.communication->format) ==
+             ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;
 }
@@ -128,7 +136,7 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
   const ExpertWindows& experts = view_.expert_windows();
   const auto blocks = [&](ValueId value) {
     const Value& of = view_.original().value(value);
-    float* const data = view_.data(value, micro_batch);
+    const ElementPointer data = view_.data(value, micro_batch);
     if (!use.is_fixed()) return std::vector<Segment>{segment_of(data, of.elements())};
     std::vector<Segment> segments;
     const std::int64_t width = of.shape.back();
@@ -153,10 +161,11 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
   const bool returns = returns_rows(original);
   ends.input.push_back(table(returns ? windows.incoming : windows.outgoing));
   ends.output.push_back(table(returns ? windows.outgoing : windows.incoming));
-  ends.uneven = UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
-                             .units = experts.capacity(),
-                             .unit_bytes = view_.original().value(read).shape.back() * std::int64_t{sizeof(float)},
-                             .known = returns};
+  ends.uneven =
+      UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
+                   .units = experts.capacity(),
+                   .unit_bytes = wire_bytes(view_.original().value(read).shape.back(), op.communication->format).value,
+                   .known = returns};
 }
 
 // `share`: the value of one member. It says how the rows of the whole are shared out.
@@ -167,7 +176,7 @@ std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& ori
   const Value& value = view_.original().value(whole);
   const Share how = view_.original().value(share).sharding.rows_over(axis_of(group)).value_or(Share::blocks);
   const std::int64_t n = view_.group_size(group), rows = value.shape.front(), width = value.elements() / rows;
-  float* const data = view_.data(whole, micro_batch);
+  const ElementPointer data = view_.data(whole, micro_batch);
   std::vector<std::vector<Segment>> shares;
   for (std::int64_t r = 0; r < n; ++r) {
     std::vector<Segment>& of_member = shares.emplace_back();
@@ -182,7 +191,7 @@ std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& ori
 // Where tensor-parallel ranks hold the same rows, each sends its own share of them.
 void TransferBinder::add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const Operation& original = view_.original().op(op.origins.front().operation);
-  const std::int64_t sent = op.communication->bytes.value / static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t sent = elements_in(op.communication->bytes, op.communication->format);
   if (!op.communication->sends) {
     ends.output.push_back(segment_of(view_.data(write_of(original, Operand::payload), micro_batch), sent));
     return;
@@ -222,7 +231,7 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
       const Vector shard = parameters_.shard_in(p, value, micro_batch, position);
       const ElementRange part = part_range((p.elements + n - 1) / n, origin);
       const std::int64_t begin = std::min(part.begin, shard.size), end = std::min(part.end, shard.size);
-      return segment_of(static_cast<float*>(shard.data) + begin, end - begin);
+      return segment_of(shard.data + begin, end - begin);
     };
     for (std::int64_t r = 0; r < n; ++r) {
       whole[static_cast<std::size_t>(r)].push_back(piece(scatters ? read : written, r));
@@ -232,26 +241,26 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
   ends.in_place = same_places(own, whole[static_cast<std::size_t>(self)]);
   std::vector<Segment> all;
   for (const std::vector<Segment>& share : whole) {
-    ends.slices.push_back(elements_in(share));
+    ends.slices.push_back(elements_in(share, op.communication->format));
     all.insert(all.end(), share.begin(), share.end());
   }
   ends.input = scatters || ends.in_place ? all : own;
   ends.output = scatters && !ends.in_place ? own : all;
 }
 
-// A stage works on shares of the elements of every parameter (exec/stage_shares.hpp). Once a step all of them lie in
-// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the stages, and
+// A leg works on shares of the elements of every parameter (exec/leg_shares.hpp). Once a step all of them lie in
+// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the legs, and
 // the shard that it ends in one more.
-void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
   const bool levels = has_levels(rule_of(op.rule));
-  const StageShares shares{.rule = op.rule,
-                           .scope = op.communication->scope,
-                           .ranks = view_.group_size(group),
-                           .inner = levels ? view_.inner_size(group) : 1,
-                           .position = view_.position_in(group)};
+  const LegShares shares{.rule = op.rule,
+                         .scope = op.communication->scope,
+                         .ranks = view_.group_size(group),
+                         .inner = levels ? view_.inner_size(group) : 1,
+                         .position = view_.position_in(group)};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
   std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
@@ -259,23 +268,23 @@ void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, En
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
     const Operation& original = view_.original().op(op.origins[i].operation);
     const ParameterState& p = parameters_.of(original.layer, original.subject);
-    float* const in = view_.data(carried[i].read, micro_batch);
-    float* const out = view_.data(carried[i].written, micro_batch);
+    const ElementPointer in = view_.data(carried[i].read, micro_batch);
+    const ElementPointer out = view_.data(carried[i].written, micro_batch);
     if (!op.per_micro_batch && in != out) {
       fail("'{}': the plan places what its stages work on apart; weft run works in place", describe(op));
     }
-    const auto segment = [](float* begin, const ElementRange& range) {
+    const auto segment = [](const ElementPointer& begin, const ElementRange& range) {
       return segment_of(begin + range.begin, range.size());
     };
     for (std::int64_t m = 0; m < members; ++m) {
-      const bool between = op.per_micro_batch && op.stage > 0;
+      const bool between = op.per_micro_batch && op.leg > 0;
       for (const ElementRange& range :
            between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
         whole[static_cast<std::size_t>(m)].push_back(segment(in, range));
       }
     }
     if (!op.per_micro_batch) continue;
-    if (op.stage == 0) {
+    if (op.leg == 0) {
       for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(out, range));
     } else {
       own.push_back(segment(out, {0, view_.own_shard(p.elements, group).size()}));
@@ -288,7 +297,7 @@ void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, En
   }
   std::vector<Segment> all;
   for (const std::vector<Segment>& share : whole) {
-    ends.slices.push_back(elements_in(share));
+    ends.slices.push_back(elements_in(share, op.communication->format));
     all.insert(all.end(), share.begin(), share.end());
   }
   ends.in_place = !op.per_micro_batch;
@@ -303,6 +312,7 @@ TransferCall TransferBinder::call(OpId id) const {
   const Ends places = ends(op, 0);
   TransferCall result;
   result.in_place = places.in_place;
+  result.call.type = c.format.type;
   if (places.uneven) {
     result.call.spec = {
         .kind = c.collective, .ranks = std::ssize(view_.members(c)), .pieces = std::ssize(view_.members(c))};
@@ -326,7 +336,7 @@ TransferCall TransferBinder::call(OpId id) const {
   }
   result.call.sizes =
       places.slices.empty()
-          ? even_sizes(result.call.spec, elements_in(places.output.empty() ? places.input : places.output))
+          ? even_sizes(result.call.spec, elements_in(places.output.empty() ? places.input : places.output, c.format))
           : sliced_sizes(result.call.spec, places.slices);
   result.call.members = members(c);
   result.call.queue = queue(id);

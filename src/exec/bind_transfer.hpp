@@ -40,7 +40,7 @@ class TransferBinder {
   Ends ends(const Operation& op, std::int32_t micro_batch) const;
   void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;

@@ -23,10 +23,10 @@ bool begins_in(const Origin& part, const Origin& within) {
 void find_windows(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
   std::ranges::fill(by_expert, ElementRange{});
   for (std::int64_t r = 0; r < routing.rows; ++r) {
-    const float* const slots = static_cast<const float*>(routing.data) + r * routing.stride;
-    for (std::int64_t j = 0; j < routing.columns / 2; ++j) {
-      if (slots[j] < 0) continue;
-      const auto slot = static_cast<std::int64_t>(slots[j]);
+    const std::span<const float> slots = floats_of(routing.row(r)).first(static_cast<std::size_t>(routing.columns / 2));
+    for (const float kept : slots) {
+      if (kept < 0) continue;
+      const auto slot = static_cast<std::int64_t>(kept);
       ElementRange& window = by_expert[static_cast<std::size_t>(slot / capacity)];
       window = joined(window, {slot % capacity, slot % capacity + 1});
     }

@@ -22,7 +22,7 @@ KeptElements Operands::kept(ValueId value) const {
   WEFT_CHECK(v.bytes_per_element == 1);
   const std::int64_t columns = v.shape.back();
   const ElementRange rows = rows_.empty() ? ElementRange{0, v.elements() / columns} : rows_;
-  auto* const data = reinterpret_cast<std::uint8_t*>(view_.data(value, micro_batch_));
+  auto* const data = reinterpret_cast<std::uint8_t*>(view_.data(value, micro_batch_).address);
   return {data + rows.begin * columns, static_cast<std::size_t>(rows.size() * columns)};
 }
 

@@ -90,7 +90,7 @@ bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const 
 Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch,
                                  std::int64_t position) const {
   const ElementRange range = view_.shard(p.elements, p.group, position);
-  float* const base = view_.data(value, micro_batch);
+  const ElementPointer base = view_.data(value, micro_batch);
   return {holds_whole(p, value) ? base + range.begin : base, range.size()};
 }
 

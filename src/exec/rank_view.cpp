@@ -72,9 +72,10 @@ std::int64_t RankView::position_in(GroupKind kind) const {
   return found - ranks.begin();
 }
 
-float* RankView::data(ValueId value, std::int32_t micro_batch) const {
-  WEFT_CHECK(plan().graph.value(value).rank_class == class_);
-  return reinterpret_cast<float*>(memory_->data() + address(plan(), value, std::max(micro_batch, 0)).value);
+ElementPointer RankView::data(ValueId value, std::int32_t micro_batch) const {
+  const Value& placed = plan().graph.value(value);
+  WEFT_CHECK(placed.rank_class == class_);
+  return {memory_->data() + address(plan(), value, std::max(micro_batch, 0)).value, placed.dtype};
 }
 
 bool RankView::writes_first(ValueId value, OpId id, std::int32_t micro_batch) const {

@@ -12,6 +12,7 @@
 #include "exec/train_settings.hpp"
 #include "graph/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
+#include "kernels/matrix.hpp"
 #include "plan/whole_plan.hpp"
 
 namespace weft {
@@ -59,7 +60,7 @@ class RankView {
 
   // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
   // memory they lie begin where the whole does: shard_of() says where this rank's part is.
-  float* data(ValueId value, std::int32_t micro_batch) const;
+  ElementPointer data(ValueId value, std::int32_t micro_batch) const;
   // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
   // the two uses of a tied embedding) begin with it. True of values that are no sums.
   bool writes_first(ValueId value, OpId operation, std::int32_t micro_batch) const;

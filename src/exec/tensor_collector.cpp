@@ -13,7 +13,7 @@ void TensorCollector::add(const ParameterState& parameter, ElementRange range, c
       tensor.shape = held.whole.shape;
       tensor.data.assign(static_cast<std::size_t>(held.whole.elements()), 0.0F);
     }
-    const float* const part = static_cast<const float*>(data.data) + (held.offset - range.begin);
+    const auto part = floats_of(data).begin() + (held.offset - range.begin);
     for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRun& run) {
       std::copy_n(part + run.in_part, run.count, tensor.data.begin() + run.in_whole);
     });

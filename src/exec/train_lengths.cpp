@@ -50,7 +50,7 @@ class PlanOnRank {
         if (kind == TensorKind::weight) continue;
         const Vector to = parameters_.own_moment(own, static_cast<int>(kind) - 1);
         const Vector source = other.parameters_.own_moment(from, static_cast<int>(kind) - 1);
-        std::memcpy(to.data, source.data, static_cast<std::size_t>(to.size) * sizeof(float));
+        std::memcpy(to.data.address, source.data.address, static_cast<std::size_t>(to.bytes().value));
       }
     }
   }
@@ -68,7 +68,7 @@ class PlanOnRank {
     return parameters_.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : parameters_.own(p);
   }
   std::span<float> weights(const ParameterState& p) const {
-    return {view_.data(p.weight, -1), static_cast<std::size_t>(kept(p).size())};
+    return floats_of({view_.data(p.weight, -1), kept(p).size()});
   }
 
   RankView view_;

@@ -14,8 +14,7 @@ void set_initial_weights(const RankView& view, const ParameterStates& parameters
     // ZeRO-3 keeps a shard; everybody else begins with the whole.
     const bool whole = parameters.holds_whole(p, p.weight);
     const ElementRange range = whole ? ElementRange{0, p.elements} : parameters.own(p);
-    initial_weights(p.tensors, seed, range.begin,
-                    std::span(view.data(p.weight, -1), static_cast<std::size_t>(range.size())));
+    initial_weights(p.tensors, seed, range.begin, floats_of({view.data(p.weight, -1), range.size()}));
   }
 }
 

@@ -229,8 +229,6 @@ TEST(ExpertParallel, TwoAllToAllsEachWay) {
   }
 }
 
-// DeepSeek-V3 report, section 3.3.3: in fp8 (a byte, and four for every 128) what goes to experts, in bf16 what
-// returns.
 // Megatron's allgather dispatcher: every rank gets the tokens of all, b s h of each, whatever top_k is.
 TEST(ExpertParallel, GathersAllTokensWhereNoneAreExchanged) {
   const Transformer model = with_layers("mixtral-8x7b", 4);
@@ -243,6 +241,8 @@ TEST(ExpertParallel, GathersAllTokensWhereNoneAreExchanged) {
   for (const Operation& op : of_layer) EXPECT_EQ(op.communication->bytes.value, 8 * 512 * 4096 * 2);
 }
 
+// DeepSeek-V3 report, section 3.3.3: in fp8 (a byte, and four for every 128) what goes to experts, in bf16 what
+// returns.
 TEST(ExpertParallel, SendsFp8ToExpertsAndBf16Back) {
   const StepGraph graph =
       build(with_layers("deepseek-v3", 4), "dgx-a100:1", {.ep = 8, .dispatch_fp8 = true, .seq = 512});
@@ -252,6 +252,7 @@ TEST(ExpertParallel, SendsFp8ToExpertsAndBf16Back) {
     if (!op.communication || op.communication->group != GroupKind::ep) continue;
     const bool goes = (op.role == Role::expert_dispatch) == (op.phase == Phase::forward);
     EXPECT_EQ(op.communication->bytes.value, goes ? elements + elements / 128 * 4 : 2 * elements) << describe(op);
+    EXPECT_EQ(op.communication->format, goes ? kDispatchFp8 : WireFormat{ElementType::bf16}) << describe(op);
     ++(goes ? to_experts : back);
   }
   EXPECT_EQ(to_experts, 2);

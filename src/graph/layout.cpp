@@ -165,7 +165,8 @@ void validate_experts(const Layout& l, const Transformer& model) {
   }
   if (l.dispatch_fp8 && l.precision == ElementType::fp32)
     fail("--dispatch-fp8: needs --precision bf16 or fp16, not fp32");
-  if (l.dispatch_fp8) require_divides("--dispatch-fp8: a block of", 128, "the hidden size", model.hidden);
+  if (l.dispatch_fp8)
+    require_divides("--dispatch-fp8: a block of", kDispatchFp8.block, "the hidden size", model.hidden);
   const std::int64_t expert_ranks = checked_product({l.ep, l.etp}, "--ep * --etp");
   if ((l.tp * l.cp * l.dp) % expert_ranks != 0) {
     fail("--ep {} * --etp {}: does not divide --tp {} * --cp {} * --dp {} = {} ranks of a pipeline stage", l.ep, l.etp,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/element_type.hpp"
+#include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/mesh.hpp"
 #include "graph/pipeline_schedule.hpp"
@@ -24,12 +25,15 @@ std::string_view name_of(AttentionKernel kernel);
 enum class ExpertExchange : std::uint8_t { padded, uneven, gathered };
 std::string_view name_of(ExpertExchange exchange);
 
+// What --dispatch-fp8 sends: a byte for every element and a scale for every 128 (DeepSeek-V3 report, section 3.3.2).
+inline constexpr WireFormat kDispatchFp8{ElementType::fp8, 128, ElementType::fp32};
+
 struct Layout {
   std::int64_t tp = 1, cp = 1, dp = 1, pp = 1;
   std::int64_t vpp = 1;          // model chunks per pipeline rank
   std::int64_t ep = 1, etp = 1;  // the experts' own mesh; edp follows
   ExpertExchange expert_exchange = ExpertExchange::padded;
-  // What experts receive travels in fp8 (a scale for every 128 elements): tokens on their way to experts, and in
+  // What experts receive travels in kDispatchFp8: tokens on their way to experts, and in
   // backward the gradients on the same way. What returns keeps the precision (DeepSeek-V3 report, section 3.3.3).
   bool dispatch_fp8 = false;
   // A token goes to a node once and from there to the experts' devices; what returns is added up in the node first.

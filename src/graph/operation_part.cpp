@@ -86,7 +86,7 @@ bool is_expert_load(const Operation& op, ValueId value) {
 }
 
 // In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
-// part takes its range of each, so that it is the same elements in both stages.
+// part takes its range of each, so that it is the same elements in both legs.
 std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
   const bool in_levels =
       op.rule == Substitution::reduce_scatter_in_levels || op.rule == Substitution::all_gather_in_levels;
@@ -160,7 +160,7 @@ CutLength cut_length(const StepGraph& graph, const Operation& op) {
   const bool shards = op.communication->collective != Collective::all_reduce;
   const std::int64_t ranks = shards ? group.scoped(op.communication->scope).view.size : 1;
   const std::int64_t blocks = shards_side_by_side(group, op);
-  return {value.elements() / blocks, blocks * ranks * size_of(value.dtype).value};
+  return {value.elements() / blocks, blocks * ranks};
 }
 
 ElementRange part_range(std::int64_t elements, const Origin& part) {
@@ -174,7 +174,8 @@ std::int64_t part_size(const StepGraph& graph, const Operation& whole, const Ori
   }
   if (whole.per_micro_batch) return part_range(whole.key.dims[0], part).size();
   const CutLength length = cut_length(graph, whole);
-  return part_range(length.elements, part).size() * length.bytes_each;
+  return wire_bytes(part_range(length.elements, part).size() * length.transferred_each, whole.communication->format)
+      .value;
 }
 
 Operation with_all_rows(const StepGraph& graph, const Operation& part) {

@@ -20,8 +20,8 @@
 // (RoutedSlots). Along axis 1, by capacity, a part of an all-to-all or an expert's product has the slots of piece i of
 // every expert, whoever lies there; router, gate, dispatch and combine stay whole. Pieces along different axes meet.
 //
-// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (planner/partition/
-// substitute.hpp) are transfers of their own and cut alike: part i of a stage works on what part i of the one before it
+// Whoever reads the whole of a value waits for all its parts. The legs of a substituted transfer (planner/partition/
+// substitute.hpp) are transfers of their own and cut alike: part i of a leg works on what part i of the one before it
 // leaves.
 #pragma once
 
@@ -55,10 +55,10 @@ bool works_on_slots(const Operation& operation);
 Operation with_balanced_load(const StepGraph& graph, const Operation& operation);
 
 // What floor() above is taken of, for transfers of a step: the elements of the value (all_reduce) or of a shard, and
-// the bytes that one of them stands for in `bytes` of the communication.
+// how many elements of the communication each of them stands for.
 struct CutLength {
   std::int64_t elements = 0;
-  std::int64_t bytes_each = 0;
+  std::int64_t transferred_each = 0;
 };
 CutLength cut_length(const StepGraph& graph, const Operation& operation);
 

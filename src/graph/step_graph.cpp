@@ -37,7 +37,7 @@ std::int64_t Value::elements() const {
 }
 
 Bytes Value::bytes() const {
-  if (bytes_per_element <= 0) return {checked_product({elements(), size_of(dtype).value}, name)};
+  if (bytes_per_element <= 0) return wire_bytes(elements(), format(), name);
   const double total = std::ceil(static_cast<double>(elements()) * bytes_per_element);
   if (total > 9e18) fail("{}: the size does not fit in 63 bits", name);
   return {static_cast<std::int64_t>(total)};

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wire_format.hpp"
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
 #include "graph/operand.hpp"
@@ -36,11 +37,14 @@ struct Value {
   Sharding sharding = {};  // of which whole it is a rank's part
   bool per_micro_batch = true;
   bool accumulated = false;      // a sum over micro-batches: several instances write it
-  double bytes_per_element = 0;  // 0: the dtype's; optimizer state has 12, masks 1
+  double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1
+  std::int32_t scale_block = 0;  // elements that share an fp32 scale, which lies beside them; 0: no scales
   friend bool operator==(const Value&, const Value&) = default;
 
   std::int64_t elements() const;
   Bytes bytes() const;
+  // In which it travels unless a transfer says otherwise.
+  WireFormat format() const { return {dtype, scale_block}; }
 };
 
 struct Read {
@@ -56,7 +60,7 @@ struct Write {
   friend bool operator==(const Write&, const Write&) = default;
 };
 
-// What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it.
+// What a transfer carries. `bytes` is the whole buffer as collective_traffic() takes it: wire_bytes() of its elements.
 struct Communication {
   Collective collective = Collective::all_reduce;
   // How it is carried out, chosen when the plan is made (graph/transfer_program.hpp).
@@ -64,7 +68,8 @@ struct Communication {
   std::int32_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
   std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
-  Scope scope = Scope::whole;  // a stage of a substituted transfer may work in the levels of its group
+  Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
+  WireFormat format = {};
   Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.
   std::int32_t transfer = -1;
@@ -89,9 +94,9 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
-  // What carries out a transfer of the model in stages names the rule, and which of its stages it is.
+  // What carries out a transfer of the model in legs names the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
-  std::int32_t stage = 0;
+  std::int32_t leg = 0;
   bool per_micro_batch = true;
   OpKey key;
   std::optional<Communication> communication;

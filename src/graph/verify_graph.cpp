@@ -41,7 +41,7 @@ void verify_ids(const StepGraph& graph) {
 void verify_identities(const StepGraph& graph) {
   std::set<std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t>> seen;
   for (const Operation& op : graph.operations) {
-    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.stage).second) {
+    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.leg).second) {
       reject(graph, op, "another operation of chunk {} has the same identity", op.chunk);
     }
   }
@@ -49,7 +49,7 @@ void verify_identities(const StepGraph& graph) {
 
 // Parts of one transfer write their value together.
 bool write_together(const Operation& a, const Operation& b) {
-  return is_part(a) && is_part(b) && a.stage == b.stage && a.origins.front().operation == b.origins.front().operation;
+  return is_part(a) && is_part(b) && a.leg == b.leg && a.origins.front().operation == b.origins.front().operation;
 }
 
 void verify_writers(const StepGraph& graph) {

@@ -13,6 +13,7 @@
 #include "base/json_text.hpp"
 #include "base/text.hpp"
 #include "cluster/validate.hpp"
+#include "io/json/enum_names.hpp"
 #include "io/json/json_reader.hpp"
 
 namespace weft {
@@ -200,13 +201,35 @@ json overrides_to_json(const std::vector<NodeOverride>& overrides) {
   return result;
 }
 
+template <class Enum>
+void read_fact(const JsonObject& object, const std::string& key, Enum last, Enum& fact) {
+  if (object.has(key)) fact = static_cast<Enum>(object.one_of(key, names_up_to(last)));
+}
+
+// "emulated" says all facts at once; one that is named says what differs.
+Execution read_execution(const JsonObject& object) {
+  Execution execution = object.boolean_or("emulated", false) ? kEmulation : Execution{};
+  read_fact(object, "links", LinkTiming::measured, execution.links);
+  read_fact(object, "collectives", CollectiveMaker::programs, execution.collectives);
+  read_fact(object, "runtime", Runtime::cpu, execution.runtime);
+  return execution;
+}
+
+void put_execution(const Execution& execution, json& result) {
+  const bool emulated = execution.runtime == Runtime::cpu;
+  if (emulated) result["emulated"] = true;
+  const Execution said = emulated ? kEmulation : Execution{};
+  if (execution.links != said.links) result["links"] = name_of(execution.links);
+  if (execution.collectives != said.collectives) result["collectives"] = name_of(execution.collectives);
+}
+
 }  // namespace
 
 ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   const Place place(value, where);
   const JsonObject& object = place.object;
   object.allow_only(std::vector<std::string>{"name", "device", "nodes", "devices_per_node", "nodes_per_leaf", "levels",
-                                             "overrides", "emulated"});
+                                             "overrides", "emulated", "links", "collectives", "runtime"});
   ClusterSpec spec;
   spec.name = object.string("name");
   spec.device = read_device(place);
@@ -217,7 +240,7 @@ ClusterSpec cluster_from_json(const json& value, const std::string& where) {
   for_each(place, "overrides", [&](const Place& entry) {
     for (NodeOverride& change : read_override(entry)) spec.overrides.push_back(std::move(change));
   });
-  spec.emulated = object.boolean_or("emulated", false);
+  spec.execution = read_execution(object);
   try {
     validate(spec);
   } catch (const Error& error) {
@@ -240,7 +263,7 @@ json cluster_to_json(const ClusterSpec& spec) {
               {"levels", std::move(levels)}};
   if (spec.nodes_per_leaf > 0) result["nodes_per_leaf"] = spec.nodes_per_leaf;
   if (!spec.overrides.empty()) result["overrides"] = overrides_to_json(spec.overrides);
-  if (spec.emulated) result["emulated"] = true;
+  put_execution(spec.execution, result);
   return result;
 }
 

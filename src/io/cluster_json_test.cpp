@@ -128,6 +128,27 @@ TEST(ClusterJson, WhatIsWrittenReadsBackTheSame) {
   }
 }
 
+TEST(ClusterJson, FactsOfExecutionAreKeptInEveryCombination) {
+  for (const LinkTiming links : {LinkTiming::nominal, LinkTiming::paced, LinkTiming::measured}) {
+    for (const CollectiveMaker collectives : {CollectiveMaker::library, CollectiveMaker::programs}) {
+      for (const Runtime runtime : {Runtime::none, Runtime::cpu}) {
+        ClusterSpec spec = parse_cluster("dgx-a100:2");
+        spec.execution = {links, collectives, runtime};
+        EXPECT_EQ(read_cluster_json(write_cluster_json(spec), "cluster.json"), spec);
+      }
+    }
+  }
+}
+
+TEST(ClusterJson, EmulatedSaysAllFactsAtOnceAndAnotherKeyWins) {
+  json file = json::parse(write_cluster_json(parse_cluster("local:2")));
+  EXPECT_EQ(file.at("emulated"), true);
+  EXPECT_FALSE(file.contains("links"));
+  file["links"] = "measured";
+  EXPECT_EQ(read_cluster_json(file.dump(), "cluster.json").execution,
+            (Execution{LinkTiming::measured, CollectiveMaker::programs, Runtime::cpu}));
+}
+
 TEST(ClusterJson, OverridesThatDifferOnlyInTheNodeAreWrittenAsOne) {
   const json written = cluster_to_json(read_cluster_json(example("mixed"), "docs"));
   ASSERT_EQ(written.at("overrides").size(), 2U);

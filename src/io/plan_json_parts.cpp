@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -75,6 +76,7 @@ ValueReader::ValueReader(const PlanCounts& counts)
             "per_micro_batch",
             "accumulated",
             "bytes_per_element",
+            "scale_block",
             "offset",
             "copies",
             "waits",
@@ -98,6 +100,7 @@ Value ValueReader::value(const JsonObject& object) const {
   value.sharding = read_sharding(object, value.shape.size(), axes_, shares_);
   value.per_micro_batch = object.boolean_or("per_micro_batch", true);
   value.accumulated = object.boolean_or("accumulated", false);
+  value.scale_block = small_integer_or(object, "scale_block", 0, 0, kMaxInt32);
   value.bytes_per_element = object.number_or("bytes_per_element", 0, 0, 1024);
   return value;
 }
@@ -123,7 +126,8 @@ OperationReader::OperationReader(const PlanCounts& counts)
       keys_{"id",   "name",  "class",  "chunk",           "layer",   "phase",     "role",    "subject",
             "part", "rule",  "stage",  "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
             "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
-      communication_keys_{"collective", "algorithm", "parts", "inner", "group", "scope", "bytes", "transfer", "sends"},
+      communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
+                          "scope",      "wire",      "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
       roles_(names_up_to(Role::update)),
       operands_(names_up_to(Operand::payload)),
@@ -140,7 +144,7 @@ Operation OperationReader::operation(const JsonObject& object) const {
   Operation op;
   read_identity(object, op);
   op.key = read_key(object, op.phase);
-  if (object.has("communication")) op.communication = read_communication(object.object("communication"));
+  if (object.has("communication")) op.communication = read_communication(object.object("communication"), op.key.dtype);
   if (op.is_transfer() != (op.key.kind == OpKind::transfer)) {
     fail("{}: kind '{}' {} a key 'communication'", object.where(), name_of(op.key.kind),
          op.is_transfer() ? "does not have" : "needs");
@@ -174,7 +178,7 @@ void OperationReader::read_stage(const JsonObject& object, Operation& op) const 
     fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in stages has no such key",
          object.where(), name_of(op.rule));
   }
-  op.stage = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).stages) - 1);
+  op.leg = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).legs) - 1);
 }
 
 OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
@@ -191,7 +195,7 @@ OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
   return key;
 }
 
-Communication OperationReader::read_communication(const JsonObject& object) const {
+Communication OperationReader::read_communication(const JsonObject& object, ElementType dtype) const {
   object.allow_only(communication_keys_);
   Communication communication;
   communication.collective = static_cast<Collective>(object.one_of("collective", collectives_));
@@ -201,10 +205,17 @@ Communication OperationReader::read_communication(const JsonObject& object) cons
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
   communication.group = group_kinds()[static_cast<std::size_t>(object.one_of("group", groups_))];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
+  communication.format = object.has("wire") ? read_wire(object.object("wire")) : WireFormat{dtype};
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};
   communication.transfer = small_integer_or(object, "transfer", -1, -1, kMaxInt32);
   communication.sends = object.boolean_or("sends", true);
   return communication;
+}
+
+WireFormat OperationReader::read_wire(const JsonObject& object) const {
+  object.allow_only(std::array<std::string, 3>{"type", "block", "scale"});
+  return {static_cast<ElementType>(object.one_of("type", dtypes_)), small_integer_or(object, "block", 0, 0, kMaxInt32),
+          static_cast<ElementType>(object.one_of("scale", dtypes_))};
 }
 
 void OperationReader::read_dependencies(const JsonObject& object, Operation& op) const {

@@ -48,7 +48,8 @@ class OperationReader {
   void read_identity(const JsonObject& object, Operation& op) const;
   void read_stage(const JsonObject& object, Operation& op) const;
   OpKey read_key(const JsonObject& object, Phase phase) const;
-  Communication read_communication(const JsonObject& object) const;
+  Communication read_communication(const JsonObject& object, ElementType dtype) const;
+  WireFormat read_wire(const JsonObject& object) const;
   void read_dependencies(const JsonObject& object, Operation& op) const;
   std::vector<Origin> read_origins(const JsonObject& object) const;
 

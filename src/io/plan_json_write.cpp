@@ -43,6 +43,7 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
   for (const Axis axis : value.sharding.partial) line["partial"].push_back(name_of(axis));
   if (!value.per_micro_batch) line["per_micro_batch"] = false;
   if (value.accumulated) line["accumulated"] = true;
+  if (value.scale_block != 0) line["scale_block"] = value.scale_block;
   if (value.bytes_per_element != 0) line["bytes_per_element"] = value.bytes_per_element;
   line["offset"] = place.offset.value;
   if (place.copies != 1) line["copies"] = place.copies;
@@ -51,13 +52,17 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
   return line;
 }
 
-ordered_json communication_object(const Communication& communication) {
+ordered_json communication_object(const Communication& communication, ElementType dtype) {
   ordered_json result{{"collective", name_of(communication.collective)},
                       {"algorithm", name_of(communication.algorithm)}};
   if (communication.parts != 1) result["parts"] = communication.parts;
   if (communication.inner != 0) result["inner"] = communication.inner;
   result["group"] = name_of(communication.group);
   if (communication.scope != Scope::whole) result["scope"] = name_of(communication.scope);
+  const WireFormat& format = communication.format;
+  if (format != WireFormat{dtype}) {
+    result["wire"] = {{"type", name_of(format.type)}, {"block", format.block}, {"scale", name_of(format.scale)}};
+  }
   result["bytes"] = communication.bytes.value;
   if (communication.transfer >= 0) result["transfer"] = communication.transfer;
   if (!communication.sends) result["sends"] = false;
@@ -84,7 +89,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
   if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
-  if (op.stage != 0) line["stage"] = op.stage;
+  if (op.leg != 0) line["stage"] = op.leg;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;
   line["kind"] = name_of(op.key.kind);
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);
@@ -95,7 +100,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   for (const Read& read : op.reads) line["reads"].push_back({name_of(read.operand), read.value.value, read.distance});
   line["writes"] = ordered_json::array();
   for (const Write& write : op.writes) line["writes"].push_back({name_of(write.operand), write.value.value});
-  if (op.communication) line["communication"] = communication_object(*op.communication);
+  if (op.communication) line["communication"] = communication_object(*op.communication, op.key.dtype);
   for (const Origin& origin : op.origins) {
     line["origins"].push_back({origin.operation.value, origin.axis, origin.begin, origin.end, origin.of});
   }

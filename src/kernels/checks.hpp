@@ -7,9 +7,12 @@
 
 namespace weft {
 
+// Of the one type that kernels have as yet; rows do not overlap and begin at whole elements.
 inline bool is_matrix(const Matrix& x) {
-  return x.rows >= 0 && x.columns >= 0 && (x.stride >= x.columns || x.rows <= 1) &&
-         (!x.empty() || x.rows * x.columns == 0) && x.type == ElementType::fp32;
+  const Bytes element = size_of(ElementType::fp32);
+  return x.rows >= 0 && x.columns >= 0 && (x.row_stride >= x.columns * element || x.rows <= 1) &&
+         x.row_stride.value % element.value == 0 && (!x.empty() || x.rows * x.columns == 0) &&
+         x.data.type == ElementType::fp32;
 }
 inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
   WEFT_CHECK(is_matrix(x));
@@ -17,7 +20,7 @@ inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns
   WEFT_CHECK(x.columns == columns);
 }
 inline void check_size(const Vector& x, std::int64_t size) {
-  WEFT_CHECK(x.type == ElementType::fp32);
+  WEFT_CHECK(x.data.type == ElementType::fp32);
   WEFT_CHECK(x.size == size);
 }
 inline void check_optional(const Vector& x, std::int64_t size) {

@@ -32,7 +32,8 @@ inline double loss_of_parts(const Matrix& logits, VocabularyPart part, std::span
   return loss;
 }
 
-// The kernels see it as a slice of a larger matrix (stride > columns), whose other values they must leave alone.
+// The kernels see it as a slice of a larger matrix (its rows lie further apart than they are long), whose other values
+// they must leave alone.
 class SlicedTensor {
  public:
   explicit SlicedTensor(const at::Tensor& values)
@@ -42,7 +43,9 @@ class SlicedTensor {
   }
   SlicedTensor(std::int64_t rows, std::int64_t columns) : SlicedTensor(at::full({rows, columns}, kUnset)) {}
 
-  Matrix matrix() const { return {slice_.data_ptr<float>(), slice_.size(0), slice_.size(1), slice_.stride(0)}; }
+  Matrix matrix() const {
+    return {slice_.data_ptr<float>(), slice_.size(0), slice_.size(1), slice_.stride(0) * size_of(ElementType::fp32)};
+  }
   at::Tensor values() const { return slice_.clone(); }
   bool surroundings_intact() const {
     at::Tensor others = whole_.clone();

@@ -45,7 +45,7 @@ struct PlanRequest {
   Profile profile;
   PolicyOptions options = {};
   PlanSearch search = {};
-  // What programs of an emulated cluster take, shared by all plans of the request; null: every plan finds out for
+  // What Weft's own programs take, shared by all plans of the request; null: every plan finds out for
   // itself.
   std::shared_ptr<ProgramCosts> programs = {};
 };

@@ -28,6 +28,18 @@ struct WrittenTrace {
   std::int64_t spans = 0, left_out = 0;
 };
 
+const char* links_in_words(const ClusterSpec& cluster) {
+  switch (cluster.execution.links) {
+    case LinkTiming::nominal:
+      return "modelled";
+    case LinkTiming::paced:
+      return "emulated";
+    case LinkTiming::measured:
+      return "measured";
+  }
+  return "?";
+}
+
 // One whole steady period; the counters and arrows of a longer one add nothing.
 WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path,
                          std::int64_t most_spans) {
@@ -39,7 +51,7 @@ WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, cons
   options.how_to_get_all = "weft plan --trace-spans all";
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
-                      {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+                      {"links", links_in_words(study.inputs.cluster)}};
   WrittenTrace written;
   written.spans = std::ssize(timeline.operations) * timeline.periods;
   const auto write = [&](std::ostream& out) {
@@ -78,7 +90,7 @@ bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std
   file.about = {{"model", study.inputs.model.name},
                 {"cluster", study.inputs.cluster.name},
                 {"policy", policy.policy},
-                {"links", study.inputs.cluster.emulated ? "emulated" : "modelled"}};
+                {"links", links_in_words(study.inputs.cluster)}};
   write_text_file(path, [&](std::ostream& out) { write_timeline_json(out, file); });
   return true;
 }

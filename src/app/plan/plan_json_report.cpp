@@ -105,7 +105,7 @@ nlohmann::ordered_json study_json(const PlanStudy& study) {
   json["cluster"] = {{"name", study.inputs.cluster.name},
                      {"devices", study.devices},
                      {"device", study.inputs.cluster.device.name},
-                     {"emulated", study.inputs.cluster.emulated},
+                     {"emulated", study.inputs.cluster.execution.links == LinkTiming::paced},
                      {"reserve_bytes", study.inputs.reserve.value}};
   json["layout"] = layout_to_json(study.inputs.layout);
   json["bound_s"] = study.bound_s;

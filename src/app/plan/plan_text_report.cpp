@@ -147,7 +147,7 @@ std::string study_heading(const PlanStudy& study, bool links) {
   std::string text =
       fmt::format("{}: {} parameters, on {}: {} x {}{}\n", study.inputs.model.name, format_count(study.parameters),
                   study.inputs.cluster.name, study.devices, study.inputs.cluster.device.name,
-                  links && study.inputs.cluster.emulated ? " (emulated links)" : "");
+                  links && study.inputs.cluster.execution.links == LinkTiming::paced ? " (emulated links)" : "");
   text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
   if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
   if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());

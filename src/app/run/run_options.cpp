@@ -124,7 +124,7 @@ Launch launch_of(const Flags& flags, const Launch& launch) {
 
 void check_world(const Launch& launch, const RunOptions& options) {
   const ClusterSpec& spec = options.inputs.cluster;
-  if (!spec.emulated) {
+  if (spec.execution.runtime == Runtime::none) {
     fail("--cluster {}: weft run emulates clusters on this machine: give local:N, or a JSON file with emulated links",
          spec.name);
   }

@@ -8,6 +8,7 @@ namespace weft {
 
 ClusterSpec cluster_of(const MeasuredLink& link, std::int64_t ranks) {
   ClusterSpec spec = parse_cluster(fmt::format("local:{},nic=10GB/s", ranks));
+  spec.execution.links = LinkTiming::measured;
   spec.levels.front().bandwidth = {link.goodput};
   spec.levels.front().latency = link.latency;
   spec.levels.front().burst = link.burst;

@@ -117,7 +117,7 @@ void write_whole(const fs::path& folder, std::int64_t step, const Transformer& m
   for (const auto& [key, data] : tensors) {
     const std::vector<std::int64_t>& shape = shapes.at(key.second);
     const std::int64_t size = std::ssize(data), rows = shape.front();
-    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, data.data(), shape});
+    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, data, shape});
   }
   ShardWriter writer(std::move(pieces), 1, 0, kRunId);
   writer.copy(0);
@@ -157,23 +157,23 @@ class Ranks {
       for (const ParameterState& p : parameters_[r]->all()) {
         const bool whole = parameters_[r]->holds_whole(p, p.weight);
         const ElementRange own = parameters_[r]->own(p), held = whole ? ElementRange{0, p.elements} : own;
-        expect_part(p, TensorKind::weight, held, views_[r]->data(p.weight, -1), tensors);
+        expect_part(p, TensorKind::weight, held, floats_of({views_[r]->data(p.weight, -1), held.size()}), tensors);
         for (const int which : {0, 1}) {
-          const auto* const data = static_cast<const float*>(parameters_[r]->own_moment(p, which).data);
-          expect_part(p, static_cast<TensorKind>(which + 1), own, data, tensors);
+          expect_part(p, static_cast<TensorKind>(which + 1), own, floats_of(parameters_[r]->own_moment(p, which)),
+                      tensors);
         }
       }
     }
   }
 
  private:
-  static void expect_part(const ParameterState& p, TensorKind kind, ElementRange range, const float* data,
+  static void expect_part(const ParameterState& p, TensorKind kind, ElementRange range, std::span<const float> data,
                           const WholeTensors& tensors) {
     for (const HeldTensor& held : p.tensors) {
       const std::vector<float>& whole = tensors.at({kind, held.whole.name});
       for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRun& run) {
         for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(data[held.offset + run.in_part + i - range.begin],
+          ASSERT_EQ(data[static_cast<std::size_t>(held.offset + run.in_part + i - range.begin)],
                     whole[static_cast<std::size_t>(run.in_whole + i)])
               << held.whole.name << " element " << run.in_whole + i;
         }

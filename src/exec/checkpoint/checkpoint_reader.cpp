@@ -12,7 +12,7 @@ namespace {
 template <class Float>
 struct PlacedPart {
   ElementRange rows, columns, elements;
-  Float* data;
+  std::span<Float> data;
 
   // The columns of `row` that are among `elements`.
   ElementRange columns_in(std::int64_t row) const {
@@ -20,8 +20,8 @@ struct PlacedPart {
     const ElementRange in_row = overlap(elements, {first, first + columns.size()});
     return {columns.begin + in_row.begin - first, columns.begin + in_row.end - first};
   }
-  Float* at(std::int64_t row, std::int64_t column) const {
-    return data + ((row - rows.begin) * columns.size() + column - columns.begin - elements.begin);
+  auto at(std::int64_t row, std::int64_t column) const {
+    return data.begin() + ((row - rows.begin) * columns.size() + column - columns.begin - elements.begin);
   }
 };
 
@@ -47,7 +47,8 @@ CheckpointReader::CheckpointReader(std::filesystem::path folder, CheckpointManif
     const std::span<const std::byte> bytes = files_.back()->bytes();
     if (std::ssize(bytes) != file.bytes) fail("{}: has changed while it was read", (folder_ / file.name).string());
     for (const StoredPiece& piece : file.pieces) {
-      const auto* const data = reinterpret_cast<const float*>(bytes.data() + piece.offset);
+      const auto* const first = reinterpret_cast<const float*>(bytes.data() + piece.offset);
+      const std::span data(first, static_cast<std::size_t>(piece.elements.size()));
       sources_[{piece.tensor, piece.kind}].push_back({&piece, data});
     }
   }
@@ -60,7 +61,8 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
     const ElementRange in_part{range.begin - tensor.offset, range.end - tensor.offset};
     const auto sources = sources_.find({tensor.whole.name, kind});
     for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, ElementRange elements, std::int64_t at) {
-      const PlacedPart<float> to{rows, columns, elements, out.data() + (tensor.offset + at - range.begin)};
+      const PlacedPart<float> to{rows, columns, elements,
+                                 out.subspan(static_cast<std::size_t>(tensor.offset + at - range.begin))};
       std::int64_t copied = 0;
       if (sources != sources_.end()) {
         for (const Source& source : sources->second) {
@@ -84,12 +86,9 @@ void load_state(const CheckpointReader& checkpoint, const RankView& view, const 
       if (kind == TensorKind::weight) {
         // ZeRO-3 keeps a shard; everybody else begins with the whole.
         const ElementRange range = parameters.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own;
-        checkpoint.read(p.tensors, kind, range,
-                        std::span(view.data(p.weight, -1), static_cast<std::size_t>(range.size())));
+        checkpoint.read(p.tensors, kind, range, floats_of({view.data(p.weight, -1), range.size()}));
       } else {
-        const Vector moment = parameters.own_moment(p, static_cast<int>(kind) - 1);
-        checkpoint.read(p.tensors, kind, own,
-                        std::span(static_cast<float*>(moment.data), static_cast<std::size_t>(own.size())));
+        checkpoint.read(p.tensors, kind, own, floats_of(parameters.own_moment(p, static_cast<int>(kind) - 1)));
       }
     }
   }

@@ -25,7 +25,7 @@ class CheckpointReader {
  private:
   struct Source {
     const StoredPiece* piece;
-    const float* data;
+    std::span<const float> data;
   };
   std::filesystem::path folder_;
   CheckpointManifest manifest_;

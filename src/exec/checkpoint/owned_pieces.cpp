@@ -3,10 +3,8 @@
 namespace weft {
 namespace {
 
-const float* begin_of(const ParameterStates& parameters, const ParameterState& p, TensorKind kind) {
-  const Vector own =
-      kind == TensorKind::weight ? parameters.own_weights(p) : parameters.own_moment(p, static_cast<int>(kind) - 1);
-  return static_cast<const float*>(own.data);
+Vector own_part(const ParameterStates& parameters, const ParameterState& p, TensorKind kind) {
+  return kind == TensorKind::weight ? parameters.own_weights(p) : parameters.own_moment(p, static_cast<int>(kind) - 1);
 }
 
 // A vector stays one: its rectangle has a single column.
@@ -32,13 +30,14 @@ std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates
     const ParameterState& p = parameters.all()[i];
     const ElementRange own = parameters.own(p), share = view.own_shard(p.elements, p.group);
     for (const TensorKind kind : kinds) {
-      const float* const begin = begin_of(parameters, p, kind);
+      const Vector part = own_part(parameters, p, kind);
       for (const HeldTensor& tensor : p.tensors) {
         if (tensor.copy) continue;
         const ElementRange in_part{share.begin - tensor.offset, share.end - tensor.offset};
         for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
-          OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, i, nullptr, {}};
-          piece.source = begin + (tensor.offset + at - own.begin);
+          OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, i, {}, {}};
+          const std::int64_t begin = tensor.offset + at - own.begin;
+          piece.source = floats_of(part.slice(begin, begin + elements.size()));
           piece.shape = shape_of(piece.stored, tensor.whole);
           pieces.push_back(std::move(piece));
         });

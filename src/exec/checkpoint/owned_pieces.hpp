@@ -1,6 +1,7 @@
 // Which elements of the model's tensors a rank answers for in a checkpoint, and where it has them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "exec/checkpoint/manifest.hpp"
@@ -12,7 +13,7 @@ namespace weft {
 struct OwnedPiece {
   StoredPiece stored;         // offset not yet known
   std::size_t parameter = 0;  // index into ParameterStates::all()
-  const float* source = nullptr;
+  std::span<const float> source;
   std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
 };
 

@@ -17,10 +17,9 @@ ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters,
   for (const OwnedPiece& piece : pieces) headings_.push_back({piece.stored.name(), piece.shape});
   opening_bytes_ = safetensors_opening(headings_, shard_metadata(run_id_, kLongestStep, rank)).size();
   for (OwnedPiece& piece : pieces) {
-    const auto count = static_cast<std::size_t>(piece.stored.elements.size());
-    by_parameter_[piece.parameter].push_back({piece.source, elements_, count});
+    by_parameter_[piece.parameter].push_back({piece.source, elements_});
     piece.stored.offset = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
-    elements_ += count;
+    elements_ += piece.source.size();
     shard_.pieces.push_back(std::move(piece.stored));
   }
   shard_.bytes = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
@@ -28,7 +27,7 @@ ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters,
 }
 
 void ShardWriter::copy(std::size_t parameter) {
-  for (const Copy& one : by_parameter_[parameter]) std::copy_n(one.from, one.count, copies_.get() + one.to);
+  for (const Copy& one : by_parameter_[parameter]) std::ranges::copy(one.from, copies_.get() + one.to);
 }
 
 void ShardWriter::write(const std::filesystem::path& partial, std::int64_t step) const {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,9 +26,8 @@ class ShardWriter {
 
  private:
   struct Copy {
-    const float* from;
+    std::span<const float> from;
     std::size_t to;  // in copies_
-    std::size_t count;
   };
   std::int64_t rank_;
   StoredFile shard_;  // checksum not yet known

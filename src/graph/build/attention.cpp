@@ -96,16 +96,17 @@ void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   Sharding whole = graph_.value(v.kv).sharding;
   whole.remove(Axis::cp);
   v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}, ValueKind::activation, whole});
-  Bytes bytes = graph_.value(v.kv_full).bytes();
+  std::int64_t elements = graph_.value(v.kv_full).elements();
   std::vector<Read> reads{{Operand::keys_values, v.kv}};
   std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
   if (model_.latent) {
     v.rope_full = value({label(again ? "rope_key_again" : "rope_key_all"), {all_tokens, model_.latent->rope_head_dim}});
-    bytes += graph_.value(v.rope_full).bytes();
+    elements += graph_.value(v.rope_full).elements();
     reads.push_back({Operand::rotary_key, v.rope_key});
     writes.push_back({Operand::rotary_key, v.rope_full});
   }
-  transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, bytes, std::move(reads), std::move(writes));
+  transfer(Role::kv_gather, phase, Collective::all_gather, GroupKind::cp, elements, std::move(reads),
+           std::move(writes));
 }
 
 OpKey ClassBuilder::core_key() const {
@@ -220,10 +221,10 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
   if (!gathered) return grads;
 
-  Bytes bytes;
+  std::int64_t elements = 0;
   std::vector<Read> partial;
   for (const Write& write : of_all_tokens) {
-    bytes += graph_.value(write.value).bytes();
+    elements += graph_.value(write.value).elements();
     partial.push_back({write.operand, write.value});
   }
   std::vector<Write> own{
@@ -231,7 +232,7 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   if (model_.latent)
     own.push_back({Operand::rotary_key_grad,
                    grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim, of_shared)});
-  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, bytes, std::move(partial),
+  transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, elements, std::move(partial),
            std::move(own));
   return grads;
 }

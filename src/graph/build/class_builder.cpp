@@ -98,6 +98,7 @@ ValueId ClassBuilder::value(NewValue spec) {
   v.shape = std::move(spec.shape);
   v.sharding = std::move(spec.sharding);
   v.bytes_per_element = spec.bytes_per_element;
+  v.scale_block = spec.scale_block;
   graph_.values.push_back(std::move(v));
   return make_id<ValueId>(graph_.values.size() - 1);
 }
@@ -131,11 +132,13 @@ Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read
   return graph_.operations.back();
 }
 
-Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
+Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                                   std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject) {
   OpKey key;
   key.kind = OpKind::transfer;
-  key.dtype = graph_.value(reads.empty() ? writes.front().value : reads.front().value).dtype;
+  const WireFormat format = graph_.value(reads.empty() ? writes.front().value : reads.front().value).format();
+  const Bytes bytes = wire_bytes(elements, format);
+  key.dtype = format.type;
   key.dims[0] = bytes.value;
   Operation& op = add(role, phase, key, std::move(reads), std::move(writes));
   op.subject = subject.value_or(role);
@@ -144,6 +147,7 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   c.algorithm =
       collective == Collective::all_to_all || collective == Collective::send_recv ? Algorithm::direct : Algorithm::ring;
   c.group = group;
+  c.format = format;
   c.bytes = bytes;
   const ClassGroup& members = rank_class().group(group);
   if (collective != Collective::send_recv && members.spans_classes()) {
@@ -159,9 +163,10 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
 ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,
                                  Share share) {
   const Value& source = graph_.value(in);
-  const Bytes source_bytes = source.bytes();
+  const std::int64_t source_elements = source.elements();
   const std::int64_t size = rank_class().group(group).view.size;
-  NewValue out{std::move(name), source.shape, source.kind, source.sharding, source.bytes_per_element, source.dtype};
+  NewValue out{std::move(name), source.shape, source.kind, source.sharding, source.bytes_per_element, source.dtype,
+               source.scale_block};
   const Axis axis = axis_of(group);
   if (kind != Collective::all_to_all) out.sharding.remove(axis);
   if (kind == Collective::all_gather) {
@@ -172,7 +177,7 @@ ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupK
     out.sharding.add_split({0, axis, share});
   }
   const ValueId result = value(std::move(out));
-  const Bytes whole = kind == Collective::all_gather ? graph_.value(result).bytes() : source_bytes;
+  const std::int64_t whole = kind == Collective::all_gather ? graph_.value(result).elements() : source_elements;
   transfer(role, phase, kind, group, whole, {{Operand::payload, in}}, {{Operand::payload, result}});
   return result;
 }

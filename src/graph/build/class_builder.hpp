@@ -60,6 +60,7 @@ class ClassBuilder {
     Sharding sharding = {};
     double bytes_per_element = 0;
     std::optional<ElementType> dtype = {};  // the layout's precision unless given
+    std::int32_t scale_block = 0;
   };
   using ParameterIndex = std::size_t;
 
@@ -69,7 +70,8 @@ class ClassBuilder {
   ValueId value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element = 0);
   ValueId once(NewValue spec, bool accumulated = false);
   Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes);
-  Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, Bytes bytes,
+  // Of so many elements in all, in the format of what it reads (receives).
+  Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                       std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
   // A collective over one value. `share`: how a reduce_scatter shares its rows out.
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,

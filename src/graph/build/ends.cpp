@@ -20,19 +20,19 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
   ValueId result = sent;
   std::vector<Read> reads;
   std::vector<Write> writes;
-  Bytes bytes;
+  std::int64_t elements = 0;
   if (sends) {
     reads.push_back({Operand::payload, sent});
-    bytes.value = graph_.value(sent).bytes().value / slices;
+    elements = graph_.value(sent).elements() / slices;
   } else {
     const ValueKind kind = phase == Phase::forward ? ValueKind::activation : ValueKind::activation_grad;
     Sharding sharding = stream_sharding();
     if (slices > 1) split(sharding, 0, Axis::tp);
     result = value({name + (slices > 1 ? ".slice" : ""), {stream_tokens() / slices, model_.hidden}, kind, sharding});
     writes.push_back({Operand::payload, result});
-    bytes = graph_.value(result).bytes();
+    elements = graph_.value(result).elements();
   }
-  Operation& op = transfer(role, phase, Collective::send_recv, group, bytes, std::move(reads), std::move(writes));
+  Operation& op = transfer(role, phase, Collective::send_recv, group, elements, std::move(reads), std::move(writes));
   op.communication->sends = sends;
   op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
                                               phase, static_cast<std::int32_t>(from_chunk)});

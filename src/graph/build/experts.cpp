@@ -11,19 +11,12 @@
 
 namespace weft {
 
-namespace {
-
-// One byte an element and an fp32 scale for every 128 of them (DeepSeek-V3 report, section 3.3.2).
-constexpr double kFp8Bytes = 1 + 4.0 / 128;
-
-}  // namespace
-
 // What travels to experts: rows of `hidden` in the layout's precision, or in fp8.
 ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
   NewValue spec{label(name), {routed_rows(), model_.hidden}, kind, slot_sharding()};
   if (layout_.dispatch_fp8 && layout_.experts_exchange_slots()) {
-    spec.dtype = ElementType::fp8;
-    spec.bytes_per_element = kFp8Bytes;
+    spec.dtype = kDispatchFp8.type;
+    spec.scale_block = kDispatchFp8.block;
   }
   return value(std::move(spec));
 }

@@ -53,7 +53,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const Role role = user.value_or(p.role);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
-  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).bytes(),
+  transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
            {{Operand::payload, p.weight, 1}}, {{Operand::payload, whole}}, role);
   gathered_[index] = whole;
   return {Operand::weight, whole};
@@ -74,7 +74,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
   const ValueId whole = value(
       {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
-  transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).bytes(),
+  transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
 
@@ -82,8 +82,9 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 // parallelism, then the other copy of tied embeddings. Returns what the next stage reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
-  const Bytes bytes = graph_.value(grad).bytes();
-  const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements, Bytes whole) {
+  const std::int64_t own = graph_.value(grad).elements();
+  const auto reduce = [&](Collective kind, GroupKind group, const char* suffix, std::int64_t elements,
+                          std::int64_t whole) {
     const ValueId out =
         once({.name = name + suffix, .shape = {elements}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
     transfer(stage, Phase::optimizer, kind, group, whole, {{Operand::payload, grad}}, {{Operand::payload, out}}, p.role)
@@ -92,18 +93,17 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
   };
   if (stage == Role::replica_reduce) {
     if (!p.replicas) return grad;
-    return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", graph_.value(grad).elements(), bytes);
+    return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", own, own);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;
-    return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", graph_.value(grad).elements(), bytes);
+    return reduce(Collective::all_reduce, GroupKind::tied, ".grad.tied", own, own);
   }
   const std::int64_t n = shards(p.group);
   if (n == 1 || layout_.zero >= 2) return grad;
-  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, bytes);
+  if (layout_.zero == 0) return reduce(Collective::all_reduce, p.group, ".grad.reduced", p.elements, own);
   const std::int64_t shard = (p.elements + n - 1) / n;
-  return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard,
-                Bytes{shard * n * size_of(layout_.grad_dtype).value});
+  return reduce(Collective::reduce_scatter, p.group, ".grad.shard", shard, shard * n);
 }
 
 void ClassBuilder::finish_step() {
@@ -133,8 +133,8 @@ ValueId ClassBuilder::emit_norm(const std::vector<ValueId>& gradients) {
   add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {{Operand::square_sum, norm}}).per_micro_batch = false;
   if (shards(GroupKind::norm) == 1) return norm;
   const ValueId all = once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-  transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, Bytes{4},
-           {{Operand::payload, norm}}, {{Operand::payload, all}})
+  transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, 1, {{Operand::payload, norm}},
+           {{Operand::payload, all}})
       .per_micro_batch = false;
   return all;
 }
@@ -168,7 +168,7 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
       .per_micro_batch = false;
   graph_.operations.back().subject = p.role;
   if (gathers) {
-    transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, Bytes{own * n * width()},
+    transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
              {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
         .per_micro_batch = false;
   }

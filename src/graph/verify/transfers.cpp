@@ -9,14 +9,24 @@
 namespace weft {
 namespace {
 
+// On the wire, whatever the values take in memory.
 struct Moved {
   Bytes in, out;
 };
 
 Moved moved_by(const StepGraph& graph, const Operation& op) {
+  const WireFormat& format = op.communication->format;
+  const auto on_wire = [&](ValueId id) {
+    const Value& value = graph.value(id);
+    if (value.format() != format) {  // nothing converts on the way yet
+      reject(graph, op, "carries {} as {} in blocks of {}, which '{}' is not", name_of(op.communication->collective),
+             name_of(format.type), format.block, value.name);
+    }
+    return wire_bytes(value.elements(), format);
+  };
   Moved moved;
-  for (const Read& read : op.reads) moved.in += graph.value(read.value).bytes();
-  for (const Write& write : op.writes) moved.out += graph.value(write.value).bytes();
+  for (const Read& read : op.reads) moved.in += on_wire(read.value);
+  for (const Write& write : op.writes) moved.out += on_wire(write.value);
   return moved;
 }
 
@@ -30,7 +40,7 @@ void verify_bytes(const StepGraph& graph, const Operation& op, const ClassGroup&
   const auto [in, out] = moved_by(graph, op);
   const std::int64_t n = whole.scoped(c.scope).view.size;
   const std::int64_t padding = whole.view.size;  // a stage has that of the shards of all members
-  const std::int64_t width = size_of(op.key.dtype).value;
+  const std::int64_t width = size_of(c.format.type).value;
   bool ok = true;
   switch (c.collective) {
     case Collective::all_reduce:
@@ -86,6 +96,9 @@ void verify_alone(const StepGraph& graph, const Operation& op) {
     reject(graph, op, "works in scope {}, but its {} group has no levels", name_of(c.scope), name_of(c.group));
   }
   const ClassGroup& group = whole.scoped(c.scope);
+  if (op.key.dtype != c.format.type) {
+    reject(graph, op, "its key says {}, its communication {}", name_of(op.key.dtype), name_of(c.format.type));
+  }
   if (op.key.dims[0] != c.bytes.value) {
     reject(graph, op, "its key says {} bytes, its communication {}", op.key.dims[0], c.bytes.value);
   }
@@ -117,7 +130,7 @@ void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {
       reject(graph, op, "transfer {} has this rank class twice", c.transfer);
     }
     if (c.collective != agreed.collective || c.scope != agreed.scope || c.bytes != agreed.bytes ||
-        op.phase != first.phase || op.per_micro_batch != first.per_micro_batch ||
+        c.format != agreed.format || op.phase != first.phase || op.per_micro_batch != first.per_micro_batch ||
         (c.group != agreed.group && !(is_pipeline(c.group) && is_pipeline(agreed.group)))) {
       reject(graph, op, "{} of {} bytes in the {} group, but the same transfer is {} of {} bytes in the {} group of {}",
              name_of(c.collective), c.bytes.value, name_of(c.group), name_of(agreed.collective), agreed.bytes.value,

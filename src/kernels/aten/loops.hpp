@@ -10,10 +10,10 @@
 namespace weft::aten {
 
 inline float* row(const Matrix& x, std::int64_t index) {
-  return static_cast<float*>(x.data) + index * x.stride;
+  return reinterpret_cast<float*>(x.data.address + index * x.row_stride.value);
 }
 inline float* floats(const Vector& x) {
-  return static_cast<float*>(x.data);
+  return reinterpret_cast<float*>(x.data.address);
 }
 
 // How many threads the loops of the calling thread take.

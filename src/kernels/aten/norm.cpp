@@ -101,9 +101,9 @@ void AtenKernels::norm_weight_grad(const Matrix& dy, const Matrix& x, const Norm
       weight_grad_rows(dy, x, weights, block * kSumBlock, std::min(x.rows, (block + 1) * kSumBlock),
                        sums.data() + block * 2 * columns);
   });
-  const Matrix of_blocks{sums.data(), blocks, columns, 2 * columns};
-  sum_rows(of_blocks, floats(dgain), into);
-  if (!dbias.empty()) sum_rows({sums.data() + columns, blocks, columns, 2 * columns}, floats(dbias), into);
+  const Matrix of_blocks = Matrix::dense(sums.data(), blocks, 2 * columns);
+  sum_rows(of_blocks.column_slice(0, columns), floats(dgain), into);
+  if (!dbias.empty()) sum_rows(of_blocks.column_slice(columns, 2 * columns), floats(dbias), into);
 }
 
 }  // namespace weft::aten

@@ -21,8 +21,9 @@ void AtenKernels::enter() {
 namespace {
 
 at::Tensor tensor_of(const Matrix& x, Turned turned = Turned::no) {
-  if (turned == Turned::yes) return at::from_blob(x.data, {x.columns, x.rows}, {1, x.stride}, at::kFloat);
-  return at::from_blob(x.data, {x.rows, x.columns}, {x.stride, 1}, at::kFloat);
+  const std::int64_t stride = x.row_stride.value / size_of(x.data.type).value;
+  if (turned == Turned::yes) return at::from_blob(x.data.address, {x.columns, x.rows}, {1, stride}, at::kFloat);
+  return at::from_blob(x.data.address, {x.rows, x.columns}, {stride, 1}, at::kFloat);
 }
 
 }  // namespace
