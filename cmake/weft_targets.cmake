@@ -98,15 +98,17 @@ function(weft_library name)
   if(NOT name IN_LIST weft_folders_with_casts)
     target_link_libraries(weft_${name} PRIVATE $<BUILD_INTERFACE:weft_no_casts>)  # behind the flags it takes back
   endif()
+  set(kind LIBRARY)
   if(name IN_LIST weft_quick_folders)
     target_compile_options(weft_${name} PRIVATE -O1)
+    set(kind QUICK_LIBRARY)  # g++ takes no precompiled header that was made with other optimizations
   endif()
   if(WEFT_BATCHES STREQUAL "all")
     weft_batch(weft_${name} "${ARG_SOURCES}")
   endif()
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
-  weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
+  weft_precompile(weft_${name} ${kind} "${weft_pch_headers}")
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/finished/${name}.cmake
        CONTENT "weft_finished_library(${name} $<TARGET_FILE:weft_${name}> ${ARG_DEPENDS} ${ARG_LINK})\n")
 endfunction()

@@ -34,7 +34,7 @@ class Batches(unittest.TestCase):
 
     def test_whatever_two_declare_keeps_them_apart(self):
         for declared in ("int at(int x) {\n  return x;\n}", "constexpr int at = 1;", "struct at {\n  int x;\n};",
-                         "using at = int;", "enum class at { a };", "template <class T>\nT at(T x) {\n  return x;\n}",
+                         "enum class at { a };", "template <class T>\nT at(T x) {\n  return x;\n}",
                          "const std::map<int, std::string> at = {};", "constexpr int other = 1, at = 2;",
                          "std::vector<int> at(\n    int x) {\n  return {};\n}", "constexpr int at[] = {1};"):
             self.assertEqual(self.chosen({"a.cpp": source(declared), "b.cpp": source("int at(char) {\n  return 1;\n}")}),
@@ -54,13 +54,25 @@ class Batches(unittest.TestCase):
                  "a.cpp": source("struct Verdict {};"), "b.cpp": source(include="h"), "c.cpp": source()}
         self.assertEqual(self.chosen(files), [["a", "c"], ["b"]])
 
+    def test_another_overload_keeps_apart_what_is_called_with_braces(self):
+        headers = {"none.hpp": "int meet(A, A);\n", "h.hpp": "int meet(B, B);\n"}
+        for call, together in (("meet({1, 2}, {})", False), ("meet(A{1, 2}, {})", True)):
+            files = {**headers, "a.cpp": source("", f"int f() {{\n  return {call};\n}}"), "b.cpp": source(include="h")}
+            self.assertEqual(self.chosen(files), [["a", "b"]] if together else [["a"], ["b"]], call)
+
     def test_using_the_same_keeps_nobody_apart(self):
         one, two = "using nlohmann::json;", "using json = nlohmann::ordered_json;"
         mentions = source("", "void f(int json) {}")
         for a, b, together in ((one, one, True), (one, two, False), (two, two, True)):
-            found = self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": b + "\n" + source()})
+            found = self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": source(b)})
             self.assertEqual(found, [["a", "b"]] if together else [["a"], ["b"]], (a, b))
             self.assertEqual(self.chosen({"a.cpp": a + "\n" + source(), "b.cpp": mentions}), [["a"], ["b"]])
+
+    def test_a_local_variable_may_have_the_name_of_a_function(self):
+        a = source("int plan() {\n  return 1;\n}")
+        self.assertEqual(self.chosen({"a.cpp": a, "b.cpp": source("", "int f() {\n  int plan = 1;\n  return plan;\n}")}),
+                         [["a", "b"]])
+        self.assertEqual(self.chosen({"a.cpp": a, "b.cpp": source("", "int f() {\n  return plan();\n}")}), [["a"], ["b"]])
 
     def test_tests_are_no_names(self):
         test = "TEST(Ring, {}) {{\n  EXPECT_EQ(1, 1);\n}}"

@@ -4,7 +4,7 @@
     tools/check_changed.py [--base COMMIT] [--most N] [--jobs N]
 
 What changed: since COMMIT; without it since the branch left origin/main, or, on main itself, in the last commit, and what is
-not committed yet. clang-tidy reads at most N sources (default: 12, which take about a minute on two cores), those with
+not committed yet. clang-tidy reads at most N sources (default: 8, which take half a minute on two cores), those with
 the most changed lines first, and reports findings in changed lines only; `make tidy` reads all. Where there is no clang-tidy,
 nothing is checked.
 """
@@ -83,7 +83,7 @@ def compiled_sources():
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--base", help="a commit (default: where the branch began)")
-    parser.add_argument("--most", type=int, default=12, help="sources that clang-tidy reads")
+    parser.add_argument("--most", type=int, default=8, help="sources that clang-tidy reads")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args(arguments)
     base = options.base or base_commit()

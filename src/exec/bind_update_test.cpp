@@ -46,7 +46,7 @@ TEST(BindUpdate, ClipsWhereItReadsANormWhateverElseItReads) {
   }
   for (const ParameterState& p : parameters.all()) {
     const Vector weights = parameters.own_weights(p);
-    EXPECT_NEAR(*static_cast<const float*>(weights.data), 1 - kRate * 0.25, 1e-6) << p.name();
+    EXPECT_NEAR(floats_of(weights).front(), 1 - kRate * 0.25, 1e-6) << p.name();
   }
 }
 

@@ -119,6 +119,7 @@ class LayerChain {
     op.reads = {{Operand::payload, gradient_[at(layer)]}};
     op.writes = {{Operand::payload, reduced_[at(layer)]}};
     op.communication.emplace();
+    op.communication->format = {ElementType::fp32};
     op.communication->bytes = {bytes};
   }
 

@@ -44,7 +44,7 @@ TEST(DecisionSpace, HoldsItsStart) {
 TEST(DecisionSpace, OfOneRankIsAboutOrderAlone) {
   const Problem problem(test::small_gpt(2), "local:1", {});
   for (const Space::Dimension d : {Space::kPairs, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts,
-                                   Space::kBackwardExperts, Space::kStages, Space::kUrgentFirst, Space::kHoldBack,
+                                   Space::kBackwardExperts, Space::kLegs, Space::kUrgentFirst, Space::kHoldBack,
                                    Space::kReceives, Space::kPrefetch, Space::kGradientBuffers, Space::kReduceInGaps}) {
     EXPECT_EQ(problem.space.options(d), 1U) << int{d};
   }
