@@ -8,8 +8,8 @@ which is below SRC_FOLDER. The unnamed namespaces of a batch are one, and each o
 sources share a batch only where what one declares in its unnamed namespace is mentioned neither by the other nor by
 a header of the other (a function: called). Nor may one call a function with {...} of which the other's headers know
 another overload. The same holds for a name that `using` brings in, unless both bring it in. A source that defines a
-macro, brings in the names of an enumeration or includes a header of the kernel, which repeats what the C library declares, is
-compiled by itself.
+macro, brings in a whole enum, or includes a header of the kernel, which repeats what the C library declares, is compiled by
+itself.
 """
 
 import functools
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"|"(?:\\.|[^"\\\n])*"', re.S)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
-ALONE = re.compile(r"^(\s*#\s*(define\b|include <linux/)|using enum\b)", re.M)
+ALONE = re.compile(r"^\s*#\s*(define\b|include <linux/)|^using enum\b", re.M)
 # Of `using a::b`, `using b = a` and `namespace b = a`: all of it, and b.
 USING = re.compile(r"^(?:using (?!namespace|enum)|namespace (?=\w+ =))((?:\w+::)*(\w+)[^;]*);", re.M)
 # A name that stands alone, as opposed to a member's or one that is qualified.

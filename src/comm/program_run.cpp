@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kPatience{20};
 // Local work between two looks at the messages: about 50 us.
 constexpr std::int64_t kWorkAtOnce = 256 << 10;
 // Steps of less together follow each other: a look at the messages costs as much as they do.
-constexpr std::int64_t kNotWorthALook = 32 << 10;
+constexpr std::int64_t kBytesBetweenPolls = 32 << 10;
 
 bool is_receive(InstructionKind kind) {
   return kind == InstructionKind::receive || kind == InstructionKind::receive_reduce_copy;
@@ -267,7 +267,7 @@ bool ProgramRun::run_ready() {
   if (paced_ != nullptr) return hand_out_ready();
   bool moved = false;
   std::int64_t worked = 0;
-  while (worked < kNotWorthALook && (carried_out_ >= 0 || !ready_.empty())) {
+  while (worked < kBytesBetweenPolls && (carried_out_ >= 0 || !ready_.empty())) {
     if (carried_out_ < 0) {
       carried_out_ = ready_.back();
       ready_.pop_back();

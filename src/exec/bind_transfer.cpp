@@ -7,7 +7,7 @@
 #include "exec/expert_slots.hpp"
 #include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
-#include "exec/row_windows.hpp"
+#include "exec/row_ranges.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 

@@ -106,7 +106,7 @@ TEST(InitialWeights, OfARankAreThoseOfTheWhole) {
     const std::vector<float> part = start_of(tensors, 5);
     std::int64_t whole_offset = 0;
     for (const HeldTensor& held : tensors) {
-      for_each_run(held, {0, held.elements()}, [&](const HeldRun& run) {
+      for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
         for (std::int64_t i = 0; i < run.count; ++i) {
           ASSERT_EQ(part[static_cast<std::size_t>(held.offset + run.in_part + i)],
                     whole[static_cast<std::size_t>(whole_offset + run.in_whole + i)]);

@@ -36,13 +36,13 @@ std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& lay
                                      const TensorHolder& holder);
 
 // Elements that follow each other both in a rank's part and in the whole tensor.
-struct HeldRun {
+struct HeldRange {
   std::int64_t in_part = 0;   // from the begin of the part
   std::int64_t in_whole = 0;  // row-major
   std::int64_t count = 0;
 };
 // The elements `range` of the part, without padding, as runs in ascending order.
-template <class Visit>  // visit(HeldRun)
+template <class Visit>  // visit(HeldRange)
 void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
   const std::int64_t held = tensor.columns.size(), width = tensor.width();
   std::int64_t first = 0;  // of the rows, in the part
@@ -52,7 +52,7 @@ void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& vis
       const std::int64_t row = (at - first) / held, column = (at - first) % held;
       // Whole rows are one run.
       const std::int64_t end = held == width ? wanted.end : std::min(wanted.end, first + (row + 1) * held);
-      visit(HeldRun{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
+      visit(HeldRange{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
       at = end;
     }
     first += rows.size() * held;

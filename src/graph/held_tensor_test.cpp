@@ -107,7 +107,7 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
             seen.resize(static_cast<std::size_t>(held.whole.elements()));
             all.resize(seen.size());
             std::int64_t in_part = 0;
-            for_each_run(held, {0, held.elements()}, [&](const HeldRun& run) {
+            for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
               EXPECT_EQ(run.in_part, in_part);
               in_part += run.count;
               for (std::int64_t i = 0; i < run.count; ++i) {

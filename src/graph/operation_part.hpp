@@ -79,7 +79,7 @@ struct Slice {
   std::int32_t axis = kTokenAxis;
   friend bool operator==(const Slice&, const Slice&) = default;
 };
-// Of a value that it writes, and of one that it reads. Weights are read whole by every part.
+// The slice of a value that this part writes, or of one that it reads. Every part reads weights whole.
 Slice slice_of(const StepGraph& graph, const Operation& operation, ValueId value);
 Slice read_slice_of(const StepGraph& graph, const Operation& operation, ValueId value);
 constexpr bool overlap(const Slice& a, const Slice& b) {

@@ -91,6 +91,144 @@ std::vector<Role> feed_forward_roles(const Transformer& model, std::int32_t laye
   return {Role::router, Role::expert_in, Role::expert_out, Role::shared_in, Role::shared_out};
 }
 
+// The tensors of one role. Each part of a model has a switch of its own.
+class RoleTensors {
+ public:
+  RoleTensors(const Transformer& model, std::int32_t layer, Role role, std::int64_t tp)
+      : model_(model),
+        layer_(layer),
+        role_(role),
+        tp_(tp),
+        name_(layer < 0 ? std::string(name_of(role)) : fmt::format("layers.{}.{}", layer, name_of(role))),
+        into_stream_(kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers))),
+        gates_(model.activation == Activation::swiglu ? 2 : 1),
+        list_(is_of_experts(role) ? Axis::etp : Axis::tp) {}
+
+  std::vector<ParameterTensor> take() {
+    WEFT_CHECK(add_of_norms_and_ends() || add_of_attention() || add_of_feed_forward());
+    return list_.take();
+  }
+
+ private:
+  std::vector<Section> inner(std::int64_t size) const {
+    return std::vector<Section>(static_cast<std::size_t>(gates_), {size});
+  }
+
+  bool add_of_norms_and_ends() {
+    switch (role_) {
+      case Role::embedding:
+        list_.vocabulary("embedding", model_);
+        return true;
+      case Role::head:
+        list_.vocabulary(model_.tied_embeddings ? "embedding" : "head", model_);
+        list_.last().repeated = model_.tied_embeddings;
+        return true;
+      case Role::positions:
+        list_.add("positions.weight", {model_.max_seq, model_.hidden}, Start::normal, kDeviation);
+        return true;
+      case Role::attention_norm:
+      case Role::ffn_norm:
+      case Role::final_norm:
+        list_.norm(name_, model_);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  bool add_of_attention() {
+    const std::int64_t value_dim = model_.latent ? model_.latent->value_head_dim : model_.head_dim;
+    switch (role_) {
+      case Role::qkv:
+      case Role::kv:  // of the same tensor
+        list_.linear(fmt::format("layers.{}.qkv", layer_), (model_.heads + 2 * model_.kv_heads) * model_.head_dim,
+                     model_.hidden, model_.linear_bias || model_.qkv_bias, kDeviation, Spread::rows,
+                     head_sections(model_, role_, tp_));
+        return true;
+      case Role::qk_norm:
+        list_.add(fmt::format("layers.{}.q_norm.weight", layer_), {model_.head_dim}, Start::ones);
+        list_.add(fmt::format("layers.{}.k_norm.weight", layer_), {model_.head_dim}, Start::ones);
+        return true;
+      case Role::query_down:
+        list_.linear(name_, model_.latent->q_rank, model_.hidden, false, kDeviation);
+        return true;
+      case Role::query_norm:
+        list_.add(name_ + ".weight", {model_.latent->q_rank}, Start::ones);
+        return true;
+      case Role::query_up:
+        list_.linear(name_, model_.heads * model_.head_dim,
+                     model_.latent->q_rank > 0 ? model_.latent->q_rank : model_.hidden, false, kDeviation,
+                     Spread::rows);
+        return true;
+      case Role::kv_down:
+        list_.linear(name_, model_.latent->kv_rank + model_.latent->rope_head_dim, model_.hidden, false, kDeviation);
+        return true;
+      case Role::kv_norm:
+        list_.add(name_ + ".weight", {model_.latent->kv_rank}, Start::ones);
+        return true;
+      case Role::kv_up:
+        list_.linear(name_, model_.heads * (model_.latent->nope_head_dim + value_dim), model_.latent->kv_rank, false,
+                     kDeviation, Spread::rows);
+        return true;
+      case Role::attention_out:
+        list_.linear(name_, model_.hidden, model_.heads * value_dim, model_.linear_bias, into_stream_, Spread::columns);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  bool add_of_feed_forward() {
+    switch (role_) {
+      case Role::ffn_in:
+        list_.linear(name_, gates_ * model_.ffn, model_.hidden, model_.linear_bias, kDeviation, Spread::rows,
+                     inner(model_.ffn));
+        return true;
+      case Role::ffn_out:
+        list_.linear(name_, model_.hidden, model_.ffn, model_.linear_bias, into_stream_, Spread::columns);
+        return true;
+      case Role::router:
+        list_.linear(name_, model_.experts->count, model_.hidden, model_.experts->gate_bias, kDeviation);
+        return true;
+      case Role::expert_in:
+      case Role::expert_out: {
+        const std::int64_t ffn = model_.experts->ffn;
+        for (std::int64_t e = 0; e < model_.experts->count; ++e) {
+          const std::string of_expert = fmt::format("layers.{}.experts.{}.", layer_, e);
+          if (role_ == Role::expert_in) {
+            list_.linear(of_expert + "in", gates_ * ffn, model_.hidden, model_.linear_bias, kDeviation, Spread::rows,
+                         inner(ffn));
+          } else {
+            list_.linear(of_expert + "out", model_.hidden, ffn, model_.linear_bias, into_stream_, Spread::columns);
+          }
+        }
+        list_.share_tensors_over(Axis::ep);
+        return true;
+      }
+      case Role::shared_in:
+        list_.linear(name_, gates_ * model_.experts->shared_ffn, model_.hidden, model_.linear_bias, kDeviation,
+                     Spread::rows, inner(model_.experts->shared_ffn));
+        if (model_.experts->shared_gate) list_.add(name_ + ".gate", {model_.hidden}, Start::normal, kDeviation);
+        return true;
+      case Role::shared_out:
+        list_.linear(name_, model_.hidden, model_.experts->shared_ffn, model_.linear_bias, into_stream_,
+                     Spread::columns);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  const Transformer& model_;
+  std::int32_t layer_;
+  Role role_;
+  std::int64_t tp_;
+  std::string name_;
+  double into_stream_;
+  std::int64_t gates_;
+  TensorList list_;
+};
+
 }  // namespace
 
 std::int64_t ParameterTensor::elements() const {
@@ -117,98 +255,7 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
 
 std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role,
                                                std::int64_t tp) {
-  const std::int64_t value_dim = model.latent ? model.latent->value_head_dim : model.head_dim;
-  const std::int64_t context = model.heads * value_dim;
-  const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
-  const double into_stream = kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers));
-  const std::string name = layer < 0 ? std::string(name_of(role)) : fmt::format("layers.{}.{}", layer, name_of(role));
-  TensorList list(is_of_experts(role) ? Axis::etp : Axis::tp);
-  const auto inner = [&](std::int64_t size) { return std::vector<Section>(static_cast<std::size_t>(gates), {size}); };
-  switch (role) {
-    case Role::embedding:
-      list.vocabulary("embedding", model);
-      break;
-    case Role::head:
-      list.vocabulary(model.tied_embeddings ? "embedding" : "head", model);
-      list.last().repeated = model.tied_embeddings;
-      break;
-    case Role::positions:
-      list.add("positions.weight", {model.max_seq, model.hidden}, Start::normal, kDeviation);
-      break;
-    case Role::attention_norm:
-    case Role::ffn_norm:
-    case Role::final_norm:
-      list.norm(name, model);
-      break;
-    case Role::qkv:
-    case Role::kv:  // of the same tensor
-      list.linear(fmt::format("layers.{}.qkv", layer), (model.heads + 2 * model.kv_heads) * model.head_dim,
-                  model.hidden, model.linear_bias || model.qkv_bias, kDeviation, Spread::rows,
-                  head_sections(model, role, tp));
-      break;
-    case Role::qk_norm:
-      list.add(fmt::format("layers.{}.q_norm.weight", layer), {model.head_dim}, Start::ones);
-      list.add(fmt::format("layers.{}.k_norm.weight", layer), {model.head_dim}, Start::ones);
-      break;
-    case Role::query_down:
-      list.linear(name, model.latent->q_rank, model.hidden, false, kDeviation);
-      break;
-    case Role::query_norm:
-      list.add(name + ".weight", {model.latent->q_rank}, Start::ones);
-      break;
-    case Role::query_up:
-      list.linear(name, model.heads * model.head_dim, model.latent->q_rank > 0 ? model.latent->q_rank : model.hidden,
-                  false, kDeviation, Spread::rows);
-      break;
-    case Role::kv_down:
-      list.linear(name, model.latent->kv_rank + model.latent->rope_head_dim, model.hidden, false, kDeviation);
-      break;
-    case Role::kv_norm:
-      list.add(name + ".weight", {model.latent->kv_rank}, Start::ones);
-      break;
-    case Role::kv_up:
-      list.linear(name, model.heads * (model.latent->nope_head_dim + value_dim), model.latent->kv_rank, false,
-                  kDeviation, Spread::rows);
-      break;
-    case Role::attention_out:
-      list.linear(name, model.hidden, context, model.linear_bias, into_stream, Spread::columns);
-      break;
-    case Role::ffn_in:
-      list.linear(name, gates * model.ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows, inner(model.ffn));
-      break;
-    case Role::ffn_out:
-      list.linear(name, model.hidden, model.ffn, model.linear_bias, into_stream, Spread::columns);
-      break;
-    case Role::router:
-      list.linear(name, model.experts->count, model.hidden, model.experts->gate_bias, kDeviation);
-      break;
-    case Role::expert_in:
-    case Role::expert_out: {
-      const std::int64_t ffn = model.experts->ffn;
-      for (std::int64_t e = 0; e < model.experts->count; ++e) {
-        const std::string of_expert = fmt::format("layers.{}.experts.{}.", layer, e);
-        if (role == Role::expert_in) {
-          list.linear(of_expert + "in", gates * ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows,
-                      inner(ffn));
-        } else {
-          list.linear(of_expert + "out", model.hidden, ffn, model.linear_bias, into_stream, Spread::columns);
-        }
-      }
-      list.share_tensors_over(Axis::ep);
-      break;
-    }
-    case Role::shared_in:
-      list.linear(name, gates * model.experts->shared_ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows,
-                  inner(model.experts->shared_ffn));
-      if (model.experts->shared_gate) list.add(name + ".gate", {model.hidden}, Start::normal, kDeviation);
-      break;
-    case Role::shared_out:
-      list.linear(name, model.hidden, model.experts->shared_ffn, model.linear_bias, into_stream, Spread::columns);
-      break;
-    default:
-      WEFT_CHECK(!"a role without parameters");
-  }
-  return list.take();
+  return RoleTensors(model, layer, role, tp).take();
 }
 
 }  // namespace weft

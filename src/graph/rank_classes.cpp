@@ -38,40 +38,11 @@ Colour colour_of(const Device& device) {
   return mix(colour, static_cast<Colour>(device.compute_units));
 }
 
-// One row for every kind of group. Those without axes are chosen by the place in the pipeline or by heads.
-struct GroupRow {
-  GroupKind kind;
-  std::string_view name;
-  std::vector<Axis> axes;
-  bool of_experts = false;  // their own mesh
-};
-const std::vector<GroupRow>& group_rows() {
-  static const std::vector<GroupRow> rows{{GroupKind::tp, "tp", {Axis::tp}},
-                                          {GroupKind::cp, "cp", {Axis::cp}},
-                                          {GroupKind::dp, "dp", {Axis::dp, Axis::cp}},
-                                          {GroupKind::ep, "ep", {Axis::ep}, true},
-                                          {GroupKind::etp, "etp", {Axis::etp}, true},
-                                          {GroupKind::edp, "edp", {Axis::edp}, true},
-                                          {GroupKind::tied, "tied", {}},
-                                          {GroupKind::norm, "norm", {Axis::tp, Axis::pp}},
-                                          {GroupKind::pp_prev, "pp_prev", {}},
-                                          {GroupKind::pp_next, "pp_next", {}},
-                                          {GroupKind::kv, "kv", {}}};
-  return rows;
-}
-const GroupRow& row_of(GroupKind kind) {
-  return group_rows()[kind.number];
-}
-
 std::vector<Axis> axes_of(GroupKind kind, const Layout& layout) {
   // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
   const bool all_differ = layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp;
   if (kind == GroupKind::norm && all_differ) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
-  return row_of(kind).axes;
-}
-
-bool is_expert_group(GroupKind kind) {
-  return row_of(kind).of_experts;
+  return axes_of(kind);
 }
 
 // The members of a tensor-parallel group that hold the same key/value head follow each other.
@@ -82,7 +53,7 @@ std::vector<Rank> with_same_head(const std::vector<Rank>& tensor_parallel, std::
 
 // Whether a job has groups of that kind at all.
 bool has_groups(GroupKind kind, const ModelGroups& model) {
-  if (is_expert_group(kind)) return model.experts;
+  if (is_of_experts(kind)) return model.experts;
   return kind != GroupKind::kv || model.key_copies > 1;
 }
 
@@ -106,7 +77,7 @@ std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& la
       if (position % model.key_copies != 0) continue;
       groups.push_back(with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, position));
     } else {
-      const Mesh& mesh = is_expert_group(kind) ? expert : dense;
+      const Mesh& mesh = is_of_experts(kind) ? expert : dense;
       const std::vector<Axis> axes = axes_of(kind, layout);
       const bool leads =
           std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return mesh.coordinate(axis, rank) == 0; });
@@ -358,31 +329,6 @@ RankClasses Refinement::result() const {
 
 }  // namespace
 
-Axis axis_of(GroupKind kind) {
-  WEFT_CHECK(row_of(kind).axes.size() == 1);
-  return row_of(kind).axes.front();
-}
-
-GroupKind group_of(Axis axis) {
-  const auto found = std::find_if(group_rows().begin(), group_rows().end(),
-                                  [&](const GroupRow& row) { return row.axes == std::vector{axis}; });
-  WEFT_CHECK(found != group_rows().end());
-  return found->kind;
-}
-
-std::span<const GroupKind> group_kinds() {
-  static const std::vector<GroupKind> kinds = [] {
-    std::vector<GroupKind> listed;
-    for (const GroupRow& row : group_rows()) listed.push_back(row.kind);
-    return listed;
-  }();
-  return kinds;
-}
-
-std::string_view name_of(GroupKind kind) {
-  return row_of(kind).name;
-}
-
 ModelGroups model_groups(const Transformer& model, const Layout& layout) {
   return {model.experts.has_value(), std::max<std::int64_t>(1, layout.tp / model.kv_heads)};
 }
@@ -402,7 +348,7 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   if (kind == GroupKind::kv) {
     return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));
   }
-  return (is_expert_group(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
+  return (is_of_experts(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
 }
 
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model) {

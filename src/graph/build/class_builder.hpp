@@ -95,6 +95,8 @@ class ClassBuilder {
   void finish_step();
   ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
   void emit_updates();
+  ValueId emit_norm(const std::vector<ValueId>& gradients);
+  void emit_update(const Parameter& p, ValueId gradient, ValueId norm);
   std::int64_t shards(GroupKind group) const;
 
   // Layers.

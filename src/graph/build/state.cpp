@@ -114,6 +114,66 @@ void ClassBuilder::finish_step() {
   emit_updates();
 }
 
+// The norm of all gradients, of which every rank has its part.
+ValueId ClassBuilder::emit_norm(const std::vector<ValueId>& gradients) {
+  chunk_ = 0;
+  layer_ = -1;
+  std::vector<Read> reads;
+  std::int64_t elements = 0;
+  for (const ValueId grad : gradients) {
+    reads.push_back({Operand::gradient, grad});
+    elements += graph_.value(grad).elements();
+  }
+  OpKey key;
+  key.kind = OpKind::square_sum;
+  key.dtype = layout_.grad_dtype;
+  key.dims[0] = elements;
+  const ValueId norm =
+      once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
+  add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {{Operand::square_sum, norm}}).per_micro_batch = false;
+  if (shards(GroupKind::norm) == 1) return norm;
+  const ValueId all = once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
+  transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, 1, {{Operand::payload, norm}},
+           {{Operand::payload, all}})
+      .per_micro_batch = false;
+  return all;
+}
+
+// `norm`: where gradients are clipped.
+void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId norm) {
+  const std::int64_t n = shards(p.group);
+  const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
+  const std::string name = label(name_of(p.role));
+  // Adam: two moments, and a master copy where the weights are 16 bits wide; else the weights are read themselves.
+  const bool master = layout_.precision != ElementType::fp32;
+  const std::int64_t state_width = master ? 12 : 8;
+  const ValueId state = once({.name = name + ".state",
+                              .shape = {own},
+                              .kind = ValueKind::optimizer_state,
+                              .sharding = zero_sharding(p.group, layout_.zero >= 1),
+                              .bytes_per_element = static_cast<double>(state_width),
+                              .dtype = ElementType::fp32});
+  OpKey key;
+  key.kind = OpKind::adam;
+  key.dtype = layout_.precision;
+  key.dims = {own, size_of(layout_.grad_dtype).value + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
+  std::vector<Read> reads{{Operand::gradient, gradient}, {Operand::optimizer_state, state, 1}};
+  if (!master) reads.push_back({Operand::weight, p.weight, 1});
+  if (norm.valid()) reads.push_back({Operand::square_sum, norm});
+  const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
+  const ValueId updated =
+      gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
+  add(Role::update, Phase::optimizer, key, std::move(reads),
+      {{Operand::weight, updated}, {Operand::optimizer_state, state}})
+      .per_micro_batch = false;
+  graph_.operations.back().subject = p.role;
+  if (gathers) {
+    transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
+             {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
+        .per_micro_batch = false;
+  }
+}
+
 void ClassBuilder::emit_updates() {
   std::vector<ValueId> reduced;
   for (const Parameter& p : parameters_) reduced.push_back(p.gradient);
@@ -125,67 +185,11 @@ void ClassBuilder::emit_updates() {
       reduced[i] = reduce_gradient(parameters_[i], reduced[i], stage);
     }
   }
-  ValueId norm;
-  if (layout_.clip_grad > 0) {
-    chunk_ = 0;
-    layer_ = -1;
-    std::vector<Read> reads;
-    std::int64_t elements = 0;
-    for (const ValueId grad : reduced) {
-      reads.push_back({Operand::gradient, grad});
-      elements += graph_.value(grad).elements();
-    }
-    OpKey key;
-    key.kind = OpKind::square_sum;
-    key.dtype = layout_.grad_dtype;
-    key.dims[0] = elements;
-    norm = once({.name = "grad_norm.local", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-    add(Role::grad_norm, Phase::optimizer, key, std::move(reads), {{Operand::square_sum, norm}}).per_micro_batch =
-        false;
-    if (shards(GroupKind::norm) > 1) {
-      const ValueId all =
-          once({.name = "grad_norm", .shape = {1}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
-      transfer(Role::norm_reduce, Phase::optimizer, Collective::all_reduce, GroupKind::norm, 1,
-               {{Operand::payload, norm}}, {{Operand::payload, all}})
-          .per_micro_batch = false;
-      norm = all;
-    }
-  }
+  const ValueId norm = layout_.clip_grad > 0 ? emit_norm(reduced) : ValueId{};
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& p = parameters_[i];
-    chunk_ = p.chunk;
-    layer_ = p.layer;
-    const std::int64_t n = shards(p.group);
-    const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;
-    const std::string name = label(name_of(p.role));
-    // Adam: two moments, and a master copy where the weights are 16 bits wide; else the weights are read themselves.
-    const bool master = layout_.precision != ElementType::fp32;
-    const std::int64_t state_width = master ? 12 : 8;
-    const ValueId state = once({.name = name + ".state",
-                                .shape = {own},
-                                .kind = ValueKind::optimizer_state,
-                                .sharding = zero_sharding(p.group, layout_.zero >= 1),
-                                .bytes_per_element = static_cast<double>(state_width),
-                                .dtype = ElementType::fp32});
-    OpKey key;
-    key.kind = OpKind::adam;
-    key.dtype = layout_.precision;
-    key.dims = {own, size_of(layout_.grad_dtype).value + 2 * state_width + (master ? 1 : 2) * width(), 0, 0, 0, 0};
-    std::vector<Read> reads{{Operand::gradient, reduced[i]}, {Operand::optimizer_state, state, 1}};
-    if (!master) reads.push_back({Operand::weight, p.weight, 1});
-    if (norm.valid()) reads.push_back({Operand::square_sum, norm});
-    const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
-    const ValueId updated =
-        gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
-    add(Role::update, Phase::optimizer, key, std::move(reads),
-        {{Operand::weight, updated}, {Operand::optimizer_state, state}})
-        .per_micro_batch = false;
-    graph_.operations.back().subject = p.role;
-    if (gathers) {
-      transfer(Role::param_gather, Phase::optimizer, Collective::all_gather, p.group, own * n,
-               {{Operand::payload, updated}}, {{Operand::payload, p.weight}}, p.role)
-          .per_micro_batch = false;
-    }
+    chunk_ = parameters_[i].chunk;
+    layer_ = parameters_[i].layer;
+    emit_update(parameters_[i], reduced[i], norm);
   }
   layer_ = -1;
 }

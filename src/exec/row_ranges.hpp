@@ -11,6 +11,6 @@
 namespace weft {
 
 // The rows of a matrix with `rows` rows, a shard or all of them, that a part works on.
-std::vector<ElementRange> row_windows(const Layout& layout, std::int64_t rows, const Origin& part);
+std::vector<ElementRange> row_ranges(const Layout& layout, std::int64_t rows, const Origin& part);
 
 }  // namespace weft
