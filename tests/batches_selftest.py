@@ -78,8 +78,8 @@ class Batches(unittest.TestCase):
         test = "TEST(Ring, {}) {{\n  EXPECT_EQ(1, 1);\n}}"
         self.assertEqual(self.chosen({"a.cpp": source(test.format("One")), "b.cpp": source(test.format("Two"))}), [["a", "b"]])
 
-    def test_a_macro_and_a_header_of_the_kernel_stand_alone(self):
-        for line in ("#define X 1", "#include <linux/tcp.h>"):
+    def test_what_cannot_be_seen_through_stands_alone(self):
+        for line in ("#define X 1", "#include <linux/tcp.h>", "using enum Kind;"):
             files = {"a.cpp": f"{line}\n" + source(), "b.cpp": source(), "c.cpp": source()}
             self.assertEqual(self.chosen(files), [["a"], ["b", "c"]], line)
 
