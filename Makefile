@@ -9,43 +9,51 @@ PREFIX ?= /usr/local
 TORCH_PYTHON ?= /usr/bin/python3
 WERROR ?= $(if $(filter true 1,$(CI)),1,0)
 
-override werror := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF)
+# Whole builds take half the time in batches of sources; a changed source then takes as long as its batch. For work on one
+# folder: make BATCHES=tests (cmake/weft_targets.cmake).
+BATCHES ?= all
+
+override options := -DWEFT_WERROR=$(if $(filter 1 ON,$(WERROR)),ON,OFF) -DWEFT_BATCHES=$(BATCHES)
 override ctest := ctest -j$(JOBS) --output-on-failure --no-tests=error
 
-.PHONY: build setup all demo test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format install clean help
+.PHONY: build setup all demo check test test-fast test-sanitized tsan oracle bench bench-run tidy fuzz format install clean help
 
 build: setup ## the program, at build/release/weft (default)
-	@tools/configure.sh release $(werror)
+	@tools/configure.sh release $(options)
 	@cmake --build build/release -j$(JOBS) --target weft
 
 setup: ## install what is missing from Debian packages
 	@tools/setup.sh
 
 all: setup ## everything of the release build: program, libraries, tests
-	@tools/configure.sh release $(werror)
+	@tools/configure.sh release $(options)
 	@cmake --build build/release -j$(JOBS)
 
 demo: build ## plan a training step and show where to look
 	@tools/demo.sh
 
+check: ## clang-format and clang-tidy over what changed, findings as errors
+	@tools/setup.sh --with tidy || [[ "$$CI" != true ]]
+	@tools/check_changed.py --jobs $(JOBS)
+
 # Under sanitizers: the folders that handle raw memory, threads and other people's files (preset memory); the others are
-# linked as the release build has them. While building, test executables run only to list their tests.
-test: all ## every test, then those of raw memory and threads under address and undefined-behaviour sanitizers
+# linked as the release build has them.
+test: check all ## every test, then those of raw memory and threads under address and undefined-behaviour sanitizers
 	@$(ctest) --test-dir build/release
-	@tools/configure.sh memory $(werror)
-	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/memory -j$(JOBS) --target core_tests
+	@tools/configure.sh memory $(options)
+	@cmake --build build/memory -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/memory/tests/core
 
 test-fast: all ## the tests labelled fast
 	@$(ctest) --test-dir build/release -L fast
 
 test-sanitized: setup ## all tests of the core under address and undefined-behaviour sanitizers
-	@tools/configure.sh dev $(werror)
-	@ASAN_OPTIONS=detect_leaks=0 cmake --build build/dev -j$(JOBS) --target core_tests
+	@tools/configure.sh dev $(options)
+	@cmake --build build/dev -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/dev/tests/core
 
 tsan: setup ## the tests of the core under the thread sanitizer
-	@tools/configure.sh tsan $(werror)
+	@tools/configure.sh tsan $(options)
 	@cmake --build build/tsan -j$(JOBS) --target core_tests
 	@$(ctest) --test-dir build/tsan/tests/core
 
@@ -55,7 +63,7 @@ oracle: build ## weft run against PyTorch: every layout with every policy, ZeRO 
 
 # training_step_bench is driven by bench/compute_vs_pytorch.py and does nothing alone.
 bench: setup ## build and run the benchmarks
-	@tools/configure.sh release $(werror) -DWEFT_BENCH=ON
+	@tools/configure.sh release $(options) -DWEFT_BENCH=ON
 	@cmake --build build/release -j$(JOBS)
 	@set -e; for bench in build/release/bench/*_bench; do \
 	  [[ $$bench != */training_step_bench ]] || continue; echo "== $$bench"; "$$bench"; \

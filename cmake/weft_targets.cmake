@@ -1,6 +1,8 @@
 # The three kinds of targets in this project: one static library per folder of src/,
 # one test executable per folder, and the flags that all of them share.
 
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
 add_library(weft_flags INTERFACE)
 target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        # The same simulated times on every machine: no fused multiply-add where one has it.
@@ -11,15 +13,17 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
                        $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 # Tests are compiled for little time, not for speed, and without the checks for undefined behaviour, which cost the compiler
-# most: those watch the libraries.
+# most: those watch the libraries. With sanitizers, optimizing a test takes as long again as compiling it.
 add_library(weft_test_flags INTERFACE)
 get_target_property(weft_warnings weft_flags INTERFACE_COMPILE_OPTIONS)
-target_compile_options(weft_test_flags INTERFACE ${weft_warnings} -O1)
-if(WEFT_SANITIZE)
+target_compile_options(weft_test_flags INTERFACE ${weft_warnings})
+if(NOT WEFT_SANITIZE)
+  target_compile_options(weft_test_flags INTERFACE -O1)
+else()
   string(REPLACE ",undefined" "" test_sanitizers ${WEFT_SANITIZE})
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
-  target_compile_options(weft_test_flags INTERFACE -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
+  target_compile_options(weft_test_flags INTERFACE -O0 -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
   target_link_options(weft_test_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
@@ -55,6 +59,32 @@ function(weft_precompile target kind headers)
   endif()
 endfunction()
 
+# Batches: sources that are compiled as one, because each by itself takes most of its time for headers that the others read
+# too. cmake/batches.py finds which can go together. `all` is for whole builds, of which it saves half (`make` asks for it).
+# `tests` leaves libraries as they are, so that a changed source takes no more than its own time; `none` is for clang-tidy.
+set(WEFT_BATCHES tests CACHE STRING "What is compiled in batches: none, tests or all")
+set(weft_sources_in_batch 8)
+function(weft_batch target sources)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/cmake/batches.py ${PROJECT_SOURCE_DIR}/src
+                          ${weft_sources_in_batch} ${CMAKE_CURRENT_SOURCE_DIR} ${sources}
+                  OUTPUT_VARIABLE batches COMMAND_ERROR_IS_FATAL ANY)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # g++ takes sources that are included for headers, in which an unnamed namespace would be a mistake.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  set(number 0)
+  foreach(batch ${batches})
+    string(REPLACE "," ";" batch "${batch}")
+    math(EXPR number "${number} + 1")
+    list(LENGTH batch length)
+    if(length GREATER 1)
+      set_source_files_properties(${batch} PROPERTIES UNITY_GROUP batch_${number})
+    endif()
+  endforeach()
+endfunction()
+
+# Folders whose own code takes no time worth speaking of: the compiler saves its time there.
+set(weft_quick_folders app study calibrate)
+
 # weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...])
 function(weft_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
@@ -68,9 +98,17 @@ function(weft_library name)
   if(NOT name IN_LIST weft_folders_with_casts)
     target_link_libraries(weft_${name} PRIVATE $<BUILD_INTERFACE:weft_no_casts>)  # behind the flags it takes back
   endif()
+  set(kind LIBRARY)
+  if(name IN_LIST weft_quick_folders)
+    target_compile_options(weft_${name} PRIVATE -O1)
+    set(kind QUICK_LIBRARY)  # g++ takes no precompiled header that was made with other optimizations
+  endif()
+  if(WEFT_BATCHES STREQUAL "all")
+    weft_batch(weft_${name} "${ARG_SOURCES}")
+  endif()
   set_target_properties(weft_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY WEFT_LIBRARIES weft_${name})
-  weft_precompile(weft_${name} LIBRARY "${weft_pch_headers}")
+  weft_precompile(weft_${name} ${kind} "${weft_pch_headers}")
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/finished/${name}.cmake
        CONTENT "weft_finished_library(${name} $<TARGET_FILE:weft_${name}> ${ARG_DEPENDS} ${ARG_LINK})\n")
 endfunction()
@@ -83,16 +121,20 @@ function(weft_finished_library name file)
   target_link_libraries(weft_${name} INTERFACE ${ARGN})
 endfunction()
 
-# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [ONE_PROCESS])
-# PRECOMPILE: a precompiled header of its own, with these headers too.
-# ONE_PROCESS: one test for ctest, where starting the executable takes longer than its test cases.
+# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [SHARDS 2])
+# One executable and one process for all test cases of a folder: starting a process takes longer than most of them. What failed
+# is named at the end of its output. PRECOMPILE: a precompiled header of its own, with these headers too. SHARDS: so many
+# processes, each with its share of the test cases, where they take long enough to keep several cores busy.
 function(weft_test folder)
   if(NOT BUILD_TESTING)
     return()
   endif()
-  cmake_parse_arguments(ARG "ONE_PROCESS" "" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
+  endif()
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
   endif()
   list(TRANSFORM ARG_DEPENDS PREPEND weft_)
   add_executable(${folder}_test ${ARG_SOURCES})
@@ -103,27 +145,19 @@ function(weft_test folder)
   else()
     weft_precompile(${folder}_test TEST "${weft_pch_test_headers}")
   endif()
-  if(ARG_ONE_PROCESS)
-    add_test(NAME ${folder} COMMAND ${folder}_test --gtest_brief=1)
-    set_tests_properties(${folder} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
-    return()
+  if(NOT WEFT_BATCHES STREQUAL "none")
+    weft_batch(${folder}_test "${ARG_SOURCES}")
   endif()
-  gtest_discover_tests(${folder}_test DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 120)
-endfunction()
-
-# weft_test_batches(FOLDER "a_test.cpp b_test.cpp ..." ...): these sources are compiled as one, because each by itself takes
-# most of its time for what it shares with the others: half the compiler's time. Sources of a batch must not give two things
-# the same name, even in their unnamed namespaces; a source in no batch is compiled by itself.
-option(WEFT_BATCH_TESTS "Compile the batches of test sources at once" ON)
-function(weft_test_batches folder)
-  if(NOT BUILD_TESTING)
-    return()
-  endif()
-  set_target_properties(${folder}_test PROPERTIES UNITY_BUILD ${WEFT_BATCH_TESTS} UNITY_BUILD_MODE GROUP)
-  set(number 0)
-  foreach(batch ${ARGN})
-    math(EXPR number "${number} + 1")
-    separate_arguments(sources UNIX_COMMAND "${batch}")
-    set_source_files_properties(${sources} PROPERTIES UNITY_GROUP batch_${number})
+  set_property(TARGET ${folder}_test PROPERTY WEFT_SHARDS ${ARG_SHARDS})  # tests/sanitized.cmake asks for it
+  list(LENGTH ARG_SOURCES cost)  # many sources take long: they begin early
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(name ${folder})
+    if(ARG_SHARDS GREATER 1)
+      set(name ${folder}_${shard})
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME ${name} COMMAND ${folder}_test)
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600 COST ${cost}
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
   endforeach()
 endfunction()

@@ -118,6 +118,16 @@ class Comparison(unittest.TestCase):
         self.assertEqual(len(self.found(ANSWER, ANSWER, files=({"w.bin": b"\xff1"}, {"w.bin": b"\xff2"}))), 1)
         self.assertEqual(len(self.found(ANSWER, ANSWER, files=({"rows.csv": b"1"}, {}))), 1)
         self.assertEqual(self.found(ANSWER, ANSWER, files=({"plan-ddp.json": b"1"}, {"plan-ddp.json": b"2"})), [])
+        self.assertEqual(len(self.found(ANSWER, ANSWER, files=({"plan-ddp.json": b"1"}, {}))), 1)
+        self.assertEqual(self.found(ANSWER, ANSWER, files=({}, {"step.svg": b"1"})), [])
+
+    def test_only_expected_changes_may_be(self):
+        old, less, more = ({"memory_peak_bytes": bytes} for bytes in (8, 7, 9))
+        woven = build_cases.Case("plan-vpp", [["plan"]])
+        self.assertEqual(self.found(old, less, case=woven), [])
+        self.assertEqual(len(self.found(old, more, case=woven)), 1)
+        self.assertEqual(len(self.found(old, less)), 1)
+        self.assertEqual(len(self.found({"step_s": 8}, {"step_s": 7}, case=woven)), 1)
 
     def test_training_is_compared_by_losses_not_times(self):
         slower = json.loads(json.dumps(TRAINING))

@@ -1,6 +1,5 @@
 # What the sanitizer builds run. `core_tests` builds the tests of the folders that need no device and no network, and
-# `ctest --test-dir <build>/tests/core` runs them. With WEFT_SANITIZE_ONLY these are the tests of those folders. One process
-# per executable: g++ 12's leak check takes four seconds per process on aarch64, far too much for one per test case.
+# `ctest --test-dir <build>/tests/core` runs them. With WEFT_SANITIZE_ONLY these are the tests of those folders.
 set(core base model cluster timeline collective comm exec graph cost plan bound planner sim io)
 get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR}/src PROPERTY SUBDIRECTORIES)
 add_custom_target(core_tests)
@@ -13,8 +12,13 @@ foreach(folder ${folders})
     list(FILTER targets EXCLUDE REGEX "_mpi_test$")  # needs a launcher
     foreach(target ${targets})
       add_dependencies(core_tests ${target})
-      string(APPEND core_ctest "add_test(${target} \"$<TARGET_FILE:${target}>\" --gtest_brief=1)\n"
-             "set_tests_properties(${target} PROPERTIES TIMEOUT 600)\n")
+      get_property(shards TARGET ${target} PROPERTY WEFT_SHARDS)
+      foreach(shard RANGE 1 ${shards})
+        math(EXPR index "${shard} - 1")
+        string(APPEND core_ctest "add_test(${target}_${shard} \"$<TARGET_FILE:${target}>\")\n"
+               "set_tests_properties(${target}_${shard} PROPERTIES TIMEOUT 600"
+               " ENVIRONMENT \"GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}\")\n")
+      endforeach()
     endforeach()
   endif()
 endforeach()

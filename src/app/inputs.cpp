@@ -21,9 +21,6 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kMany = 1'000'000'000;
-constexpr const char* kModel = "Model";
-constexpr const char* kLayout = "Layout";
-constexpr const char* kPolicy = "Policy";
 
 // A GPT from shape flags alone.
 Transformer shape_from_flags(const Flags& flags) {
@@ -109,88 +106,6 @@ std::vector<Axis> read_mesh_order(const Flags& flags) {
 }
 
 }  // namespace
-
-void declare_input_flags(Flags& flags) {
-  flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
-  flags.value("megatron-args", "FILE", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
-              kModel);
-  flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
-  flags.value("hidden", "N", "hidden size", kModel);
-  flags.value("heads", "N", "attention heads", kModel);
-  flags.value("kv-heads", "N", "key/value heads (default: heads)", kModel);
-  flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
-  flags.value("vocab", "N", "vocabulary (default: 51200; of weft run and calibrate 256, a token for every byte)",
-              kModel);
-  flags.value("experts", "N", "experts of every MoE layer", kModel);
-  flags.value("experts-per-rank", "N", "experts on an expert-parallel rank: --experts is N * ep", kModel);
-  flags.value("moe-every", "N", "every N-th layer is an MoE layer (default: the model's, or each)", kModel);
-  flags.value("top-k", "N", "experts a token goes to", kModel);
-  flags.value("capacity-factor", "X", "expert capacity over its fair share; 0: dropless", kModel);
-  flags.value("token-drop-policy", "position|gshard|probs",
-              "who gets the slots of a full expert: tokens in order, first choices first, or the most probable",
-              kModel);
-  flags.value("shared-ffn", "N", "inner size of experts that every token goes to, all together; 0: none", kModel);
-  flags.value("router-groups", "N",
-              "experts lie in N groups, a token's in few of them (DeepSeek; default: the model's)", kModel);
-  flags.value("router-group-topk", "N", "groups that the experts of a token lie in", kModel);
-  flags.value("aux-loss-coeff", "X", "weight of the loss that balances experts; 0: none", kModel);
-  flags.value("cluster", "PRESET:N|FILE", "dgx-a100:8[,nic=800Gb/s,...], or a JSON file (docs/cluster-format.md)",
-              "Cluster");
-  flags.value("memory", "GIB", "use no more than this of a device's memory", "Cluster");
-  flags.value("reserve", "GIB",
-              "memory of a device that is not for plans: driver, CUDA context, NCCL, fragmentation (default: 1.8 and "
-              "1.5 % of a GPU's, 3.0 of 80; nothing with --memory or of a CPU)",
-              "Cluster");
-  flags.value("tp", "N", "tensor parallel ranks", kLayout);
-  flags.value("pp", "N", "pipeline stages", kLayout);
-  flags.value("vpp", "N", "model chunks per pipeline rank", kLayout);
-  flags.value("dp", "N", "data parallel ranks (default: devices / (tp * pp * cp))", kLayout);
-  flags.value("cp", "N", "context parallel ranks", kLayout);
-  flags.value("ep", "N", "expert parallel ranks", kLayout);
-  flags.value("etp", "N", "tensor parallel ranks inside experts (default: tp)", kLayout);
-  flags.value("expert-exchange", "padded|uneven|gathered",
-              "tokens travel to experts in whole blocks, or only those that are there, or all to every rank "
-              "(default: padded; a run without drops: uneven)",
-              kLayout);
-  flags.toggle("dispatch-fp8", "tokens (and in backward their gradients) travel to experts in fp8", kLayout);
-  flags.toggle("ep-forwarding", "a token goes to a node once and is handed on inside it, as DeepEP does", kLayout);
-  flags.value("micro-batch", "N", "sequences in a micro-batch (default: 1)", kLayout);
-  flags.value("global-batch", "N", "sequences in a step (default: micro-batch * dp)", kLayout);
-  flags.toggle("round-batch", "take the largest multiple of micro-batch * dp up to --global-batch, at least one of it",
-               kLayout);
-  flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
-  flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
-  flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
-  flags.value("dropout", "X|model",
-              "share of activations that a model with learned positions zeroes (default: its own; on local 0)",
-              kLayout);
-  flags.toggle("no-dropout", "a model with learned positions trains without dropout", kLayout);
-  flags.value("recompute", "none|selective|full|local",
-              "what backward computes again: the attention core, layers, or layers without their all-to-alls", kLayout);
-  flags.value("attention", "flash|unfused", "attention kernel", kLayout);
-  flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
-  flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
-  flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value("schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
-              "pipeline schedule (default: 1f1b; interleaved if vpp > 1)", kLayout);
-  flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
-  flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
-  flags.value("bucket-size", "N", "parameters in a bucket of megatron-grad and -param (default: max(40M, 1M * dp))",
-              kPolicy);
-  flags.toggle("tp-comm-overlap",
-               "megatron policies: gathers and reductions of tensor parallelism in parts with their products "
-               "(Transformer Engine's userbuffers)",
-               kPolicy);
-  flags.toggle("overlap-moe-expert-parallel-comm",
-               "megatron policies: all-to-alls of experts behind the computation of another micro-batch", kPolicy);
-  flags.toggle("delay-wgrad-compute", "with it: weight gradients may wait and hide all-to-alls too", kPolicy);
-  flags.value("bucket-mib", "MIB", "gradients in a bucket of ddp (default: 25, the first 1)", kPolicy);
-  flags.value("part-mib", "MIB", "parts that priority cuts gradients into (default: by the links' speed and latency)",
-              kPolicy);
-  flags.value("prefetch", "N", "layers that fsdp and priority gather ahead at --zero 3 (default: 1)", kPolicy);
-  flags.value("budget", "SECONDS", "how long policy weft searches, on an ordinary machine (default: 10)", kPolicy);
-  flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
-}
 
 // (No slash test: "200Gb/s" has one.)
 bool names_a_file(const std::string& text) {

@@ -126,15 +126,15 @@ TEST(Bound, CountsThePipelinesFillAndDrain) {
   // stage waits for two forwards (6), works 4 * 9 = 36, then two backwards (12) and stage 0's update (1) remain: 55.
   // That is (m + p - 1)(f + b) + 1, what GPipe and 1F1B take.
   Graph g(3);
-  constexpr int kStages = 3, kMicroBatches = 4;
+  constexpr int kLegs = 3, kMicroBatches = 4;
   std::vector<std::int32_t> forward, backward, update;
-  for (std::int32_t s = 0; s < kStages; ++s) {
+  for (std::int32_t s = 0; s < kLegs; ++s) {
     forward.push_back(g.add_micro_batches(s, 3, kMicroBatches));
     backward.push_back(g.add_micro_batches(s, 6, kMicroBatches));
     update.push_back(g.add(s, 1, 1));
   }
   g.chain({forward[0], forward[1], forward[2], backward[2], backward[1], backward[0]});
-  for (std::size_t s = 0; s < kStages; ++s) {
+  for (std::size_t s = 0; s < kLegs; ++s) {
     g.chain({backward[s], update[s]});
     g.next(update[s], forward[s]);
   }

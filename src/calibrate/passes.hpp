@@ -9,6 +9,7 @@
 
 #include "calibrate/calibrate.hpp"
 #include "exec/bind_compute.hpp"
+#include "exec/initial_weights.hpp"
 
 namespace weft {
 

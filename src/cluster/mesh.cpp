@@ -11,27 +11,6 @@
 
 namespace weft {
 
-std::string_view name_of(Axis axis) {
-  switch (axis) {
-    case Axis::tp:
-      return "tp";
-    case Axis::cp:
-      return "cp";
-    case Axis::dp:
-      return "dp";
-    case Axis::pp:
-      return "pp";
-    case Axis::etp:
-      return "etp";
-    case Axis::ep:
-      return "ep";
-    case Axis::edp:
-      return "edp";
-  }
-  WEFT_CHECK(false && "unknown Axis");
-  return "";
-}
-
 Mesh::Mesh(std::vector<Extent> order) : order_(std::move(order)) {
   for (std::size_t i = 0; i < order_.size(); ++i) {
     const auto [axis, size] = order_[i];

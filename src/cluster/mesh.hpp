@@ -1,6 +1,8 @@
 // Ranks arranged on named axes, and the groups that axes make.
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,8 +13,17 @@
 
 namespace weft {
 
-enum class Axis { tp, cp, dp, pp, etp, ep, edp };
-std::string_view name_of(Axis axis);
+// An axis by its name. A new one is a constant here and a name in kAxisNames: nothing else lists them.
+struct Axis {
+  std::uint8_t number = 0;
+  friend auto operator<=>(const Axis&, const Axis&) = default;
+  static const Axis tp, cp, dp, pp, etp, ep, edp;
+};
+inline constexpr Axis Axis::tp{0}, Axis::cp{1}, Axis::dp{2}, Axis::pp{3}, Axis::etp{4}, Axis::ep{5}, Axis::edp{6};
+inline constexpr std::array<std::string_view, 7> kAxisNames{"tp", "cp", "dp", "pp", "etp", "ep", "edp"};
+constexpr std::string_view name_of(Axis axis) {
+  return kAxisNames[axis.number];
+}
 
 // A row-major arrangement: the first axis of `order` varies fastest with the rank.
 class Mesh {

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-const Block& block_of(const Program& program, const StepTrace& trace) {
+const ThreadBlock& block_of(const Program& program, const StepTrace& trace) {
   return program.ranks[static_cast<std::size_t>(trace.rank)].blocks[static_cast<std::size_t>(trace.step.block)];
 }
 
@@ -75,7 +75,7 @@ class FloatRun {
  private:
   void execute(const StepTrace& trace) {
     const Instruction& step = instruction_of(program_, trace);
-    const Block& block = block_of(program_, trace);
+    const ThreadBlock& block = block_of(program_, trace);
     for (std::int64_t i = 0; i < step.count; ++i) {
       const SlotRef src{step.src.buffer, step.src.slot + i};
       const SlotRef dst{step.dst.buffer, step.dst.slot + i};
@@ -195,7 +195,7 @@ TEST(Algorithms, OfOneRankCopy) {
     const Program program = make_program(request);
     std::size_t instructions = 0;
     for (const RankProgram& rank : program.ranks) {
-      for (const Block& block : rank.blocks) instructions += block.steps.size();
+      for (const ThreadBlock& block : rank.blocks) instructions += block.steps.size();
     }
     EXPECT_EQ(instructions, request.in_place ? 0U : 1U) << in_words(request);
     EXPECT_EQ(program.ranks.size(), static_cast<std::size_t>(1 + request.servers));

@@ -1,4 +1,4 @@
-// Carries stages out one after the other, on whatever the ranks hold by then, and writes that down as one program. It
+// Carries legs out one after the other, on whatever the ranks hold by then, and writes that down as one program. It
 // knows nothing of what the whole is meant to be: that the verifier says.
 #include <algorithm>
 #include <map>
@@ -19,9 +19,9 @@ struct HeldPiece {
 };
 using HeldPieces = std::map<HeldPiece, SlotRef>;
 
-class StageComposer {
+class LegComposer {
  public:
-  StageComposer(Collective collective, std::int64_t ranks, std::int64_t inner)
+  LegComposer(Collective collective, std::int64_t ranks, std::int64_t inner)
       : inner_(inner), outer_(ranks / inner), builder_("stages", {collective, ranks, 0, ranks}, /*in_place=*/false) {
     held_.resize(static_cast<std::size_t>(ranks));
     scratch_.assign(held_.size(), 0);
@@ -36,11 +36,11 @@ class StageComposer {
     }
   }
 
-  // False where the stage does not find what it works on.
-  bool apply(const RuleStage& stage) {
-    if (stage.scope == Scope::self) return add_copies();
-    for (const std::vector<std::int64_t>& group : groups(stage.scope)) {
-      if (!carry_out(stage, group)) return false;
+  // False where the leg does not find what it works on.
+  bool apply(const RuleLeg& leg) {
+    if (leg.scope == Scope::self) return add_copies();
+    for (const std::vector<std::int64_t>& group : groups(leg.scope)) {
+      if (!carry_out(leg, group)) return false;
     }
     return true;
   }
@@ -112,7 +112,7 @@ class StageComposer {
                       [](const auto& x, const auto& y) { return x.first == y.first; });
   }
 
-  bool carry_out(const RuleStage& stage, const std::vector<std::int64_t>& group) {
+  bool carry_out(const RuleLeg& leg, const std::vector<std::int64_t>& group) {
     std::vector<std::vector<HeldPiece>> before;
     for (const std::int64_t member : group) {
       std::vector<HeldPiece>& list = before.emplace_back();
@@ -120,22 +120,22 @@ class StageComposer {
     }
     const bool alike =
         std::all_of(group.begin(), group.end(), [&](std::int64_t m) { return holds_same(at(m), at(group.front())); });
-    switch (stage.collective) {
+    switch (leg.collective) {
       case Collective::reduce_scatter:
-        return alike && reduce_scatter(group, stage.scope, before.front());
+        return alike && reduce_scatter(group, leg.scope, before.front());
       case Collective::reduce:
         return alike && reduce(group, before.front());
       case Collective::all_reduce:
         return alike && reduce(group, before.front()) && spread(group, {group.front()}, {before.front()});
       case Collective::broadcast:
-        if (stage.from_every_member) return apart(before) && spread(group, group, before);
+        if (leg.from_every_member) return apart(before) && spread(group, group, before);
         return spread(group, {group.front()}, {before.front()});
       case Collective::all_gather:
         return apart(before) && spread(group, group, before);
       case Collective::all_to_all:
-        return exchange(group, stage.scope, before);
+        return exchange(group, leg.scope, before);
       case Collective::send_recv:
-        return stage.from_every_member && send_what_is_asked_for(group, before);
+        return leg.from_every_member && send_what_is_asked_for(group, before);
       default:
         return false;
     }
@@ -252,12 +252,12 @@ class StageComposer {
 
 }  // namespace
 
-std::optional<Program> composed_program(Collective collective, std::span<const RuleStage> stages, std::int64_t ranks,
+std::optional<Program> composed_program(Collective collective, std::span<const RuleLeg> legs, std::int64_t ranks,
                                         std::int64_t inner) {
   WEFT_CHECK(inner >= 1 && ranks >= inner && ranks % inner == 0);
-  StageComposer composer(collective, ranks, inner);
-  for (const RuleStage& stage : stages) {
-    if (!composer.apply(stage)) return std::nullopt;
+  LegComposer composer(collective, ranks, inner);
+  for (const RuleLeg& leg : legs) {
+    if (!composer.apply(leg)) return std::nullopt;
   }
   return std::move(composer).finish();
 }

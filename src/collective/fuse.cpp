@@ -23,29 +23,29 @@ struct Merge {
   std::vector<Pair> pairs;                // rising in both
 };
 
-std::int32_t size_of(const Block& block) {
+std::int32_t size_of(const ThreadBlock& block) {
   return static_cast<std::int32_t>(block.steps.size());
 }
 
-const Instruction& step_of(const Block& block, std::int32_t step) {
+const Instruction& step_of(const ThreadBlock& block, std::int32_t step) {
   return block.steps[static_cast<std::size_t>(step)];
 }
 
 bool can_join(const Program& program, std::int64_t rank, const Instruction& receive, const Instruction& send) {
-  return (receive.kind == StepKind::receive || receive.kind == StepKind::receive_reduce_copy) &&
-         send.kind == StepKind::send && receive.count == send.count &&
+  return (receive.kind == InstructionKind::receive || receive.kind == InstructionKind::receive_reduce_copy) &&
+         send.kind == InstructionKind::send && receive.count == send.count &&
          located(program, rank, receive.dst) == located(program, rank, send.src);
 }
 
 // A send joins the last receive of the other block that it waits for, which is what wrote its slots.
 std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32_t receiver, std::int32_t sender) {
-  const std::vector<Block>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
-  const Block& in = blocks[static_cast<std::size_t>(receiver)];
-  const Block& out = blocks[static_cast<std::size_t>(sender)];
+  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+  const ThreadBlock& in = blocks[static_cast<std::size_t>(receiver)];
+  const ThreadBlock& out = blocks[static_cast<std::size_t>(sender)];
   std::vector<Pair> pairs;
   for (std::int32_t send = 0; send < size_of(out); ++send) {
     std::int32_t last = -1;
-    for (const StepId& other : step_of(out, send).after) {
+    for (const InstructionId& other : step_of(out, send).after) {
       if (other.block == receiver) last = std::max(last, other.step);
     }
     if (last < 0 || (!pairs.empty() && last <= pairs.back().receive)) continue;
@@ -57,7 +57,7 @@ std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32
 // The merge that joins most, if any is worth it.
 std::optional<Merge> best_merge(const Program& program, std::int64_t rank, std::int64_t channel,
                                 const std::vector<Merge>& refused) {
-  const std::vector<Block>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
   std::optional<Merge> best;
   for (std::size_t r = 0; r < blocks.size(); ++r) {
     if (blocks[r].receive_from < 0 || blocks[r].send_to >= 0) continue;
@@ -80,7 +80,8 @@ std::optional<Merge> best_merge(const Program& program, std::int64_t rank, std::
 
 Instruction joined(const Instruction& receive, const Instruction& send) {
   Instruction result = receive;
-  result.kind = receive.kind == StepKind::receive ? StepKind::receive_copy_send : StepKind::receive_reduce_copy_send;
+  result.kind = receive.kind == InstructionKind::receive ? InstructionKind::receive_copy_send
+                                                         : InstructionKind::receive_reduce_copy_send;
   result.after.insert(result.after.end(), send.after.begin(), send.after.end());
   return result;
 }
@@ -109,12 +110,12 @@ class Zipper {
 
   // The rank with the row in place of the receiver, and without the sender.
   RankProgram result(RankProgram rank) {
-    Block& block = rank.blocks[static_cast<std::size_t>(merge_.receiver)];
+    ThreadBlock& block = rank.blocks[static_cast<std::size_t>(merge_.receiver)];
     block.send_to = out_.send_to;
     const auto moved_block = [&](std::int32_t b) { return b > merge_.sender ? b - 1 : b; };
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(rank.blocks.size()); ++b) {
       for (std::int32_t s = 0; s < size_of(rank.blocks[static_cast<std::size_t>(b)]); ++s) {
-        const StepId place = places_.of({b, s});
+        const InstructionId place = places_.of({b, s});
         places_.move({b, s}, {moved_block(place.block), place.step});
       }
     }
@@ -142,19 +143,19 @@ class Zipper {
 
   // Whether what it waits for in the two blocks is in the row; `joining` is the receive that comes with it.
   bool ready(const Instruction& step, std::int32_t joining = -1) const {
-    return std::all_of(step.after.begin(), step.after.end(), [&](const StepId& other) {
+    return std::all_of(step.after.begin(), step.after.end(), [&](const InstructionId& other) {
       if (other.block == merge_.receiver) return other.step < next_in_ || other.step == joining;
       return other.block != merge_.sender || other.step < next_out_;
     });
   }
 
-  void place(StepId step, std::size_t back = 0) {
+  void place(InstructionId step, std::size_t back = 0) {
     places_.move(step, {merge_.receiver, static_cast<std::int32_t>(row_.size() - back)});
   }
 
   const Merge& merge_;
-  const Block& in_;
-  const Block& out_;
+  const ThreadBlock& in_;
+  const ThreadBlock& out_;
   StepPlaces places_;
   std::vector<Instruction> row_;
   std::int32_t next_in_ = 0, next_out_ = 0;
@@ -193,7 +194,7 @@ Program merged(const Program& program) {
   if (Program all = merged(program, kAllChannels); works(all)) return all;
   std::int64_t channels = 0;
   for (const RankProgram& rank : program.ranks) {
-    for (const Block& block : rank.blocks) channels = std::max(channels, block.channel + 1);
+    for (const ThreadBlock& block : rank.blocks) channels = std::max(channels, block.channel + 1);
   }
   Program result = program;
   for (std::int64_t channel = 0; channel < channels && channels > 1; ++channel) {
@@ -204,11 +205,11 @@ Program merged(const Program& program) {
 
 // The instructions of which somebody reads what they store. Without hazards, one execution tells for all.
 std::vector<std::vector<std::vector<bool>>> read_stores(const Program& program) {
-  using Store = std::pair<std::size_t, StepId>;  // rank, step
+  using Store = std::pair<std::size_t, InstructionId>;  // rank, step
   std::vector<std::vector<std::vector<bool>>> is_read;
   for (const RankProgram& rank : program.ranks) {
     auto& blocks = is_read.emplace_back();
-    for (const Block& block : rank.blocks) blocks.emplace_back(block.steps.size(), false);
+    for (const ThreadBlock& block : rank.blocks) blocks.emplace_back(block.steps.size(), false);
   }
   std::map<std::tuple<std::int64_t, BufferKind, std::int64_t>, Store> last;
   const auto read = [&](std::int64_t rank, SlotRef slot) {
@@ -219,13 +220,13 @@ std::vector<std::vector<std::vector<bool>>> read_stores(const Program& program) 
     is_read[at][static_cast<std::size_t>(step.block)][static_cast<std::size_t>(step.step)] = true;
   };
   for (const StepTrace& trace : run_symbolically(program).steps) {
-    const Block& block =
+    const ThreadBlock& block =
         program.ranks[static_cast<std::size_t>(trace.rank)].blocks[static_cast<std::size_t>(trace.step.block)];
     const Instruction& step = step_of(block, trace.step.step);
-    for (std::int64_t i = 0; i < step.count && step.kind != StepKind::nop; ++i) {
+    for (std::int64_t i = 0; i < step.count && step.kind != InstructionKind::nop; ++i) {
       const SlotRef src{step.src.buffer, step.src.slot + i}, dst{step.dst.buffer, step.dst.slot + i};
       if (reads_src(step.kind)) read(trace.rank, src);
-      if (step.kind == StepKind::reduce) read(trace.rank, dst);
+      if (step.kind == InstructionKind::reduce) read(trace.rank, dst);
       if (!writes_dst(step.kind)) continue;
       const SlotRef real = located(program, trace.rank, dst);
       last[{trace.rank, real.buffer, real.slot}] = {static_cast<std::size_t>(trace.rank), trace.step};
@@ -245,8 +246,8 @@ void drop_unread_stores(Program& program) {
     for (std::size_t b = 0; b < code.blocks.size(); ++b) {
       for (std::size_t s = 0; s < code.blocks[b].steps.size(); ++s) {
         Instruction& step = code.blocks[b].steps[s];
-        if (step.kind == StepKind::receive_reduce_copy_send && !is_read[rank][b][s]) {
-          step.kind = StepKind::receive_reduce_send;
+        if (step.kind == InstructionKind::receive_reduce_copy_send && !is_read[rank][b][s]) {
+          step.kind = InstructionKind::receive_reduce_send;
         }
         const auto use = [&](SlotRef slot) {
           if (slot.buffer == BufferKind::scratch)

@@ -13,14 +13,14 @@
 namespace weft {
 namespace {
 
-std::vector<StepKind> kinds_of(const Block& block) {
-  std::vector<StepKind> kinds;
+std::vector<InstructionKind> kinds_of(const ThreadBlock& block) {
+  std::vector<InstructionKind> kinds;
   for (const Instruction& step : block.steps) kinds.push_back(step.kind);
   return kinds;
 }
 
-std::vector<StepKind> row(std::initializer_list<std::pair<std::int64_t, StepKind>> runs) {
-  std::vector<StepKind> kinds;
+std::vector<InstructionKind> row(std::initializer_list<std::pair<std::int64_t, InstructionKind>> runs) {
+  std::vector<InstructionKind> kinds;
   for (const auto& [count, kind] : runs) kinds.insert(kinds.end(), static_cast<std::size_t>(count), kind);
   return kinds;
 }
@@ -28,7 +28,7 @@ std::vector<StepKind> row(std::initializer_list<std::pair<std::int64_t, StepKind
 std::int64_t messages_of(const Program& program) {
   std::int64_t count = 0;
   for (const RankProgram& rank : program.ranks) {
-    for (const Block& block : rank.blocks) {
+    for (const ThreadBlock& block : rank.blocks) {
       count += std::count_if(block.steps.begin(), block.steps.end(), [](const auto& step) { return sends(step.kind); });
     }
   }
@@ -43,11 +43,11 @@ TEST(Fused, RingAllReduceIsOneBlockAsInMscclFiles) {
       const Program program = fused(make_program({.ranks = ranks, .in_place = in_place}));
       for (const RankProgram& rank : program.ranks) {
         ASSERT_EQ(rank.blocks.size(), 1U) << ranks << " " << in_place;
-        EXPECT_EQ(kinds_of(rank.blocks[0]), row({{1, StepKind::send},
-                                                 {ranks - 2, StepKind::receive_reduce_send},
-                                                 {1, StepKind::receive_reduce_copy_send},
-                                                 {ranks - 2, StepKind::receive_copy_send},
-                                                 {1, StepKind::receive}}));
+        EXPECT_EQ(kinds_of(rank.blocks[0]), row({{1, InstructionKind::send},
+                                                 {ranks - 2, InstructionKind::receive_reduce_send},
+                                                 {1, InstructionKind::receive_reduce_copy_send},
+                                                 {ranks - 2, InstructionKind::receive_copy_send},
+                                                 {1, InstructionKind::receive}}));
       }
       EXPECT_EQ(run_symbolically(program).violation.value_or(""), "");
     }
@@ -68,8 +68,9 @@ TEST(Fused, RingReduceScatterNeedsNoScratch) {
   for (const RankProgram& rank : after.ranks) {
     EXPECT_EQ(rank.scratch_slots, 0);
     ASSERT_EQ(rank.blocks.size(), 1U);
-    EXPECT_EQ(kinds_of(rank.blocks[0]),
-              row({{1, StepKind::send}, {2, StepKind::receive_reduce_send}, {1, StepKind::receive_reduce_copy}}));
+    EXPECT_EQ(kinds_of(rank.blocks[0]), row({{1, InstructionKind::send},
+                                             {2, InstructionKind::receive_reduce_send},
+                                             {1, InstructionKind::receive_reduce_copy}}));
   }
   EXPECT_EQ(run_symbolically(after).violation.value_or(""), "");
 }
@@ -105,9 +106,9 @@ TEST(Fused, AStoreThatIsReadLaterStays) {
   const Program program = fused(std::move(builder).finish());
   EXPECT_EQ(run_symbolically(program).violation.value_or(""), "");
   ASSERT_EQ(program.ranks[1].blocks.size(), 2U);
-  EXPECT_EQ(kinds_of(program.ranks[1].blocks[0]), row({{1, StepKind::receive_reduce_copy_send}}));
-  EXPECT_EQ(kinds_of(program.ranks[1].blocks[1]), row({{1, StepKind::send}}));
-  EXPECT_EQ(program.ranks[1].blocks[1].steps[0].after, (std::vector<StepId>{{0, 0}}));
+  EXPECT_EQ(kinds_of(program.ranks[1].blocks[0]), row({{1, InstructionKind::receive_reduce_copy_send}}));
+  EXPECT_EQ(kinds_of(program.ranks[1].blocks[1]), row({{1, InstructionKind::send}}));
+  EXPECT_EQ(program.ranks[1].blocks[1].steps[0].after, (std::vector<InstructionId>{{0, 0}}));
   EXPECT_EQ(program.ranks[1].scratch_slots, 1);
 }
 
@@ -133,8 +134,8 @@ TEST(Fused, ADependencyOnTheJoinedBlocksIsRenumbered) {
   const Program program = fused(std::move(builder).finish());
   EXPECT_EQ(run_symbolically(program).violation.value_or(""), "");
   ASSERT_EQ(program.ranks[1].blocks.size(), 2U);
-  EXPECT_EQ(kinds_of(program.ranks[1].blocks[0]), row({{1, StepKind::receive_copy_send}}));
-  EXPECT_EQ(program.ranks[1].blocks[1].steps[0].after, (std::vector<StepId>{{0, 0}}));
+  EXPECT_EQ(kinds_of(program.ranks[1].blocks[0]), row({{1, InstructionKind::receive_copy_send}}));
+  EXPECT_EQ(program.ranks[1].blocks[1].steps[0].after, (std::vector<InstructionId>{{0, 0}}));
 }
 
 TEST(Fused, AProgramThatDoesNotWorkComesBackAsItIs) {

@@ -54,11 +54,11 @@ class RankLowering {
     const Instruction& instruction = at(trace.step);
     // A nop hands what it waits for to the next instruction of its block, and to whoever names it.
     std::vector<std::int32_t>& named = named_[trace.step.block];
-    for (const StepId& other : instruction.after) {
+    for (const InstructionId& other : instruction.after) {
       const auto& steps = lowered_[other];
       named.insert(named.end(), steps.begin(), steps.end());
     }
-    if (instruction.kind == StepKind::nop) {
+    if (instruction.kind == InstructionKind::nop) {
       lowered_[trace.step] = named;
       if (trace.step.step > 0) {
         const auto& before = lowered_[{trace.step.block, trace.step.step - 1}];
@@ -66,27 +66,27 @@ class RankLowering {
       }
       return;
     }
-    const Block& block =
+    const ThreadBlock& block =
         program_.ranks[static_cast<std::size_t>(rank_)].blocks[static_cast<std::size_t>(trace.step.block)];
     const std::vector<Place*> src =
         reads_src(instruction.kind) ? places(instruction.src, trace.moved.size()) : std::vector<Place*>{};
     std::vector<Place*> dst =
         writes_dst(instruction.kind) ? places(instruction.dst, trace.moved.size()) : std::vector<Place*>{};
     if (!receives(instruction.kind)) {
-      const bool sending = instruction.kind == StepKind::send;
+      const bool sending = instruction.kind == InstructionKind::send;
       append(trace, instruction.kind, sending ? block.send_to : -1, block.channel, src, dst);
       return;
     }
-    if (instruction.kind == StepKind::receive_reduce_send) dst = hidden_places(trace);
-    append(trace, reduces(instruction.kind) ? StepKind::receive_reduce_copy : StepKind::receive, block.receive_from,
-           block.channel, src, dst);
-    if (sends(instruction.kind)) append(trace, StepKind::send, block.send_to, block.channel, dst, {});
+    if (instruction.kind == InstructionKind::receive_reduce_send) dst = hidden_places(trace);
+    append(trace, reduces(instruction.kind) ? InstructionKind::receive_reduce_copy : InstructionKind::receive,
+           block.receive_from, block.channel, src, dst);
+    if (sends(instruction.kind)) append(trace, InstructionKind::send, block.send_to, block.channel, dst, {});
   }
 
   LoweredRank finish() && { return std::move(out_); }
 
  private:
-  const Instruction& at(StepId id) const {
+  const Instruction& at(InstructionId id) const {
     return program_.ranks[static_cast<std::size_t>(rank_)]
         .blocks[static_cast<std::size_t>(id.block)]
         .steps[static_cast<std::size_t>(id.step)];
@@ -175,7 +175,7 @@ class RankLowering {
     return count != 0;
   }
 
-  void append(const StepTrace& trace, StepKind kind, std::int64_t peer, std::int64_t channel,
+  void append(const StepTrace& trace, InstructionKind kind, std::int64_t peer, std::int64_t channel,
               const std::vector<Place*>& src, const std::vector<Place*>& dst) {
     LoweredStep step{trace.step, kind, peer, channel, 0, ranges(trace, src), ranges(trace, dst), false, {}, {}};
     for (const Content& content : trace.moved) step.bytes += bytes_of(content);
@@ -212,8 +212,8 @@ class RankLowering {
   std::int64_t element_;
   std::vector<Place> input_, output_, scratch_;
   std::vector<std::unique_ptr<Place>> hidden_;
-  std::map<StepId, std::vector<std::int32_t>> lowered_;      // what an instruction became
-  std::map<std::int32_t, std::vector<std::int32_t>> named_;  // by block: to be waited for by its next instruction
+  std::map<InstructionId, std::vector<std::int32_t>> lowered_;  // what an instruction became
+  std::map<std::int32_t, std::vector<std::int32_t>> named_;     // by block: to be waited for by its next instruction
   LoweredRank out_;
 };
 

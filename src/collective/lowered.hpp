@@ -24,9 +24,9 @@ struct ByteRange {
 };
 
 struct LoweredStep {
-  StepId origin;
-  StepKind kind = StepKind::copy;  // send, receive, receive_reduce_copy, copy or reduce
-  std::int64_t peer = -1;          // of send and receives: a rank of the program
+  InstructionId origin;
+  InstructionKind kind = InstructionKind::copy;  // send, receive, receive_reduce_copy, copy or reduce
+  std::int64_t peer = -1;                        // of send and receives: a rank of the program
   std::int64_t channel = 0;
   std::int64_t bytes = 0;
   // Ranges that follow each other are joined; empty ones are left out. `dst` of reduce is also read.

@@ -18,51 +18,52 @@ std::string_view name_of(BufferKind buffer) {
   return "?";
 }
 
-std::string_view name_of(StepKind kind) {
+std::string_view name_of(InstructionKind kind) {
   switch (kind) {
-    case StepKind::send:
+    case InstructionKind::send:
       return "send";
-    case StepKind::receive:
+    case InstructionKind::receive:
       return "receive";
-    case StepKind::receive_copy_send:
+    case InstructionKind::receive_copy_send:
       return "receive_copy_send";
-    case StepKind::receive_reduce_send:
+    case InstructionKind::receive_reduce_send:
       return "receive_reduce_send";
-    case StepKind::receive_reduce_copy:
+    case InstructionKind::receive_reduce_copy:
       return "receive_reduce_copy";
-    case StepKind::receive_reduce_copy_send:
+    case InstructionKind::receive_reduce_copy_send:
       return "receive_reduce_copy_send";
-    case StepKind::copy:
+    case InstructionKind::copy:
       return "copy";
-    case StepKind::reduce:
+    case InstructionKind::reduce:
       return "reduce";
-    case StepKind::nop:
+    case InstructionKind::nop:
       return "nop";
   }
   return "?";
 }
 
-bool sends(StepKind kind) {
-  return kind == StepKind::send || kind == StepKind::receive_copy_send || kind == StepKind::receive_reduce_send ||
-         kind == StepKind::receive_reduce_copy_send;
+bool sends(InstructionKind kind) {
+  return kind == InstructionKind::send || kind == InstructionKind::receive_copy_send ||
+         kind == InstructionKind::receive_reduce_send || kind == InstructionKind::receive_reduce_copy_send;
 }
 
-bool receives(StepKind kind) {
-  return kind == StepKind::receive || kind == StepKind::receive_copy_send || kind == StepKind::receive_reduce_send ||
-         kind == StepKind::receive_reduce_copy || kind == StepKind::receive_reduce_copy_send;
+bool receives(InstructionKind kind) {
+  return kind == InstructionKind::receive || kind == InstructionKind::receive_copy_send ||
+         kind == InstructionKind::receive_reduce_send || kind == InstructionKind::receive_reduce_copy ||
+         kind == InstructionKind::receive_reduce_copy_send;
 }
 
-bool reduces(StepKind kind) {
-  return kind == StepKind::receive_reduce_send || kind == StepKind::receive_reduce_copy ||
-         kind == StepKind::receive_reduce_copy_send || kind == StepKind::reduce;
+bool reduces(InstructionKind kind) {
+  return kind == InstructionKind::receive_reduce_send || kind == InstructionKind::receive_reduce_copy ||
+         kind == InstructionKind::receive_reduce_copy_send || kind == InstructionKind::reduce;
 }
 
-bool reads_src(StepKind kind) {
-  return kind == StepKind::send || kind == StepKind::copy || reduces(kind);
+bool reads_src(InstructionKind kind) {
+  return kind == InstructionKind::send || kind == InstructionKind::copy || reduces(kind);
 }
 
-bool writes_dst(StepKind kind) {
-  return kind != StepKind::send && kind != StepKind::receive_reduce_send && kind != StepKind::nop;
+bool writes_dst(InstructionKind kind) {
+  return kind != InstructionKind::send && kind != InstructionKind::receive_reduce_send && kind != InstructionKind::nop;
 }
 
 SlotRef located(const Program& program, std::int64_t rank, SlotRef slot) {
@@ -81,7 +82,7 @@ std::int64_t slot_count(const Program& program, std::int64_t rank, BufferKind bu
   return buffer == BufferKind::input ? in : out;
 }
 
-std::string where(const Program& program, std::int64_t rank, StepId step) {
+std::string where(const Program& program, std::int64_t rank, InstructionId step) {
   const auto& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
   const auto& steps = blocks[static_cast<std::size_t>(step.block)].steps;
   return fmt::format("rank {}, block {}, step {} ({})", rank, step.block, step.step,

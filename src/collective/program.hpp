@@ -24,7 +24,7 @@ struct SlotRef {
   friend bool operator==(const SlotRef&, const SlotRef&) = default;
 };
 
-enum class StepKind : std::uint8_t {
+enum class InstructionKind : std::uint8_t {
   send,                      // src goes out
   receive,                   // dst = message
   receive_copy_send,         // dst = message, which also goes on
@@ -35,40 +35,40 @@ enum class StepKind : std::uint8_t {
   reduce,                    // dst = dst + src
   nop                        // only waits
 };
-std::string_view name_of(StepKind kind);
-bool sends(StepKind kind);
-bool receives(StepKind kind);
-bool reduces(StepKind kind);
-bool reads_src(StepKind kind);
-bool writes_dst(StepKind kind);
+std::string_view name_of(InstructionKind kind);
+bool sends(InstructionKind kind);
+bool receives(InstructionKind kind);
+bool reduces(InstructionKind kind);
+bool reads_src(InstructionKind kind);
+bool writes_dst(InstructionKind kind);
 
 // An instruction of the same rank.
-struct StepId {
+struct InstructionId {
   std::int32_t block = 0;
   std::int32_t step = 0;
-  friend auto operator<=>(const StepId&, const StepId&) = default;
+  friend auto operator<=>(const InstructionId&, const InstructionId&) = default;
 };
 
 // Works on `count` consecutive slots. src and dst are meaningful where the kind reads or writes them.
 struct Instruction {
-  StepKind kind = StepKind::nop;
+  InstructionKind kind = InstructionKind::nop;
   SlotRef src, dst;
   std::int64_t count = 1;
-  std::vector<StepId> after;  // of other blocks
+  std::vector<InstructionId> after;  // of other blocks
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-struct Block {
+struct ThreadBlock {
   std::int64_t send_to = -1;       // -1: none
   std::int64_t receive_from = -1;  // -1: none
   std::int64_t channel = 0;
   std::vector<Instruction> steps;
-  friend bool operator==(const Block&, const Block&) = default;
+  friend bool operator==(const ThreadBlock&, const ThreadBlock&) = default;
 };
 
 struct RankProgram {
   std::int64_t scratch_slots = 0;  // input and output slots follow from the collective
-  std::vector<Block> blocks;
+  std::vector<ThreadBlock> blocks;
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
@@ -86,6 +86,6 @@ SlotRef located(const Program& program, std::int64_t rank, SlotRef slot);
 std::int64_t slot_count(const Program& program, std::int64_t rank, BufferKind buffer);
 
 // "rank 3, block 1, step 4 (receive_reduce_copy)".
-std::string where(const Program& program, std::int64_t rank, StepId step);
+std::string where(const Program& program, std::int64_t rank, InstructionId step);
 
 }  // namespace weft

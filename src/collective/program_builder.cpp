@@ -16,7 +16,7 @@ void join(std::vector<std::int32_t>& clock, const std::vector<std::int32_t>& oth
   for (std::size_t block = 0; block < other.size(); ++block) raise(clock, block, other[block]);
 }
 
-bool covers(const std::vector<std::int32_t>& clock, StepId step) {
+bool covers(const std::vector<std::int32_t>& clock, InstructionId step) {
   const auto block = static_cast<std::size_t>(step.block);
   return block < clock.size() && clock[block] >= step.step;
 }
@@ -35,16 +35,17 @@ ProgramBuilder::ProgramBuilder(std::string name, const CollectiveSpec& spec, boo
 void ProgramBuilder::copy(Spot from, Spot to, std::int64_t count, std::int64_t channel) {
   if (from.rank == to.rank) {
     if (located(program_, from.rank, from.slot) == located(program_, to.rank, to.slot)) return;
-    append(to.rank, block_for(to.rank, -1, -1, 0), {StepKind::copy, from.slot, to.slot, count, {}});
+    append(to.rank, block_for(to.rank, -1, -1, 0), {InstructionKind::copy, from.slot, to.slot, count, {}});
     return;
   }
-  append(from.rank, block_for(from.rank, to.rank, -1, channel), {StepKind::send, from.slot, to.slot, count, {}});
-  append(to.rank, block_for(to.rank, -1, from.rank, channel), {StepKind::receive, from.slot, to.slot, count, {}});
+  append(from.rank, block_for(from.rank, to.rank, -1, channel), {InstructionKind::send, from.slot, to.slot, count, {}});
+  append(to.rank, block_for(to.rank, -1, from.rank, channel),
+         {InstructionKind::receive, from.slot, to.slot, count, {}});
 }
 
 void ProgramBuilder::reduce(Spot from, Spot to, std::int64_t count, std::int64_t channel) {
   if (from.rank == to.rank) {
-    append(to.rank, block_for(to.rank, -1, -1, 0), {StepKind::reduce, from.slot, to.slot, count, {}});
+    append(to.rank, block_for(to.rank, -1, -1, 0), {InstructionKind::reduce, from.slot, to.slot, count, {}});
     return;
   }
   reduce(from, to, to, count, channel);
@@ -52,15 +53,15 @@ void ProgramBuilder::reduce(Spot from, Spot to, std::int64_t count, std::int64_t
 
 void ProgramBuilder::reduce(Spot from, Spot operand, Spot to, std::int64_t count, std::int64_t channel) {
   WEFT_CHECK(from.rank != to.rank && operand.rank == to.rank);
-  append(from.rank, block_for(from.rank, to.rank, -1, channel), {StepKind::send, from.slot, to.slot, count, {}});
+  append(from.rank, block_for(from.rank, to.rank, -1, channel), {InstructionKind::send, from.slot, to.slot, count, {}});
   append(to.rank, block_for(to.rank, -1, from.rank, channel),
-         {StepKind::receive_reduce_copy, operand.slot, to.slot, count, {}});
+         {InstructionKind::receive_reduce_copy, operand.slot, to.slot, count, {}});
 }
 
 std::int32_t ProgramBuilder::block_for(std::int64_t rank, std::int64_t send_to, std::int64_t receive_from,
                                        std::int64_t channel) {
   RankState& state = states_[static_cast<std::size_t>(rank)];
-  std::vector<Block>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
+  std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
   const auto next = static_cast<std::int32_t>(blocks.size());
   std::int32_t* known = &state.local_block;
   if (send_to >= 0) known = &state.send_blocks.try_emplace({send_to, channel}, -1).first->second;
@@ -78,7 +79,7 @@ std::int32_t ProgramBuilder::block_for(std::int64_t rank, std::int64_t send_to, 
 void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction instruction) {
   RankState& state = states_[static_cast<std::size_t>(rank)];
   RankProgram& code = program_.ranks[static_cast<std::size_t>(rank)];
-  const StepId id{block, static_cast<std::int32_t>(code.blocks[static_cast<std::size_t>(block)].steps.size())};
+  const InstructionId id{block, static_cast<std::int32_t>(code.blocks[static_cast<std::size_t>(block)].steps.size())};
   std::vector<SlotUse*> read, written;
   for (std::int64_t i = 0; i < instruction.count; ++i) {
     const auto use = [&](SlotRef first) {

@@ -53,7 +53,7 @@ class ProgramBuilder {
 
  private:
   struct Use {
-    StepId step;
+    InstructionId step;
     std::vector<std::int32_t> done;  // by block of the rank: the last step known to have ended before; -1 none
   };
   struct SlotUse {

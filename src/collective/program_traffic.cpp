@@ -17,15 +17,16 @@ class ChainCounter {
   explicit ChainCounter(const Program& program) : program_(program) {
     for (const RankProgram& rank : program.ranks) {
       auto& blocks = depth_.emplace_back();
-      for (const Block& block : rank.blocks) blocks.emplace_back(block.steps.size(), 0);
+      for (const ThreadBlock& block : rank.blocks) blocks.emplace_back(block.steps.size(), 0);
     }
   }
 
-  std::int64_t visit(std::int64_t rank, StepId id) {
-    const Block& block = program_.ranks[static_cast<std::size_t>(rank)].blocks[static_cast<std::size_t>(id.block)];
+  std::int64_t visit(std::int64_t rank, InstructionId id) {
+    const ThreadBlock& block =
+        program_.ranks[static_cast<std::size_t>(rank)].blocks[static_cast<std::size_t>(id.block)];
     const Instruction& step = block.steps[static_cast<std::size_t>(id.step)];
     std::int64_t result = id.step == 0 ? 0 : depth(rank, {id.block, id.step - 1});
-    for (const StepId& other : step.after) result = std::max(result, depth(rank, other));
+    for (const InstructionId& other : step.after) result = std::max(result, depth(rank, other));
     if (receives(step.kind)) {
       auto& messages = under_way_[{block.receive_from, rank, block.channel}];
       result = std::max(result, messages.front());
@@ -39,7 +40,7 @@ class ChainCounter {
   }
 
  private:
-  std::int64_t& depth(std::int64_t rank, StepId id) {
+  std::int64_t& depth(std::int64_t rank, InstructionId id) {
     return depth_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(id.block)]
                  [static_cast<std::size_t>(id.step)];
   }
@@ -65,7 +66,7 @@ ProgramTraffic program_traffic(const Program& program, const PieceSizes& sizes, 
   ChainCounter chains(program);
   for (const StepTrace& trace : run.steps) {
     const auto rank = static_cast<std::size_t>(trace.rank);
-    const Block& block = program.ranks[rank].blocks[static_cast<std::size_t>(trace.step.block)];
+    const ThreadBlock& block = program.ranks[rank].blocks[static_cast<std::size_t>(trace.step.block)];
     ++traffic.instructions[rank];
     traffic.longest_chain = std::max(traffic.longest_chain, chains.visit(trace.rank, trace.step));
     if (!sends(block.steps[static_cast<std::size_t>(trace.step.step)].kind)) continue;

@@ -6,17 +6,17 @@
 namespace weft {
 namespace {
 
-StepId id_of(std::size_t block, std::size_t step) {
+InstructionId id_of(std::size_t block, std::size_t step) {
   return {static_cast<std::int32_t>(block), static_cast<std::int32_t>(step)};
 }
 
-void append(std::vector<StepId>& to, const std::vector<StepId>& from) {
+void append(std::vector<InstructionId>& to, const std::vector<InstructionId>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-std::set<StepId> waited_for(const RankProgram& rank) {
-  std::set<StepId> result;
-  for (const Block& block : rank.blocks) {
+std::set<InstructionId> waited_for(const RankProgram& rank) {
+  std::set<InstructionId> result;
+  for (const ThreadBlock& block : rank.blocks) {
     for (const Instruction& instruction : block.steps)
       result.insert(instruction.after.begin(), instruction.after.end());
   }
@@ -24,21 +24,21 @@ std::set<StepId> waited_for(const RankProgram& rank) {
 }
 
 void fold_nops(RankProgram& rank) {
-  const std::set<StepId> waited = waited_for(rank);
+  const std::set<InstructionId> waited = waited_for(rank);
   StepPlaces places(rank);
   for (std::size_t b = 0; b < rank.blocks.size(); ++b) {
     std::vector<Instruction> kept;
-    std::vector<StepId> pending;
+    std::vector<InstructionId> pending;
     std::vector<Instruction>& steps = rank.blocks[b].steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
       append(pending, steps[s].after);
-      if (steps[s].kind == StepKind::nop && !waited.contains(id_of(b, s))) continue;
+      if (steps[s].kind == InstructionKind::nop && !waited.contains(id_of(b, s))) continue;
       places.move(id_of(b, s), id_of(b, kept.size()));
       steps[s].after = std::move(pending);
       pending.clear();
       kept.push_back(std::move(steps[s]));
     }
-    if (!pending.empty()) kept.push_back({StepKind::nop, {}, {}, 0, std::move(pending)});
+    if (!pending.empty()) kept.push_back({InstructionKind::nop, {}, {}, 0, std::move(pending)});
     steps = std::move(kept);
   }
   rename_after(rank, places);
@@ -50,8 +50,9 @@ void spread_dependencies(RankProgram& rank) {
     std::vector<Instruction> spread;
     std::vector<Instruction>& steps = rank.blocks[b].steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      std::vector<StepId>& after = steps[s].after;
-      for (std::size_t i = 0; i + 1 < after.size(); ++i) spread.push_back({StepKind::nop, {}, {}, 0, {after[i]}});
+      std::vector<InstructionId>& after = steps[s].after;
+      for (std::size_t i = 0; i + 1 < after.size(); ++i)
+        spread.push_back({InstructionKind::nop, {}, {}, 0, {after[i]}});
       if (after.size() > 1) after.erase(after.begin(), after.end() - 1);
       places.move(id_of(b, s), id_of(b, spread.size()));
       spread.push_back(std::move(steps[s]));
@@ -98,10 +99,10 @@ void rename_after(RankProgram& rank, const StepPlaces& places) {
   for (std::size_t b = 0; b < rank.blocks.size(); ++b) {
     std::vector<Instruction>& steps = rank.blocks[b].steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      const StepId own = id_of(b, s);
-      std::vector<StepId> renamed;
-      for (const StepId& other : steps[s].after) {
-        const StepId place = places.of(other);
+      const InstructionId own = id_of(b, s);
+      std::vector<InstructionId> renamed;
+      for (const InstructionId& other : steps[s].after) {
+        const InstructionId place = places.of(other);
         if (place.block != own.block || place.step > own.step) renamed.push_back(place);
       }
       std::sort(renamed.begin(), renamed.end());
@@ -125,11 +126,11 @@ Program normal_form(Program program) {
   program = without_nops(std::move(program));
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
     const auto r = static_cast<std::int64_t>(rank);
-    for (Block& block : program.ranks[rank].blocks) {
+    for (ThreadBlock& block : program.ranks[rank].blocks) {
       for (Instruction& step : block.steps) {
         step.src = reads_src(step.kind) ? located(program, r, step.src) : SlotRef{};
         step.dst = writes_dst(step.kind) ? located(program, r, step.dst) : SlotRef{};
-        if (step.kind == StepKind::nop) step.count = 0;
+        if (step.kind == InstructionKind::nop) step.count = 0;
       }
     }
   }

@@ -13,16 +13,16 @@ class StepPlaces {
  public:
   // Every instruction where it is.
   explicit StepPlaces(const RankProgram& rank);
-  void move(StepId from, StepId to) { place(from) = to; }
-  StepId of(StepId from) const {
+  void move(InstructionId from, InstructionId to) { place(from) = to; }
+  InstructionId of(InstructionId from) const {
     return places_[static_cast<std::size_t>(from.block)][static_cast<std::size_t>(from.step)];
   }
 
  private:
-  StepId& place(StepId from) {
+  InstructionId& place(InstructionId from) {
     return places_[static_cast<std::size_t>(from.block)][static_cast<std::size_t>(from.step)];
   }
-  std::vector<std::vector<StepId>> places_;  // by old block and step
+  std::vector<std::vector<InstructionId>> places_;  // by old block and step
 };
 
 // Renames what `after` names, sorted and each once; what the own block has done by then is left out.

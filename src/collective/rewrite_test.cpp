@@ -5,19 +5,19 @@
 namespace weft {
 namespace {
 
-Instruction nop(std::vector<StepId> after) {
-  return {StepKind::nop, {}, {}, 0, std::move(after)};
+Instruction nop(std::vector<InstructionId> after) {
+  return {InstructionKind::nop, {}, {}, 0, std::move(after)};
 }
 
-Instruction copy(std::int64_t count, std::vector<StepId> after) {
-  return {StepKind::copy, {BufferKind::input, 0}, {BufferKind::output, 0}, count, std::move(after)};
+Instruction copy(std::int64_t count, std::vector<InstructionId> after) {
+  return {InstructionKind::copy, {BufferKind::input, 0}, {BufferKind::output, 0}, count, std::move(after)};
 }
 
-Program one_rank(std::vector<Block> blocks) {
+Program one_rank(std::vector<ThreadBlock> blocks) {
   return {"test", {Collective::all_reduce, 1, 0, 1}, false, {{0, std::move(blocks)}}};
 }
 
-Block block(std::vector<Instruction> steps) {
+ThreadBlock block(std::vector<Instruction> steps) {
   return {-1, -1, 0, std::move(steps)};
 }
 
@@ -44,7 +44,7 @@ TEST(WithOneDependencyEach, UndoesWithoutNops) {
   const Program spread = with_one_dependency_each(program);
   EXPECT_EQ(spread.ranks[0].blocks[2].steps[0], nop({{0, 1}}));
   EXPECT_EQ(spread.ranks[0].blocks[2].steps[1], copy(1, {{1, 0}}));
-  EXPECT_EQ(spread.ranks[0].blocks[3].steps[0].after, (std::vector<StepId>{{2, 2}}));
+  EXPECT_EQ(spread.ranks[0].blocks[3].steps[0].after, (std::vector<InstructionId>{{2, 2}}));
   EXPECT_TRUE(without_nops(spread) == program);
 }
 
@@ -58,7 +58,7 @@ TEST(WithCountsUpTo, TheFirstPieceWaitsAndTheLastIsWaitedFor) {
   EXPECT_EQ(steps[2].src.slot, 6);
   EXPECT_EQ(steps[2].dst.slot, 6);
   EXPECT_TRUE(steps[1].after.empty() && steps[2].after.empty());
-  EXPECT_EQ(cut.ranks[0].blocks[2].steps[0].after, (std::vector<StepId>{{1, 2}}));
+  EXPECT_EQ(cut.ranks[0].blocks[2].steps[0].after, (std::vector<InstructionId>{{1, 2}}));
 }
 
 }  // namespace

@@ -62,15 +62,15 @@ const SubstitutionRule& rule_of(Substitution substitution) {
 }
 
 bool has_levels(const SubstitutionRule& rule) {
-  return std::any_of(rule.stages.begin(), rule.stages.end(),
-                     [](const RuleStage& s) { return s.scope == Scope::inner || s.scope == Scope::outer; });
+  return std::any_of(rule.legs.begin(), rule.legs.end(),
+                     [](const RuleLeg& s) { return s.scope == Scope::inner || s.scope == Scope::outer; });
 }
 
-std::optional<Collective> joined_collective(std::span<const RuleStage> stages) {
+std::optional<Collective> joined_collective(std::span<const RuleLeg> legs) {
   for (const SubstitutionRule& rule : substitution_rules()) {
-    // A send carries whatever is asked for: what it is a stage of is not to be seen in it.
-    if (rule.stages.front().collective == Collective::send_recv) continue;
-    if (std::equal(stages.begin(), stages.end(), rule.stages.begin(), rule.stages.end())) return rule.collective;
+    // A send carries whatever is asked for: what it is a leg of is not to be seen in it.
+    if (rule.legs.front().collective == Collective::send_recv) continue;
+    if (std::equal(legs.begin(), legs.end(), rule.legs.begin(), rule.legs.end())) return rule.collective;
   }
   return std::nullopt;
 }
@@ -82,7 +82,7 @@ bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner)
     inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kProvenMembersOfALevel);
     outer = std::min(outer, kProvenMembersOfALevel);
   }
-  const std::optional<Program> program = composed_program(rule.collective, rule.stages, inner * outer, inner);
+  const std::optional<Program> program = composed_program(rule.collective, rule.legs, inner * outer, inner);
   return program && verify_program(*program).accepted();
 }
 

@@ -20,9 +20,9 @@ void for_each_shape(const Visit& visit) {
   }
 }
 
-// Why the stages are not the collective; empty where they are.
+// Why the legs are not the collective; empty where they are.
 std::string fault(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner) {
-  const std::optional<Program> program = composed_program(rule.collective, rule.stages, ranks, inner);
+  const std::optional<Program> program = composed_program(rule.collective, rule.legs, ranks, inner);
   return program ? verify_program(*program).words() : "a stage does not find what it works on";
 }
 
@@ -40,14 +40,14 @@ TEST(Substitution, AGroupOfOneRankKeepsWhatItHas) {
   for (const SubstitutionRule& rule : substitution_rules()) EXPECT_TRUE(holds(rule, 1, 1)) << name_of(rule.name);
 }
 
-// Every stage moves something where no level has a single member, so none can be spared.
+// Every leg moves something where no level has a single member, so none can be spared.
 TEST(Substitution, WithoutOneOfItsStagesNoRuleHolds) {
   for (const SubstitutionRule& rule : substitution_rules()) {
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       if (has_levels(rule) && (inner == 1 || inner == ranks)) return;
-      for (std::size_t left_out = 0; left_out < rule.stages.size(); ++left_out) {
+      for (std::size_t left_out = 0; left_out < rule.legs.size(); ++left_out) {
         SubstitutionRule wrong = rule;
-        wrong.stages.erase(wrong.stages.begin() + static_cast<std::ptrdiff_t>(left_out));
+        wrong.legs.erase(wrong.legs.begin() + static_cast<std::ptrdiff_t>(left_out));
         EXPECT_FALSE(holds(wrong, ranks, inner))
             << name_of(rule.name) << " of " << ranks << " with inner " << inner << " without stage " << left_out;
       }
@@ -59,11 +59,11 @@ TEST(Substitution, InAnotherScopeAStageBreaksItsRule) {
   for (const SubstitutionRule& rule : substitution_rules()) {
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       if (inner == 1 || inner == ranks) return;
-      for (std::size_t at = 0; at < rule.stages.size(); ++at) {
+      for (std::size_t at = 0; at < rule.legs.size(); ++at) {
         for (const Scope scope : {Scope::whole, Scope::inner, Scope::outer, Scope::self}) {
-          if (scope == rule.stages[at].scope) continue;
+          if (scope == rule.legs[at].scope) continue;
           SubstitutionRule wrong = rule;
-          wrong.stages[at].scope = scope;
+          wrong.legs[at].scope = scope;
           EXPECT_FALSE(holds(wrong, ranks, inner)) << name_of(rule.name) << " of " << ranks << " with inner " << inner
                                                    << ", stage " << at << " in scope " << name_of(scope);
         }
@@ -73,26 +73,26 @@ TEST(Substitution, InAnotherScopeAStageBreaksItsRule) {
 }
 
 // The two levels of reduce_scatter, all_gather and all_to_all may come in either order: coordinates are independent.
-// The stages of the others build on each other.
+// The legs of the others build on each other.
 TEST(Substitution, BackToFrontOnlyIndependentStagesHold) {
   for (const SubstitutionRule& rule : substitution_rules()) {
-    if (rule.stages.size() < 2) continue;
+    if (rule.legs.size() < 2) continue;
     const bool independent = rule.name == Substitution::reduce_scatter_in_levels ||
                              rule.name == Substitution::all_gather_in_levels ||
                              rule.name == Substitution::all_to_all_in_levels;
     for_each_shape([&](std::int64_t ranks, std::int64_t inner) {
       if (inner == 1 || inner == ranks) return;
       SubstitutionRule other = rule;
-      std::reverse(other.stages.begin(), other.stages.end());
+      std::reverse(other.legs.begin(), other.legs.end());
       EXPECT_EQ(holds(other, ranks, inner), independent) << name_of(rule.name) << " of " << ranks << " and " << inner;
     });
   }
 }
 
 TEST(Substitution, AnotherCollectiveInAStageBreaksItsRule) {
-  const std::vector<RuleStage> no_sum{{Collective::all_gather, Scope::whole}, {Collective::all_gather, Scope::whole}};
+  const std::vector<RuleLeg> no_sum{{Collective::all_gather, Scope::whole}, {Collective::all_gather, Scope::whole}};
   EXPECT_FALSE(holds({Substitution::all_reduce_in_halves, Collective::all_reduce, no_sum}, 4, 2));
-  const std::vector<RuleStage> gathered{{Collective::broadcast, Scope::whole}};  // of the first member's share only
+  const std::vector<RuleLeg> gathered{{Collective::broadcast, Scope::whole}};  // of the first member's share only
   EXPECT_FALSE(holds({Substitution::all_gather_by_broadcasts, Collective::all_gather, gathered}, 4, 2));
 }
 
@@ -102,18 +102,18 @@ TEST(Substitution, LargeGroupsAreProvenByTheirShapeCutDown) {
     EXPECT_TRUE(holds(rule, 4096, 8)) << name_of(rule.name);
   }
   SubstitutionRule wrong = rule_of(Substitution::reduce_scatter_in_levels);
-  wrong.stages.pop_back();
+  wrong.legs.pop_back();
   EXPECT_FALSE(holds(wrong, 4096, 8));
   EXPECT_FALSE(holds(rule_of(Substitution::all_reduce_in_levels), 12, 5));  // 5 does not divide 12
 }
 
 TEST(Substitution, ReadBackwardsStagesAreTheirCollective) {
   using enum Collective;
-  const std::vector<RuleStage> halves{{reduce_scatter, Scope::whole}, {all_gather, Scope::whole}};
+  const std::vector<RuleLeg> halves{{reduce_scatter, Scope::whole}, {all_gather, Scope::whole}};
   EXPECT_EQ(joined_collective(halves), all_reduce);
-  const std::vector<RuleStage> levels{{reduce_scatter, Scope::inner}, {reduce_scatter, Scope::outer}};
+  const std::vector<RuleLeg> levels{{reduce_scatter, Scope::inner}, {reduce_scatter, Scope::outer}};
   EXPECT_EQ(joined_collective(levels), reduce_scatter);
-  const std::vector<RuleStage> wrong_order{{all_gather, Scope::whole}, {reduce_scatter, Scope::whole}};
+  const std::vector<RuleLeg> wrong_order{{all_gather, Scope::whole}, {reduce_scatter, Scope::whole}};
   EXPECT_EQ(joined_collective(wrong_order), std::nullopt);
 }
 

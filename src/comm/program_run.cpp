@@ -18,14 +18,14 @@ constexpr std::chrono::milliseconds kPatience{20};
 // Local work between two looks at the messages: about 50 us.
 constexpr std::int64_t kWorkAtOnce = 256 << 10;
 // Steps of less together follow each other: a look at the messages costs as much as they do.
-constexpr std::int64_t kNotWorthALook = 32 << 10;
+constexpr std::int64_t kBytesBetweenPolls = 32 << 10;
 
-bool is_receive(StepKind kind) {
-  return kind == StepKind::receive || kind == StepKind::receive_reduce_copy;
+bool is_receive(InstructionKind kind) {
+  return kind == InstructionKind::receive || kind == InstructionKind::receive_reduce_copy;
 }
 
-bool is_local(StepKind kind) {
-  return kind == StepKind::copy || kind == StepKind::reduce;
+bool is_local(InstructionKind kind) {
+  return kind == InstructionKind::copy || kind == InstructionKind::reduce;
 }
 
 std::unique_ptr<std::byte[]> uninitialised(std::int64_t bytes) {
@@ -61,7 +61,7 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
     if (step.code.peer < 0) continue;
     step.code.peer = settings_.members[static_cast<std::size_t>(step.code.peer)];
     step.code.channel += settings_.first_channel;
-    connect(static_cast<std::int32_t>(i), step.code.kind == StepKind::send);
+    connect(static_cast<std::int32_t>(i), step.code.kind == InstructionKind::send);
   }
   for (Connection& connection : incoming_) {
     std::int64_t largest = -1;
@@ -93,7 +93,7 @@ void ProgramRun::connect(std::int32_t id, bool outgoing) {
 }
 
 bool ProgramRun::may_need_slot(const Step& step) const {
-  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !reduces_on_arrival_;
+  const bool by_hand = step.code.kind == InstructionKind::receive_reduce_copy && !reduces_on_arrival_;
   return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
@@ -183,7 +183,7 @@ bool ProgramRun::post_receives() {
 }
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
-  const bool by_hand = step.code.kind == StepKind::receive_reduce_copy && !reduces_on_arrival_;
+  const bool by_hand = step.code.kind == InstructionKind::receive_reduce_copy && !reduces_on_arrival_;
   if (step.ahead > 0 && time_on(paced_) - last_move_ < kPatience) return false;
   if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
@@ -201,7 +201,7 @@ bool ProgramRun::post_receive(Connection& connection, Step& step) {
 Landing ProgramRun::landing_of(const Step& step) const {
   Landing landing{.dst = step.dst, .operand = {}, .type = settings_.type, .op = settings_.op};
   if (!reduces(step.code.kind)) return landing;
-  landing.operand = step.code.kind == StepKind::reduce ? step.dst : step.src;
+  landing.operand = step.code.kind == InstructionKind::reduce ? step.dst : step.src;
   if (step.code.completes) landing.scale = settings_.scale;
   return landing;
 }
@@ -247,7 +247,7 @@ bool ProgramRun::poll() {
     moved = true;
     in_flight_[i] = in_flight_.back();
     in_flight_.pop_back();
-    if (step.code.kind == StepKind::send) bytes_in_flight_ -= step.code.bytes;
+    if (step.code.kind == InstructionKind::send) bytes_in_flight_ -= step.code.bytes;
     if (step.state == State::worked_on) {
       end_local(id);
       continue;
@@ -267,7 +267,7 @@ bool ProgramRun::run_ready() {
   if (paced_ != nullptr) return hand_out_ready();
   bool moved = false;
   std::int64_t worked = 0;
-  while (worked < kNotWorthALook && (carried_out_ >= 0 || !ready_.empty())) {
+  while (worked < kBytesBetweenPolls && (carried_out_ >= 0 || !ready_.empty())) {
     if (carried_out_ < 0) {
       carried_out_ = ready_.back();
       ready_.pop_back();
@@ -327,7 +327,7 @@ const ProgramRun::Step* ProgramRun::first_waiting() const {
   for (const std::int32_t id : in_flight_) {
     const Step& step = steps_[static_cast<std::size_t>(id)];
     if (is_receive(step.code.kind)) return &step;
-    if (step.code.kind == StepKind::send) sending = &step;
+    if (step.code.kind == InstructionKind::send) sending = &step;
   }
   return sending;
 }
@@ -335,8 +335,9 @@ const ProgramRun::Step* ProgramRun::first_waiting() const {
 std::string ProgramRun::waits_for() const {
   const Step* step = first_waiting();
   if (step == nullptr) return "nothing";
-  return fmt::format("{} rank {} ({} bytes)", step->code.kind == StepKind::send ? "sending to" : "receiving from",
-                     step->code.peer, step->code.bytes);
+  return fmt::format("{} rank {} ({} bytes)",
+                     step->code.kind == InstructionKind::send ? "sending to" : "receiving from", step->code.peer,
+                     step->code.bytes);
 }
 
 std::int64_t ProgramRun::waits_for_rank() const {

@@ -39,7 +39,7 @@ std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, cons
   for (const Link& link : cluster.links()) fastest = std::max(fastest, link.bandwidth.bytes_per_second);
   for (const LoweredRank& rank : lowered) {
     std::int64_t sent = 0;
-    for (const LoweredStep& step : rank.steps) sent += step.kind == StepKind::send ? step.bytes : 0;
+    for (const LoweredStep& step : rank.steps) sent += step.kind == InstructionKind::send ? step.bytes : 0;
     if (nanos_from_seconds(static_cast<double>(sent) * options.slowdown / fastest) >= limit) return std::nullopt;
   }
   return program_time(lowered, cluster, question.members, options);

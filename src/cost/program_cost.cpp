@@ -16,7 +16,7 @@ std::vector<FabricTraffic> average_traffic(const std::vector<LoweredRank>& progr
   std::map<LevelId, double> sent;
   for (std::size_t rank = 0; rank < program.size(); ++rank) {
     for (const LoweredStep& step : program[rank].steps) {
-      if (step.kind != StepKind::send || step.bytes == 0) continue;
+      if (step.kind != InstructionKind::send || step.bytes == 0) continue;
       const Rank peer = members[static_cast<std::size_t>(step.peer)];
       sent[cluster.common_fabric(members[rank], peer)] += static_cast<double>(step.bytes);
     }

@@ -170,7 +170,7 @@ class ProgramSimulation {
 
   // As comm/program_run.hpp gives connections their slots.
   bool may_need_slot(const LoweredStep& step) const {
-    const bool by_hand = step.kind == StepKind::receive_reduce_copy && options_.reduce.bytes_per_second > 0;
+    const bool by_hand = step.kind == InstructionKind::receive_reduce_copy && options_.reduce.bytes_per_second > 0;
     return by_hand || !step.waits.empty() || !step.turn.empty();
   }
 
@@ -188,7 +188,7 @@ class ProgramSimulation {
       here.steps[static_cast<std::size_t>(other)].followers.push_back(static_cast<std::int32_t>(i));
     }
     if (step.peer < 0) return;
-    const bool sends = step.kind == StepKind::send;
+    const bool sends = step.kind == InstructionKind::send;
     const auto self = static_cast<std::int64_t>(rank);
     const auto [entry, is_new] = known.try_emplace({sends ? self : step.peer, sends ? step.peer : self, step.channel},
                                                    static_cast<std::int32_t>(connections_.size()));
@@ -309,7 +309,7 @@ class ProgramSimulation {
     if (!Network::kSystemTakesOver) complete(connection.sender, send);
     Step& landed = state(connection.receiver, receive);
     const bool by_hand = options_.reduce.bytes_per_second > 0 &&
-                         code(connection.receiver, receive).kind == StepKind::receive_reduce_copy;
+                         code(connection.receiver, receive).kind == InstructionKind::receive_reduce_copy;
     if (!landed.in_slot && !by_hand) return complete(connection.receiver, receive);
     landed.landed = true;
     if (landed.free()) work(connection.receiver, receive);

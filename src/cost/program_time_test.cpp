@@ -72,7 +72,7 @@ TEST(ProgramTime, OverTcpARanksOwnCopiesAndReductionsTakeWhatTheyWereMeasuredToT
 // all three are. With a connection for each channel it would be there last.
 TEST(ProgramTime, OverTcpChannelsShareAConnection) {
   constexpr std::int64_t kBytes = 10'000'000;
-  const auto step = [](StepKind kind, std::int64_t peer, std::int64_t channel, std::vector<std::int32_t> waits) {
+  const auto step = [](InstructionKind kind, std::int64_t peer, std::int64_t channel, std::vector<std::int32_t> waits) {
     LoweredStep result;
     result.kind = kind;
     result.peer = peer;
@@ -82,11 +82,11 @@ TEST(ProgramTime, OverTcpChannelsShareAConnection) {
     return result;
   };
   std::vector<LoweredRank> program(4);
-  program[0].steps = {step(StepKind::send, 1, 0, {}), step(StepKind::send, 1, 1, {})};
-  program[1].steps = {step(StepKind::receive, 0, 0, {}), step(StepKind::receive, 0, 1, {}),
-                      step(StepKind::receive, 2, 0, {}), step(StepKind::send, 3, 0, {2})};
-  program[2].steps = {step(StepKind::send, 1, 0, {})};
-  program[3].steps = {step(StepKind::receive, 1, 0, {})};
+  program[0].steps = {step(InstructionKind::send, 1, 0, {}), step(InstructionKind::send, 1, 1, {})};
+  program[1].steps = {step(InstructionKind::receive, 0, 0, {}), step(InstructionKind::receive, 0, 1, {}),
+                      step(InstructionKind::receive, 2, 0, {}), step(InstructionKind::send, 3, 0, {2})};
+  program[2].steps = {step(InstructionKind::send, 1, 0, {})};
+  program[3].steps = {step(InstructionKind::receive, 1, 0, {})};
   const Cluster cluster(parse_cluster("local:4,nic=100MB/s"));
   const std::vector<Rank> members = {Rank{0}, Rank{1}, Rank{2}, Rank{3}};
   const Nanos time = program_time(program, cluster, members, {.tcp = TcpTraffic{}});

@@ -8,7 +8,7 @@
 #include "exec/bind_linear.hpp"
 #include "exec/bind_qk_norm.hpp"
 #include "exec/operands.hpp"
-#include "exec/row_windows.hpp"
+#include "exec/row_ranges.hpp"
 #include "graph/operation_part.hpp"
 
 namespace weft {
@@ -77,7 +77,7 @@ std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const 
   if (is_of_routed_experts(op)) return {bind_experts(view_, op, micro_batch, part)};
   const Value& value = view_.original().value(rows_written_by(op));
   std::vector<BoundOperation> windows;
-  for (const ElementRange& rows : row_windows(view_.plan().layout, value.shape.front(), part)) {
+  for (const ElementRange& rows : row_ranges(view_.plan().layout, value.shape.front(), part)) {
     windows.push_back(op.phase == Phase::input_grad ? bind_input_grad(op, micro_batch, rows)
                                                     : bind_forward(op, micro_batch, rows));
   }

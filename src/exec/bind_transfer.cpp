@@ -5,9 +5,9 @@
 #include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/expert_slots.hpp"
+#include "exec/leg_shares.hpp"
 #include "exec/rank_exchange.hpp"
-#include "exec/row_windows.hpp"
-#include "exec/stage_shares.hpp"
+#include "exec/row_ranges.hpp"
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 
@@ -61,7 +61,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
   } else if (op.rule != Substitution::none) {
-    add_stage(op, micro_batch, ends);
+    add_leg(op, micro_batch, ends);
   } else if (op.communication->collective == Collective::all_reduce) {
     add_whole_values(op, micro_batch, ends);
   } else if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
@@ -107,11 +107,11 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   std::vector<std::vector<Segment>> of_members(static_cast<std::size_t>(view_.group_size(op.communication->group)));
   std::vector<Segment> own;
   for (const auto& [read, written] : carried_by(original)) {
-    const auto shares = shares_of(original, origin, scatters ? read : written, micro_batch);
+    const ValueId share = scatters ? written : read;
+    const auto shares = shares_of(original, origin, share, scatters ? read : written, micro_batch);
     for (std::size_t m = 0; m < shares.size(); ++m) {
       of_members[m].insert(of_members[m].end(), shares[m].begin(), shares[m].end());
     }
-    const ValueId share = scatters ? written : read;
     const ElementRange part = part_range(view_.original().value(share).elements(), origin);
     own.push_back(segment_of(view_.data(share, micro_batch) + part.begin, part.size()));
   }
@@ -168,31 +168,21 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
                    .known = returns};
 }
 
+// `share`: the value of one member. It says how the rows of the whole are shared out.
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
-                                                            ValueId whole, std::int32_t micro_batch) const {
+                                                            ValueId share, ValueId whole,
+                                                            std::int32_t micro_batch) const {
   const GroupKind group = original.communication->group;
-  const Layout& layout = view_.plan().layout;
   const Value& value = view_.original().value(whole);
-  const std::int64_t n = view_.group_size(group), width = value.elements() / value.shape.front();
+  const Share how = view_.original().value(share).sharding.rows_over(axis_of(group)).value_or(Share::blocks);
+  const std::int64_t n = view_.group_size(group), rows = value.shape.front(), width = value.elements() / rows;
   const ElementPointer data = view_.data(whole, micro_batch);
   std::vector<std::vector<Segment>> shares;
   for (std::int64_t r = 0; r < n; ++r) {
-    std::vector<Segment>& share = shares.emplace_back();
-    if (group == GroupKind::tp && layout.sequence_parallel && original.role != Role::loss_reduce) {
-      for (const ElementRange& rows : rows_of_shard(layout, r, part_range(value.shape.front() / n, part))) {
-        share.push_back(segment_of(data + rows.begin * width, rows.size() * width));
-      }
-      continue;
-    }
-    if (group != GroupKind::cp) {
-      const std::int64_t elements = value.elements() / n;
-      share.push_back(segment_of(data + r * elements, elements));
-      continue;
-    }
-    for (std::int64_t sequence = 0; sequence < layout.micro_batch; ++sequence) {
-      for (const ElementRange& stretch : context_parts_of(layout, r)) {
-        share.push_back(segment_of(data + (sequence * layout.seq + stretch.begin) * width, stretch.size() * width));
-      }
+    std::vector<Segment>& of_member = shares.emplace_back();
+    for (const ElementRange& range :
+         rows_of_share(how, {rows, view_.plan().layout.micro_batch}, {r, n}, part_range(rows / n, part))) {
+      of_member.push_back(segment_of(data + range.begin * width, range.size() * width));
     }
   }
   return shares;
@@ -258,19 +248,19 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
   ends.output = scatters && !ends.in_place ? own : all;
 }
 
-// A stage works on shares of the elements of every parameter (exec/stage_shares.hpp). Once a step all of them lie in
-// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the stages, and
+// A leg works on shares of the elements of every parameter (exec/leg_shares.hpp). Once a step all of them lie in
+// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the legs, and
 // the shard that it ends in one more.
-void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
   const bool levels = has_levels(rule_of(op.rule));
-  const StageShares shares{.rule = op.rule,
-                           .scope = op.communication->scope,
-                           .ranks = view_.group_size(group),
-                           .inner = levels ? view_.inner_size(group) : 1,
-                           .position = view_.position_in(group)};
+  const LegShares shares{.rule = op.rule,
+                         .scope = op.communication->scope,
+                         .ranks = view_.group_size(group),
+                         .inner = levels ? view_.inner_size(group) : 1,
+                         .position = view_.position_in(group)};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
   std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
@@ -287,14 +277,14 @@ void TransferBinder::add_stage(const Operation& op, std::int32_t micro_batch, En
       return segment_of(begin + range.begin, range.size());
     };
     for (std::int64_t m = 0; m < members; ++m) {
-      const bool between = op.per_micro_batch && op.stage > 0;
+      const bool between = op.per_micro_batch && op.leg > 0;
       for (const ElementRange& range :
            between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
         whole[static_cast<std::size_t>(m)].push_back(segment(in, range));
       }
     }
     if (!op.per_micro_batch) continue;
-    if (op.stage == 0) {
+    if (op.leg == 0) {
       for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(out, range));
     } else {
       own.push_back(segment(out, {0, view_.own_shard(p.elements, group).size()}));

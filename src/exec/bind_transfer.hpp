@@ -40,13 +40,13 @@ class TransferBinder {
   Ends ends(const Operation& op, std::int32_t micro_batch) const;
   void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_stage(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  void add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
   Vector gradient_in(const Operation& original, ValueId value) const;
-  std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId whole,
-                                              std::int32_t micro_batch) const;
+  std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId share,
+                                              ValueId whole, std::int32_t micro_batch) const;
   std::vector<std::int64_t> members(const Communication& communication) const;
   std::int64_t queue(OpId operation) const;  // of the communicator: the same on all members
 

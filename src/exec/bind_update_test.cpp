@@ -45,7 +45,8 @@ TEST(BindUpdate, ClipsWhereItReadsANormWhateverElseItReads) {
     if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1).run(*kernels, 0);
   }
   for (const ParameterState& p : parameters.all()) {
-    EXPECT_NEAR(floats_of(parameters.own_weights(p)).front(), 1 - kRate * 0.25, 1e-6) << p.name();
+    const Vector weights = parameters.own_weights(p);
+    EXPECT_NEAR(floats_of(weights).front(), 1 - kRate * 0.25, 1e-6) << p.name();
   }
 }
 

@@ -1,7 +1,7 @@
 #include "exec/dropout_places.hpp"
 
 #include "base/mix.hpp"
-#include "exec/row_windows.hpp"
+#include "graph/sharding.hpp"
 
 namespace weft {
 
@@ -30,8 +30,9 @@ std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro
   const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
   const auto length = std::ssize(of_sequence);
   std::vector<std::int64_t> numbers;
-  const std::int64_t shard = layout.sequence_parallel ? view.coordinate(Axis::tp) : 0;
-  for (const ElementRange& window : rows_of_shard(layout, shard, rows)) {
+  const AxisPlace place = layout.sequence_parallel ? AxisPlace{view.coordinate(Axis::tp), layout.tp} : AxisPlace{};
+  for (const ElementRange& window :
+       rows_of_share(Share::sequences, {layout.tokens(), layout.micro_batch}, place, rows)) {
     for (std::int64_t row = window.begin; row < window.end; ++row) {
       numbers.push_back(samples[static_cast<std::size_t>(row / length)] * layout.seq +
                         of_sequence[static_cast<std::size_t>(row % length)]);

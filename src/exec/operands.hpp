@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/element_range.hpp"
-#include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
+#include "graph/held_tensor.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {

@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "exec/initial_weights.hpp"
 #include "plan/memory/lifetimes.hpp"
 
 namespace weft {
 namespace {
-
-bool is_expert(Role role) {
-  return role == Role::expert_in || role == Role::expert_out;
-}
 
 // The value that a once-a-step reduction works on: from what the update reads back to what backward wrote.
 ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<OpId>>& writers, ValueId value) {
@@ -32,6 +29,7 @@ std::string ParameterState::name() const {
 }
 
 ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(find_storage(view.plan())) {
+  require_trainable_tensors(view.plan().model);
   const StepGraph& graph = view.original();
   const std::vector<std::vector<OpId>> writers = writers_of(graph);
   for (const Operation& op : graph.operations) {
@@ -41,7 +39,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     ParameterState p;
     p.layer = op.layer;
     p.role = op.subject;
-    p.group = is_expert(op.subject) ? GroupKind::edp : GroupKind::dp;
+    p.group = is_of_experts(op.subject) ? GroupKind::edp : GroupKind::dp;
     p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.holder());
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = read_of(op, Operand::gradient);

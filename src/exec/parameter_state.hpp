@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "exec/held_tensor.hpp"
 #include "exec/rank_view.hpp"
+#include "graph/held_tensor.hpp"
 #include "kernels/matrix.hpp"
 
 namespace weft {

@@ -22,29 +22,18 @@ Arena::~Arena() {
   munmap(data_, size_);
 }
 
-std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp_rank) {
-  if (layout.cp == 1) return {{0, layout.seq}};
-  const std::int64_t stretches = layout.seq % (2 * layout.cp) == 0 ? 2 * layout.cp : layout.cp;
-  const std::int64_t length = layout.seq / stretches;
-  std::vector<ElementRange> parts{{cp_rank * length, (cp_rank + 1) * length}};
-  if (stretches == layout.cp) return parts;
-  const std::int64_t mirrored = stretches - 1 - cp_rank;
-  parts.push_back({mirrored * length, (mirrored + 1) * length});
-  return parts;
-}
-
 RankView::RankView(const WholePlan& whole, Rank rank) : whole_(whole), rank_(rank) {
   const Plan& plan = whole.plan();
   const ModelGroups model = model_groups(plan.model, plan.layout);
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, model);
   class_ = {classes.class_of[rank.index()]};
-  for (int kind = 0; kind < kGroupKinds; ++kind) {
-    std::vector<std::int64_t>& members = groups_[static_cast<GroupKind>(kind)];
-    for (const Rank member : group_members(plan.layout, model, static_cast<GroupKind>(kind), rank)) {
+  for (const GroupKind kind : group_kinds()) {
+    std::vector<std::int64_t>& members = groups_[kind];
+    for (const Rank member : group_members(plan.layout, model, kind, rank)) {
       members.push_back(member.value);
     }
   }
-  context_parts_ = context_parts_of(plan.layout, coordinate(Axis::cp));
+  context_parts_ = positions_of(Share::mirrored, plan.layout.seq, {coordinate(Axis::cp), plan.layout.cp});
   memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
   expert_windows_ = std::make_unique<ExpertWindows>(plan, class_);
 }

@@ -9,8 +9,8 @@
 
 #include "base/element_range.hpp"
 #include "exec/expert_windows.hpp"
-#include "exec/held_tensor.hpp"
 #include "exec/train_settings.hpp"
+#include "graph/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
 #include "kernels/matrix.hpp"
 #include "plan/whole_plan.hpp"
@@ -30,10 +30,6 @@ class Arena {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
-
-// Of 2 cp equal stretches of a sequence, context-parallel rank r holds the r-th and the r-th from the end: with causal
-// attention all have the same to compute. Where 2 cp does not divide the sequence, its r-th of cp stretches.
-std::vector<ElementRange> context_parts_of(const Layout& layout, std::int64_t cp_rank);
 
 class RankView {
  public:

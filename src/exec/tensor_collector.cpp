@@ -14,7 +14,7 @@ void TensorCollector::add(const ParameterState& parameter, ElementRange range, c
       tensor.data.assign(static_cast<std::size_t>(held.whole.elements()), 0.0F);
     }
     const auto part = floats_of(data).begin() + (held.offset - range.begin);
-    for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRun& run) {
+    for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
       std::copy_n(part + run.in_part, run.count, tensor.data.begin() + run.in_whole);
     });
   }

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/mix.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
+#include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/rank_run.hpp"
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
+#include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
 #include "kernels/experts.hpp"
 

@@ -223,6 +223,17 @@ std::string_view name_of(ExpertExchange exchange) {
   return "";
 }
 
+std::int64_t Layout::extent(Axis axis) const {
+  constexpr std::pair<Axis, std::int64_t Layout::*> kDegrees[] = {{Axis::tp, &Layout::tp}, {Axis::cp, &Layout::cp},
+                                                                  {Axis::dp, &Layout::dp}, {Axis::pp, &Layout::pp},
+                                                                  {Axis::ep, &Layout::ep}, {Axis::etp, &Layout::etp}};
+  for (const auto& [named, degree] : kDegrees) {
+    if (named == axis) return this->*degree;
+  }
+  WEFT_CHECK(axis == Axis::edp);
+  return edp();
+}
+
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
   validate_degrees(layout, devices);
   validate_numbers(layout);
@@ -246,13 +257,7 @@ std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transform
 
 Mesh dense_mesh(const Layout& layout) {
   std::vector<Mesh::Extent> order;
-  for (const Axis axis : layout.mesh_order) {
-    const std::int64_t size = axis == Axis::tp   ? layout.tp
-                              : axis == Axis::cp ? layout.cp
-                              : axis == Axis::dp ? layout.dp
-                                                 : layout.pp;
-    order.push_back({axis, size});
-  }
+  for (const Axis axis : layout.mesh_order) order.push_back({axis, layout.extent(axis)});
   return Mesh(order);
 }
 
@@ -280,8 +285,8 @@ Mesh expert_mesh(const Layout& layout) {
 }
 
 std::int64_t local_vocab(const Transformer& model, const Layout& layout) {
-  const std::int64_t step = 128 * layout.tp;
-  return (model.vocab + step - 1) / step * 128;
+  const std::int64_t step = kVocabularyPadding * layout.tp;
+  return (model.vocab + step - 1) / step * kVocabularyPadding;
 }
 
 }  // namespace weft

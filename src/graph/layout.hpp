@@ -54,6 +54,7 @@ struct Layout {
   std::vector<Axis> mesh_order{Axis::tp, Axis::cp, Axis::dp, Axis::pp};  // innermost first
   friend bool operator==(const Layout&, const Layout&) = default;
 
+  std::int64_t extent(Axis axis) const;  // ranks along it
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
@@ -83,7 +84,8 @@ Mesh dense_mesh(const Layout& layout);
 // pp at the same place as in the dense mesh; then etp innermost, ep, edp. Throws Error where that is impossible.
 Mesh expert_mesh(const Layout& layout);
 
-// Vocabulary rows of one tensor-parallel rank, padded to a multiple of 128 as Megatron does.
+// Vocabulary rows of one tensor-parallel rank are padded to a multiple of this, as Megatron does.
+inline constexpr std::int64_t kVocabularyPadding = 128;
 std::int64_t local_vocab(const Transformer& model, const Layout& layout);
 
 }  // namespace weft

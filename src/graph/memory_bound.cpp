@@ -40,9 +40,9 @@ Held held_by(const StepGraph& graph) {
 RankClass lone_class(const Transformer& model, const Layout& layout) {
   RankClass c;
   c.ranks = layout.devices();
-  c.groups.resize(kGroupKinds);
+  c.groups.resize(group_kinds().size());
   const auto set = [&](GroupKind kind, std::int64_t size) {
-    c.groups[static_cast<std::size_t>(kind)].view.size = size;
+    c.groups[kind.number].view.size = size;
   };
   set(GroupKind::tp, layout.tp);
   set(GroupKind::cp, layout.cp);

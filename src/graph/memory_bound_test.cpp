@@ -115,8 +115,7 @@ TEST(RankClassCache, GivesWhatTheSearchGives) {
       ASSERT_EQ(cached.classes.size(), found.classes.size());
       for (std::size_t i = 0; i < found.classes.size(); ++i) {
         EXPECT_EQ(cached.classes[i].name, found.classes[i].name);
-        for (int k = 0; k < kGroupKinds; ++k) {
-          const auto kind = static_cast<GroupKind>(k);
+        for (const GroupKind kind : group_kinds()) {
           EXPECT_EQ(cached.classes[i].group(kind).view, found.classes[i].group(kind).view);
           EXPECT_EQ(cached.classes[i].group(kind).members, found.classes[i].group(kind).members);
         }

@@ -86,7 +86,7 @@ bool is_expert_load(const Operation& op, ValueId value) {
 }
 
 // In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
-// part takes its range of each, so that it is the same elements in both stages.
+// part takes its range of each, so that it is the same elements in both legs.
 std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
   const bool in_levels =
       op.rule == Substitution::reduce_scatter_in_levels || op.rule == Substitution::all_gather_in_levels;

@@ -20,8 +20,8 @@
 // (RoutedSlots). Along axis 1, by capacity, a part of an all-to-all or an expert's product has the slots of piece i of
 // every expert, whoever lies there; router, gate, dispatch and combine stay whole. Pieces along different axes meet.
 //
-// Whoever reads the whole of a value waits for all its parts. The stages of a substituted transfer (planner/partition/
-// substitute.hpp) are transfers of their own and cut alike: part i of a stage works on what part i of the one before it
+// Whoever reads the whole of a value waits for all its parts. The legs of a substituted transfer (planner/partition/
+// substitute.hpp) are transfers of their own and cut alike: part i of a leg works on what part i of the one before it
 // leaves.
 #pragma once
 
@@ -79,7 +79,7 @@ struct Slice {
   std::int32_t axis = kTokenAxis;
   friend bool operator==(const Slice&, const Slice&) = default;
 };
-// Of a value that it writes, and of one that it reads. Weights are read whole by every part.
+// The slice of a value that this part writes, or of one that it reads. Every part reads weights whole.
 Slice slice_of(const StepGraph& graph, const Operation& operation, ValueId value);
 Slice read_slice_of(const StepGraph& graph, const Operation& operation, ValueId value);
 constexpr bool overlap(const Slice& a, const Slice& b) {

@@ -7,7 +7,7 @@ const RankClasses& RankClassCache::find(const Layout& layout, const ModelGroups&
   std::vector<std::int64_t> key{layout.tp,       layout.cp, layout.dp,  layout.pp,
                                 layout.zero > 0, layout.ep, layout.etp, model.experts ? 1 : 0,
                                 model.key_copies};
-  for (const Axis axis : layout.mesh_order) key.push_back(static_cast<std::int64_t>(axis));
+  for (const Axis axis : layout.mesh_order) key.push_back(axis.number);
   Entry* entry = nullptr;
   {
     const std::lock_guard lock(mutex_);

@@ -38,31 +38,40 @@ Colour colour_of(const Device& device) {
   return mix(colour, static_cast<Colour>(device.compute_units));
 }
 
+// One row for every kind of group. Those without axes are chosen by the place in the pipeline or by heads.
+struct GroupRow {
+  GroupKind kind;
+  std::string_view name;
+  std::vector<Axis> axes;
+  bool of_experts = false;  // their own mesh
+};
+const std::vector<GroupRow>& group_rows() {
+  static const std::vector<GroupRow> rows{{GroupKind::tp, "tp", {Axis::tp}},
+                                          {GroupKind::cp, "cp", {Axis::cp}},
+                                          {GroupKind::dp, "dp", {Axis::dp, Axis::cp}},
+                                          {GroupKind::ep, "ep", {Axis::ep}, true},
+                                          {GroupKind::etp, "etp", {Axis::etp}, true},
+                                          {GroupKind::edp, "edp", {Axis::edp}, true},
+                                          {GroupKind::tied, "tied", {}},
+                                          {GroupKind::norm, "norm", {Axis::tp, Axis::pp}},
+                                          {GroupKind::pp_prev, "pp_prev", {}},
+                                          {GroupKind::pp_next, "pp_next", {}},
+                                          {GroupKind::kv, "kv", {}}};
+  return rows;
+}
+const GroupRow& row_of(GroupKind kind) {
+  return group_rows()[kind.number];
+}
+
 std::vector<Axis> axes_of(GroupKind kind, const Layout& layout) {
-  switch (kind) {
-    case GroupKind::tp:
-      return {Axis::tp};
-    case GroupKind::cp:
-      return {Axis::cp};
-    case GroupKind::dp:
-      return {Axis::dp, Axis::cp};
-    case GroupKind::ep:
-      return {Axis::ep};
-    case GroupKind::etp:
-      return {Axis::etp};
-    case GroupKind::edp:
-      return {Axis::edp};
-    case GroupKind::norm:
-      // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
-      if (layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
-      return {Axis::tp, Axis::pp};
-    default:
-      return {};
-  }
+  // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
+  const bool all_differ = layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp;
+  if (kind == GroupKind::norm && all_differ) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
+  return row_of(kind).axes;
 }
 
 bool is_expert_group(GroupKind kind) {
-  return kind == GroupKind::ep || kind == GroupKind::etp || kind == GroupKind::edp;
+  return row_of(kind).of_experts;
 }
 
 // The members of a tensor-parallel group that hold the same key/value head follow each other.
@@ -153,8 +162,7 @@ class Refinement {
         layout_(layout),
         dense_(dense_mesh(layout)),
         expert_(model.experts ? expert_mesh(layout) : dense_mesh(layout)) {
-    for (int k = 0; k < kGroupKinds; ++k) {
-      const auto kind = static_cast<GroupKind>(k);
+    for (const GroupKind kind : group_kinds()) {
       if (!has_groups(kind, model)) {
         GroupTable empty;
         empty.kind = kind;
@@ -350,10 +358,29 @@ RankClasses Refinement::result() const {
 
 }  // namespace
 
+Axis axis_of(GroupKind kind) {
+  WEFT_CHECK(row_of(kind).axes.size() == 1);
+  return row_of(kind).axes.front();
+}
+
+GroupKind group_of(Axis axis) {
+  const auto found = std::find_if(group_rows().begin(), group_rows().end(),
+                                  [&](const GroupRow& row) { return row.axes == std::vector{axis}; });
+  WEFT_CHECK(found != group_rows().end());
+  return found->kind;
+}
+
+std::span<const GroupKind> group_kinds() {
+  static const std::vector<GroupKind> kinds = [] {
+    std::vector<GroupKind> listed;
+    for (const GroupRow& row : group_rows()) listed.push_back(row.kind);
+    return listed;
+  }();
+  return kinds;
+}
+
 std::string_view name_of(GroupKind kind) {
-  static constexpr std::string_view kNames[kGroupKinds] = {"tp",   "cp",   "dp",      "ep",      "etp", "edp",
-                                                           "tied", "norm", "pp_prev", "pp_next", "kv"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return row_of(kind).name;
 }
 
 ModelGroups model_groups(const Transformer& model, const Layout& layout) {
@@ -364,19 +391,18 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   if (!has_groups(kind, model)) return {};
   const Mesh dense = dense_mesh(layout);
   const std::int64_t stage = dense.coordinate(Axis::pp, rank);
-  switch (kind) {
-    case GroupKind::pp_next:
-      return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
-    case GroupKind::pp_prev:
-      return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
-    case GroupKind::tied:
-      if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
-      return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
-    case GroupKind::kv:
-      return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));
-    default:
-      return (is_expert_group(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
+  if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
+  if (kind == GroupKind::pp_prev) {
+    return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
   }
+  if (kind == GroupKind::tied) {
+    if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
+    return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
+  }
+  if (kind == GroupKind::kv) {
+    return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));
+  }
+  return (is_expert_group(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
 }
 
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model) {

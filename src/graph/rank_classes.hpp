@@ -3,7 +3,9 @@
 // graph does not grow with the cluster.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,22 +19,36 @@
 
 namespace weft {
 
-// The groups that a step communicates in.
-enum class GroupKind : std::uint8_t {
-  tp,       // tensor parallel
-  cp,       // context parallel
-  dp,       // dense gradients and parameters: data x context parallel ranks
-  ep,       // expert parallel
-  etp,      // tensor parallel inside experts
-  edp,      // expert gradients and parameters
-  tied,     // first and last pipeline stage: tied embeddings
-  norm,     // all ranks that hold different parameters: the global gradient norm
-  pp_prev,  // this rank and its predecessor in the pipeline (a ring: stage 0's is the last stage)
-  pp_next,
-  kv  // tensor-parallel ranks with the same key/value head, where there are fewer heads than ranks
+// A kind of group that a step communicates in, by its name: a row of the table in rank_classes.cpp, which says along
+// which axes its ranks lie.
+struct GroupKind {
+  std::uint8_t number = 0;
+  friend auto operator<=>(const GroupKind&, const GroupKind&) = default;
+  static const GroupKind tp;    // tensor parallel
+  static const GroupKind cp;    // context parallel
+  static const GroupKind dp;    // dense gradients and parameters: data x context parallel ranks
+  static const GroupKind ep;    // expert parallel
+  static const GroupKind etp;   // tensor parallel inside experts
+  static const GroupKind edp;   // expert gradients and parameters
+  static const GroupKind tied;  // first and last pipeline stage: tied embeddings
+  static const GroupKind norm;  // all ranks that hold different parameters: the global gradient norm
+  static const GroupKind
+      pp_prev;  // this rank and its predecessor in the pipeline (a ring: stage 0's is the last stage)
+  static const GroupKind pp_next;
+  static const GroupKind
+      kv;  // tensor-parallel ranks with the same key/value head, where there are fewer heads than ranks
 };
-inline constexpr int kGroupKinds = 11;
+inline constexpr GroupKind GroupKind::tp{0}, GroupKind::cp{1}, GroupKind::dp{2}, GroupKind::ep{3}, GroupKind::etp{4},
+    GroupKind::edp{5}, GroupKind::tied{6}, GroupKind::norm{7}, GroupKind::pp_prev{8}, GroupKind::pp_next{9},
+    GroupKind::kv{10};
+// All kinds, each at the place of its number.
+std::span<const GroupKind> group_kinds();
 std::string_view name_of(GroupKind kind);
+
+// The axis that the ranks of a group lie along, and the group along an axis: of those that make one group each (tp, cp,
+// ep, etp, edp).
+Axis axis_of(GroupKind kind);
+GroupKind group_of(Axis axis);
 
 // Programs of larger groups are not simulated, so nobody asks for their members.
 inline constexpr std::int64_t kListedMembers = 64;
@@ -74,7 +90,7 @@ struct RankClass {
   std::vector<ClassGroup> groups;  // by GroupKind
   std::vector<LinkUse> links;      // by level of the cluster
 
-  const ClassGroup& group(GroupKind kind) const { return groups[static_cast<std::size_t>(kind)]; }
+  const ClassGroup& group(GroupKind kind) const { return groups[kind.number]; }
 };
 
 struct RankClasses {

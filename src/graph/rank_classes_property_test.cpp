@@ -62,32 +62,24 @@ class RandomCase {
 // The groups of every kind that a dense model has, by the rank that sees them.
 std::vector<Rank> group_of(const Mesh& mesh, const Layout& layout, std::int64_t copies, GroupKind kind, Rank rank) {
   const std::int64_t stage = mesh.coordinate(Axis::pp, rank);
-  switch (kind) {
-    case GroupKind::tp:
-      return mesh.group(rank, {Axis::tp});
-    case GroupKind::cp:
-      return mesh.group(rank, {Axis::cp});
-    case GroupKind::dp:
-      return mesh.group(rank, {Axis::dp, Axis::cp});
-    case GroupKind::norm:
-      return layout.zero > 0 ? mesh.group(rank, {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
-                             : mesh.group(rank, {Axis::tp, Axis::pp});
-    case GroupKind::tied:
-      if (stage != 0 && stage != layout.pp - 1) return {};
-      return {mesh.neighbour(rank, Axis::pp, 0), mesh.neighbour(rank, Axis::pp, layout.pp - 1)};
-    case GroupKind::pp_next:
-      return {rank, mesh.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
-    case GroupKind::pp_prev:
-      return {rank, mesh.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
-    case GroupKind::kv: {
-      const auto head = [&](Rank r) { return mesh.coordinate(Axis::tp, r) / copies; };
-      std::vector<Rank> members = mesh.group(rank, {Axis::tp});
-      std::erase_if(members, [&](Rank member) { return head(member) != head(rank); });
-      return copies > 1 ? members : std::vector<Rank>{};
-    }
-    default:
-      return {};
+  if (kind == GroupKind::tp) return mesh.group(rank, {Axis::tp});
+  if (kind == GroupKind::cp) return mesh.group(rank, {Axis::cp});
+  if (kind == GroupKind::dp) return mesh.group(rank, {Axis::dp, Axis::cp});
+  if (kind == GroupKind::norm) {
+    return layout.zero > 0 ? mesh.group(rank, {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
+                           : mesh.group(rank, {Axis::tp, Axis::pp});
   }
+  if (kind == GroupKind::tied) {
+    if (stage != 0 && stage != layout.pp - 1) return {};
+    return {mesh.neighbour(rank, Axis::pp, 0), mesh.neighbour(rank, Axis::pp, layout.pp - 1)};
+  }
+  if (kind == GroupKind::pp_next) return {rank, mesh.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
+  if (kind == GroupKind::pp_prev) return {rank, mesh.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
+  if (kind != GroupKind::kv || copies == 1) return {};
+  const auto head = [&](Rank r) { return mesh.coordinate(Axis::tp, r) / copies; };
+  std::vector<Rank> members = mesh.group(rank, {Axis::tp});
+  std::erase_if(members, [&](Rank member) { return head(member) != head(rank); });
+  return members;
 }
 
 struct Seen {
@@ -103,8 +95,7 @@ struct Seen {
 Seen seen_by(const Cluster& cluster, const Layout& layout, std::int64_t copies, const RankClasses& classes, Rank rank) {
   const Mesh mesh = dense_mesh(layout);
   Seen seen{mesh.coordinate(Axis::pp, rank), cluster.device(rank), {}, {}, {}, {}};
-  for (int k = 0; k < kGroupKinds; ++k) {
-    const auto kind = static_cast<GroupKind>(k);
+  for (const GroupKind kind : group_kinds()) {
     const bool needs_stages = kind == GroupKind::tied || kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
     if (needs_stages && layout.pp == 1) continue;
     const std::vector<Rank> members = group_of(mesh, layout, copies, kind, rank);

@@ -69,7 +69,7 @@ TEST(Pipeline, SlicesAreGatheredBeforeTheyAreUsed) {
     EXPECT_EQ(gather.communication->collective, Collective::all_gather);
     EXPECT_EQ(gather.communication->bytes.value, whole);
     EXPECT_EQ(graph.value(gather.reads.front().value).bytes().value, whole / 2);
-    EXPECT_TRUE(graph.value(gather.writes.front().value).splits.empty());
+    EXPECT_TRUE(graph.value(gather.writes.front().value).sharding.splits.empty());
   }
   EXPECT_TRUE(
       of_role(build(model, "dgx-a100:1", {.tp = 2, .pp = 2, .seq = 512, .sequence_parallel = true}), Role::stage_gather)

@@ -19,18 +19,13 @@
 #include "graph/operand.hpp"
 #include "graph/operation.hpp"
 #include "graph/rank_classes.hpp"
+#include "graph/sharding.hpp"
 #include "model/transformer.hpp"
 
 namespace weft {
 
 enum class ValueKind : std::uint8_t { parameter, gradient, optimizer_state, activation, activation_grad, scalar };
 std::string_view name_of(ValueKind kind);
-
-struct Split {
-  std::int32_t dim = 0;
-  Axis axis = Axis::tp;
-  friend bool operator==(const Split&, const Split&) = default;
-};
 
 // A tensor on each rank of a class. `shape` is the local shape.
 struct Value {
@@ -39,7 +34,7 @@ struct Value {
   ValueKind kind = ValueKind::activation;
   ElementType dtype = ElementType::bf16;
   std::vector<std::int64_t> shape;
-  std::vector<Split> splits;  // dimensions that are one shard of a larger tensor
+  Sharding sharding = {};  // of which whole it is a rank's part
   bool per_micro_batch = true;
   bool accumulated = false;      // a sum over micro-batches: several instances write it
   double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1
@@ -73,7 +68,7 @@ struct Communication {
   std::int32_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
   std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
-  Scope scope = Scope::whole;  // a stage of a substituted transfer may work in the levels of its group
+  Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
   WireFormat format = {};
   Bytes bytes{};
   // Operations of several classes that are one transfer share this number; -1: all members are of one class.
@@ -99,9 +94,9 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
-  // What carries out a transfer of the model in stages names the rule, and which of its stages it is.
+  // What carries out a transfer of the model in legs names the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
-  std::int32_t stage = 0;
+  std::int32_t leg = 0;
   bool per_micro_batch = true;
   OpKey key;
   std::optional<Communication> communication;

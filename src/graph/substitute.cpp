@@ -11,7 +11,7 @@ const ClassGroup& group_of(const StepGraph& graph, const Operation& op) {
   return graph.classes[op.rank_class.index()].group(op.communication->group);
 }
 
-// The elements of what lies between two stages (all such values of a rule are of one size).
+// The elements of what lies between two legs (all such values of a rule are of one size).
 std::int64_t elements_between(const StepGraph& graph, const Operation& op, Substitution rule) {
   const std::int64_t read = graph.value(read_of(op, Operand::payload)).elements();
   const std::int64_t written = graph.value(write_of(op, Operand::payload)).elements();
@@ -27,10 +27,10 @@ std::int64_t elements_between(const StepGraph& graph, const Operation& op, Subst
   }
 }
 
-// What the buffer of a stage has, as Communication counts it.
-std::int64_t elements_of_stage(const ClassGroup& group, const RuleStage& stage, const Value& in, const Value& out) {
-  const std::int64_t members = group.scoped(stage.scope).view.size;
-  switch (stage.collective) {
+// What the buffer of a leg has, as Communication counts it.
+std::int64_t elements_of_leg(const ClassGroup& group, const RuleLeg& leg, const Value& in, const Value& out) {
+  const std::int64_t members = group.scoped(leg.scope).view.size;
+  switch (leg.collective) {
     case Collective::reduce_scatter:
       return out.elements() * members;
     case Collective::all_gather:
@@ -75,12 +75,12 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
   }
   struct Joint {
     Substitution rule;
-    std::int32_t next_number;  // of the second stage
+    std::int32_t next_number;  // of the second leg
   };
   std::map<std::int32_t, Joint> joint;  // by transfer
   for (std::size_t i = 0; i < whole.operations.size(); ++i) {
     const Operation& op = whole.operations[i];
-    first_stage_.push_back(make_id<OpId>(graph_.operations.size()));
+    first_leg_.push_back(make_id<OpId>(graph_.operations.size()));
     Joint how{may_be_substituted(whole, op, rules[i]) ? rules[i] : Substitution::none, next_number};
     const std::int32_t transfer = op.communication ? op.communication->transfer : -1;
     if (transfer >= 0) how = joint.try_emplace(transfer, how).first->second;
@@ -90,32 +90,32 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       continue;
     }
     const SubstitutionRule& rule = rule_of(how.rule);
-    const auto stages = static_cast<std::int32_t>(rule.stages.size());
-    if (transfer >= 0) next_number = std::max(next_number, how.next_number + stages - 1);
+    const auto legs = static_cast<std::int32_t>(rule.legs.size());
+    if (transfer >= 0) next_number = std::max(next_number, how.next_number + legs - 1);
     const ValueId first = read_of(op, Operand::payload), final = write_of(op, Operand::payload);
     ValueId in = first;
-    for (std::int32_t s = 0; s < stages; ++s) {
-      const RuleStage& stage = rule.stages[static_cast<std::size_t>(s)];
-      const bool last = s + 1 == stages;
+    for (std::int32_t s = 0; s < legs; ++s) {
+      const RuleLeg& leg = rule.legs[static_cast<std::size_t>(s)];
+      const bool last = s + 1 == legs;
       const ValueId out = last ? final : make_id<ValueId>(graph_.values.size());
       if (!last) {
         Value between = graph_.value(first);
         between.name = fmt::format("{} after stage {}", graph_.value(final).name, s);
         between.shape = {elements_between(whole, op, how.rule)};
-        between.splits.clear();
+        between.sharding = {};
         between.per_micro_batch = op.per_micro_batch;
         between.accumulated = false;
         graph_.values.push_back(std::move(between));
       }
       Operation made = op;
       made.rule = how.rule;
-      made.stage = s;
+      made.leg = s;
       made.reads = {{Operand::payload, in, s == 0 ? op.reads.front().distance : 0}};
       made.writes = {{Operand::payload, out}};
-      made.communication->collective = stage.collective;
-      made.communication->scope = stage.scope;
+      made.communication->collective = leg.collective;
+      made.communication->scope = leg.scope;
       made.communication->bytes = wire_bytes(
-          elements_of_stage(group_of(whole, op), stage, graph_.value(in), graph_.value(out)), op.communication->format);
+          elements_of_leg(group_of(whole, op), leg, graph_.value(in), graph_.value(out)), op.communication->format);
       if (transfer >= 0 && s > 0) made.communication->transfer = how.next_number + s - 1;
       made.key.dims[0] = made.communication->bytes.value;
       graph_.operations.push_back(std::move(made));
@@ -125,15 +125,15 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
   }
 }
 
-std::vector<OpId> SubstitutedGraph::stages_of(OpId whole) const {
-  std::vector<OpId> stages;
-  for (std::size_t s = first_stage_[whole.index()].index(); s < origin_.size() && origin_[s] == whole; ++s) {
-    stages.push_back(make_id<OpId>(s));
+std::vector<OpId> SubstitutedGraph::legs_of(OpId whole) const {
+  std::vector<OpId> legs;
+  for (std::size_t s = first_leg_[whole.index()].index(); s < origin_.size() && origin_[s] == whole; ++s) {
+    legs.push_back(make_id<OpId>(s));
   }
-  return stages;
+  return legs;
 }
 
-std::vector<std::int32_t> SubstitutedGraph::by_stage(const std::vector<std::int32_t>& of_whole) const {
+std::vector<std::int32_t> SubstitutedGraph::by_leg(const std::vector<std::int32_t>& of_whole) const {
   std::vector<std::int32_t> result;
   if (of_whole.empty()) return result;
   for (const OpId id : origin_) result.push_back(of_whole[id.index()]);

@@ -1,6 +1,6 @@
-// Graph rewrite: transfers of data parallelism are carried out in stages, by the rules of collective/substitution.hpp.
+// Graph rewrite: transfers of data parallelism are carried out in legs, by the rules of collective/substitution.hpp.
 //
-// Between two stages lies a new value, behind those of the model's graph: what a rank has of the sum, or of the
+// Between two legs lies a new value, behind those of the model's graph: what a rank has of the sum, or of the
 // parameters, so far. Of a value with E elements in a group of N = outer x inner, whose shards have S = ceil(E / N):
 //   all_reduce in halves           the rank's shard, S elements
 //   all_reduce in levels           its place's slice, ceil(E / inner) elements, before and after the sum across groups
@@ -22,35 +22,35 @@ inline constexpr Substitution kGraphRules[] = {Substitution::all_reduce_in_halve
 
 // Whether an operation of the graph of a model may be carried out by the rule: a gradient reduction or parameter gather
 // in a dp or edp group, of the rule's collective. Levels need a group that has them, of one class, and values that are
-// not smaller than what lies between the stages. The gathers that ZeRO-3 repeats stay whole: how far ahead they run is
+// not smaller than what lies between the legs. The gathers that ZeRO-3 repeats stay whole: how far ahead they run is
 // bounded layer by layer (planner/schedule/overlap_zero.hpp).
 bool may_be_substituted(const StepGraph& graph, const Operation& operation, Substitution rule);
 
 // By operation: the first of `wanted` that it may be carried out by, or none.
 std::vector<Substitution> first_possible(const StepGraph& graph, const std::vector<Substitution>& wanted);
 
-// A graph with its transfers in stages, and how its operations go with those of the graph that it was made from.
+// A graph with its transfers in legs, and how its operations go with those of the graph that it was made from.
 class SubstitutedGraph {
  public:
-  // `rules`: by operation of `whole`; one that may not be applied is left out. The stages of an operation follow each
-  // other in its place. Members of a transfer in several classes go by the rule of the lowest one; the first stage
+  // `rules`: by operation of `whole`; one that may not be applied is left out. The legs of an operation follow each
+  // other in its place. Members of a transfer in several classes go by the rule of the lowest one; the first leg
   // keeps the transfer's number, the others get new ones.
   SubstitutedGraph(const StepGraph& whole, const std::vector<Substitution>& rules);
 
   const StepGraph& graph() const { return graph_; }
-  // All stages of an operation of the whole, in their order.
-  std::vector<OpId> stages_of(OpId whole) const;
+  // All legs of an operation of the whole, in their order.
+  std::vector<OpId> legs_of(OpId whole) const;
   // What is said by operation of the whole, said by operation of graph().
-  std::vector<std::int32_t> by_stage(const std::vector<std::int32_t>& of_whole) const;
-  // A stage of an operation of the whole.
-  OpId stage_of(OpId whole, std::int32_t stage) const { return {first_stage_[whole.index()].value + stage}; }
+  std::vector<std::int32_t> by_leg(const std::vector<std::int32_t>& of_whole) const;
+  // A leg of an operation of the whole.
+  OpId leg_of(OpId whole, std::int32_t leg) const { return {first_leg_[whole.index()].value + leg}; }
   // The origins of a graph made from graph() become operations of the whole.
   void name_origins(StepGraph& made) const;
 
  private:
   StepGraph graph_;
-  std::vector<OpId> first_stage_;  // by operation of the whole
-  std::vector<OpId> origin_;       // by operation of graph()
+  std::vector<OpId> first_leg_;  // by operation of the whole
+  std::vector<OpId> origin_;     // by operation of graph()
 };
 
 }  // namespace weft

@@ -20,7 +20,8 @@ void verify_value(const StepGraph& graph, const Operation& op, ValueId id, const
 void verify_ids(const StepGraph& graph) {
   if (graph.micro_batches < 1) fail("step graph: {} micro-batches; at least 1 is needed", graph.micro_batches);
   for (const RankClass& c : graph.classes) {
-    if (c.groups.size() != kGroupKinds) fail("{}: has {} groups instead of {}", c.name, c.groups.size(), kGroupKinds);
+    const std::size_t kinds = group_kinds().size();
+    if (c.groups.size() != kinds) fail("{}: has {} groups instead of {}", c.name, c.groups.size(), kinds);
   }
   for (const Operation& op : graph.operations) {
     if (!op.rank_class.valid() || op.rank_class.index() >= graph.classes.size()) {
@@ -40,7 +41,7 @@ void verify_ids(const StepGraph& graph) {
 void verify_identities(const StepGraph& graph) {
   std::set<std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t>> seen;
   for (const Operation& op : graph.operations) {
-    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.stage).second) {
+    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.leg).second) {
       reject(graph, op, "another operation of chunk {} has the same identity", op.chunk);
     }
   }
@@ -48,7 +49,7 @@ void verify_identities(const StepGraph& graph) {
 
 // Parts of one transfer write their value together.
 bool write_together(const Operation& a, const Operation& b) {
-  return is_part(a) && is_part(b) && a.stage == b.stage && a.origins.front().operation == b.origins.front().operation;
+  return is_part(a) && is_part(b) && a.leg == b.leg && a.origins.front().operation == b.origins.front().operation;
 }
 
 void verify_writers(const StepGraph& graph) {

@@ -29,26 +29,30 @@ std::int32_t small_integer_or(const JsonObject& object, const std::string& key, 
   return static_cast<std::int32_t>(object.integer_or(key, fallback, min, max));
 }
 
-// [[dimension, axis name], ...]: the only rows that are not all integers.
-std::vector<Split> read_splits(const JsonObject& object, std::size_t dims, const std::vector<std::string>& axes) {
-  std::vector<Split> splits;
-  if (!object.has("splits")) return splits;
-  for (const json& item : object.array("splits")) {
-    const std::string place = fmt::format("{}: key 'splits'[{}]", object.where(), splits.size());
-    std::int64_t dim = 0;
-    const JsonColumn column{"dimension", 0, static_cast<std::int64_t>(dims) - 1};
-    if (!item.is_array() || item.size() != 2 || !fits_column(item[0], column, dim) || !item[1].is_string()) {
-      fail("{}: this is not [a dimension of the shape, the name of an axis]", place);
+// "splits": [[axis name, dimension, how it is shared], ...], "partial": [axis name, ...].
+Sharding read_sharding(const JsonObject& object, std::size_t dims, const std::vector<std::string>& axes,
+                       const std::vector<std::string>& shares) {
+  Sharding sharding;
+  if (object.has("splits")) {
+    for (const json& item : object.array("splits")) {
+      const std::string place = fmt::format("{}: key 'splits'[{}]", object.where(), sharding.splits.size());
+      std::int64_t dim = 0;
+      const JsonColumn column{"dimension", 0, static_cast<std::int64_t>(dims) - 1};
+      if (!item.is_array() || item.size() != 3 || !fits_column(item[1], column, dim)) {
+        fail("{}: this is not [the name of an axis, a dimension of the shape, how it is shared]", place);
+      }
+      const auto axis = Axis{static_cast<std::uint8_t>(place_among(axes, item[0], "axis", place))};
+      const auto share = static_cast<Share>(place_among(shares, item[2], "share", place));
+      sharding.splits.push_back({static_cast<std::int32_t>(dim), axis, share});
     }
-    const auto name = item[1].get<std::string>();
-    const auto axis = std::find(axes.begin(), axes.end(), name);
-    if (axis == axes.end()) {
-      const std::string shown = name.substr(0, 16);
-      fail("{}: axis '{}' is not known{}", place, shown, suggestion(shown, axes));
-    }
-    splits.push_back({static_cast<std::int32_t>(dim), static_cast<Axis>(axis - axes.begin())});
   }
-  return splits;
+  if (object.has("partial")) {
+    for (const json& name : object.array("partial")) {
+      const std::string place = fmt::format("{}: key 'partial'[{}]", object.where(), sharding.partial.size());
+      sharding.partial.push_back({static_cast<std::uint8_t>(place_among(axes, name, "axis", place))});
+    }
+  }
+  return sharding;
 }
 
 }  // namespace
@@ -61,12 +65,26 @@ void check_line_id(const JsonObject& object, std::size_t index) {
 
 ValueReader::ValueReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",          "name",   "class",           "kind",        "dtype",
-            "shape",       "splits", "per_micro_batch", "accumulated", "bytes_per_element",
-            "scale_block", "offset", "copies",          "waits",       "frame"},
+      keys_{"id",
+            "name",
+            "class",
+            "kind",
+            "dtype",
+            "shape",
+            "splits",
+            "partial",
+            "per_micro_batch",
+            "accumulated",
+            "bytes_per_element",
+            "scale_block",
+            "offset",
+            "copies",
+            "waits",
+            "frame"},
       kinds_(names_up_to(ValueKind::scalar)),
       dtypes_(names_up_to(ElementType::fp8)),
-      axes_(names_up_to(Axis::edp)) {}
+      axes_(kAxisNames.begin(), kAxisNames.end()),
+      shares_(names_up_to(Share::mirrored)) {}
 
 Value ValueReader::value(const JsonObject& object) const {
   object.allow_only(keys_);
@@ -79,7 +97,7 @@ Value ValueReader::value(const JsonObject& object) const {
     object.reject("shape", fmt::format("an array of at most {} dimensions", kMaxShape));
   }
   value.shape = object.integers("shape", 0, kMaxPlanBytes);
-  value.splits = read_splits(object, value.shape.size(), axes_);
+  value.sharding = read_sharding(object, value.shape.size(), axes_, shares_);
   value.per_micro_batch = object.boolean_or("per_micro_batch", true);
   value.accumulated = object.boolean_or("accumulated", false);
   value.scale_block = small_integer_or(object, "scale_block", 0, 0, kMaxInt32);
@@ -117,7 +135,7 @@ OperationReader::OperationReader(const PlanCounts& counts)
       dtypes_(names_up_to(ElementType::fp8)),
       collectives_(names_up_to(Collective::barrier)),
       algorithms_(names_up_to(Algorithm::native)),
-      groups_(names_up_to(static_cast<GroupKind>(kGroupKinds - 1))),
+      groups_(names_of(group_kinds())),
       scopes_(names_up_to(Scope::outer)),
       rules_(names_up_to(Substitution::all_to_all_by_sends)) {}
 
@@ -160,7 +178,7 @@ void OperationReader::read_stage(const JsonObject& object, Operation& op) const 
     fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in stages has no such key",
          object.where(), name_of(op.rule));
   }
-  op.stage = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).stages) - 1);
+  op.leg = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).legs) - 1);
 }
 
 OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
@@ -185,7 +203,7 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
   communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
   communication.inner = small_integer_or(object, "inner", 0, 0, kMaxDevices);
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
-  communication.group = static_cast<GroupKind>(object.one_of("group", groups_));
+  communication.group = group_kinds()[static_cast<std::size_t>(object.one_of("group", groups_))];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
   communication.format = object.has("wire") ? read_wire(object.object("wire")) : WireFormat{dtype};
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};

@@ -34,7 +34,7 @@ class ValueReader {
 
  private:
   PlanCounts counts_;
-  std::vector<std::string> keys_, kinds_, dtypes_, axes_;
+  std::vector<std::string> keys_, kinds_, dtypes_, axes_, shares_;
 };
 
 class OperationReader {

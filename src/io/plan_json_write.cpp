@@ -37,7 +37,10 @@ ordered_json value_line(const Plan& plan, std::size_t id) {
                     {"kind", name_of(value.kind)},
                     {"dtype", name_of(value.dtype)},
                     {"shape", value.shape}};
-  for (const Split& split : value.splits) line["splits"].push_back({split.dim, name_of(split.axis)});
+  for (const Split& split : value.sharding.splits) {
+    line["splits"].push_back({name_of(split.axis), split.dim, name_of(split.share)});
+  }
+  for (const Axis axis : value.sharding.partial) line["partial"].push_back(name_of(axis));
   if (!value.per_micro_batch) line["per_micro_batch"] = false;
   if (value.accumulated) line["accumulated"] = true;
   if (value.scale_block != 0) line["scale_block"] = value.scale_block;
@@ -86,7 +89,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
   if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
-  if (op.stage != 0) line["stage"] = op.stage;
+  if (op.leg != 0) line["stage"] = op.leg;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;
   line["kind"] = name_of(op.key.kind);
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);

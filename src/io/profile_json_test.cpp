@@ -58,8 +58,9 @@ TEST(ProfileJson, OneEfficiencyReplacesATable) {
   const Profile own =
       read_profile(R"({"weft_profile": 1, "devices": {"h100": {"links": {"nvlink": {"efficiency": 0.1}}}}})",
                    "profile.json", default_profile());
-  EXPECT_EQ(own.link("h100", "nvlink", false).at(8, Bytes{1 << 30}), 0.1);
-  EXPECT_EQ(own.link("h200", "nvlink", false), default_profile().link("h200", "nvlink", false));
+  EXPECT_EQ(own.link("h100", "nvlink", LinkTiming::nominal).at(8, Bytes{1 << 30}), 0.1);
+  EXPECT_EQ(own.link("h200", "nvlink", LinkTiming::nominal),
+            default_profile().link("h200", "nvlink", LinkTiming::nominal));
 }
 
 TEST(ProfileJson, WhatItSaysOfALevelHoldsForEveryDeviceItDoesNotExcept) {
@@ -67,8 +68,8 @@ TEST(ProfileJson, WhatItSaysOfALevelHoldsForEveryDeviceItDoesNotExcept) {
       R"({"weft_profile": 1, "links": {"nvlink": {"efficiency": 0.2}},
           "devices": {"h100": {"links": {"nvlink": {"efficiency": 0.1}}}}})",
       "profile.json", default_profile());
-  EXPECT_EQ(all.link("h100", "nvlink", false).best(), 0.1);
-  EXPECT_EQ(all.link("a100-80", "nvlink", false).best(), 0.2);
+  EXPECT_EQ(all.link("h100", "nvlink", LinkTiming::nominal).best(), 0.1);
+  EXPECT_EQ(all.link("a100-80", "nvlink", LinkTiming::nominal).best(), 0.2);
 }
 
 // Every key of a real graph comes back as it was.

@@ -37,7 +37,7 @@ inline double loss_of_parts(const Matrix& logits, VocabularyPart part, std::span
 class SlicedTensor {
  public:
   explicit SlicedTensor(const at::Tensor& values)
-      : whole_(at::full({values.size(0) + 2, values.size(1) + 5}, kAround)),
+      : whole_(at::full({values.size(0) + 2, values.size(1) + 5}, kGuardValue)),
         slice_(whole_.narrow(0, 1, values.size(0)).narrow(1, 3, values.size(1))) {
     slice_.copy_(values);
   }
@@ -49,12 +49,12 @@ class SlicedTensor {
   at::Tensor values() const { return slice_.clone(); }
   bool surroundings_intact() const {
     at::Tensor others = whole_.clone();
-    others.narrow(0, 1, slice_.size(0)).narrow(1, 3, slice_.size(1)).fill_(kAround);
-    return others.eq(kAround).all().item<bool>();
+    others.narrow(0, 1, slice_.size(0)).narrow(1, 3, slice_.size(1)).fill_(kGuardValue);
+    return others.eq(kGuardValue).all().item<bool>();
   }
 
  private:
-  static constexpr float kAround = 777, kUnset = -55;
+  static constexpr float kGuardValue = 777, kUnset = -55;
   at::Tensor whole_, slice_;
 };
 

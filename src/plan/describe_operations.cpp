@@ -19,21 +19,14 @@ TrafficKind traffic_kind(const Operation& op) {
     default:
       break;
   }
-  switch (op.communication->group) {
-    case GroupKind::tp:
-    case GroupKind::kv:
-    case GroupKind::etp:
-      return TrafficKind::tp;
-    case GroupKind::cp:
-      return TrafficKind::cp;
-    case GroupKind::ep:
-      return TrafficKind::ep;
-    case GroupKind::pp_prev:
-    case GroupKind::pp_next:
-      return TrafficKind::pp;
-    default:
-      return TrafficKind::other;
+  constexpr std::pair<GroupKind, TrafficKind> kTraffic[] = {
+      {GroupKind::tp, TrafficKind::tp},     {GroupKind::kv, TrafficKind::tp}, {GroupKind::etp, TrafficKind::tp},
+      {GroupKind::cp, TrafficKind::cp},     {GroupKind::ep, TrafficKind::ep}, {GroupKind::pp_prev, TrafficKind::pp},
+      {GroupKind::pp_next, TrafficKind::pp}};
+  for (const auto& [group, traffic] : kTraffic) {
+    if (group == op.communication->group) return traffic;
   }
+  return TrafficKind::other;
 }
 
 // How many ranks take part in it.

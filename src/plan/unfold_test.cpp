@@ -41,9 +41,9 @@ class HandMade : public ::testing::Test {
     issue(send_, 1, false);
     issue(receive_, 1, true);
     issue(reduce_, 2, true);
-    plan_.classes[0].blocks = {{BlockKind::forward, 0, {forward_, send_}}, {BlockKind::update, -1, {update0_}}};
+    plan_.classes[0].blocks = {{BlockKind::forward, 0, {forward_, send_}}, {BlockKind::backward, 0, {update0_}}};
     plan_.classes[1].blocks = {{BlockKind::forward, 0, {receive_, product_}},
-                               {BlockKind::update, -1, {reduce_, update1_}}};
+                               {BlockKind::backward, 0, {reduce_, update1_}}};
     for (ClassPlan& c : plan_.classes) {
       for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) c.order.push_back({0, mb});
       c.order.push_back({1, -1});
@@ -233,12 +233,12 @@ TEST_F(HandMade, SaysWhatIsIssuedTwiceOrNever) {
   plan_.classes[1].order.erase(plan_.classes[1].order.begin() + 2);
   EXPECT_EQ(error(), "stage 1: 'stage_input forward', micro-batch 2, is never issued");
   plan_ = original;
-  block_of(plan_.classes[1], BlockKind::backward).operations.pop_back();
+  block_of(plan_.classes[1], BlockKind::update).operations.pop_back();
   EXPECT_EQ(error(), "stage 1: 'update forward' is never issued");
 }
 
 TEST_F(HandMade, OfABlockInTwoBlocksSaysSo) {
-  block_of(plan_.classes[0], BlockKind::backward).operations.push_back(forward_);
+  block_of(plan_.classes[0], BlockKind::update).operations.push_back(forward_);
   EXPECT_EQ(error(), "stage 0: 'qkv forward' runs once per micro-batch, but its slot says micro-batch -1");
 }
 

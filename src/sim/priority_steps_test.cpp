@@ -86,7 +86,7 @@ class LayerChain {
                              .kind = kind,
                              .dtype = ElementType::fp32,
                              .shape = {elements},
-                             .splits = {},
+                             .sharding = {},
                              .per_micro_batch = per_micro_batch});
     return make_id<ValueId>(graph_.values.size() - 1);
   }
@@ -119,6 +119,7 @@ class LayerChain {
     op.reads = {{Operand::payload, gradient_[at(layer)]}};
     op.writes = {{Operand::payload, reduced_[at(layer)]}};
     op.communication.emplace();
+    op.communication->format = {ElementType::fp32};
     op.communication->bytes = {bytes};
   }
 

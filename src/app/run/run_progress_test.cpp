@@ -81,7 +81,7 @@ TEST(RunProgress, LeavesTheTerminalToABarAndTellsALogInWords) {
     progress.progress("calibrating", 0, 100);
     progress.progress("calibrating", 100, 100);
   }
-  EXPECT_EQ(log.str(), "measuring this machine for about 20.00 s\n");
+  EXPECT_EQ(log.str(), "measuring this machine for about 20.000 s\n");
   EXPECT_EQ(screen.str(), "\r\033[K");  // the bar came and went
 }
 

@@ -14,7 +14,7 @@ RanksAs ranks_as(const Launch& launch);
 // Whether this process has rank 0, which reports.
 bool has_rank_0(const Launch& launch);
 
-// Runs `body` on every rank of this process, with the links and the threads inside kernels that the options say.
+// Runs `body` on every rank of this process, with the links that the options say.
 void run_on_ranks(const Flags& flags, const RunOptions& options, const Launch& launch, std::ostream& err,
                   const WorldBody& body);
 

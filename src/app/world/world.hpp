@@ -4,9 +4,9 @@
 #include <functional>
 #include <ostream>
 
-#include "app/world/transport_choice.hpp"
 #include "comm/communicator.hpp"
 #include "comm/launch.hpp"
+#include "comm/transport_choice.hpp"
 #include "study/run/agreed_settings.hpp"
 
 namespace weft {

@@ -19,10 +19,10 @@ namespace weft {
 
 std::vector<std::int64_t> all_ranks(std::int64_t count);
 Nanos median(std::vector<Nanos> times);
-// Of 64-bit integers, on a queue away from what is measured.
+// The call works on 64-bit integers, on a queue that nothing measured uses.
 PreparedCall call_between(const ProgramRequest& request, std::int64_t elements, ReduceOp op = ReduceOp::sum);
 
-// When one rank began and ended what it was timed at, round by round.
+// The moments at which one rank began and ended each round of what is timed.
 class RoundTimes {
  public:
   using Clock = std::chrono::steady_clock;
@@ -41,7 +41,7 @@ class RoundTimes {
   std::vector<Nanos> begins_, ends_;
 };
 
-// The times of a call's executions by the clock of emulated links: as its on_done is told them.
+// The times of a call's executions by the clock of emulated links, as the call's on_done reports them.
 class NetworkTimes {
  public:
   using Clock = std::chrono::steady_clock;
@@ -49,7 +49,7 @@ class NetworkTimes {
     Clock::time_point began, ended;
   };
   void add(Clock::time_point began, Clock::time_point ended);
-  // Of the next execution; waits until it is over.
+  // Returns the times of the next execution, and waits until it is over.
   Execution take();
 
  private:
@@ -60,20 +60,20 @@ class NetworkTimes {
 
 class BenchRanks {
  public:
-  // `one_clock`: what ranks time begins when the last of them begins it, as a collective does; otherwise each rank
-  // measures by itself, and the slowest counts.
+  // With `one_clock` a measurement begins when the last rank begins it, as a collective does. Without it each rank
+  // measures by its own clock, and the slowest rank counts.
   BenchRanks(Communicator& communicator, bool processes, bool one_clock);
   void barrier();
-  // By position, the longest of all ranks.
+  // Returns for each position the longest time of all ranks.
   std::vector<Nanos> slowest(const std::vector<Nanos>& times);
   std::vector<Nanos> of_all(const RoundTimes& times);
-  // Before every measurement: after a rest, in which links recover.
+  // Every measurement starts with this. Ranks rest first, so that links recover.
   void begin_together();
-  // They need so long.
+  // Links need at least this long to recover.
   void rest_at_least(Nanos time) { rest_ = std::max(rest_, time); }
-  // With emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
+  // For emulated links: starts the call on all ranks at one moment of the links' clock, and waits until it has ended.
   void run_at_once(Communicator::Prepared& call, const void* input, void* output);
-  // What rank 0 says, up to 60 characters.
+  // Returns rank 0's text on all ranks. The text has at most 60 characters.
   std::string from_rank_0(const std::string& text);
 
  private:
@@ -85,7 +85,7 @@ class BenchRanks {
   Communicator::Prepared* barrier_;
   Communicator::Prepared* broadcast_;
   Communicator::Prepared* gate_;
-  // What the gate's end sets off, and what came of it.
+  // The call that starts when the gate opens, and its handle.
   std::function<Communicator::Handle()> behind_gate_;
   std::promise<Communicator::Handle> started_;
 };

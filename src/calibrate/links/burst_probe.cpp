@@ -23,10 +23,10 @@ constexpr std::int64_t kLeast = 256 << 10, kMost = 4 << 20;  // bytes of an answ
 constexpr double kPauseBytes = 512 << 10;                    // what the link could carry in a pause
 constexpr double kLeastPause = 0.02, kMostPause = 0.5;       // seconds
 constexpr std::size_t kAnswers = 11;
-// Seconds: what is less than this is no burst, but chance.
+// In seconds: a smaller difference is noise and no burst.
 constexpr double kNoise = 0.3e-3;
 
-// False where the other side has gone or stands still.
+// Returns false where the other side has left or stands still.
 bool send_all(const tcp::Socket& socket, const std::byte* data, std::int64_t size) {
   while (size > 0) {
     if (!tcp::wait_for(socket, POLLOUT, Clock::now() + kStandstill)) return false;
@@ -52,7 +52,7 @@ bool send_number(const tcp::Socket& socket, std::int64_t number) {
   return send_all(socket, bytes.data(), std::ssize(bytes));
 }
 
-// Seconds until an answer of that size is there, the median of some, each after a pause.
+// Returns the seconds until an answer of this size has arrived: the median of several, each after a pause.
 std::optional<double> answer_time(const tcp::Socket& socket, std::int64_t size, double pause) {
   std::vector<std::byte> answer(static_cast<std::size_t>(size));
   std::array<double, kAnswers> times{};
@@ -77,7 +77,7 @@ Bytes ask_for_bursts(ProbeDoor& door, double rate) {
     const std::optional<double> time = answer_time(socket, size, pause);
     if (!time) return {};
     const double steady = static_cast<double>(size) / rate, moving = *time - *small;
-    if (moving < steady / 4) continue;  // almost all of it at once
+    if (moving < steady / 4) continue;  // almost all of it went through at once
     (void)send_number(socket, 0);
     const double saved = steady - moving;
     return saved > kNoise ? Bytes{std::llround(saved * rate)} : Bytes{};

@@ -1,5 +1,5 @@
-// What a shaped link saves up while it is idle (LevelSpec::burst), seen from outside: an answer of S bytes after a
-// pause takes a small answer's time and that of S minus the burst.
+// Measures the burst that a shaped link saves up while it is idle (LevelSpec::burst). After a pause, an answer of S
+// bytes takes the time of a small answer plus the time of S minus the burst.
 #pragma once
 
 #include "base/units.hpp"
@@ -7,10 +7,10 @@
 
 namespace weft {
 
-// The side that asks; `rate` is what the link carries in the long run, in bytes a second. None where it is too small to
-// be told from chance, and where the other side does not answer.
+// The side that asks. `rate` is what the link carries in the long run, in bytes a second. Returns 0 where the burst is
+// too small to tell from noise, and where the other side does not answer.
 Bytes ask_for_bursts(ProbeDoor& door, double rate);
-// The side that answers, until it is asked no more.
+// The side that answers. It returns when no more questions come.
 void answer_in_bursts(const ProbeDoor& door);
 
 }  // namespace weft

@@ -9,7 +9,7 @@ constexpr std::int64_t kElement = 8;
 constexpr Bytes kWorthTiming{2 << 10};
 constexpr Bytes kSmall{24 << 10};  // sent as small messages are (comm/tcp/link.cpp)
 
-// Of what a rank sends to all others, for each of them: a whole number of halves.
+// Returns each peer's share of `bytes`: at least two elements, and a whole number of pairs of elements.
 Bytes share_of(std::int64_t bytes, std::int64_t ranks) {
   return {std::max(2 * kElement, bytes / (ranks - 1) / (2 * kElement) * (2 * kElement))};
 }
@@ -23,7 +23,7 @@ HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const 
   const Bytes too_many = share_of(link.burst.value * 2, size);
   input_.resize(static_cast<std::size_t>(size * std::max(too_many, kSmall).value / kElement));
   output_.resize(input_.size());
-  if (link.burst.value > 0) {  // two streams do not meet in a ring; small messages, as the others
+  if (link.burst.value > 0) {  // in a ring two streams never meet; messages are small, as those of the other probes
     const std::int64_t parts = (too_many.value + kSmall.value - 1) / kSmall.value;
     probes_.push_back(probe_of(HostPart::burst, Collective::all_gather, Algorithm::ring, too_many, parts));
   }
@@ -51,7 +51,7 @@ HandoffProbe::Probe HandoffProbe::probe_of(HostPart part, Collective kind, Algor
                                  .in_place = request.in_place,
                                  .members = members_up_to(request.ranks)};
   PreparedCall call = call_between(request, elements);
-  call.queue = 0;  // as what is compared with it
+  call.queue = 0;  // the queue of the programs that it is compared with
   return {{part, algorithm, parts, question, {}}, &communicator_.prepare(std::move(call)), {}};
 }
 
@@ -69,7 +69,8 @@ void HandoffProbe::time_once() {
   }
   const auto few = static_cast<std::ptrdiff_t>(kSmall.value / kElement);
   const auto begin = RoundTimes::Clock::now();
-  std::copy_n(input_.end() - few, few, output_.end() - few);  // far from what was just in use, as a program's data is
+  // This memory was not used just now, nor is a program's data.
+  std::copy_n(input_.end() - few, few, output_.end() - few);
   copied_.add(begin, RoundTimes::Clock::now());
 }
 

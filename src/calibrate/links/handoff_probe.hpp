@@ -1,9 +1,9 @@
-// What the ranks themselves take for a call, a step, a message and a byte, beside what links take, while all of them
-// are at work.
+// Measures how much time the ranks themselves need for a call, a step, a message and a byte, beside the time of the
+// links, while all ranks are at work.
 //
-// Small collectives tell them apart that differ in one thing: how many steps follow each other, how many messages a
-// step has, how many bytes (still within what links let through at once, and beyond), whether they are reduced. They
-// take turns with what is compared with them: what slows the machine slows both.
+// It times small collectives that differ in one thing each: the number of steps, the messages of a step, the bytes
+// (within what links let through at once, and beyond), and whether they are reduced. They take turns with the programs
+// that they are compared with, so that whatever slows the machine slows both.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,9 @@ namespace weft {
 class HandoffProbe {
  public:
   HandoffProbe(Communicator& communicator, BenchRanks& ranks, const MeasuredLink& link);
-  // All its collectives once. All ranks call it.
+  // Runs all its collectives once. All ranks call it.
   void time_once();
-  // By the medians of all rounds. All ranks call it, and get the same.
+  // Uses the medians of all rounds. All ranks call it, and all get the same result.
   HostWork result();
 
  private:
@@ -35,8 +35,8 @@ class HandoffProbe {
   MeasuredLink link_;
   std::vector<std::int64_t> input_, output_;
   std::vector<Probe> probes_;
-  Probe after_;        // what comes after a longer one takes longer: it does not count
-  RoundTimes copied_;  // in a rank's own memory
+  Probe after_;        // runs after a long collective, which slows the next one; its time does not count
+  RoundTimes copied_;  // of a copy in the rank's own memory
 };
 
 }  // namespace weft

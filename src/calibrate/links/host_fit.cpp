@@ -8,13 +8,13 @@ namespace weft {
 namespace {
 
 constexpr std::size_t kParts = 7;
-// By HostPart: nanoseconds, nanoseconds a byte, bytes.
+// By HostPart, in nanoseconds, nanoseconds per byte, or bytes.
 using Values = std::array<double, kParts>;
 constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
-constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 256};  // bytes less a step are not negative
+constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 256};  // the burst minus one step stays positive
 constexpr int kMostRounds = 40;
 constexpr double kExact = 5e-4;    // of a sample's time
-constexpr double kCautious = 0.7;  // of the way to where one part alone should be: the others move too
+constexpr double kCautious = 0.7;  // share of the way that one part moves in a round, because the other parts move too
 
 Bandwidth rate_of(double nanos_per_byte) {
   return {nanos_per_byte > 0 ? 1e9 / nanos_per_byte : 0};
@@ -62,11 +62,11 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSample> sam
       settled = false;
       Values stepped = values;
       stepped[part] += kStep[part];
-      const double gained = now - missing(sample, stepped);  // nothing: something else takes so long
+      const double gained = now - missing(sample, stepped);  // 0 or less: another part decides this time
       if (gained <= 0) continue;
       double moved = values[part] + kCautious * kStep[part] * now / gained;
       if (sample.part == HostPart::burst)
-        moved = std::min(moved, static_cast<double>(link.burst.value));  // all there is
+        moved = std::min(moved, static_cast<double>(link.burst.value));  // the link has no more
       values[part] = std::max(kLeast[part], moved);
     }
   }

@@ -1,4 +1,4 @@
-// What ranks themselves take, from the times of programs.
+// Finds the time that ranks themselves need from the times of whole programs.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The links and hosts as this run found them, and what programs take on them.
+// Links and hosts as this run measured them, and the time of programs on them.
 #pragma once
 
 #include "cost/choose_program.hpp"
@@ -11,22 +11,22 @@ struct MeasuredLink {
   Bytes burst;         // that goes through at once after a pause
 };
 
-// What ranks themselves take while all of them are at work.
+// The time that ranks themselves need while all of them are at work.
 struct HostWork {
-  Nanos call;                        // from its start until the caller knows of its end, without messages
-  Nanos latency;                     // of a message on its way to what waits for it
-  Nanos per_message;                 // of work of both ends
-  Bandwidth rate{};                  // of work on bytes that a rank sends and receives; 0: too few pass at once to tell
+  Nanos call;         // from its start until the caller knows of its end, without messages
+  Nanos latency;      // of a message, until whoever waits for it can go on
+  Nanos per_message;  // of the work that both ends do
+  Bandwidth rate{};   // at which a rank handles the bytes that it sends and receives; 0: unknown, too few pass at once
   Bandwidth copies{}, reductions{};  // in a rank's own memory
-  Bytes burst;                       // that goes through links at once after a pause, as messages find it
+  Bytes burst;                       // that goes through links at once after a pause, seen by messages
 };
 
-// `ranks` devices joined by such links.
+// Returns a cluster of `ranks` devices joined by such links.
 ClusterSpec cluster_of(const MeasuredLink& link, std::int64_t ranks);
 
 std::vector<Rank> members_up_to(std::int64_t ranks);
 
-// From a call until all callers know of its end, on links that were idle.
+// Returns the time from the call until all callers know of its end, on links that were idle.
 Nanos time_over_tcp(Algorithm algorithm, std::int64_t parts, const ProgramQuestion& question, const MeasuredLink& link,
                     const HostWork& host);
 

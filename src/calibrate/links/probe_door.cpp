@@ -10,7 +10,7 @@ constexpr const char* kPurpose = "probe";
 constexpr std::chrono::seconds kConnect{5};
 constexpr std::size_t kWordBytes = 16;  // BenchRanks::from_rank_0 carries up to 60 digits, two for a byte
 
-// Equal on ranks that share loopback.
+// Ranks that share loopback return the same text.
 std::string host_word() {
   return tcp::keyed_hash("weft host", tcp::own_location("").host).substr(0, 2 * kWordBytes);
 }

@@ -1,4 +1,4 @@
-// The way from rank 1 to rank 0 that is measured: a listening socket of its own, which only rank 1 can pass.
+// The connection from rank 1 to rank 0 that is measured. Rank 0 listens on a socket that admits only rank 1.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ class ProbeDoor {
   ProbeDoor(std::int64_t rank, BenchRanks& ranks);
 
   const std::string& address() const { return address_; }
-  // Rank 0: rank 1's connection. Empty where it does not come in time.
+  // On rank 0: the connection of rank 1, or an empty socket where it does not come in time.
   tcp::Socket let_in() { return door_->wait_for_one(deadline()); }
-  // Rank 1: the same connection.
+  // On rank 1: the other end of it.
   tcp::Socket enter() const;
 
  private:

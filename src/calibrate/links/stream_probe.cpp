@@ -17,13 +17,14 @@ namespace {
 using tcp::Clock;
 
 constexpr std::chrono::milliseconds kStream{1200};
-constexpr std::int64_t kWarmUp = 1 << 20;  // what slow start and a token bucket's burst let through otherwise
+// These bytes do not count: slow start and a token bucket's burst change their rate.
+constexpr std::int64_t kWarmUp = 1 << 20;
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
 constexpr int kPings = 50;
 // A stream that breaks off or stands still is left alone: the barrier after it names the rank that is to blame.
 constexpr std::chrono::seconds kStandstill{2};
 
-// Rank 0: bytes a second after the warm-up; 0 where nothing came.
+// On rank 0: returns the bytes a second after the warm-up; 0 where nothing came.
 double receive_stream(ProbeDoor& door) {
   const tcp::Socket stream = door.let_in();
   if (!stream) return 0;
@@ -47,7 +48,7 @@ double receive_stream(ProbeDoor& door) {
   return static_cast<double>(counted) / std::chrono::duration<double>(end - begin).count();
 }
 
-// Rank 1.
+// On rank 1.
 void send_stream(const ProbeDoor& door) {
   const tcp::Socket stream = door.enter();
   if (!stream) return;
@@ -62,7 +63,7 @@ void send_stream(const ProbeDoor& door) {
   }
 }
 
-// Half of there and back, the median.
+// Returns half the median time of a message there and back.
 Nanos measure_latency(Communicator& communicator) {
   const auto message = [&](std::int64_t sender) -> Communicator::Prepared& {
     const auto program = std::make_shared<const Program>(

@@ -1,4 +1,4 @@
-// What the links between processes carry, measured in the run that is compared with it.
+// Measures what the links between processes carry, in the same run that is compared with it.
 #pragma once
 
 #include "calibrate/links/bench_ranks.hpp"
@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// A plain TCP stream from rank 1 to rank 0 for about a second, past the library and past us; answers after pauses, for
-// bursts; and small messages between the two through the transport. All ranks call it.
+// Sends a plain TCP stream from rank 1 to rank 0 for about a second, without the library or our transport; then answers
+// after pauses, for the burst; then small messages through the transport. All ranks call it.
 MeasuredLink measure_link(Communicator& communicator, BenchRanks& ranks);
 
 }  // namespace weft

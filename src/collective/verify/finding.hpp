@@ -23,7 +23,7 @@ std::string_view name_of(ProgramRule rule);
 
 struct RankStep {
   std::int64_t rank = 0;
-  StepId step;
+  InstructionId step;
   friend auto operator<=>(const RankStep&, const RankStep&) = default;
 };
 

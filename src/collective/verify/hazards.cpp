@@ -23,12 +23,12 @@ void raise(Clock& clock, const Clock& other) {
   for (std::size_t i = 0; i < clock.size(); ++i) clock[i] = std::max(clock[i], other[i]);
 }
 
-void raise(Clock& clock, StepId ended) {
+void raise(Clock& clock, InstructionId ended) {
   std::int32_t& last = clock[static_cast<std::size_t>(ended.block)];
   last = std::max(last, ended.step);
 }
 
-bool covers(const Clock& clock, StepId step) {
+bool covers(const Clock& clock, InstructionId step) {
   return clock[static_cast<std::size_t>(step.block)] >= step.step;
 }
 
@@ -61,7 +61,7 @@ class RankHazards {
     }
     for (const Node node : nodes_) {
       const Instruction& step = order_.instruction(node);
-      for (std::int64_t i = 0; i < step.count && step.kind != StepKind::nop; ++i) {
+      for (std::int64_t i = 0; i < step.count && step.kind != InstructionKind::nop; ++i) {
         const auto use_of = [&](SlotRef slot) -> SlotUse& {
           return uses[static_cast<std::size_t>(slot.buffer)][static_cast<std::size_t>(slot.slot)];
         };
@@ -142,7 +142,7 @@ class RankHazards {
     for (const Node other : order_.dependencies(node)) visit(other);
   }
 
-  StepId step_of(Node node) const { return order_.step(node).step; }
+  InstructionId step_of(Node node) const { return order_.step(node).step; }
 
   Finding in_words(const Conflict& found) const {
     const RankStep& earlier = order_.step(found.earlier);

@@ -22,7 +22,7 @@ const Instruction& ProgramOrder::instruction(Node node) const {
       .steps[static_cast<std::size_t>(at.step.step)];
 }
 
-ProgramOrder::Node ProgramOrder::node_of(std::int64_t rank, StepId step) const {
+ProgramOrder::Node ProgramOrder::node_of(std::int64_t rank, InstructionId step) const {
   return begin_of_block_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step.block)] + step.step;
 }
 
@@ -30,7 +30,7 @@ void ProgramOrder::number_steps() {
   for (std::size_t rank = 0; rank < program_.ranks.size(); ++rank) {
     begin_of_rank_.push_back(size());
     auto& begin_of_block = begin_of_block_.emplace_back();
-    const std::vector<Block>& blocks = program_.ranks[rank].blocks;
+    const std::vector<ThreadBlock>& blocks = program_.ranks[rank].blocks;
     for (std::size_t block = 0; block < blocks.size(); ++block) {
       begin_of_block.push_back(size());
       for (std::size_t i = 0; i < blocks[block].steps.size(); ++i) {
@@ -42,7 +42,7 @@ void ProgramOrder::number_steps() {
   begin_of_rank_.push_back(size());
   for (Node node = 0; node < size(); ++node) {
     first_dependency_.push_back(dependencies_.size());
-    for (const StepId& other : instruction(node).after) dependencies_.push_back(node_of(step(node).rank, other));
+    for (const InstructionId& other : instruction(node).after) dependencies_.push_back(node_of(step(node).rank, other));
   }
   first_dependency_.push_back(dependencies_.size());
 }
@@ -58,7 +58,7 @@ void ProgramOrder::connect() {
   };
   for (Node node = 0; node < size();) {
     const RankStep& at = step(node);
-    const Block& block =
+    const ThreadBlock& block =
         program_.ranks[static_cast<std::size_t>(at.rank)].blocks[static_cast<std::size_t>(at.step.block)];
     Connection* out = block.send_to < 0 ? nullptr : &connection(at.rank, block.send_to, block.channel);
     Connection* in = block.receive_from < 0 ? nullptr : &connection(block.receive_from, at.rank, block.channel);

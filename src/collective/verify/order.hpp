@@ -53,7 +53,7 @@ class ProgramOrder {
 
   void number_steps();
   void connect();
-  Node node_of(std::int64_t rank, StepId step) const;
+  Node node_of(std::int64_t rank, InstructionId step) const;
   template <class Visit>
   void visit_all_before(Node node, const Visit& visit) const;
   Finding describe_cycle(const std::vector<std::int32_t>& waiting_for) const;

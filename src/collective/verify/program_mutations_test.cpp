@@ -156,7 +156,7 @@ std::string reason_of(const Program& program, const ProgramVerdict& verdict) {
 }
 
 RankStep draw_step(const Program& program, std::int64_t rank, Random& random) {
-  const std::vector<Block>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
   const std::int64_t block = random.below(static_cast<std::int64_t>(blocks.size()));
   const auto steps = static_cast<std::int64_t>(blocks[static_cast<std::size_t>(block)].steps.size());
   // An empty block's step 0 is never reached, so nothing is late then.
@@ -171,7 +171,7 @@ Outcome provoke_with_receiver(const Program& program, const std::vector<RankStep
   Random random(seed);
   for (const RankStep& step : steps) {
     if (!sends(step_at(program, step).kind)) continue;
-    const Block& block =
+    const ThreadBlock& block =
         program.ranks[static_cast<std::size_t>(step.rank)].blocks[static_cast<std::size_t>(step.step.block)];
     for (int i = 0; i < kTries; ++i) {
       const RankStep other = draw_step(program, block.send_to, random);

@@ -59,14 +59,15 @@ class StructureCheck {
       }
       const auto r = static_cast<std::int64_t>(rank);
       slots += scratch + input_slots(program_.spec, r) + output_slots(program_.spec, r);
-      for (const Block& block : program_.ranks[rank].blocks) moves += 1 + static_cast<std::int64_t>(block.steps.size());
+      for (const ThreadBlock& block : program_.ranks[rank].blocks)
+        moves += 1 + static_cast<std::int64_t>(block.steps.size());
     }
     if (slots > kMaxProgramSlots) refuse({}, "{} slots in all ranks; at most {} are allowed", slots, kMaxProgramSlots);
     if (moves > kMaxProgramMoves) refuse({}, "{} instructions; at most {} are allowed", moves, kMaxProgramMoves);
   }
 
   void check_rank(std::int64_t rank) {
-    const std::vector<Block>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
+    const std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
     std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> senders, receivers;  // (peer, channel) -> block
     for (std::size_t block = 0; block < blocks.size(); ++block) {
       check_connections(rank, block, blocks[block]);
@@ -78,7 +79,7 @@ class StructureCheck {
     }
   }
 
-  void check_connections(std::int64_t rank, std::size_t index, const Block& block) const {
+  void check_connections(std::int64_t rank, std::size_t index, const ThreadBlock& block) const {
     const auto last = static_cast<std::int64_t>(program_.ranks.size()) - 1;
     for (const std::int64_t peer : {block.send_to, block.receive_from}) {
       if (peer == rank) refuse({}, "rank {}, block {}: is connected to its own rank", rank, index);
@@ -101,16 +102,16 @@ class StructureCheck {
 
   void check_step(const RankStep& at) {
     const RankProgram& code = program_.ranks[static_cast<std::size_t>(at.rank)];
-    const Block& block = code.blocks[static_cast<std::size_t>(at.step.block)];
+    const ThreadBlock& block = code.blocks[static_cast<std::size_t>(at.step.block)];
     const Instruction& step = block.steps[static_cast<std::size_t>(at.step.step)];
-    if (step.kind > StepKind::nop) {
+    if (step.kind > InstructionKind::nop) {
       refuse({}, "rank {}, block {}, step {}: there is no such kind of instruction", at.rank, at.step.block,
              at.step.step);
     }
     if (sends(step.kind) && block.send_to < 0) refuse({at}, "{}: its block sends to nobody", name(at));
     if (receives(step.kind) && block.receive_from < 0) refuse({at}, "{}: its block receives from nobody", name(at));
-    for (const StepId& other : step.after) check_dependency(at, other);
-    if (step.kind == StepKind::nop) return;
+    for (const InstructionId& other : step.after) check_dependency(at, other);
+    if (step.kind == InstructionKind::nop) return;
     if (step.count < 1) refuse({at}, "{}: works on {} slots; at least 1 is needed", name(at), step.count);
     if (reads_src(step.kind)) check_range(at, "reads", step.src, step.count);
     if (writes_dst(step.kind)) check_range(at, "writes", step.dst, step.count);
@@ -122,8 +123,8 @@ class StructureCheck {
     if (reads_src(step.kind) && writes_dst(step.kind)) check_overlap(at, step);
   }
 
-  void check_dependency(const RankStep& at, const StepId& other) const {
-    const std::vector<Block>& blocks = program_.ranks[static_cast<std::size_t>(at.rank)].blocks;
+  void check_dependency(const RankStep& at, const InstructionId& other) const {
+    const std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(at.rank)].blocks;
     if (other.block == at.step.block) refuse({at}, "{}: waits for a step of its own block", name(at));
     const bool block_exists = other.block >= 0 && static_cast<std::size_t>(other.block) < blocks.size();
     if (!block_exists || other.step < 0 ||

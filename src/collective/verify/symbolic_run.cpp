@@ -78,11 +78,11 @@ class Run {
 
   bool step(std::int64_t rank, std::size_t block) {
     const auto r = static_cast<std::size_t>(rank);
-    const Block& code = program_.ranks[r].blocks[block];
+    const ThreadBlock& code = program_.ranks[r].blocks[block];
     std::size_t& next = next_[r][block];
     if (next == code.steps.size()) return false;
     const Instruction& instruction = code.steps[next];
-    for (const StepId& other : instruction.after) {
+    for (const InstructionId& other : instruction.after) {
       if (next_[r][static_cast<std::size_t>(other.block)] <= static_cast<std::size_t>(other.step)) return false;
     }
     std::deque<Message>* in = nullptr;
@@ -111,7 +111,7 @@ class Run {
         stop("the message has {} pieces, {} are expected", message.size(), instruction.count);
       }
     }
-    for (std::int64_t i = 0; i < instruction.count && instruction.kind != StepKind::nop; ++i) {
+    for (std::int64_t i = 0; i < instruction.count && instruction.kind != InstructionKind::nop; ++i) {
       const SlotRef src{instruction.src.buffer, instruction.src.slot + i};
       const SlotRef dst{instruction.dst.buffer, instruction.dst.slot + i};
       Content result = in != nullptr ? message[static_cast<std::size_t>(i)] : read(rank, src);

@@ -15,7 +15,7 @@ namespace weft {
 
 struct StepTrace {
   std::int64_t rank = 0;
-  StepId step;
+  InstructionId step;
   // By slot: what was sent, received, copied, or the result of the reduction.
   std::vector<Content> moved;
 };

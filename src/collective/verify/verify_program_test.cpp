@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-using enum StepKind;
+using enum InstructionKind;
 
 SlotRef in(std::int64_t slot) {
   return {BufferKind::input, slot};
@@ -138,7 +138,8 @@ TEST(ProgramVerifier, RefusesSlotsOutOfRangeWithoutOverflow) {
 
 TEST(ProgramVerifier, RefusesDependenciesThatAreNotThere) {
   Program program = broadcast_to_one();
-  for (const StepId missing : {StepId{2, 0}, StepId{-1, 0}, StepId{0, 1}, StepId{0, -1}}) {
+  for (const InstructionId missing :
+       {InstructionId{2, 0}, InstructionId{-1, 0}, InstructionId{0, 1}, InstructionId{0, -1}}) {
     step(program, 0, 1, 0).after = {missing};
     expect_refused(program, ProgramRule::structure,
                    fmt::format("rank 0, block 1, step 0 (send): waits for block {}, step {}, which is not there",
@@ -200,7 +201,7 @@ Program sends_before_receives(std::int64_t messages) {
   Program program{.name = "test", .spec = {Collective::all_gather, 2, 0, 2 * messages}, .in_place = true, .ranks = {}};
   program.ranks.resize(2);
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    Block block{1 - rank, 1 - rank, 0, {}};
+    ThreadBlock block{1 - rank, 1 - rank, 0, {}};
     for (std::int64_t i = 0; i < messages; ++i) block.steps.push_back({send, in(i), {}, 1, {}});
     for (std::int64_t i = 0; i < messages; ++i) {
       block.steps.push_back({receive, {}, out((1 - rank) * messages + i), 1, {}});

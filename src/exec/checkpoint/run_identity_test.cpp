@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "exec/checkpoint/crc32.hpp"
-#include "exec/test_shapes.hpp"
+#include "graph/test_shapes.hpp"
 
 namespace weft {
 namespace {

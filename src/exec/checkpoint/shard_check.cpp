@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/checkpoint_folder.hpp"
-#include "exec/parameter_table.hpp"
+#include "graph/parameter_tensors.hpp"
 
 namespace weft {
 namespace {

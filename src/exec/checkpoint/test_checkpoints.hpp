@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "exec/checkpoint/checkpoint_folder.hpp"
-#include "exec/parameter_table.hpp"
 #include "exec/safetensors.hpp"
+#include "graph/parameter_tensors.hpp"
 #include "planner/test_plans.hpp"
 
 namespace weft::test {

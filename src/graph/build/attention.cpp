@@ -33,8 +33,9 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
   }
   if (!model_.latent) {
     // One product; keys and values lie apart, because they are what context-parallel ranks exchange.
-    v.qkv = value({label("queries"), {tokens(), heads() * query_head()}});
-    v.kv = value({label("kv"), {tokens(), kv_width()}});
+    const Sharding sharding = output_sharding(Role::qkv, v.normed_full);
+    v.qkv = value({label("queries"), {tokens(), heads() * query_head()}, ValueKind::activation, sharding});
+    v.kv = value({label("kv"), {tokens(), kv_width()}, ValueKind::activation, sharding});
     const Read weight = use(by_role_.at({layer_, Role::qkv}), phase);
     add(Role::qkv, phase, gemm(phase, tokens(), qkv_width(), model_.hidden), {{Operand::input, v.normed_full}, weight},
         {{Operand::output, v.qkv}, {Operand::output_beside, v.kv}});
@@ -49,8 +50,9 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
     v.qkv = linear(Role::query_up, phase, v.normed_full, {model_.hidden, qkv_width()}, "queries");
   }
   // One product makes the latent and the shared rotary key.
-  v.kv_latent = value({label("kv_latent"), {tokens(), latent.kv_rank}});
-  v.rope_key = value({label("rope_key"), {tokens(), latent.rope_head_dim}});
+  const Sharding sharding = output_sharding(Role::kv_down, v.normed_full);
+  v.kv_latent = value({label("kv_latent"), {tokens(), latent.kv_rank}, ValueKind::activation, sharding});
+  v.rope_key = value({label("rope_key"), {tokens(), latent.rope_head_dim}, ValueKind::activation, sharding});
   const Read weight = use(by_role_.at({layer_, Role::kv_down}), phase);
   add(Role::kv_down, phase, gemm(phase, tokens(), latent.kv_rank + latent.rope_head_dim, model_.hidden),
       {{Operand::input, v.normed_full}, weight},
@@ -91,7 +93,9 @@ void ClassBuilder::gather_keys(LayerValues& v, Phase phase) {
   if (layout_.cp == 1) return;
   const std::int64_t all_tokens = tokens() * layout_.cp;
   const bool again = phase == Phase::input_grad;
-  v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}});
+  Sharding whole = graph_.value(v.kv).sharding;
+  whole.remove(Axis::cp);
+  v.kv_full = value({label(again ? "kv_again" : "kv_all"), {all_tokens, kv_width()}, ValueKind::activation, whole});
   std::int64_t elements = graph_.value(v.kv_full).elements();
   std::vector<Read> reads{{Operand::keys_values, v.kv}};
   std::vector<Write> writes{{Operand::keys_values, v.kv_full}};
@@ -129,20 +133,24 @@ std::vector<Read> ClassBuilder::core_inputs(const LayerValues& v) const {
 void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
   const bool flash = layout_.attention == AttentionKernel::flash;
   const std::int64_t rows = layout_.micro_batch * heads() * (layout_.seq / layout_.cp);
+  Sharding of_saved;  // rows of heads, sequence by sequence
+  split(of_saved, 0, Axis::tp, Share::sequences);
+  split(of_saved, 0, Axis::cp, Share::mirrored);
+  const auto saved = [&](Operand operand, const char* name, std::vector<std::int64_t> shape, double bytes = 0) {
+    v.attention_saved.push_back({operand, value({label(name), std::move(shape), ValueKind::activation, of_saved, bytes,
+                                                 flash ? std::optional(ElementType::fp32) : std::nullopt})});
+  };
   v.attention_saved.clear();
   if (flash) {
-    v.attention_saved.push_back(
-        {Operand::log_sums, value({.name = label("attention.lse"), .shape = {rows}, .dtype = ElementType::fp32})});
+    saved(Operand::log_sums, "attention.lse", {rows});
   } else {
-    v.attention_saved.push_back({Operand::softmax, value({label("attention.softmax"), {rows, layout_.seq}})});
+    saved(Operand::softmax, "attention.softmax", {rows, layout_.seq});
     if (has_dropout()) {
-      v.attention_saved.push_back(
-          {Operand::kept_elements,
-           value({label("attention.mask"), {rows, layout_.seq}, ValueKind::activation, {}, 1})});
-      v.attention_saved.push_back({Operand::dropped_softmax, value({label("attention.dropped"), {rows, layout_.seq}})});
+      saved(Operand::kept_elements, "attention.mask", {rows, layout_.seq}, 1);
+      saved(Operand::dropped_softmax, "attention.dropped", {rows, layout_.seq});
     }
   }
-  v.context = value({label("context"), {tokens(), heads() * value_head()}});
+  v.context = value({label("context"), {tokens(), heads() * value_head()}, ValueKind::activation, head_sharding()});
   std::vector<Write> writes{{Operand::output, v.context}};
   writes.insert(writes.end(), v.attention_saved.begin(), v.attention_saved.end());
   add(Role::attention, phase, core_key(), core_inputs(v), std::move(writes));
@@ -150,14 +158,14 @@ void ClassBuilder::attention_core(LayerValues& v, Phase phase) {
 
 void ClassBuilder::forward_attention(LayerValues& v, Phase phase) {
   v.normed = norm(Role::attention_norm, phase, v.input, "attention_norm");
-  v.normed_full = enter_region(Role::attention_gather, phase, v.normed, "attention_in");
+  v.normed_full = whole_over_tp(Role::attention_gather, phase, v.normed, label("attention_in"));
   forward_queries(v, phase);
   norm_queries_and_keys(v, phase);
   gather_keys(v, phase);
   attention_core(v, phase);
   const ValueId partial =
       linear(Role::attention_out, phase, v.context, {heads() * value_head(), model_.hidden}, "attention_out");
-  const ValueId branch = leave_region(Role::attention_reduce, phase, partial, "attention_reduced");
+  const ValueId branch = to_stream(Role::attention_reduce, phase, partial, label("attention_reduced"));
   v.middle = residual(Role::attention_residual, phase, branch, v.input, &v.attention_mask, "middle");
 }
 
@@ -166,7 +174,7 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   LayerValues v = again;
   v.input = saved.input;
   const ValueId branch = residual_backward(Role::attention_residual, v.attention_mask, grad);
-  const ValueId dy = leave_region_backward(Role::attention_reduce, branch);
+  const ValueId dy = whole_over_tp(Role::attention_reduce, Phase::input_grad, branch, label("attention_reduce.dy"));
   const ValueId d_context =
       linear_backward(Role::attention_out, v.context, {dy}, {heads() * value_head(), model_.hidden});
   // The gathered keys and values are not kept: backward gathers them again.
@@ -174,7 +182,7 @@ ValueId ClassBuilder::backward_attention(const LayerValues& saved, const LayerVa
   if (!recomputed) gather_keys(v, Phase::input_grad);
   if (layout_.recompute == Recompute::selective) attention_core(v, Phase::recompute);
   const ValueId d_queries = backward_queries(v, d_context);
-  const ValueId dx = enter_region_backward(Role::attention_gather, d_queries);
+  const ValueId dx = to_stream(Role::attention_gather, Phase::input_grad, d_queries, label("attention_gather.dx"));
   return norm_backward(Role::attention_norm, v.input, dx, grad);
 }
 
@@ -183,20 +191,31 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
   reads.push_back({Operand::output_grad, grad});
   reads.push_back({Operand::output, v.context});
   for (const Write& saved : v.attention_saved) reads.push_back({saved.operand, saved.value});
-  const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns) {
-    return value({label(name), {rows, columns}, ValueKind::activation_grad});
+  const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns, Sharding sharding) {
+    return value({label(name), {rows, columns}, ValueKind::activation_grad, std::move(sharding)});
   };
   const bool gathered = layout_.cp > 1, apart = v.kv.valid();
+  // Every rank's queries add to the gradients of all keys, and its heads to that of the key that they share.
+  Sharding of_shared = token_sharding();
+  if (in_tp()) of_shared.add_partial(Axis::tp);
+  const auto of_all_ranks = [&](Sharding sharding) {
+    sharding.remove(Axis::cp);
+    if (gathered) sharding.add_partial(Axis::cp);
+    return sharding;
+  };
   const std::int64_t kv_rows = tokens() * layout_.cp;
   AttentionGrads grads;
-  grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width());
+  grads.qkv = grad_value(apart ? "d_queries" : "d_qkv", tokens(), apart ? heads() * query_head() : qkv_width(),
+                         head_sharding());
   std::vector<Write> writes{{Operand::queries_grad, grads.qkv}}, of_all_tokens;
   if (apart) {
-    of_all_tokens.push_back({Operand::keys_values_grad, grads.kv = grad_value("d_kv_all", kv_rows, kv_width())});
+    of_all_tokens.push_back({Operand::keys_values_grad,
+                             grads.kv = grad_value("d_kv_all", kv_rows, kv_width(), of_all_ranks(head_sharding()))});
   }
   if (model_.latent) {
-    of_all_tokens.push_back({Operand::rotary_key_grad,
-                             grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim)});
+    of_all_tokens.push_back(
+        {Operand::rotary_key_grad, grads.rope_key = grad_value("d_rope_key_all", kv_rows, model_.latent->rope_head_dim,
+                                                               of_all_ranks(of_shared))});
   }
   writes.insert(writes.end(), of_all_tokens.begin(), of_all_tokens.end());
   add(Role::attention, Phase::input_grad, core_key(), std::move(reads), std::move(writes));
@@ -208,10 +227,11 @@ ClassBuilder::AttentionGrads ClassBuilder::backward_core(const LayerValues& v, V
     elements += graph_.value(write.value).elements();
     partial.push_back({write.operand, write.value});
   }
-  std::vector<Write> own{{Operand::keys_values_grad, grads.kv = grad_value("d_kv", tokens(), kv_width())}};
+  std::vector<Write> own{
+      {Operand::keys_values_grad, grads.kv = grad_value("d_kv", tokens(), kv_width(), head_sharding())}};
   if (model_.latent)
-    own.push_back(
-        {Operand::rotary_key_grad, grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim)});
+    own.push_back({Operand::rotary_key_grad,
+                   grads.rope_key = grad_value("d_rope_key", tokens(), model_.latent->rope_head_dim, of_shared)});
   transfer(Role::kv_reduce, Phase::input_grad, Collective::reduce_scatter, GroupKind::cp, elements, std::move(partial),
            std::move(own));
   return grads;
@@ -241,7 +261,8 @@ ClassBuilder::AttentionGrads ClassBuilder::norm_queries_and_keys_backward(const 
 
 ValueId ClassBuilder::backward_queries(const LayerValues& v, ValueId grad) {
   const AttentionGrads grads = norm_queries_and_keys_backward(v, backward_core(v, grad));
-  const ValueId x = regather(Role::attention_gather, v.normed);
+  const ValueId x =
+      whole_over_tp(Role::attention_gather, Phase::weight_grad, v.normed, label("attention_gather.again"));
   if (model_.latent) return backward_latent(v, grads, x);
   if (keys_are_copied()) {
     const ValueId dx = linear_backward(Role::qkv, x, {grads.qkv}, {model_.hidden, heads() * query_head()});

@@ -1,4 +1,4 @@
-// What every block of a layer is made of: linear layers, norms, residuals, the ends of a tensor-parallel region.
+// What every block of a layer is made of: linear layers, norms, residuals.
 #include "graph/build/class_builder.hpp"
 
 namespace weft {
@@ -6,7 +6,7 @@ namespace weft {
 // A linear layer declared under `role`; shapes are local.
 ValueId ClassBuilder::linear(Role role, Phase phase, ValueId x, LinearShape shape, const char* name) {
   const std::int64_t rows = graph_.value(x).elements() / shape.in;
-  const ValueId y = value({label(name), {rows, shape.out}, ValueKind::activation, {}, 0});
+  const ValueId y = value({label(name), {rows, shape.out}, ValueKind::activation, output_sharding(role, x)});
   const Read weight = use(by_role_.at({layer_, role}), phase, role);
   add(role, phase, gemm(phase, rows, shape.out, shape.in), {{Operand::input, x}, weight}, {{Operand::output, y}});
   return y;
@@ -26,7 +26,11 @@ std::int64_t ClassBuilder::rows_of(OutputGrad grads, std::int64_t columns) const
 
 ValueId ClassBuilder::linear_input_grad(Role role, OutputGrad grads, LinearShape shape, ValueId onto) {
   const std::int64_t rows = rows_of(grads, shape.out);
-  const ValueId dx = value({label(name_of(role)) + ".dx", {rows, shape.in}, ValueKind::activation_grad});
+  Sharding sharding = of_rows(graph_.value(grads.grad).sharding);
+  const Spread spread = spread_of(role);
+  if (spread.columns) sharding.add_split({1, *spread.columns});
+  if (spread.rows) sharding.add_partial(*spread.rows);
+  const ValueId dx = value({label(name_of(role)) + ".dx", {rows, shape.in}, ValueKind::activation_grad, sharding});
   std::vector<Read> reads = reads_of(grads);
   if (onto.valid()) reads.push_back({Operand::addend_grad, onto});
   reads.push_back(use(by_role_.at({layer_, role}), Phase::input_grad, role));
@@ -63,6 +67,7 @@ ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name)
 // dX of a norm; the residual branch's gradient is added in the same kernel. Then dW.
 ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad) {
   const ValueId dx = value_like(in, label(name_of(role)) + ".dx", ValueKind::activation_grad);
+  graph_.values[dx.index()].sharding.partial = graph_.value(grad).sharding.partial;
   OpKey key;
   key.kind = OpKind::norm;
   key.dtype = layout_.precision;
@@ -75,38 +80,6 @@ ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId
   add(role, Phase::input_grad, key, std::move(reads), {{Operand::input_grad, dx}});
   weight_grad(weight, key, {{Operand::input, in}, {Operand::output_grad, grad}});
   return dx;
-}
-
-// Tensor parallelism: a column-split linear enters a region, a row-split one leaves it. Without sequence parallelism
-// entering costs nothing forward and an all_reduce backward, leaving the other way round; with it, entering is an
-// all_gather forward and a reduce_scatter backward, leaving the mirror image (Korthikanti et al. 2022, figure 6).
-ValueId ClassBuilder::enter_region(Role role, Phase phase, ValueId in, const char* name) {
-  if (!layout_.sequence_parallel) return in;
-  return collective(role, phase, Collective::all_gather, GroupKind::tp, in, label(name));
-}
-
-ValueId ClassBuilder::leave_region(Role role, Phase phase, ValueId in, const char* name) {
-  if (!in_tp()) return in;
-  const Collective kind = layout_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
-  return collective(role, phase, kind, GroupKind::tp, in, label(name));
-}
-
-ValueId ClassBuilder::enter_region_backward(Role role, ValueId grad) {
-  if (!in_tp()) return grad;
-  const Collective kind = layout_.sequence_parallel ? Collective::reduce_scatter : Collective::all_reduce;
-  return collective(role, Phase::input_grad, kind, GroupKind::tp, grad, label(name_of(role)) + ".dx");
-}
-
-ValueId ClassBuilder::leave_region_backward(Role role, ValueId grad) {
-  if (!layout_.sequence_parallel) return grad;
-  return collective(role, Phase::input_grad, Collective::all_gather, GroupKind::tp, grad, label(name_of(role)) + ".dy");
-}
-
-// Sequence parallelism keeps only the shard of a linear's input; dW needs the whole of it again.
-ValueId ClassBuilder::regather(Role role, ValueId in) {
-  if (!layout_.sequence_parallel) return in;
-  return collective(role, Phase::weight_grad, Collective::all_gather, GroupKind::tp, in,
-                    label(name_of(role)) + ".again");
 }
 
 ValueId ClassBuilder::residual(Role role, Phase phase, ValueId branch, ValueId stream, ValueId* mask,

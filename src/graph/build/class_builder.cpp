@@ -96,7 +96,7 @@ ValueId ClassBuilder::value(NewValue spec) {
   v.kind = spec.kind;
   v.dtype = spec.dtype.value_or(layout_.precision);
   v.shape = std::move(spec.shape);
-  v.splits = std::move(spec.splits);
+  v.sharding = std::move(spec.sharding);
   v.bytes_per_element = spec.bytes_per_element;
   v.scale_block = spec.scale_block;
   graph_.values.push_back(std::move(v));
@@ -105,7 +105,7 @@ ValueId ClassBuilder::value(NewValue spec) {
 
 ValueId ClassBuilder::value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element) {
   const Value& like = graph_.value(source);
-  return value({std::move(name), like.shape, kind, like.splits, bytes_per_element});
+  return value({std::move(name), like.shape, kind, like.sharding, bytes_per_element});
 }
 
 ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
@@ -159,20 +159,22 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   return op;
 }
 
-// A collective over one value: all_gather multiplies the first dimension by the group, reduce_scatter divides it.
-ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in,
-                                 std::string name) {
+// An all_gather multiplies the first dimension by the group, a reduce_scatter divides it.
+ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,
+                                 Share share) {
   const Value& source = graph_.value(in);
   const std::int64_t source_elements = source.elements();
   const std::int64_t size = rank_class().group(group).view.size;
-  NewValue out{std::move(name),          source.shape, source.kind,       source.splits,
-               source.bytes_per_element, source.dtype, source.scale_block};
+  NewValue out{std::move(name), source.shape, source.kind, source.sharding, source.bytes_per_element, source.dtype,
+               source.scale_block};
+  const Axis axis = axis_of(group);
+  if (kind != Collective::all_to_all) out.sharding.remove(axis);
   if (kind == Collective::all_gather) {
     out.shape[0] *= size;
-    std::erase_if(out.splits, [](const Split& s) { return s.dim == 0; });
   } else if (kind == Collective::reduce_scatter) {
     WEFT_CHECK(out.shape[0] % size == 0);
     out.shape[0] /= size;
+    out.sharding.add_split({0, axis, share});
   }
   const ValueId result = value(std::move(out));
   const std::int64_t whole = kind == Collective::all_gather ? graph_.value(result).elements() : source_elements;
@@ -211,13 +213,6 @@ std::string ClassBuilder::label(std::string_view what) {
   text += label_prefix_;
   text += what;
   return text;
-}
-
-std::vector<Split> ClassBuilder::stream_splits() const {
-  std::vector<Split> splits;
-  if (layout_.cp > 1) splits.push_back({0, Axis::cp});
-  if (layout_.sequence_parallel) splits.push_back({0, Axis::tp});
-  return splits;
 }
 
 }  // namespace weft

@@ -39,13 +39,12 @@ struct LayerValues {
 struct Parameter {
   Role role;
   std::int32_t chunk = 0, layer = -1;
-  std::int64_t elements = 0;        // local to the rank, before ZeRO
-  GroupKind group = GroupKind::dp;  // who holds the same parameters
-  bool replicated = false;          // ranks of `replicas` hold the same tensor and different gradients
-  GroupKind replicas = GroupKind::tp;
-  bool tied = false;      // the other copy lies on another pipeline stage
-  ValueId weight = {};    // whole, or this rank's shard under ZeRO-3
-  ValueId gradient = {};  // accumulated over the step; this rank's shard under ZeRO-2 and 3
+  std::int64_t elements = 0;               // local to the rank, before ZeRO
+  GroupKind group = GroupKind::dp;         // who holds the same parameters
+  std::optional<GroupKind> replicas = {};  // who holds the same tensor and different gradients
+  bool tied = false;                       // the other copy lies on another pipeline stage
+  ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3
+  ValueId gradient = {};                   // accumulated over the step; this rank's shard under ZeRO-2 and 3
 };
 
 class ClassBuilder {
@@ -58,7 +57,7 @@ class ClassBuilder {
     std::string name;
     std::vector<std::int64_t> shape;
     ValueKind kind = ValueKind::activation;
-    std::vector<Split> splits = {};
+    Sharding sharding = {};
     double bytes_per_element = 0;
     std::optional<ElementType> dtype = {};  // the layout's precision unless given
     std::int32_t scale_block = 0;
@@ -74,7 +73,9 @@ class ClassBuilder {
   // Of so many elements in all, in the format of what it reads (receives).
   Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                       std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
-  ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name);
+  // A collective over one value. `share`: how a reduce_scatter shares its rows out.
+  ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,
+                     Share share = Share::blocks);
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
   OpKey elementwise(Phase phase, std::int64_t elements, std::int64_t bytes_per_element) const;
   std::string label(std::string_view what);
@@ -83,7 +84,10 @@ class ClassBuilder {
   bool has_dropout() const { return weft::has_dropout(model_, layout_); }
 
   // Parameters and ZeRO (state.cpp).
-  ParameterIndex parameter(Role role, std::int64_t elements, GroupKind group = GroupKind::dp, bool replicated = false);
+  // Declares the parameter of `role` in the present layer, as large as a rank's share of its tensors. `replicas`: ranks
+  // that hold the same tensor and different gradients.
+  ParameterIndex parameter(Role role, std::optional<GroupKind> replicas = {});
+  std::int64_t held_elements(Role role);
   // `user` where it is not the parameter's own role: the head that reads a tied embedding.
   Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
   void forget_gathered() { gathered_.clear(); }
@@ -97,6 +101,7 @@ class ClassBuilder {
   void forward_chunk(std::int32_t chunk);
   void backward_chunk(std::int32_t chunk);
   void declare_layer(std::int32_t layer);
+  std::optional<GroupKind> replicas_of_split_tokens() const;
   LayerValues forward_layer(ValueId input, Phase phase);
   LayerValues recompute_layer(const LayerValues& saved);
   ValueId backward_layer(const LayerValues& saved, const LayerValues& again, ValueId grad);
@@ -133,14 +138,31 @@ class ClassBuilder {
   ValueId forward_experts(LayerValues& v, Phase phase);
   ValueId backward_experts(const LayerValues& v, ValueId grad);
 
-  // Shared shapes of a block: norm, and the two ends of a tensor-parallel region.
+  // Sharding. An axis of one rank splits nothing.
+  void split(Sharding& sharding, std::int32_t dim, Axis axis, Share share = Share::blocks) const;
+  Sharding stream_sharding() const;  // of the residual stream
+  Sharding token_sharding() const;   // of rows that tensor-parallel ranks have all of
+  Sharding head_sharding() const;    // the same, with columns of the rank's heads
+  Sharding slot_sharding() const;    // of rows on their way to experts
+  Sharding zero_sharding(GroupKind group, bool sharded) const;
+  // How the weight of a linear layer is spread.
+  struct Spread {
+    std::optional<Axis> rows, columns;
+  };
+  Spread spread_of(Role role);
+  Sharding output_sharding(Role role, ValueId x);
+  // The value with its rows shared over `axis` as said, or (no share) whole on each of its ranks: by the collective
+  // that this takes, if any.
+  ValueId reshard(Role role, Phase phase, ValueId in, Axis axis, std::optional<Share> rows, std::string name);
+  // Tensor parallelism: a column-split linear reads what is whole, a row-split one leaves partial sums. Without
+  // sequence parallelism the stream is whole, so making it of partial sums is an all_reduce; with it, rows are gathered
+  // before and reduced and scattered behind (Korthikanti et al. 2022, figure 6).
+  ValueId whole_over_tp(Role role, Phase phase, ValueId in, std::string name);
+  ValueId to_stream(Role role, Phase phase, ValueId in, std::string name);
+
+  // Shared shapes of a block.
   ValueId norm(Role role, Phase phase, ValueId in, const char* name);
   ValueId norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad);
-  ValueId enter_region(Role role, Phase phase, ValueId in, const char* name);
-  ValueId leave_region(Role role, Phase phase, ValueId in, const char* name);
-  ValueId enter_region_backward(Role role, ValueId grad);
-  ValueId leave_region_backward(Role role, ValueId grad);
-  ValueId regather(Role role, ValueId in);
   ValueId residual(Role role, Phase phase, ValueId branch, ValueId stream, ValueId* mask, const char* name);
   ValueId residual_backward(Role role, ValueId mask, ValueId grad);
   struct LinearShape {
@@ -184,8 +206,6 @@ class ClassBuilder {
   std::int64_t kv_width() const;
   std::int64_t routed_rows() const;  // token copies that leave this rank's router, capacity included
   std::int64_t expert_rows() const;  // rows that all local experts together compute on
-  // The experts' tensor-parallel ranks hold different tokens, which are gathered before the products.
-  std::vector<Split> stream_splits() const;
 
   StepGraph& graph_;
   TransferTable& transfers_;
@@ -197,6 +217,8 @@ class ClassBuilder {
   std::string label_prefix_;
   std::vector<Parameter> parameters_;
   std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
+  std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
+  std::map<Role, Spread> spreads_;
   std::map<ParameterIndex, ValueId> gathered_;                       // ZeRO-3: whole copies in use right now
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;  // first layer and count, by chunk
   std::vector<std::vector<LayerValues>> saved_;                      // by chunk, by layer in the chunk

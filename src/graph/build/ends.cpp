@@ -26,9 +26,9 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
     elements = graph_.value(sent).elements() / slices;
   } else {
     const ValueKind kind = phase == Phase::forward ? ValueKind::activation : ValueKind::activation_grad;
-    std::vector<Split> splits = stream_splits();
-    if (slices > 1) splits.push_back({0, Axis::tp});
-    result = value({name + (slices > 1 ? ".slice" : ""), {stream_tokens() / slices, model_.hidden}, kind, splits, 0});
+    Sharding sharding = stream_sharding();
+    if (slices > 1) split(sharding, 0, Axis::tp);
+    result = value({name + (slices > 1 ? ".slice" : ""), {stream_tokens() / slices, model_.hidden}, kind, sharding});
     writes.push_back({Operand::payload, result});
     elements = graph_.value(result).elements();
   }
@@ -36,18 +36,17 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
   op.communication->sends = sends;
   op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
                                               phase, static_cast<std::int32_t>(from_chunk)});
-  if (sends || slices == 1) return result;
-  const ValueId whole = collective(Role::stage_gather, phase, Collective::all_gather, GroupKind::tp, result, name);
-  graph_.values[whole.index()].splits = stream_splits();
-  return whole;
+  return sends || slices == 1 ? result : whole_over_tp(Role::stage_gather, phase, result, name);
 }
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {
   if (global_chunk(chunk) > 0) {
     return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
   }
-  parameter(Role::embedding, local_vocab(model_, layout_) * model_.hidden);
-  const ValueId out = value({"embedding", {tokens(), model_.hidden}});
+  parameter(Role::embedding);
+  Sharding sharding = token_sharding();
+  if (in_tp()) sharding.add_partial(Axis::tp);  // each rank has the tokens of its part of the vocabulary
+  const ValueId out = value({"embedding", {tokens(), model_.hidden}, ValueKind::activation, sharding});
   OpKey key;
   key.kind = OpKind::gather_rows;
   key.dtype = layout_.precision;
@@ -55,11 +54,11 @@ ValueId ClassBuilder::forward_input(std::int32_t chunk) {
   std::vector<Read> reads{use(by_role_.at({-1, Role::embedding}), Phase::forward)};
   if (model_.positions == Positions::learned) {
     // Tensor-parallel ranks hold the same table and see the same gradient.
-    reads.push_back(use(parameter(Role::positions, model_.max_seq * model_.hidden), Phase::forward));
+    reads.push_back(use(parameter(Role::positions), Phase::forward));
     reads.back().operand = Operand::positions;
   }
   add(Role::embedding, Phase::forward, key, std::move(reads), {{Operand::output, out}});
-  return drop_out_embedding(leave_region(Role::embedding_reduce, Phase::forward, out, "embedding_reduced"));
+  return drop_out_embedding(to_stream(Role::embedding_reduce, Phase::forward, out, label("embedding_reduced")));
 }
 
 ValueId ClassBuilder::drop_out_embedding(ValueId in) {
@@ -78,7 +77,7 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
     return;
   }
   const ValueId dropped = residual_backward(Role::embedding_dropout, embedding_mask_, grad);
-  const ValueId full = leave_region_backward(Role::embedding_reduce, dropped);
+  const ValueId full = whole_over_tp(Role::embedding_reduce, Phase::input_grad, dropped, label("embedding_reduce.dy"));
   OpKey key;
   key.kind = OpKind::gather_rows;
   key.dtype = layout_.precision;
@@ -109,16 +108,15 @@ ValueId ClassBuilder::backward_output(std::int32_t chunk) {
 void ClassBuilder::forward_head(ValueId input) {
   const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
   const bool has_embedding = by_role_.contains({-1, Role::embedding});
-  parameter(Role::final_norm, model_.norm == NormKind::layer_norm ? 2 * h : h, GroupKind::dp,
-            layout_.sequence_parallel);
+  parameter(Role::final_norm, replicas_of_split_tokens());
   if (model_.tied_embeddings && has_embedding) {
     by_role_[{-1, Role::head}] = by_role_.at({-1, Role::embedding});
   } else {
-    parameter(Role::head, vocab * h);
+    parameter(Role::head);
   }
   head_.input = input;
   head_.normed = norm(Role::final_norm, Phase::forward, input, "final_norm");
-  head_.normed_full = enter_region(Role::head_gather, Phase::forward, head_.normed, "head_in");
+  head_.normed_full = whole_over_tp(Role::head_gather, Phase::forward, head_.normed, label("head_in"));
   head_.logits = linear(Role::head, Phase::forward, head_.normed_full, {h, vocab}, "logits");
   OpKey key;
   key.kind = OpKind::cross_entropy;
@@ -128,25 +126,28 @@ void ClassBuilder::forward_head(ValueId input) {
   if (in_tp()) {
     // Maximum, sum of exponentials and the target's logit of every token, from all vocabulary shards: maxima and sums
     // take one exchange this way.
-    const ValueId partial =
-        value({.name = "loss_partial", .shape = {3, tokens()}, .kind = ValueKind::scalar, .dtype = ElementType::fp32});
+    const ValueId partial = value({.name = "loss_partial",
+                                   .shape = {3, tokens()},
+                                   .kind = ValueKind::scalar,
+                                   .sharding = {{{0, Axis::tp}}},
+                                   .dtype = ElementType::fp32});
     add(Role::loss, Phase::forward, key, {{Operand::input, head_.logits}}, {{Operand::loss_parts, partial}}).part = 1;
-    reads.push_back({Operand::loss_parts, collective(Role::loss_reduce, Phase::forward, Collective::all_gather,
-                                                     GroupKind::tp, partial, "loss_parts")});
+    reads.push_back({Operand::loss_parts, whole_over_tp(Role::loss_reduce, Phase::forward, partial, "loss_parts")});
     key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
   }
-  head_.probabilities = value({.name = "probabilities", .shape = {tokens(), vocab}, .dtype = ElementType::fp32});
+  head_.probabilities = value(
+      {.name = "probabilities", .shape = {tokens(), vocab}, .sharding = head_sharding(), .dtype = ElementType::fp32});
   add(Role::loss, Phase::forward, key, std::move(reads), {{Operand::output, head_.probabilities}});
 }
 
 ValueId ClassBuilder::backward_head() {
   const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
-  const ValueId d_logits = value({"logits.dx", {tokens(), vocab}, ValueKind::activation_grad, {}, 0});
+  const ValueId d_logits = value({"logits.dx", {tokens(), vocab}, ValueKind::activation_grad, head_sharding()});
   add(Role::loss, Phase::input_grad, elementwise(Phase::input_grad, tokens() * vocab, 4 + width()),
       {{Operand::output, head_.probabilities}}, {{Operand::input_grad, d_logits}});
-  const ValueId x = regather(Role::head_gather, head_.normed);
+  const ValueId x = whole_over_tp(Role::head_gather, Phase::weight_grad, head_.normed, label("head_gather.again"));
   const ValueId partial = linear_input_grad(Role::head, {d_logits}, {h, vocab});
-  const ValueId dx = enter_region_backward(Role::head_gather, partial);
+  const ValueId dx = to_stream(Role::head_gather, Phase::input_grad, partial, label("head_gather.dx"));
   linear_weight_grad(Role::head, x, {d_logits}, {h, vocab});
   return norm_backward(Role::final_norm, head_.input, dx, {});
 }

@@ -13,7 +13,7 @@ namespace weft {
 
 // What travels to experts: rows of `hidden` in the layout's precision, or in fp8.
 ValueId ClassBuilder::bound_for_experts(const char* name, ValueKind kind) {
-  NewValue spec{label(name), {routed_rows(), model_.hidden}, kind};
+  NewValue spec{label(name), {routed_rows(), model_.hidden}, kind, slot_sharding()};
   if (layout_.dispatch_fp8 && layout_.experts_exchange_slots()) {
     spec.dtype = kDispatchFp8.type;
     spec.scale_block = kDispatchFp8.block;
@@ -51,11 +51,11 @@ OpKey ClassBuilder::permute_key(std::int64_t tokens) const {
 void ClassBuilder::forward_gate(LayerValues& v, Phase phase) {
   const Experts& experts = *model_.experts;
   v.scores = linear(Role::router, phase, v.ffn_normed, {model_.hidden, experts.count}, "router_scores");
-  const auto in_fp32 = [&](const char* name, std::vector<std::int64_t> shape) {
-    return value({label(name), std::move(shape), ValueKind::activation, {}, 0, ElementType::fp32});
+  const auto in_fp32 = [&](const char* name, std::vector<std::int64_t> shape, const Sharding& sharding) {
+    return value({label(name), std::move(shape), ValueKind::activation, sharding, 0, ElementType::fp32});
   };
-  v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k});
-  v.expert_load = in_fp32("expert_load", {2, experts.count});
+  v.routing = in_fp32("routing", {stream_tokens(), 2 * experts.top_k}, stream_sharding());
+  v.expert_load = in_fp32("expert_load", {2, experts.count}, {});
   add(Role::gate, phase, gate_key(phase), {{Operand::input, v.scores}},
       {{Operand::routing, v.routing}, {Operand::loads, v.expert_load}});
 }
@@ -65,11 +65,13 @@ void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
   const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
   const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
-  v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}});
+  Sharding inner;
+  split(inner, 1, Axis::etp);
+  v.expert_hidden = value({label("expert_hidden"), {rows, gates * ffn}, ValueKind::activation, inner});
   add(Role::expert_in, phase, gemm(phase, per_expert, gates * ffn, model_.hidden, local),
       {{Operand::input, v.expert_input}, use(by_role_.at({layer_, Role::expert_in}), phase)},
       {{Operand::output, v.expert_hidden}});
-  v.expert_activated = value({label("expert_activated"), {rows, ffn}});
+  v.expert_activated = value({label("expert_activated"), {rows, ffn}, ValueKind::activation, inner});
   add(Role::expert_act, phase, elementwise(phase, rows * ffn, (gates + 1) * width()),
       {{Operand::input, v.expert_hidden}}, {{Operand::output, v.expert_activated}});
 }
@@ -98,26 +100,22 @@ ValueId ClassBuilder::forward_experts(LayerValues& v, Phase phase) {
   if (layout_.experts_exchange_slots()) {
     received = collective(Role::expert_dispatch, phase, Collective::all_to_all, GroupKind::ep, sent, label("received"));
   }
-  if (layout_.experts_gather_tokens()) {
-    received =
-        collective(Role::expert_gather, phase, Collective::all_gather, GroupKind::etp, received, label("expert_rows"));
-  }
-  v.expert_input = received;
+  v.expert_input = reshard(Role::expert_gather, phase, received, Axis::etp, std::nullopt, label("expert_rows"));
   expert_activations(v, phase);
-  ValueId out = value({label("expert_out"), {rows, h}});
+  Sharding partial;
+  if (layout_.etp > 1) partial.add_partial(Axis::etp);
+  ValueId out = value({label("expert_out"), {rows, h}, ValueKind::activation, partial});
   add(Role::expert_out, phase, gemm(phase, per_expert, h, ffn, local),
       {{Operand::input, v.expert_activated}, use(by_role_.at({layer_, Role::expert_out}), phase)},
       {{Operand::output, out}});
-  if (layout_.etp > 1) {
-    const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
-    out = collective(Role::expert_reduce, phase, kind, GroupKind::etp, out, label("expert_reduced"));
-  }
+  const std::optional<Share> rows_of_slots = slot_sharding().rows_over(Axis::etp);
+  out = reshard(Role::expert_reduce, phase, out, Axis::etp, rows_of_slots, label("expert_reduced"));
   if (layout_.experts_exchange_slots()) {
     out = collective(Role::expert_combine, phase, Collective::all_to_all, GroupKind::ep, out, label("returned"));
   }
   v.expert_output = out;
   const ValueId combined =
-      value({label("combined"), {dispatched_tokens(), h}, ValueKind::activation, stream_splits(), 0});
+      value({label("combined"), {dispatched_tokens(), h}, ValueKind::activation, stream_sharding()});
   add(Role::combine, phase, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0),
       {{Operand::input, out}, {Operand::routing, v.routing}}, {{Operand::output, combined}});
   return sum_of_tokens(Role::expert_reduce, phase, combined, "combined_sum");
@@ -149,16 +147,19 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
   const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
-  const auto grad_value = [&](const char* name, std::int64_t r, std::int64_t c) {
-    return value({label(name), {r, c}, ValueKind::activation_grad, {}, 0});
+  const auto grad_value = [&](const char* name, std::int64_t r, std::int64_t c, const Sharding& sharding) {
+    return value({label(name), {r, c}, ValueKind::activation_grad, sharding});
   };
+  Sharding inner, partial;
+  split(inner, 1, Axis::etp);
+  if (layout_.etp > 1) partial.add_partial(Axis::etp);
   constexpr Phase kDx = Phase::input_grad;
 
   ValueId d_out = bound_for_experts("returned.dx", ValueKind::activation_grad);
   const ValueId d_weights = value({label("gate_weights.dx"),
                                    {stream_tokens(), experts.top_k},
                                    ValueKind::activation_grad,
-                                   {},
+                                   stream_sharding(),
                                    0,
                                    ElementType::fp32});
   const ValueId grads = gather_tokens(Role::expert_reduce, kDx, grad, "combined.dy");
@@ -168,37 +169,32 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
   if (layout_.experts_exchange_slots()) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
-  if (layout_.experts_gather_tokens()) {
-    d_out = collective(Role::expert_reduce, kDx, Collective::all_gather, GroupKind::etp, d_out, label("expert_out.dy"));
-  }
+  d_out = reshard(Role::expert_reduce, kDx, d_out, Axis::etp, std::nullopt, label("expert_out.dy"));
   const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
-  const ValueId d_activated = grad_value("expert_activated.dx", rows, ffn);
+  const ValueId d_activated = grad_value("expert_activated.dx", rows, ffn, inner);
   add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local),
       {{Operand::output_grad, d_out}, use(out_weight, kDx)}, {{Operand::input_grad, d_activated}});
   weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local),
               {{Operand::input, v.expert_activated}, {Operand::output_grad, d_out}});
-  const ValueId d_hidden = grad_value("expert_hidden.dx", rows, gates * ffn);
+  const ValueId d_hidden = grad_value("expert_hidden.dx", rows, gates * ffn, inner);
   add(Role::expert_act, kDx, elementwise(kDx, rows * ffn, (2 * gates + 1) * width()),
       {{Operand::output_grad, d_activated}, {Operand::input, v.expert_hidden}}, {{Operand::input_grad, d_hidden}});
   const ParameterIndex in_weight = by_role_.at({layer_, Role::expert_in});
-  ValueId dx = grad_value("expert_in.dx", rows, h);
+  ValueId dx = grad_value("expert_in.dx", rows, h, partial);
   add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local),
       {{Operand::output_grad, d_hidden}, use(in_weight, kDx)}, {{Operand::input_grad, dx}});
   weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
               {{Operand::input, v.expert_input}, {Operand::output_grad, d_hidden}});
-  if (layout_.etp > 1) {
-    const Collective kind = layout_.experts_gather_tokens() ? Collective::reduce_scatter : Collective::all_reduce;
-    dx = collective(Role::expert_gather, kDx, kind, GroupKind::etp, dx, label("expert_rows.dx"));
-  }
+  dx = reshard(Role::expert_gather, kDx, dx, Axis::etp, slot_sharding().rows_over(Axis::etp), label("expert_rows.dx"));
   if (layout_.experts_exchange_slots()) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
-  const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h);
+  const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h, stream_sharding());
   add(Role::dispatch, kDx, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0),
       {{Operand::output_grad, dx}, {Operand::routing, v.routing}}, {{Operand::input_grad, of_all}});
   const ValueId d_tokens = sum_of_tokens(Role::expert_gather, kDx, of_all, "all_tokens.dx");
   // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
-  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
+  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count, stream_sharding());
   add(Role::gate, kDx, gate_key(kDx),
       {{Operand::routing_grad, d_weights},
        {Operand::input, v.scores},

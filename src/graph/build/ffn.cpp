@@ -3,55 +3,44 @@
 
 namespace weft {
 
-void ClassBuilder::declare_layer(std::int32_t layer) {
-  const std::int64_t h = model_.hidden;
-  const std::int64_t norm_size = model_.norm == NormKind::layer_norm ? 2 * h : h;
-  const bool bias = model_.linear_bias;
-  const bool split_tokens = layout_.sequence_parallel;  // replicated weights then see different tokens
-  parameter(Role::attention_norm, norm_size, GroupKind::dp, split_tokens);
-  if (model_.latent) {
-    const LatentAttention& latent = *model_.latent;
-    // The low-rank projections are whole on every tensor-parallel rank, their gradients partial sums.
-    if (latent.q_rank > 0) {
-      parameter(Role::query_down, h * latent.q_rank, GroupKind::dp, in_tp());
-      parameter(Role::query_norm, latent.q_rank, GroupKind::dp, in_tp());
-    }
-    parameter(Role::query_up, (latent.q_rank > 0 ? latent.q_rank : h) * qkv_width());
-    parameter(Role::kv_down, h * (latent.kv_rank + latent.rope_head_dim), GroupKind::dp, in_tp());
-    parameter(Role::kv_norm, latent.kv_rank, GroupKind::dp, in_tp());
-    parameter(Role::kv_up, latent.kv_rank * kv_width());
-  } else {
-    const std::int64_t inputs = h + (bias || model_.qkv_bias ? 1 : 0);
-    if (keys_are_copied()) {
-      parameter(Role::qkv, inputs * heads() * query_head());
-      // Each rank's heads add to the gradients of the keys and values that they share.
-      parameters_[parameter(Role::kv, inputs * kv_width(), GroupKind::dp, true)].replicas = GroupKind::kv;
-    } else {
-      parameter(Role::qkv, inputs * qkv_width());
-    }
-    // Whole on every tensor-parallel rank, whose heads each add to its gradient.
-    if (model_.qk_norm) parameter(Role::qk_norm, 2 * model_.head_dim, GroupKind::dp, in_tp());
-  }
-  parameter(Role::attention_out, heads() * value_head() * h + (bias ? h : 0));
-  parameter(Role::ffn_norm, norm_size, GroupKind::dp, split_tokens);
+// Replicated weights see the tokens of one rank where these are split.
+std::optional<GroupKind> ClassBuilder::replicas_of_split_tokens() const {
+  return layout_.sequence_parallel ? std::optional(GroupKind::tp) : std::nullopt;
+}
 
-  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
+void ClassBuilder::declare_layer(std::int32_t layer) {
+  const std::optional<GroupKind> split_tokens = replicas_of_split_tokens();
+  // What is whole on every tensor-parallel rank, whose heads each add to its gradient.
+  const std::optional<GroupKind> split_heads = in_tp() ? std::optional(GroupKind::tp) : std::nullopt;
+  parameter(Role::attention_norm, split_tokens);
+  if (model_.latent) {
+    if (model_.latent->q_rank > 0) {
+      parameter(Role::query_down, split_heads);
+      parameter(Role::query_norm, split_heads);
+    }
+    parameter(Role::query_up);
+    parameter(Role::kv_down, split_heads);
+    parameter(Role::kv_norm, split_heads);
+    parameter(Role::kv_up);
+  } else {
+    parameter(Role::qkv);
+    // Each rank's heads add to the gradients of the keys and values that they share.
+    if (keys_are_copied()) parameter(Role::kv, GroupKind::kv);
+    if (model_.qk_norm) parameter(Role::qk_norm, split_heads);
+  }
+  parameter(Role::attention_out);
+  parameter(Role::ffn_norm, split_tokens);
   if (!model_.is_moe_layer(layer)) {
-    const std::int64_t ffn = model_.ffn / layout_.tp;
-    parameter(Role::ffn_in, h * gates * ffn + (bias ? gates * ffn : 0));
-    parameter(Role::ffn_out, ffn * h + (bias ? h : 0));
+    parameter(Role::ffn_in);
+    parameter(Role::ffn_out);
     return;
   }
-  const Experts& experts = *model_.experts;
-  const std::int64_t local = experts.count / layout_.ep;
-  const std::int64_t ffn = experts.ffn / layout_.etp;
-  parameter(Role::router, h * experts.count + (experts.gate_bias ? experts.count : 0), GroupKind::dp, split_tokens);
-  parameter(Role::expert_in, local * (h * gates * ffn + (bias ? gates * ffn : 0)), GroupKind::edp);
-  parameter(Role::expert_out, local * (ffn * h + (bias ? h : 0)), GroupKind::edp);
-  if (experts.shared_ffn > 0) {
-    const std::int64_t shared = experts.shared_ffn / layout_.tp;
-    parameter(Role::shared_in, h * gates * shared + (bias ? gates * shared : 0) + (experts.shared_gate ? h : 0));
-    parameter(Role::shared_out, shared * h + (bias ? h : 0));
+  parameter(Role::router, split_tokens);
+  parameter(Role::expert_in);
+  parameter(Role::expert_out);
+  if (model_.experts->shared_ffn > 0) {
+    parameter(Role::shared_in);
+    parameter(Role::shared_out);
   }
 }
 
@@ -101,31 +90,32 @@ ValueId ClassBuilder::backward_ffn(const LayerValues& v, ValueId grad) {
 ValueId ClassBuilder::forward_mlp(LayerValues& v, Phase phase, bool shared) {
   const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
   const std::int64_t ffn = (shared ? model_.experts->shared_ffn : model_.ffn) / layout_.tp;
-  v.ffn_normed_full = enter_region(Role::ffn_gather, phase, v.ffn_normed, "ffn_in_full");
+  v.ffn_normed_full = whole_over_tp(Role::ffn_gather, phase, v.ffn_normed, label("ffn_in_full"));
   v.ffn_hidden = linear(shared ? Role::shared_in : Role::ffn_in, phase, v.ffn_normed_full, {model_.hidden, gates * ffn},
                         "ffn_hidden");
-  v.ffn_activated = value({label("ffn_activated"), {tokens(), ffn}});
+  v.ffn_activated = value({label("ffn_activated"), {tokens(), ffn}, ValueKind::activation, head_sharding()});
   add(shared ? Role::shared_act : Role::ffn_act, phase, elementwise(phase, tokens() * ffn, (gates + 1) * width()),
       {{Operand::input, v.ffn_hidden}}, {{Operand::output, v.ffn_activated}});
   const ValueId partial =
       linear(shared ? Role::shared_out : Role::ffn_out, phase, v.ffn_activated, {ffn, model_.hidden}, "ffn_out");
-  return leave_region(Role::ffn_reduce, phase, partial, "ffn_reduced");
+  return to_stream(Role::ffn_reduce, phase, partial, label("ffn_reduced"));
 }
 
 ValueId ClassBuilder::backward_mlp(const LayerValues& v, ValueId grad, bool shared) {
   const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
   const std::int64_t ffn = (shared ? model_.experts->shared_ffn : model_.ffn) / layout_.tp;
-  const ValueId dy = leave_region_backward(Role::ffn_reduce, grad);
+  const ValueId dy = whole_over_tp(Role::ffn_reduce, Phase::input_grad, grad, label("ffn_reduce.dy"));
   const ValueId d_activated =
       linear_backward(shared ? Role::shared_out : Role::ffn_out, v.ffn_activated, {dy}, {ffn, model_.hidden});
-  const ValueId d_hidden = value({label("ffn_hidden.dx"), {tokens(), gates * ffn}, ValueKind::activation_grad, {}, 0});
+  const ValueId d_hidden =
+      value({label("ffn_hidden.dx"), {tokens(), gates * ffn}, ValueKind::activation_grad, head_sharding()});
   add(shared ? Role::shared_act : Role::ffn_act, Phase::input_grad,
       elementwise(Phase::input_grad, tokens() * ffn, (2 * gates + 1) * width()),
       {{Operand::output_grad, d_activated}, {Operand::input, v.ffn_hidden}}, {{Operand::input_grad, d_hidden}});
   const Role in = shared ? Role::shared_in : Role::ffn_in;
-  const ValueId x = regather(Role::ffn_gather, v.ffn_normed);
+  const ValueId x = whole_over_tp(Role::ffn_gather, Phase::weight_grad, v.ffn_normed, label("ffn_gather.again"));
   const ValueId partial = linear_input_grad(in, {d_hidden}, {model_.hidden, gates * ffn});
-  const ValueId dx = enter_region_backward(Role::ffn_gather, partial);
+  const ValueId dx = to_stream(Role::ffn_gather, Phase::input_grad, partial, label("ffn_gather.dx"));
   linear_weight_grad(in, x, {d_hidden}, {model_.hidden, gates * ffn});
   return dx;
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "graph/build/class_builder.hpp"
+#include "graph/held_tensor.hpp"
 
 namespace weft {
 
@@ -9,17 +10,30 @@ std::int64_t ClassBuilder::shards(GroupKind group) const {
   return rank_class().group(group).view.size;
 }
 
-ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::int64_t elements, GroupKind group,
-                                                     bool replicated) {
+std::int64_t ClassBuilder::held_elements(Role role) {
+  const auto [found, is_new] = held_elements_.try_emplace(role, 0);
+  if (is_new) {
+    for (const HeldTensor& tensor : held_tensors(model_, layout_, layer_, role, {})) found->second += tensor.elements();
+  }
+  return found->second;
+}
+
+ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<GroupKind> replicas) {
+  const std::int64_t elements = held_elements(role);
+  const GroupKind group = is_of_experts(role) ? GroupKind::edp : GroupKind::dp;
   Parameter p{
-      .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicated = replicated};
+      .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicas = replicas};
   const std::int64_t n = shards(group);
   const std::int64_t shard = (elements + n - 1) / n;
   const std::string name = label(name_of(role));
-  p.weight = once({name + ".weight", {layout_.zero == 3 ? shard : elements}, ValueKind::parameter});
+  p.weight = once({name + ".weight",
+                   {layout_.zero == 3 ? shard : elements},
+                   ValueKind::parameter,
+                   zero_sharding(group, layout_.zero == 3)});
   p.gradient = once({.name = name + ".grad",
                      .shape = {layout_.zero >= 2 ? shard : elements},
                      .kind = ValueKind::gradient,
+                     .sharding = zero_sharding(group, layout_.zero >= 2),
                      .dtype = layout_.grad_dtype},
                     true);
   parameters_.push_back(p);
@@ -78,8 +92,8 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
     return out;
   };
   if (stage == Role::replica_reduce) {
-    if (!p.replicated) return grad;
-    return reduce(Collective::all_reduce, p.replicas, ".grad.replicas", own, own);
+    if (!p.replicas) return grad;
+    return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", own, own);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;
@@ -150,6 +164,7 @@ void ClassBuilder::emit_updates() {
     const ValueId state = once({.name = name + ".state",
                                 .shape = {own},
                                 .kind = ValueKind::optimizer_state,
+                                .sharding = zero_sharding(p.group, layout_.zero >= 1),
                                 .bytes_per_element = static_cast<double>(state_width),
                                 .dtype = ElementType::fp32});
     OpKey key;
@@ -160,7 +175,8 @@ void ClassBuilder::emit_updates() {
     if (!master) reads.push_back({Operand::weight, p.weight, 1});
     if (norm.valid()) reads.push_back({Operand::square_sum, norm});
     const bool gathers = n > 1 && (layout_.zero == 1 || layout_.zero == 2);
-    const ValueId updated = gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter}) : p.weight;
+    const ValueId updated =
+        gathers ? once({name + ".weight.shard", {own}, ValueKind::parameter, zero_sharding(p.group, true)}) : p.weight;
     add(Role::update, Phase::optimizer, key, std::move(reads),
         {{Operand::weight, updated}, {Operand::optimizer_state, state}})
         .per_micro_batch = false;

@@ -15,4 +15,12 @@ std::vector<std::string> names_up_to(Enum last) {
   return names;
 }
 
+// Of a list of values that have a name_of.
+template <class Values>
+std::vector<std::string> names_of(const Values& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.emplace_back(name_of(value));
+  return names;
+}
+
 }  // namespace weft

@@ -70,6 +70,18 @@ std::vector<std::array<std::int64_t, N>> json_rows(const JsonObject& object, con
   return rows;
 }
 
+// Which of `names` a value is. `what`: of what kind the names are, `place`: where it stands.
+inline std::size_t place_among(const std::vector<std::string>& names, const nlohmann::json& name, const char* what,
+                               const std::string& place) {
+  const std::string text = name.is_string() ? name.get<std::string>() : json_text(name);
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) {
+    const std::string shown = text.substr(0, 16);
+    fail("{}: {} '{}' is not known{}", place, what, shown, suggestion(shown, names));
+  }
+  return static_cast<std::size_t>(found - names.begin());
+}
+
 // A row that begins with one of several names, e.g. ["weight", 7, 1].
 template <std::size_t N>
 struct NamedRow {
@@ -84,18 +96,12 @@ std::vector<NamedRow<N>> named_rows(const JsonObject& object, const std::string&
   if (!object.has(key)) return rows;
   for (const nlohmann::json& item : object.array(key)) {
     const std::string place = fmt::format("{}: key '{}'[{}]", object.where(), key, rows.size());
-    if (!item.is_array() || item.size() != N + 1 || !item[0].is_string()) {
+    if (!item.is_array() || item.size() != N + 1) {
       std::string wanted = what;
       for (const JsonColumn& column : columns) wanted += fmt::format(", {}", column.name);
       fail("{}: this is not [{}]", place, wanted);
     }
-    const auto name = item[0].get<std::string>();
-    const auto found = std::find(names.begin(), names.end(), name);
-    if (found == names.end()) {
-      const std::string shown = name.substr(0, 16);
-      fail("{}: {} '{}' is not known{}", place, what, shown, suggestion(shown, names));
-    }
-    rows.push_back({static_cast<std::size_t>(found - names.begin()), row_integers(item, place, columns, 1)});
+    rows.push_back({place_among(names, item[0], what, place), row_integers(item, place, columns, 1)});
   }
   return rows;
 }

@@ -25,7 +25,7 @@ void check_counts(const CollectiveSpec& spec, bool in_place, std::int64_t rank, 
   check("o_chunks", gpu.chunks[1], output_slots(spec, rank));
 }
 
-void check_dependency(const GpuElement& gpu, const StepElement& step, std::int32_t own, StepId other) {
+void check_dependency(const GpuElement& gpu, const StepElement& step, std::int32_t own, InstructionId other) {
   const auto blocks = static_cast<std::int32_t>(gpu.blocks.size());
   if (other.block >= blocks) step.element.reject("depid", fmt::format("in -1..{}", blocks - 1));
   if (other.block == own) step.element.reject("depid", "another tb (the steps of a tb follow each other anyway)");
@@ -34,25 +34,25 @@ void check_dependency(const GpuElement& gpu, const StepElement& step, std::int32
   if (other.step >= count) {
     step.element.reject("deps", fmt::format("a step of tb {}, which has {}", other.block, count));
   }
-  if (steps[static_cast<std::size_t>(other.step)].instruction.kind == StepKind::nop) {
+  if (steps[static_cast<std::size_t>(other.step)].instruction.kind == InstructionKind::nop) {
     step.element.complain(
         fmt::format("waits for tb {}, step {}, a nop, which tells nobody when it ends", other.block, other.step));
   }
 }
 
 void check_dependencies(const GpuElement& gpu) {
-  std::set<StepId> waited_for;
+  std::set<InstructionId> waited_for;
   for (std::size_t b = 0; b < gpu.blocks.size(); ++b) {
     bool in_chain = false;
     for (const StepElement& step : gpu.blocks[b].steps) {
-      const bool is_nop = step.instruction.kind == StepKind::nop;
+      const bool is_nop = step.instruction.kind == InstructionKind::nop;
       // The runtime counts nops by the dependencies of the step that follows them.
       if (step.instruction.after.empty() && (is_nop || in_chain)) {
         step.element.complain(is_nop ? "a nop waits for a step, but depid is -1"
                                      : "follows a nop, so that it must carry the last dependency, but depid is -1");
       }
       in_chain = is_nop;
-      for (const StepId& other : step.instruction.after) {
+      for (const InstructionId& other : step.instruction.after) {
         check_dependency(gpu, step, static_cast<std::int32_t>(b), other);
         waited_for.insert(other);
       }

@@ -18,7 +18,7 @@ struct StepElement {
 
 struct BlockElement {
   XmlElement element;
-  Block block;
+  ThreadBlock block;
   std::vector<StepElement> steps;
 };
 

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxNameLength = 255;
 constexpr std::int64_t kMaxTotalChunks = std::int64_t{1} << 22;
 constexpr std::int64_t kMaxRanks = 4096;
 
-// In the order of StepKind.
+// In the order of InstructionKind.
 inline constexpr std::array<std::string_view, 9> kStepTypes = {"s",    "r",   "rcs", "rrs", "rrc",
                                                                "rrcs", "cpy", "re",  "nop"};
 // In the order of BufferKind.

@@ -65,8 +65,9 @@ TEST(MscclMistakes, TheGoodFileIsRead) {
   ASSERT_EQ(program.ranks[0].blocks.size(), 3U);
   // The nop is gone; what it waited for, the copy waits for.
   ASSERT_EQ(program.ranks[0].blocks[2].steps.size(), 1U);
-  EXPECT_EQ(program.ranks[0].blocks[2].steps[0],
-            (Instruction{StepKind::copy, {BufferKind::output, 0}, {BufferKind::scratch, 0}, 2, {{0, 0}, {1, 0}}}));
+  EXPECT_EQ(
+      program.ranks[0].blocks[2].steps[0],
+      (Instruction{InstructionKind::copy, {BufferKind::output, 0}, {BufferKind::scratch, 0}, 2, {{0, 0}, {1, 0}}}));
   EXPECT_EQ(program.ranks[1].blocks[0].send_to, 0);
 }
 

@@ -145,13 +145,13 @@ class Reader {
     return result;
   }
 
-  static StepElement read_step(XmlElement element, std::int64_t index, const Block& block) {
+  static StepElement read_step(XmlElement element, std::int64_t index, const ThreadBlock& block) {
     StepElement result{std::move(element), {}, false};
     const XmlElement& step = result.element;
     Instruction& instruction = result.instruction;
     step.integer("s", index, index);
-    instruction.kind = static_cast<StepKind>(step.one_of("type", strings(msccl::kStepTypes)));
-    const bool is_nop = instruction.kind == StepKind::nop;
+    instruction.kind = static_cast<InstructionKind>(step.one_of("type", strings(msccl::kStepTypes)));
+    const bool is_nop = instruction.kind == InstructionKind::nop;
     if (sends(instruction.kind) && block.send_to < 0) step.complain("sends, but its tb has send=\"-1\"");
     if (receives(instruction.kind) && block.receive_from < 0) step.complain("receives, but its tb has recv=\"-1\"");
     // Offsets that the step does not use are -1, or those at the other end.

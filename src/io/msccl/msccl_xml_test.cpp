@@ -65,14 +65,14 @@ TEST_F(MscclXml, DependenciesBeyondTheFirstTravelOnNops) {
   EXPECT_EQ(nops, 2U);
   const Program again = read_msccl_xml(text, "written.xml");
   const Instruction& send = again.ranks[0].blocks[2].steps[0];
-  EXPECT_EQ(send.kind, StepKind::send);
-  EXPECT_EQ(send.after, (std::vector<StepId>{{0, 0}, {1, 0}}));
+  EXPECT_EQ(send.kind, InstructionKind::send);
+  EXPECT_EQ(send.after, (std::vector<InstructionId>{{0, 0}, {1, 0}}));
   EXPECT_TRUE(normal_form(again) == normal_form(program));
 }
 
 TEST_F(MscclXml, ANopAtTheEndOfABlockStays) {
   Program program = with_two_dependencies();
-  program.ranks[0].blocks[0].steps.push_back({StepKind::nop, {}, {}, 0, {{1, 0}, {2, 0}}});
+  program.ranks[0].blocks[0].steps.push_back({InstructionKind::nop, {}, {}, 0, {{1, 0}, {2, 0}}});
   const Program again = read_msccl_xml(write_msccl_xml(program), "written.xml");
   ASSERT_EQ(again.ranks[0].blocks[0].steps.size(), 2U);
   EXPECT_TRUE(normal_form(again) == normal_form(program));
@@ -96,7 +96,10 @@ TEST(MscclWriter, RefusesToCutAnExchangeThatWouldThenHang) {
   for (const std::int64_t rank : {0, 1}) {
     const SlotRef mine{BufferKind::output, rank * 150}, other{BufferKind::output, (1 - rank) * 150};
     program.ranks[static_cast<std::size_t>(rank)].blocks.push_back(
-        {1 - rank, 1 - rank, 0, {{StepKind::send, mine, mine, 150, {}}, {StepKind::receive, other, other, 150, {}}}});
+        {1 - rank,
+         1 - rank,
+         0,
+         {{InstructionKind::send, mine, mine, 150, {}}, {InstructionKind::receive, other, other, 150, {}}}});
   }
   ASSERT_EQ(run_symbolically(program).violation.value_or(""), "");
   try {

@@ -50,7 +50,8 @@ Program within_count_limit(Program program) {
   const auto is_large = [](const Instruction& instruction) { return instruction.count > msccl::kMaxCount; };
   bool any = false;
   for (const RankProgram& rank : program.ranks) {
-    for (const Block& block : rank.blocks) any = any || std::any_of(block.steps.begin(), block.steps.end(), is_large);
+    for (const ThreadBlock& block : rank.blocks)
+      any = any || std::any_of(block.steps.begin(), block.steps.end(), is_large);
   }
   if (!any) return program;
   program = with_counts_up_to(std::move(program), msccl::kMaxCount);
@@ -69,7 +70,7 @@ void check_blocks(const RankProgram& code, std::size_t rank) {
   }
   std::map<std::pair<bool, std::int64_t>, std::int64_t> peers;  // of a channel
   for (std::size_t b = 0; b < code.blocks.size(); ++b) {
-    const Block& block = code.blocks[b];
+    const ThreadBlock& block = code.blocks[b];
     if (block.channel >= msccl::kMaxChannels) {
       fail("MSCCL XML: rank {}, block {}: channel {} is not in 0..{}: use fewer channels", rank, b, block.channel,
            msccl::kMaxChannels - 1);
@@ -114,7 +115,7 @@ class Writer {
   void write_algo() {
     std::int64_t channels = 1;
     for (const RankProgram& rank : program_.ranks) {
-      for (const Block& block : rank.blocks) channels = std::max(channels, block.channel + 1);
+      for (const ThreadBlock& block : rank.blocks) channels = std::max(channels, block.channel + 1);
     }
     const std::string& name = options_.name.empty() ? program_.name : options_.name;
     check_text("name", name);
@@ -132,16 +133,16 @@ class Writer {
     check_blocks(code, rank);
     const auto [input, output] = chunks(static_cast<std::int64_t>(rank));
     put("  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n", rank, input, output, code.scratch_slots);
-    std::set<StepId> waited_for;
-    for (const Block& block : code.blocks) {
+    std::set<InstructionId> waited_for;
+    for (const ThreadBlock& block : code.blocks) {
       for (const Instruction& step : block.steps) waited_for.insert(step.after.begin(), step.after.end());
     }
     for (std::size_t b = 0; b < code.blocks.size(); ++b) {
-      const Block& block = code.blocks[b];
+      const ThreadBlock& block = code.blocks[b];
       put("    <tb id=\"{}\" send=\"{}\" recv=\"{}\" chan=\"{}\">\n", b, block.send_to, block.receive_from,
           block.channel);
       for (std::size_t s = 0; s < block.steps.size(); ++s) {
-        const StepId id{static_cast<std::int32_t>(b), static_cast<std::int32_t>(s)};
+        const InstructionId id{static_cast<std::int32_t>(b), static_cast<std::int32_t>(s)};
         write_step(static_cast<std::int64_t>(rank), id, block.steps[s], waited_for.contains(id));
       }
       put("    </tb>\n");
@@ -149,13 +150,13 @@ class Writer {
     put("  </gpu>\n");
   }
 
-  void write_step(std::int64_t rank, StepId id, const Instruction& step, bool waited_for) {
-    const bool is_nop = step.kind == StepKind::nop;
+  void write_step(std::int64_t rank, InstructionId id, const Instruction& step, bool waited_for) {
+    const bool is_nop = step.kind == InstructionKind::nop;
     if (is_nop && waited_for) {
       fail("MSCCL XML: {}: other blocks wait for it, which MSCCL does not know; let them wait for what it waits for",
            where(program_, rank, id));
     }
-    const StepId other = step.after.empty() ? StepId{-1, -1} : step.after.front();
+    const InstructionId other = step.after.empty() ? InstructionId{-1, -1} : step.after.front();
     // What a step does not use repeats what it does: the runtime looks whether offsets lie in this GPU's buffers.
     SlotRef src = step.src, dst = step.dst;
     if (!reads_src(step.kind)) src = dst;

@@ -12,7 +12,7 @@
 #include "graph/operation_part.hpp"
 #include "graph/transfer_program.hpp"
 #include "plan/shared_queues.hpp"
-#include "plan/verify/stages.hpp"
+#include "plan/verify/legs.hpp"
 
 namespace weft {
 namespace {
@@ -55,7 +55,7 @@ bool same_nature(const Operation& a, const Operation& b) {
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
   return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
-         a.stage == b.stage && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
+         a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 bool same_group(const ClassGroup& a, const ClassGroup& b) {
@@ -271,7 +271,7 @@ std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& 
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole) {
   if (auto found = check_frame(whole, plan.graph)) return found;
   if (!has_stages(plan.graph)) return check_origins(whole, plan.graph);
-  const StagedOrigins staged = find_staged_origins(whole, plan.graph);
+  const LegOrigins staged = find_leg_origins(whole, plan.graph);
   if (staged.violation) return violation(*staged.violation);
   return check_origins(staged.whole, staged.graph);
 }

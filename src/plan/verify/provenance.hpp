@@ -9,7 +9,7 @@ namespace weft {
 
 // `original`: the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once by
 // the origins of the plan's operations, with the same reads, writes and bytes. Where the plan carries transfers out in
-// stages (plan/verify/stages.hpp), that is said of the graph with the plan's rules applied.
+// stages (plan/verify/legs.hpp), that is said of the graph with the plan's rules applied.
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& original);
 
 // There is a program of every transfer, and members of one transfer carry out the same one.

@@ -129,19 +129,19 @@ class RejectsStages : public ::testing::TestWithParam<int> {
     plan_ = staged_plan(r, "megatron-param", kInLevels, 2);
   }
 
-  // The stages of one gradient's reduction, by stage and part.
-  OpId find(std::int32_t stage, std::int32_t part) const {
+  // The legs of one gradient's reduction, by leg and part.
+  OpId find(std::int32_t leg, std::int32_t part) const {
     for (std::size_t i = 0; i < plan_.graph.operations.size(); ++i) {
       const Operation& op = plan_.graph.operations[i];
-      if (op.role == Role::grad_reduce && op.subject == Role::qkv && op.layer == 0 && op.stage == stage &&
+      if (op.role == Role::grad_reduce && op.subject == Role::qkv && op.layer == 0 && op.leg == leg &&
           op.part == part) {
         return make_id<OpId>(i);
       }
     }
-    ADD_FAILURE() << "no stage " << stage << " part " << part;
+    ADD_FAILURE() << "no leg " << leg << " part " << part;
     return OpId{0};
   }
-  Operation& op(std::int32_t stage, std::int32_t part = 0) { return plan_.graph.operations[find(stage, part).index()]; }
+  Operation& op(std::int32_t leg, std::int32_t part = 0) { return plan_.graph.operations[find(leg, part).index()]; }
   void remove(OpId id) {
     plan_.graph.operations.erase(plan_.graph.operations.begin() + id.value);
     plan_.issues.erase(plan_.issues.begin() + id.value);
@@ -184,7 +184,7 @@ TEST_P(RejectsStages, TwoStagesSwapped) {
   // Where each stands in the graph says nothing; which data it works on does.
   EXPECT_NE(verdict(plan_), "safe");
   std::swap(op(0), op(1));
-  std::swap(op(0).stage, op(1).stage);
+  std::swap(op(0).leg, op(1).leg);
   expect_rejected("which is another kind of operation");
 }
 
@@ -227,7 +227,7 @@ TEST_P(RejectsStages, AnotherRule) {
 }
 
 TEST_P(RejectsStages, AStageThatTheRuleDoesNotHave) {
-  op(1).stage = 7;
+  op(1).leg = 7;
   // Looked for by its number, so it is no longer found as stage 1.
   expect_rejected("is stage 7 of");
 }
@@ -235,7 +235,7 @@ TEST_P(RejectsStages, AStageThatTheRuleDoesNotHave) {
 TEST_P(RejectsStages, AStageOfAnOperationThatHasNone) {
   for (Operation& other : plan_.graph.operations) {
     if (other.role != Role::update) continue;
-    other.stage = 1;
+    other.leg = 1;
     break;
   }
   expect_rejected("is stage 1 of none, which has 1");

@@ -72,7 +72,7 @@ class ChoiceTreeBuilder {
     leaf.parts = parts;
     leaf.possible = rule == Substitution::none || may_be_substituted(graph_, op_, rule);
     double sum = 0, longest = 0;
-    for (const double seconds : stage_seconds(rule, parts)) {
+    for (const double seconds : leg_seconds(rule, parts)) {
       sum += seconds;
       longest = std::max(longest, seconds);
     }
@@ -90,17 +90,17 @@ class ChoiceTreeBuilder {
   }
 
   // Of one part.
-  std::vector<double> stage_seconds(Substitution rule, std::int32_t parts) const {
+  std::vector<double> leg_seconds(Substitution rule, std::int32_t parts) const {
     const Operation part = one_of(op_, parts);
     if (rule == Substitution::none) return {fastest(part)};
     std::vector<double> result;
-    for (const RuleStage& stage : rule_of(rule).stages) result.push_back(seconds_of(stage, part));
+    for (const RuleLeg& leg : rule_of(rule).legs) result.push_back(seconds_of(leg, part));
     return result;
   }
 
-  double seconds_of(const RuleStage& stage, const Operation& part) const {
+  double seconds_of(const RuleLeg& leg, const Operation& part) const {
     const std::int64_t members = group().view.size, bytes = part.communication->bytes.value;
-    if (stage.scope == Scope::self) {  // reads what all have sent, writes the sum
+    if (leg.scope == Scope::self) {  // reads what all have sent, writes the sum
       Operation reduction = part;
       reduction.communication.reset();
       reduction.key.kind = OpKind::elementwise;
@@ -109,14 +109,14 @@ class ChoiceTreeBuilder {
       return seconds(cost_.compute(reduction));
     }
     Operation own = part;
-    own.communication->collective = stage.collective;
-    own.communication->scope = stage.scope;
-    if (stage.scope == Scope::outer) own.communication->bytes = {bytes / group().levels.front().view.size};
-    if (stage.collective == Collective::send_recv) {  // from all to all others: the messages of an exchange
+    own.communication->collective = leg.collective;
+    own.communication->scope = leg.scope;
+    if (leg.scope == Scope::outer) own.communication->bytes = {bytes / group().levels.front().view.size};
+    if (leg.collective == Collective::send_recv) {  // from all to all others: the messages of an exchange
       own.communication->collective = Collective::all_to_all;
       return fastest(own);
     }
-    if (!stage.from_every_member) return fastest(own);
+    if (!leg.from_every_member) return fastest(own);
     own.communication->bytes = {bytes / members};
     return static_cast<double>(members) * fastest(own);
   }

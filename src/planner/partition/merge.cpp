@@ -24,7 +24,7 @@ bool agree(const Operation& a, const Operation& b) {
   if (!a.communication) return true;
   const Communication &ca = *a.communication, &cb = *b.communication;
   return ca.collective == cb.collective && ca.group == cb.group && ca.scope == cb.scope && a.rule == b.rule &&
-         a.stage == b.stage && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
+         a.leg == b.leg && ca.sends == cb.sends && (ca.transfer >= 0) == (cb.transfer >= 0);
 }
 
 Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
@@ -67,7 +67,7 @@ Operation merged(const StepGraph& graph, const std::vector<OpId>& members) {
 void number_parts(StepGraph& graph, const std::vector<std::size_t>& merged_at) {
   using Identity = std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t>;
   const auto identity = [](const Operation& op) {
-    return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.stage};
+    return Identity{op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.leg};
   };
   std::array<bool, kRoles> has_merged{};
   for (const std::size_t i : merged_at) {
@@ -154,7 +154,7 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
     const bool bucketed = op.role == Role::grad_reduce || op.role == Role::replica_reduce ||
                           op.role == Role::param_gather || op.role == Role::update;
     if (!bucketed) continue;
-    const std::int32_t group = op.communication ? static_cast<std::int32_t>(op.communication->group) : -1;
+    const std::int32_t group = op.communication ? op.communication->group.number : -1;
     // The embedding and the head are layers of their own, at the two ends of the model.
     const bool head = op.subject == Role::head || op.subject == Role::final_norm;
     const std::int32_t layer = !op.per_micro_batch ? -1 : op.layer < 0 && head ? -2 : op.layer;
@@ -170,19 +170,19 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
   return sets;
 }
 
-std::vector<MergeSet> merge_sets_of_stages(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole) {
+std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole) {
   std::vector<MergeSet> result;
   for (const MergeSet& set : of_whole) {
-    std::map<std::pair<Substitution, std::int32_t>, MergeSet> by_stage;
+    std::map<std::pair<Substitution, std::int32_t>, MergeSet> by_leg;
     for (const OpId whole : set.members) {
-      for (const OpId stage : staged.stages_of(whole)) {
-        const Operation& op = staged.graph().op(stage);
-        MergeSet& together = by_stage[{op.rule, op.stage}];
+      for (const OpId leg : staged.legs_of(whole)) {
+        const Operation& op = staged.graph().op(leg);
+        MergeSet& together = by_leg[{op.rule, op.leg}];
         together.at_last = set.at_last;
-        together.members.push_back(stage);
+        together.members.push_back(leg);
       }
     }
-    for (auto& [stage, together] : by_stage) {
+    for (auto& [leg, together] : by_leg) {
       if (set.members.size() == 1 || together.members.size() > 1) result.push_back(std::move(together));
     }
   }

@@ -19,9 +19,9 @@ struct MergeSet {
 };
 StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets);
 
-// The same sets for the stages of a substituted graph: each stage of the members of a set travels together; members
+// The same sets for the legs of a substituted graph: each leg of the members of a set travels together; members
 // under different rules do not.
-std::vector<MergeSet> merge_sets_of_stages(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole);
+std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole);
 
 // What travels together where nothing overlaps: all once-a-step gradient reductions of a group, all updates, all
 // parameter gathers; per layer what ZeRO-2 and 3 move in every micro-batch, the embedding and the head apart.

@@ -57,11 +57,11 @@ StepGraph partition_graph(const StepGraph& graph, const PartitionChoice& choice,
   };
   if (choice.substitutions.empty()) return merged_and_cut(graph, choice.buckets, cuts.parts, cuts.axes);
   const SubstitutedGraph staged(graph, choice.substitutions);
-  const auto by_stage = [&](const std::vector<std::int32_t>& whole) {
-    return whole.empty() ? whole : staged.by_stage(whole);
+  const auto by_leg = [&](const std::vector<std::int32_t>& whole) {
+    return whole.empty() ? whole : staged.by_leg(whole);
   };
-  StepGraph result = merged_and_cut(staged.graph(), merge_sets_of_stages(staged, choice.buckets), by_stage(cuts.parts),
-                                    by_stage(cuts.axes));
+  StepGraph result =
+      merged_and_cut(staged.graph(), merge_sets_of_legs(staged, choice.buckets), by_leg(cuts.parts), by_leg(cuts.axes));
   staged.name_origins(result);
   return result;
 }

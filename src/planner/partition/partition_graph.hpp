@@ -1,5 +1,5 @@
 // The first pass of the planner: the model's graph becomes the plan's. Transfers are merged into buckets, carried out
-// in stages and cut into parts; layers are cut by rows.
+// in legs and cut into parts; layers are cut by rows.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace weft {
 struct PartitionChoice {
   std::vector<MergeSet> buckets;         // their order does not matter
   std::vector<std::int32_t> parts = {};  // by operation: into how many it is cut (partition/cut.hpp); empty: no cuts
-  // By operation: the rule by which it is carried out in stages (graph/substitute.hpp); empty: none is. Stages are
+  // By operation: the rule by which it is carried out in legs (graph/substitute.hpp); empty: none is. Legs are
   // merged and cut as their operation would be, and go to queues of their own.
   std::vector<Substitution> substitutions = {};
   // Layers are cut by rows into so many parts, in forward and in backward.

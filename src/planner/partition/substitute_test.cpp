@@ -33,7 +33,7 @@ TEST(Substitute, KeepsTheRulesOfGraphsInEveryLayout) {
           const SubstitutedGraph substituted(whole, first_possible(whole, wanted));
           EXPECT_NO_THROW(verify_graph(substituted.graph()));
           const StepGraph merged =
-              merge_operations(substituted.graph(), merge_sets_of_stages(substituted, one_bucket(whole)));
+              merge_operations(substituted.graph(), merge_sets_of_legs(substituted, one_bucket(whole)));
           EXPECT_NO_THROW(
               verify_graph(cut_operations(merge_operations(substituted.graph(), {}), substituted.graph(),
                                           std::vector<std::int32_t>(substituted.graph().operations.size(), 3))));
@@ -54,9 +54,9 @@ TEST(Substitute, WritesTheStagesOfAnAllReduceInLevels) {
   const Operation& source = whole.op(origin);
   const std::int64_t elements = 64 * 192 + 192, slice = elements / 8;  // weight and bias of h 64 to 3 h
   ASSERT_EQ(source.communication->bytes.value, 4 * elements);
-  const Operation& scatter = graph.op(substituted.stage_of(origin, 0));
-  const Operation& reduce = graph.op(substituted.stage_of(origin, 1));
-  const Operation& gather = graph.op(substituted.stage_of(origin, 2));
+  const Operation& scatter = graph.op(substituted.leg_of(origin, 0));
+  const Operation& reduce = graph.op(substituted.leg_of(origin, 1));
+  const Operation& gather = graph.op(substituted.leg_of(origin, 2));
   EXPECT_EQ(scatter.communication->collective, Collective::reduce_scatter);
   EXPECT_EQ(scatter.communication->scope, Scope::inner);
   EXPECT_EQ(scatter.communication->bytes.value, 4 * elements);
@@ -85,11 +85,11 @@ TEST(Substitute, LevelsOfAShardAreTheShardsOfItsPlaceInEveryNode) {
   const OpId gather = test::find_op(whole, "stage 0", "layer 0 qkv param_gather optimizer");
   const std::int64_t shard = (64 * 192 + 192) / 16;
   const StepGraph& graph = substituted.graph();
-  EXPECT_EQ(graph.value(graph.op(substituted.stage_of(reduce, 0)).writes.front().value).elements(), 2 * shard);
-  EXPECT_EQ(graph.op(substituted.stage_of(reduce, 1)).communication->bytes.value, 4 * 2 * shard);
-  EXPECT_EQ(graph.op(substituted.stage_of(gather, 0)).communication->scope, Scope::outer);
-  EXPECT_EQ(graph.op(substituted.stage_of(gather, 0)).communication->bytes.value, 2 * 2 * shard);  // bf16
-  EXPECT_EQ(graph.op(substituted.stage_of(gather, 1)).communication->bytes.value, 2 * 16 * shard);
+  EXPECT_EQ(graph.value(graph.op(substituted.leg_of(reduce, 0)).writes.front().value).elements(), 2 * shard);
+  EXPECT_EQ(graph.op(substituted.leg_of(reduce, 1)).communication->bytes.value, 4 * 2 * shard);
+  EXPECT_EQ(graph.op(substituted.leg_of(gather, 0)).communication->scope, Scope::outer);
+  EXPECT_EQ(graph.op(substituted.leg_of(gather, 0)).communication->bytes.value, 2 * 2 * shard);  // bf16
+  EXPECT_EQ(graph.op(substituted.leg_of(gather, 1)).communication->bytes.value, 2 * 16 * shard);
 }
 
 TEST(Substitute, MayNotBeAppliedWhereThereAreNoLevelsOrAnotherCollective) {
@@ -108,7 +108,7 @@ TEST(Substitute, MayNotBeAppliedWhereThereAreNoLevelsOrAnotherCollective) {
   }
 }
 
-// Classes that share a transfer agree on the numbers of its stages.
+// Classes that share a transfer agree on the numbers of its legs.
 TEST(Substitute, NumbersStagesAlikeInAllClasses) {
   const StepGraph whole = graph_of({}, test::uneven_nics());
   ASSERT_EQ(whole.classes.size(), 2U);
@@ -117,13 +117,13 @@ TEST(Substitute, NumbersStagesAlikeInAllClasses) {
   for (const Operation& op : substituted.graph().operations) {
     if (op.communication) by_number[op.communication->transfer].push_back(&op);
   }
-  int stages = 0;
+  int legs = 0;
   for (const auto& [number, members] : by_number) {
     ASSERT_EQ(members.size(), 2U) << number;
     EXPECT_EQ(describe(*members[0]), describe(*members[1]));
-    stages += members[0]->rule != Substitution::none ? 1 : 0;
+    legs += members[0]->rule != Substitution::none ? 1 : 0;
   }
-  EXPECT_GT(stages, 50);
+  EXPECT_GT(legs, 50);
 }
 
 }  // namespace

@@ -19,15 +19,10 @@ std::string queue_name(const Operation& op) {
     if (c.scope != Scope::whole) name.append(" ").append(name_of(c.scope));
     return c.collective == Collective::all_gather ? name + " gather" : name;
   }
-  switch (c.group) {
-    case GroupKind::pp_prev:
-    case GroupKind::pp_next:
-      return fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
-    case GroupKind::edp:
-      return "edp";
-    default:
-      return std::string(name_of(c.group));
+  if (c.group == GroupKind::pp_prev || c.group == GroupKind::pp_next) {
+    return fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
   }
+  return std::string(name_of(c.group));
 }
 
 // The moment in backward at which each reduction may start, counted in the operations of its class; -1: `finished` has

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "graph/op_lists.hpp"
+#include "planner/schedule/compute_and_link.hpp"
 #include "planner/schedule/next_use.hpp"
-#include "planner/schedule/two_lanes.hpp"
 
 namespace weft {
 namespace {
@@ -53,13 +53,13 @@ class Postponer {
         order_(backward_),
         candidates_(movable(plan, backward_)),
         use_(use_of_gradients(plan.graph)),
-        lanes_(plan, cost, rank_class) {
+        estimate_(plan, cost, rank_class) {
     // Steps of thousands of layers are walked through a few times only: the search makes many such plans.
     constexpr std::int64_t kLongStep = 5'000;
-    const std::int64_t walk = std::ssize(order_) + static_cast<std::int64_t>(lanes_.jobs());
+    const std::int64_t walk = std::ssize(order_) + static_cast<std::int64_t>(estimate_.jobs());
     if (walk > kLongStep) budget_ = budget_ / walk * kLongStep;
     best_.last.assign(candidates_.size(), false);
-    least_ = lanes_.period(order_);
+    least_ = estimate_.period(order_);
   }
 
   void run() {
@@ -123,10 +123,10 @@ class Postponer {
 
   bool try_moves(const Moves& moves) {
     if (!has_budget()) return false;
-    budget_ -= static_cast<std::int64_t>(order_.size() + lanes_.jobs());
-    waits_budget_ -= lanes_.waits();
+    budget_ -= static_cast<std::int64_t>(order_.size() + estimate_.jobs());
+    waits_budget_ -= estimate_.waits();
     constexpr double kWorthwhileRatio = 0.999;  // what waits holds memory
-    const double period = lanes_.period(ordered(moves));
+    const double period = estimate_.period(ordered(moves));
     if (period >= least_ * kWorthwhileRatio) return false;
     least_ = period;
     best_ = moves;
@@ -170,7 +170,7 @@ class Postponer {
   std::vector<OpId> order_;  // of the graph
   std::vector<OpId> candidates_;
   std::vector<std::int32_t> use_;
-  TwoLanes lanes_;
+  ComputeAndLink estimate_;
   Moves best_;
   double least_ = 0;
   std::int64_t budget_ = 2'000'000;         // operations and transfers to walk through: well under a second

@@ -111,7 +111,7 @@ class UrgentFirst {
     for (const auto& [number, queue] : queues) in_turn.push_back(&queue);
     const auto in_line = [&](const std::vector<OpId>* queue) {
       const Operation& first = plan_.graph.op(queue->front());
-      return std::pair(first.role != Role::replica_reduce, first.stage);
+      return std::pair(first.role != Role::replica_reduce, first.leg);
     };
     std::stable_sort(in_turn.begin(), in_turn.end(),
                      [&](const auto* a, const auto* b) { return in_line(a) < in_line(b); });

@@ -38,9 +38,9 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   add_buckets(request, graph);
   values_[kBuckets].clear();
   for (std::size_t i = 0; i < buckets_.size(); ++i) values_[kBuckets].push_back(static_cast<std::int64_t>(i));
-  add_stages(graph);
-  values_[kStages].clear();
-  for (std::size_t i = 0; i < stages_.size(); ++i) values_[kStages].push_back(static_cast<std::int64_t>(i));
+  add_legs(graph);
+  values_[kLegs].clear();
+  for (std::size_t i = 0; i < legs_.size(); ++i) values_[kLegs].push_back(static_cast<std::int64_t>(i));
   if (shards) values_[kUrgentFirst] = {1, 0};
   if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
@@ -95,12 +95,12 @@ void DecisionSpace::add_expert_cuts(const PlanRequest& request, const StepGraph&
   fill(false, backward_experts_, values_[kBackwardExperts]);
 }
 
-void DecisionSpace::add_stages(const StepGraph& graph) {
-  stages_.push_back({});
+void DecisionSpace::add_legs(const StepGraph& graph) {
+  legs_.push_back({});
   const auto add = [&](const std::vector<Substitution>& wanted) {
     std::vector<Substitution> rules = first_possible(graph, wanted);
     const bool any = std::any_of(rules.begin(), rules.end(), [](Substitution s) { return s != Substitution::none; });
-    if (any) stages_.push_back({std::move(rules)});
+    if (any) legs_.push_back({std::move(rules)});
   };
   add({Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels});
   add({Substitution::all_reduce_in_halves});
@@ -119,7 +119,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   Overlap overlap;
   overlap.partition.buckets = bucket.buckets;
   overlap.partition.parts = bucket.parts;
-  overlap.partition.substitutions = stages_[static_cast<std::size_t>(value(decisions, kStages))].rules;
+  overlap.partition.substitutions = legs_[static_cast<std::size_t>(value(decisions, kLegs))].rules;
   overlap.beside.reductions = overlap.beside.gathers = true;
   overlap.held.prefetch = static_cast<int>(value(decisions, kPrefetch));
   overlap.held.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));

@@ -16,8 +16,8 @@ struct BucketChoice {
   std::vector<std::int32_t> parts;
 };
 
-// Which transfers are carried out in stages (graph/substitute.hpp).
-struct StageChoice {
+// Which transfers are carried out in legs (graph/substitute.hpp).
+struct LegChoice {
   std::vector<Substitution> rules;
 };
 
@@ -39,7 +39,7 @@ class DecisionSpace {
     kBackwardExperts,
     kWeave,
     kBuckets,
-    kStages,
+    kLegs,
     kUrgentFirst,
     kHoldBack,
     kReceives,
@@ -56,7 +56,7 @@ class DecisionSpace {
 
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);
-  void add_stages(const StepGraph& graph);
+  void add_legs(const StepGraph& graph);
   void add_expert_cuts(const PlanRequest& request, const StepGraph& graph);
   std::int64_t value(const Decisions& decisions, Dimension dimension) const;
 
@@ -64,7 +64,7 @@ class DecisionSpace {
   std::vector<std::vector<std::int64_t>> values_;  // by dimension: what its options stand for
   std::vector<std::size_t> sizes_;
   std::vector<BucketChoice> buckets_;
-  std::vector<StageChoice> stages_;
+  std::vector<LegChoice> legs_;
   std::vector<LayerCuts> forward_experts_, backward_experts_;
 };
 

@@ -46,7 +46,7 @@ class ReadProgress {
   std::int64_t reported_ = 0;
 };
 
-// Under whatever name: a link, "./t.json".
+// One file may have two names: a link, "./t.json".
 void require_different_files(const std::vector<std::string>& files) {
   for (std::size_t i = 0; i < files.size(); ++i) {
     for (std::size_t j = i + 1; j < files.size(); ++j) {
@@ -64,7 +64,7 @@ bool hold_the_same_events(const DeviceTrace& a, const DeviceTrace& b) {
              [](const DeviceActivity& x, const DeviceActivity& y) { return x.start == y.start && x.end == y.end; });
 }
 
-// Of traces that do not say their rank: a copy would become a rank of its own.
+// Concerns traces that do not say their rank: a copy would become a rank of its own.
 void require_different_events(const std::vector<DeviceTrace>& traces) {
   for (std::size_t i = 0; i < traces.size(); ++i) {
     for (std::size_t j = i + 1; j < traces.size(); ++j) {

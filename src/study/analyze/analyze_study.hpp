@@ -31,18 +31,17 @@ struct AnalyzeStudy {
 // Reads all files. A rank that no trace names is given the lowest free number, with a warning.
 std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress);
 
-// Two files of the same ranks are not two ranks of one run: the first is what was before. Takes its traces out of
-// `traces`; none where there are no such two files.
+// Two files of the same ranks are not two ranks of one run: the first one is from before a change. Takes its traces out
+// of `traces`. Returns nothing where there are no such two files.
 std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces);
 
-// Throws Error where two traces are of one rank or cannot be of one job, and where there is not one kernel in all of
-// them.
+// Throws Error where two traces are of one rank or cannot be of one job, and where none of them has a kernel.
 AnalyzeStudy study_traces(std::vector<DeviceTrace> traces);
 
 // Whether some communication does not say how many ranks take part.
 bool has_unknown_group_size(const AnalyzeStudy& study);
 
-// Indices into trace.device of what counts, ascending.
+// Returns the indices into trace.device of the activities that count, in ascending order.
 std::vector<std::int32_t> counted_indices(const DeviceTrace& trace, bool without_last_step);
 
 }  // namespace weft

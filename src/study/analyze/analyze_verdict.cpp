@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, kCostKinds> kNames = {"computation", "exposed_communication", "copies",
                                                              "idle_host",   "idle_kernel",           "idle_other"};
-// Who computes for so much of the time is bound by computation; else the largest of the others is what to look at.
+// A job that computes for this share of the time is bound by computation; otherwise the largest other cost decides.
 constexpr double kComputeBound = 0.6;
 
 double ratio(Nanos part, Nanos whole) {

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// The ranks of one label ("predicted", "measured"; "" for most traces) together: only these meet in collectives.
+// All ranks of one label ("predicted", "measured"; "" for most traces). Only these meet in collectives.
 struct LabelledStudy {
   std::string label;
   std::vector<std::size_t> traces;  // indices into AnalyzeStudy::traces
@@ -20,8 +20,8 @@ struct LabelledStudy {
 
 struct WhyOptions {
   std::optional<Bandwidth> link;     // of --link
-  std::optional<std::int64_t> step;  // of --step: whose critical path is asked for
-  std::int64_t group_size = 0;       // of --group-size: of groups that do not say theirs; 0: unknown
+  std::optional<std::int64_t> step;  // of --step: the step whose critical path is asked for
+  std::int64_t group_size = 0;       // of --group-size, for groups that do not say their size; 0: unknown
 };
 
 struct WhyReport {
@@ -32,8 +32,8 @@ struct WhyReport {
 // The study must outlive the report. Throws Error where no trace has the step.
 WhyReport explain_traces(const AnalyzeStudy& study, const WhyOptions& options = {});
 
-// What the links of a device carry per direction, where a group of so many ranks can be within its node: --link, else
-// what the trace says of its devices.
+// Returns what the links of a device carry per direction: --link, or else what is known of the device that the trace
+// names. Nothing where a group of so many ranks is larger than the node.
 std::optional<Bandwidth> link_of(const WhyReport& report, const DeviceTrace& trace, std::int64_t group_ranks);
 
 }  // namespace weft

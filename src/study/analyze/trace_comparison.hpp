@@ -16,7 +16,7 @@ struct TraceComparison {
 };
 
 TraceComparison compare_reports(const WhyReport& before, const WhyReport& after);
-// Of a file that has both: what was predicted against what was measured. Nothing where there is only one label.
+// Compares what was predicted with what was measured, for a file that has both. Nothing where it has only one label.
 std::optional<TraceComparison> compare_labels(const WhyReport& report);
 
 }  // namespace weft

@@ -26,14 +26,14 @@ constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
 // The time of hosts is measured beside programs that take at most this long, the rest before each included.
 constexpr Nanos kHostTimeMattersUpTo{10'000'000};
 constexpr int kFirstProbes = 41;
-// Of the time in which links save up their burst again: a little goes through meanwhile.
+// A rest of this many times what links need to save up their burst, because a little goes through meanwhile.
 constexpr double kRestFactor = 1.2;
 constexpr Nanos kLongestRest{200'000'000};
 constexpr double kWithinBurstShare = 0.95;
 constexpr Bytes kNeverWaits{1 << 30};  // a burst of so many bytes: the most that links may have
-// Of one core: what a reduction reads and writes, per byte of the result.
+// The rate of one core that reduces, in bytes of the result.
 constexpr Bandwidth kReduceRate{5e9};
-// Between threads: a copy, after a wake-up between two cores.
+// Between threads a message is a copy, after a wake-up between two cores.
 constexpr MeasuredLink kMemory{10e9, {2'000}, {}};
 
 struct Candidate {
@@ -64,7 +64,7 @@ ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes 
   return {kind, rounded_elements(options, size), size_of(options.type), 0, options.in_place, members_up_to(ranks)};
 }
 
-// So that every program finds the same links.
+// After such a rest every program finds links in the same state.
 Nanos rest_for(const MeasuredLink& link) {
   return std::min(kLongestRest, nanos_from_seconds(kRestFactor * static_cast<double>(link.burst.value) / link.goodput));
 }
@@ -245,7 +245,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   }
 }
 
-// Chosen for links that are in use, as a step's are; timed on links that were idle.
+// Programs are chosen for links in use, as those of a step are, but predicted for idle links, as they are timed.
 void predict(const BenchOptions& options, BenchResult& result) {
   for (BenchRow& row : result.rows) {
     if (!row.program) continue;
@@ -343,7 +343,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   Buffers buffers;
   check(communicator, options, candidate, size, buffers);
   time_once(communicator, ranks, candidate, buffers);
-  // As much compute as there is communication and a fifth more, so that all of it could hide.
+  // There is a fifth more compute than communication, so that all of it could hide.
   MatrixWork work;
   volatile float sum = work.run(20);
   const Clock::time_point begin = Clock::now();

@@ -1,4 +1,4 @@
-// `weft collective bench`, as one rank sees it: checks what every candidate computes, then times them in turn.
+// A benchmark of collectives, as one rank runs it: checks what every candidate computes, then times them in turn.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct BenchOptions {
   ReduceOp op = ReduceOp::sum;
   bool in_place = false;
   bool native = false;               // the library's own calls beside ours
-  std::optional<int> repeat;         // rounds; none: enough for a median that stays
-  const Cluster* cluster = nullptr;  // of threads; processes measure their links
+  std::optional<int> repeat;         // rounds; none: enough for a stable median
+  const Cluster* cluster = nullptr;  // the emulated links of threads; processes measure theirs
   double slowdown = 1;
 };
 
@@ -34,13 +34,13 @@ struct BenchRow {
   std::int64_t parts = 1;
   Nanos time;                      // of this machine: median over the repeats of the slowest rank
   std::optional<Nanos> link_time;  // with emulated links: the same by the links' clock
-  std::optional<Nanos> predicted;  // of ours
-  // Of ours between processes: the links let it through at once, so hosts alone take time, which is predicted roughly.
+  std::optional<Nanos> predicted;  // of our own programs
+  // Between processes: the links let the program through at once, so only hosts take time, which is predicted roughly.
   bool within_burst = false;
   double bus_bandwidth = 0;                              // bytes a second; 0: links carry nothing
-  std::optional<ProgramRequest> program = std::nullopt;  // of ours
+  std::optional<ProgramRequest> program = std::nullopt;  // of our own programs
 
-  // How much longer than the emulated links needed it was until the callers had been told.
+  // How long after the emulated links had finished the callers were told.
   Nanos late() const { return link_time ? time - *link_time : Nanos{0}; }
 };
 
@@ -52,8 +52,8 @@ struct BenchResult {
   std::vector<BenchRow> rows;
 };
 
-// As nccl-tests defines it: what a link carries, whatever the algorithm. 0 where it carries nothing: of a barrier, and
-// where there is one rank.
+// Bus bandwidth as nccl-tests defines it: what a link carries, whatever the algorithm. It is 0 for a barrier and for
+// one rank, where links carry nothing.
 double bus_bandwidth(Collective kind, std::int64_t ranks, Bytes size, Nanos time);
 
 // All ranks call it; all get the same result.

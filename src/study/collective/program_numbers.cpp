@@ -17,7 +17,7 @@ ProgramSize size_of(const Program& program) {
   ProgramSize size;
   for (const RankProgram& rank : program.ranks) {
     size.blocks += static_cast<std::int64_t>(rank.blocks.size());
-    for (const Block& block : rank.blocks) size.instructions += static_cast<std::int64_t>(block.steps.size());
+    for (const ThreadBlock& block : rank.blocks) size.instructions += static_cast<std::int64_t>(block.steps.size());
   }
   return size;
 }

@@ -1,5 +1,5 @@
-// What would remove an exposure, tried rather than guessed: each change that suits the traffic and the reason is
-// planned and simulated, and only those that shorten the step are named.
+// Finds what would remove an exposure by trying it: each change that suits the traffic and the reason is planned and
+// simulated, and only those that shorten the step are named.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kWorthNaming = 0.001;  // of the step
 constexpr std::size_t kMostRemedies = 4;
-// Of a policy that searches, for each change: what it finds later makes the change better still.
+// The budget of a policy that searches, for each change. A longer search could only make the change better.
 constexpr double kSearchSeconds = 1;
 
 std::size_t at(std::int32_t index) {
@@ -40,7 +40,7 @@ struct RemedyOutcome {
   bool fits = true;
 };
 
-// None where the model or the cluster does not allow the change.
+// Returns nothing where the model or the cluster does not allow the change.
 std::optional<RemedyOutcome> try_change(const RemedyChange& change, const Profile& profile) {
   try {
     const Inputs& in = change.inputs;
@@ -118,7 +118,7 @@ class ChangeList {
     }
     if (now().etp == now().tp) halve_for_data("tp", &Layout::tp);
   }
-  // Half of one axis, and twice the data parallel ranks.
+  // Halves one axis and doubles the data parallel ranks.
   void halve_for_data(std::string_view flag, std::int64_t Layout::* axis) {
     if (now().*axis % 2 != 0) return;
     add(fmt::format("--{} {} --dp {}", flag, now().*axis / 2, 2 * now().dp), [&](Layout& l) {
@@ -170,8 +170,8 @@ class FasterLinks {
   FasterLinks(const PolicyStudy& study, const Profile& profile, const std::vector<OperationKind>& kinds)
       : study_(study), profile_(profile), kinds_(kinds) {}
 
-  // The least of some factors that hides nine tenths of the exposure; none where no factor does, or where bytes are
-  // not what takes the time.
+  // Returns the smallest factor that hides nine tenths of the exposure; nothing where no factor does, or where it is
+  // not the bytes that take the time.
   std::optional<Remedy> find(const LargestExposure& exposure) const {
     const auto link = slowest_link(exposure.kind);
     if (!link) return std::nullopt;
@@ -180,7 +180,7 @@ class FasterLinks {
     const std::string& level = study_.plan().graph.links[*link].name;
     const double enough = 0.1 * exposure.exposed_s;
     constexpr double kFactors[] = {1.25, 1.5, 2, 3, 4, 8};
-    // Where the greatest does not suffice, none does.
+    // If the largest factor is not enough, none is.
     if (simulate_with(whole_level(*link, *std::rbegin(kFactors)), exposure.kind).second > enough) return std::nullopt;
     for (const double factor : kFactors) {
       const auto [step, exposed] = simulate_with(whole_level(*link, factor), exposure.kind);
@@ -199,7 +199,7 @@ class FasterLinks {
            name_of(op.communication->group) == k.group && name_of(op.communication->collective) == k.collective;
   }
 
-  // Of the transfer that takes longest.
+  // Returns the link of the transfer that takes longest.
   std::optional<std::size_t> slowest_link(std::int32_t kind) const {
     const Cluster cluster(study_.plan().cluster);
     if (cluster.spec().execution.links != LinkTiming::nominal) return std::nullopt;  // whoever runs it sets those
@@ -217,7 +217,7 @@ class FasterLinks {
     return link;
   }
 
-  // Where a node's links are slower than others of their level, those are what to mend.
+  // Where a node's links are slower than the others of their level, the remedy is to make them as fast.
   std::optional<Remedy> as_fast_as_others(std::size_t slow, std::int32_t kind) const {
     std::vector<LinkClass> links = study_.plan().graph.links;
     std::size_t fastest = slow;
@@ -234,7 +234,7 @@ class FasterLinks {
                   simulate_with(std::move(links), kind).first, study_.fits};
   }
 
-  // The rank classes whose link it is: "stage 0 on node 3".
+  // Names the rank classes that own the link: "stage 0 on node 3".
   std::string owners_of(std::size_t link) const {
     std::vector<std::string> owners;
     for (const RankClass& c : study_.plan().graph.classes) {
@@ -255,7 +255,7 @@ class FasterLinks {
     return links;
   }
 
-  // The step, and what the kind exposes (mean over ranks).
+  // Returns the step time and the exposed time of the kind (mean over ranks).
   std::pair<double, double> simulate_with(std::vector<LinkClass> links, std::int32_t kind) const {
     Plan plan = study_.plan();
     plan.graph.links = std::move(links);

@@ -88,7 +88,8 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   return layout;
 }
 
-// All changes beside the degrees, the least first: what costs no time, then what recomputes or sends more.
+// Returns all changes beside the degrees, the smallest first: those that cost no time, then those that recompute or
+// send more.
 std::vector<Layout> variants_of(const Layout& layout) {
   struct Variant {
     Layout layout;

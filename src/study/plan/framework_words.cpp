@@ -61,7 +61,7 @@ std::string hyphened(Collective collective) {
   return text;
 }
 
-// Whose the traffic of a step's gradients and parameters is.
+// Names the scheme that a step's gradients and parameters travel for.
 std::string_view sharding_words(const Layout& layout) {
   return layout.zero == 0 ? "DDP" : layout.zero == 1 ? "distributed optimizer" : layout.zero == 2 ? "ZeRO-2" : "FSDP";
 }
@@ -129,7 +129,7 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
   }
 }
 
-// What happens once a step, and messages whose name says it, need no phase.
+// Operations that happen once a step need no phase, nor do messages whose name says it.
 std::string_view phase_words(const Operation& op) {
   if (op.role == Role::stage_input || op.role == Role::stage_output) return "";
   switch (op.phase) {

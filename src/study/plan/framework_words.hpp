@@ -1,4 +1,4 @@
-// What Megatron-LM and PyTorch call an operation, for readers who know those and not our names.
+// The names that Megatron-LM and PyTorch give an operation, for readers who know those and not ours.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// "QKV projection (ColumnParallelLinear) fwd", "gradient all-reduce (DDP)". At most 60 characters.
+// Returns at most 60 characters: "QKV projection (ColumnParallelLinear) fwd", "gradient all-reduce (DDP)".
 std::string framework_words(const Operation& op, const Layout& layout);
 
 }  // namespace weft

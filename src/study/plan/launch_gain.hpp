@@ -1,4 +1,4 @@
-// What a plan would gain over the policy that a Megatron launch has.
+// What the best policy would gain over the policy that a Megatron launch uses.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// What the launch is compared with: itself between `serial` and `weft`.
+// Returns the policies to compare: the launch's own between `serial` and `weft`.
 std::vector<std::string> policies_beside(const std::string& launched);
 
 struct LaunchGain {

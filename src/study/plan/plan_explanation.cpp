@@ -79,7 +79,7 @@ std::vector<ExplainedTransfer> mean_over_ranks(const std::vector<StageExplanatio
   return mean;
 }
 
-// The same plan with one kind of communication at no cost.
+// Returns the step of the same plan when one kind of communication costs nothing.
 double step_without(SimProblem problem, const ExplainedOperations& operations, std::int32_t kind) {
   for (std::size_t i = 0; i < problem.operations.size(); ++i) {
     if (operations.kind[i] == kind) problem.costs[at(problem.operations[i].cost)] = {};
@@ -87,7 +87,7 @@ double step_without(SimProblem problem, const ExplainedOperations& operations, s
   return simulate_folded(problem).period_ns * 1e-9;
 }
 
-// Of the first transfer of each kind, as the graph of the model has it.
+// Returns the ways to carry out the first transfer of each kind, before the policy changed it.
 std::map<std::int32_t, ChoiceNode> choices_of_kinds(const WholePlan& whole, const ExplainedOperations& operations,
                                                     const Cluster& cluster, const Profile& profile) {
   const Unfolded& unfolded = whole.unfolded();

@@ -1,5 +1,5 @@
-// What `weft plan --explain` says of a policy's plan: for every kind of communication what hides it or why it stays
-// exposed (timeline/explain.hpp), and for the three largest exposures what would remove them. docs/explain.md.
+// Explains a policy's plan: what hides each kind of communication or why it stays exposed (timeline/explain.hpp), and
+// what would remove the three largest exposures (docs/explain.md).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct OperationKind {
   bool is_transfer = false;  // the rest is of transfers
   std::string collective, group;
   TrafficKind traffic = TrafficKind::other;
-  std::int32_t first_layer = -1, last_layer = -1;  // -1: of no layer, or of several at once
+  std::int32_t first_layer = -1, last_layer = -1;  // -1: it belongs to no layer, or to several at once
 };
 
 struct StageExplanation {
@@ -43,7 +43,7 @@ struct LargestExposure {
   std::int32_t kind = 0;
   double exposed_s = 0;  // mean over ranks
   ExposureReason reason = ExposureReason::dependency;
-  double reason_s = 0;        // as much of it has this reason
+  double reason_s = 0;        // the part of exposed_s that has this reason
   double step_without_s = 0;  // of the same plan with this communication at no cost
   std::vector<Remedy> remedies;
 };
@@ -51,20 +51,19 @@ struct LargestExposure {
 struct PlanExplanation {
   std::vector<OperationKind> kinds;
   std::vector<StageExplanation> stages;  // by rank class
-  // Times are means over all ranks; calls, bytes and time alone those of a rank that has it. Largest exposed first.
+  // Times are means over all ranks. Calls, bytes and time alone are those of a rank that has it. Largest exposed first.
   std::vector<ExplainedTransfer> mean;
-  std::map<std::int32_t, ChoiceNode>
-      choices;                           // by kind of transfer: the ways to carry one of them out, with their cost
-  std::vector<LargestExposure> largest;  // at most three; without remedies where explain_plan made them
+  std::map<std::int32_t, ChoiceNode> choices;  // by kind of transfer: the ways to carry it out, with their cost
+  std::vector<LargestExposure> largest;        // at most three; add_remedies adds their remedies
 };
 
 PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile);
 
-// Tries changes that suit the reason, for each of the largest exposures (explain_remedies.cpp).
+// For each of the largest exposures, tries the changes that suit its reason (explain_remedies.cpp).
 void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const PolicyStudy& explained,
                   const Profile& profile);
 
-// By timeline operation: the kinds (also into `kinds`) and fixed times that explain() asks for.
+// Returns the kind and the fixed time of each timeline operation, which explain() takes, and fills `kinds`.
 ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost, std::vector<OperationKind>& kinds);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// One planning question answered: every policy's plan, verified and simulated, with the figures people compare.
+// Answers one planning question: every policy's plan, verified and simulated, with the figures that people compare.
 #pragma once
 
 #include <array>
@@ -22,18 +22,18 @@ struct StageMemory {
   Bytes needed, available;
   std::vector<MemoryTerm> terms;  // largest first
   MemoryPeak peak;
-  // Of the memory that plans may use.
+  // The share of the memory that plans may use.
   double share() const { return static_cast<double>(needed.value) / static_cast<double>(available.value); }
 };
 
-// What the chain of operations that decides the step consists of, per step.
+// The time of the chain of operations that decides the step, by what runs on it.
 struct CriticalShare {
   double compute_s = 0;
   std::array<double, kTrafficKinds> transfer_s{};  // index: TrafficKind
   double waiting_s = 0;                            // nothing on the chain ran
 };
 
-// Model FLOPs, and as shares of the devices' peak at this precision; hfu counts what is computed again.
+// The rate of model FLOPs, and its share of the devices' peak at this precision; hfu also counts what is recomputed.
 struct FlopRates {
   double tflops_per_gpu = 0;
   double mfu = 0, hfu = 0;
@@ -94,24 +94,24 @@ struct PlanStudy {
   FittingLayouts would_fit;  // where none fits and the caller looked for them
 };
 
-// The stage that needs most of what its device has.
+// Returns the stage that needs the largest share of its device's memory.
 const StageMemory& fullest_stage(const PolicyStudy& study);
 
 CriticalShare critical_share(const Timeline& timeline, SpanIndex& index);
 
-// Model FLOPs and tokens of a step over its time.
+// Divides the model FLOPs and the tokens of a step by its time.
 Throughput throughput_of(const Transformer& model, const Layout& layout, const StepGraph& graph, double step_s);
 
-// A policy that cannot be planned, or whose plan fails verification (a fault of Weft, said so), takes no other's answer
-// along; only where none has a plan, what the first one met is thrown: Error, or UnsafePlan.
+// A policy that has no plan, or whose plan fails verification (which is a fault of Weft and is said so), does not stop
+// the others. Only where no policy has a plan, the error of the first one is thrown: Error, or UnsafePlan.
 // `on_progress` may be empty; the policies that search are its tasks.
 PlanStudy study_plan(const Inputs& inputs, const std::vector<std::string>& policies, const Profile& profile,
                      const OnProgress& on_progress = {});
-// What make_plan and decide_overlap ask for; policies that search simulate on `jobs` threads. `programs`: what is known
-// already of Weft's own programs (cost/program_cost.hpp).
+// Returns the request that make_plan and decide_overlap take. Policies that search simulate on `jobs` threads.
+// `programs` holds what is already known of Weft's own programs (cost/program_cost.hpp).
 PlanRequest request_of(const Inputs& inputs, const Profile& profile, std::size_t jobs = 1,
                        std::shared_ptr<ProgramCosts> programs = nullptr);
-// The same for plans at hand, which are safe and for these inputs.
+// Studies given plans, which must be safe and made for these inputs.
 PlanStudy study_given_plans(const Inputs& inputs, const std::vector<std::shared_ptr<const WholePlan>>& plans,
                             const Profile& profile);
 

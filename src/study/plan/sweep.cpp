@@ -42,7 +42,7 @@ struct Unit {
   std::vector<std::size_t> rows;
 };
 
-// The value that varied flags of one part of the input have, as text; "" where none of them is varied.
+// Returns as text which values the varied keys of one kind have; "" where none of them is varied.
 std::string varied_text(const SweepSpec& spec, const SweepChoice& choice, bool (*belongs)(const SweepKey&)) {
   std::string text;
   for (std::size_t k = 0; k < spec.keys.size(); ++k) {
@@ -178,7 +178,7 @@ class Evaluator {
     row.figures = figures;
   }
 
-  // Whether it fits; the reason, where not, is the stage that is furthest above its device.
+  // Returns whether the plan fits. If not, the reason is the stage that exceeds its device most.
   static bool note_memory(const Plan& plan, SweepRow& row) {
     double share = 0;
     Bytes peak, worst_needed, worst_available, worst_excess;

@@ -1,4 +1,4 @@
-// Many layouts, clusters and policies tried at once: each combination planned and simulated, or the reason why not.
+// Tries many layouts, clusters and policies: each combination is planned and simulated, or has a reason why it is not.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct SweepRow {
   SweepChoice choice;
   std::optional<SweepFigures> figures;  // nothing: infeasible
   std::optional<Bytes> memory_peak;     // of the fullest device; nothing where no plan was made
-  std::optional<bool> fits;             // in memory; nothing where it failed before that question
+  std::optional<bool> fits;             // in memory; nothing where it failed earlier
   bool tight = false;                   // it fits, and needs more than kTightMemory of what a stage has
   std::string reason;                   // why it is infeasible
 };
@@ -39,10 +39,10 @@ struct SweepRow {
 struct Sweep {
   SweepSpec spec;
   std::vector<SweepRow> rows;  // in order of combination
-  double seconds = 0;          // it took
+  double seconds = 0;          // that the sweep took
 
-  // Feasible rows, fastest first: by time per token, which is the order of step times where all process as many tokens;
-  // ties by combination.
+  // Returns the feasible rows, fastest first, by time per token; ties by combination. Where all rows process as many
+  // tokens, this is the order of step times.
   std::vector<std::size_t> ranking() const;
   std::string describe(const SweepRow& row) const;  // "tp=8 pp=2"
 };

@@ -1,4 +1,4 @@
-// What a sweep varies: "tp=1,2,4;micro-batch=1..4;policy=serial,ddp" as keys with their values, and the combinations.
+// What a sweep varies: the keys of "tp=1,2,4;micro-batch=1..4;policy=serial,ddp" with their values.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct SweepSpec {
   std::size_t combinations() const;
   // Which value each key has in combination i; the last key changes fastest.
   SweepChoice choice(std::size_t i) const;
-  // The place of a key, or keys.size().
+  // Returns the place of a key, or keys.size() where there is no such key.
   std::size_t find(std::string_view name) const;
 };
 
@@ -36,7 +36,7 @@ std::vector<std::string> sweep_key_names();
 // Whether a key belongs to the cluster's text and not to a flag.
 bool is_cluster_key(std::string_view name);
 
-// "dgx-a100:8,nic=200Gb/s" with key nic set to 400Gb/s: replaced, or added at the end.
+// Sets a key of a text such as "dgx-a100:8,nic=200Gb/s": replaces its value, or adds it at the end.
 std::string with_cluster_key(const std::string& cluster, const std::string& key, const std::string& value);
 
 }  // namespace weft

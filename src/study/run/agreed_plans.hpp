@@ -1,4 +1,4 @@
-// What ranks that are processes compare of the plans that each of them made (agreed_settings.hpp).
+// Ranks that are processes each make their plans, and compare them by these digests (agreed_settings.hpp).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace weft {
 
-// Of everything that a plan file says.
+// Covers everything that a plan file says.
 std::string plan_digest(const Plan& plan);
 
-// What follows from flags and measurements: a digest of the plan of every policy.
+// Returns a digest of each plan.
 AgreedSettings agreed_plans(const std::vector<const Plan*>& plans);
 
 }  // namespace weft

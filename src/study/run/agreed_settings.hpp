@@ -1,5 +1,5 @@
-// What all ranks of a run must have been given alike. Ranks that are processes have command lines of their own, so they
-// compare what decides the run before anything else, and name what differs.
+// Settings that must be the same on all ranks of a run. Ranks that are processes have command lines of their own, so
+// before anything else they compare what decides the run, and name what differs.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace weft {
 
 struct AgreedSetting {
-  std::string name;   // as it is given: "--lr"
-  std::string value;  // compared; a digest of what is large
+  std::string name;   // as users give it: "--lr"
+  std::string value;  // what is compared; a digest where the value is large
   std::string words;  // what a message calls the value; empty: the value itself
 };
 using AgreedSettings = std::vector<AgreedSetting>;

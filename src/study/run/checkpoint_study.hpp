@@ -1,4 +1,4 @@
-// What saving did and what it cost, beside the figures of a run.
+// What a run saved and what saving cost.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace weft {
 struct CheckpointStudy {
   std::string folder;
   std::int64_t resumed_from = 0;  // 0: from the start
-  std::int64_t last_step = 0;     // the run's, from 1
+  std::int64_t last_step = 0;     // of the run, counted from 1
   bool stopped = false;           // by a signal
   SaveSummary saves;
   // Means over steps that count; NaN where there are none.
   double step_beside_save_s = 0, step_without_save_s = 0;
 };
 
-// `step_times_s`: of the steps that count.
+// `step_times_s` holds the steps that count.
 CheckpointStudy study_saves(const TrainResult& result, const std::vector<double>& step_times_s, std::string folder,
                             std::int64_t resumed_from);
 

@@ -23,7 +23,7 @@ struct LengthStudy {
   double median_s() const;  // 0 where no step of it was measured
 };
 
-// By rank 0, after every step: how many were trained, the length of the last, its loss.
+// Rank 0 calls it after every step with the number of steps trained, the length of the last one and its loss.
 using OnLengthLoss = std::function<void(std::int64_t steps, std::int64_t length, double loss)>;
 
 class LengthsRun {

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Of the checkpoints of these steps, newest first: refuses the newest that can be read where it is of another training.
-// A run that was to take the best policy goes on with the policy that this checkpoint has.
+// Looks at the newest checkpoint of these steps that can be read, and refuses it if it is of another training. A run
+// that may choose its policy takes the one of this checkpoint.
 void adopt_newest_checkpoint(RunOptions& options, const std::vector<std::int64_t>& steps);
 
 // The newest checkpoint that is whole.
@@ -19,8 +19,8 @@ struct ResumePoint {
   CheckpointManifest manifest;
   std::vector<std::string> broken;  // newer ones, in words
 };
-// Reads all its files. Throws Error where there are checkpoints, but none is whole, or where they are of another
-// training. Broken ones are set aside.
+// Reads all files of the checkpoint. Throws Error where there are checkpoints but none is whole, or where they are of
+// another training. Sets broken ones aside.
 ResumePoint find_resume_point(const RunOptions& options);
 
 }  // namespace weft

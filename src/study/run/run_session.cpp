@@ -72,8 +72,8 @@ const PolicyStudy* RunSession::too_large() const {
   return nullptr;
 }
 
-// Rank 0 takes the folder and looks which checkpoint is whole, for all. It says the step of it, the checksum of its
-// manifest and the id of this run, or what is wrong.
+// Rank 0 takes the folder and finds the checkpoint that is whole, for all ranks. It tells them its step, the checksum
+// of its manifest and the id of this run, or what is wrong.
 void RunSession::find_start(Communicator& communicator) {
   const std::string said = text_of_rank_0(communicator, reports(communicator) ? start_in_words() : "");
   if (said.front() == '!') throw Error(said.substr(1));
@@ -145,14 +145,14 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
   return job;
 }
 
-// Nobody shall take an emulated network for a real one.
+// Nobody should take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
   if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
   return fmt::format("real ({}), {}", way,
                      options_.links_given ? "predicted as --cluster says" : "measured before the run");
 }
 
-// The links of processes are what they are; rank 0 measures them and tells.
+// Processes have real links. Rank 0 measures them and tells the others.
 void RunSession::measure_links(Communicator& communicator) {
   if (communicator.size() < 2) return;
   const Stay here(communicator.whereabouts(), "the measurement of links");
@@ -168,7 +168,7 @@ void RunSession::measure_links(Communicator& communicator) {
   nic.burst = {parse_integer(numbers[2], "burst")};
 }
 
-// The serial step with its layers in as many parts as the policies to run may cut them into.
+// Returns the serial step with its layers cut into every number of parts that the policies to run may choose.
 std::vector<WholePlan> RunSession::plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const {
   std::vector<WholePlan> plans;
   const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
@@ -226,7 +226,7 @@ void RunSession::calibrate_only(Communicator& communicator) {
   measure_machine(communicator);
 }
 
-// A profile may have been measured where there was a library.
+// A profile may come from a run that had a library.
 void RunSession::apply_native_wish(bool has_library) {
   LibraryProfile& library = profile_.library;
   if (!has_library || options_.native == NativeWish::never) library = {};
@@ -287,14 +287,14 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
   study_.checkpoints = study_saves(result, study_.runs.back().step_times_s, checkpoint->folder.string(), first_step_);
 }
 
-// Of the steps of this run.
+// Returns the rates of the steps of this run.
 std::vector<double> RunSession::learning_rates(std::int64_t steps) const {
   std::vector<double> rates;
   for (std::int64_t i = 0; i < steps; ++i) rates.push_back(learning_rate_at(options_.settings, first_step_ + i));
   return rates;
 }
 
-// Everything that an oracle needs to train the same (docs/oracle.md).
+// Writes everything that an oracle needs to train the same (docs/oracle.md).
 void RunSession::write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const {
   const Inputs& in = options_.inputs;
   RunRecord record;

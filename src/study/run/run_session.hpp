@@ -22,19 +22,20 @@ class RunSession {
 
   // One rank's part; `way` says in words how its messages go. All ranks of the run must take part.
   void run_rank(Communicator& communicator, const std::string& way);
-  // Its beginning: links and machine are measured, everything is planned. The plan with the shortest prediction.
+  // The beginning of run_rank: measures links and machine, and plans everything. Returns the plan with the shortest
+  // prediction.
   const PolicyStudy& prepare_rank(Communicator& communicator);
   const PolicyStudy& best_prediction() const;
-  // Of the plans that shall run the first that needs more memory than was stated, null where all fit: then nothing
-  // runs. All ranks find the same.
+  // Returns the first plan to run that needs more memory than was stated; then nothing runs. Null where all fit. All
+  // ranks find the same.
   const PolicyStudy* too_large() const;
   // On the process of rank 0, when all have ended.
   const RunStudy& study() const { return study_; }
-  // All steps were trained before: nothing has run, there is no study.
+  // Whether all steps had been trained before. Then nothing has run, and there is no study.
   bool finished() const { return first_step_ >= options_.settings.steps; }
   std::int64_t first_step() const { return first_step_; }
 
-  // The machine alone is measured, nothing is trained.
+  // Measures the machine and trains nothing.
   void calibrate_only(Communicator& communicator);
   const Profile& profile() const { return profile_; }
 
@@ -59,7 +60,7 @@ class RunSession {
   RunOptions options_;
   RanksAs ranks_as_;
   RunListener& listener_;
-  std::int64_t first_step_ = 0;  // that many were trained before
+  std::int64_t first_step_ = 0;  // the number of steps trained before
   std::unique_ptr<const CheckpointReader> resume_;
   std::unique_ptr<FolderLock> folder_lock_;  // on rank 0
   std::string run_id_;                       // that checkpoints carry; drawn by rank 0

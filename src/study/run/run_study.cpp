@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// What the prediction took each operation to last alone.
+// Returns the predicted time of each operation when it runs alone.
 std::vector<Nanos> durations_alone(const PolicyStudy& predicted) {
   std::vector<Nanos> alone(predicted.plan().graph.operations.size());
   const std::vector<Instance>& instances = predicted.whole->unfolded().instances();
@@ -18,7 +18,7 @@ std::vector<Nanos> durations_alone(const PolicyStudy& predicted) {
   return alone;
 }
 
-// From the first computation of a step to that of the next, on the first rank.
+// A step lasts from its first computation to that of the next step, on the first rank.
 std::vector<double> step_times(const Timeline& timeline) {
   std::vector<Nanos> begins;
   for (const Span& span : timeline.spans) {

@@ -1,4 +1,4 @@
-// One run answered: for every policy what was predicted, what was measured, and the loss.
+// The figures of one run: what was predicted and measured for every policy, and the loss.
 #pragma once
 
 #include <optional>
@@ -37,12 +37,12 @@ struct RunStudy {
   std::optional<CheckpointStudy> checkpoints;  // where they were asked for
 };
 
-// From what the ranks of a run measured to its figures, beside its prediction.
+// Turns what the ranks measured into figures, beside those of the prediction.
 PolicyRun study_run(const PlanStudy& plan, const PolicyStudy& predicted, const MeasuredRun& run,
                     std::vector<double> losses);
 
-// The first steps of the steady state (at most `most`), with one before and one after where there are such: what the
-// first waits for, and what follows the last gap.
+// Returns the first steps of the steady state (at most `most`), with the step before and the step after where they
+// exist: they show what the first step waits for and what follows the last one.
 Timeline first_steady_steps(const Timeline& measured, std::int32_t most);
 
 }  // namespace weft

@@ -28,30 +28,30 @@ BruteForce::BruteForce(const Program& program) : program_(program) {
   };
   const auto ranks = static_cast<std::int64_t>(program.ranks.size());
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const std::vector<Block>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
-    const std::size_t first_lane = lanes_.size();
+    const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+    const std::size_t first_block = states_.size();
     for (std::size_t b = 0; b < blocks.size(); ++b) {
-      Lane& lane = lanes_.emplace_back();
-      lane.first = {rank, {static_cast<std::int32_t>(b), 0}};
+      BlockState& state = states_.emplace_back();
+      state.first = {rank, {static_cast<std::int32_t>(b), 0}};
       if (blocks[b].send_to >= ranks || blocks[b].receive_from >= ranks) broken_ = true;
-      if (blocks[b].send_to >= 0) lane.out = connection(rank, blocks[b].send_to, blocks[b].channel);
-      if (blocks[b].receive_from >= 0) lane.in = connection(blocks[b].receive_from, rank, blocks[b].channel);
+      if (blocks[b].send_to >= 0) state.out = connection(rank, blocks[b].send_to, blocks[b].channel);
+      if (blocks[b].receive_from >= 0) state.in = connection(blocks[b].receive_from, rank, blocks[b].channel);
       for (const Instruction& instruction : blocks[b].steps) {
-        Step step{instruction.kind, 0, 0, instruction.kind == StepKind::nop ? 0 : instruction.count, {}};
-        if (step.kind != StepKind::nop && step.count < 1) broken_ = true;
-        if (sends(step.kind) && lane.out < 0) broken_ = true;
-        if (receives(step.kind) && lane.in < 0) broken_ = true;
+        Step step{instruction.kind, 0, 0, instruction.kind == InstructionKind::nop ? 0 : instruction.count, {}};
+        if (step.kind != InstructionKind::nop && step.count < 1) broken_ = true;
+        if (sends(step.kind) && state.out < 0) broken_ = true;
+        if (receives(step.kind) && state.in < 0) broken_ = true;
         if (reads_src(step.kind)) step.src = address(rank, instruction.src, step.count);
         if (writes_dst(step.kind)) step.dst = address(rank, instruction.dst, step.count);
-        for (const StepId& other : instruction.after) {
+        for (const InstructionId& other : instruction.after) {
           const auto block = static_cast<std::size_t>(other.block);
           if (block >= blocks.size() || static_cast<std::size_t>(other.step) >= blocks[block].steps.size()) {
             broken_ = true;
           } else {
-            step.after.push_back({first_lane + block, other.step});
+            step.after.push_back({first_block + block, other.step});
           }
         }
-        lane.steps.push_back(std::move(step));
+        state.steps.push_back(std::move(step));
       }
     }
   }
@@ -100,7 +100,7 @@ Outcome BruteForce::run(const Timing& timing) {
   Random random(timing.seed);
   wait_for_room_first_ = random.chance(2);
   burst_ = std::int64_t{1} << random.below(4);
-  for (Lane& lane : lanes_) lane.slow = random.chance(3);
+  for (BlockState& state : states_) state.slow = random.chance(3);
   while (!live_.empty()) {
     if (!take_turn(random)) return Outcome::stuck;
     if (broken_) {
@@ -128,31 +128,31 @@ void BruteForce::reset(const Timing& timing) {
     connection.held = 0;
   }
   live_.clear();
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].next = 0;
-    lanes_[i].begun = false;
-    if (!lanes_[i].steps.empty()) live_.push_back(i);
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    states_[i].next = 0;
+    states_[i].begun = false;
+    if (!states_[i].steps.empty()) live_.push_back(i);
   }
-  last_ = lanes_.size();
+  last_ = states_.size();
 }
 
-const BruteForce::Lane* BruteForce::lane_of(const RankStep& step) const {
-  const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
-    return lane.first.rank == step.rank && lane.first.step.block == step.step.block;
+const BruteForce::BlockState* BruteForce::state_of(const RankStep& step) const {
+  const auto found = std::find_if(states_.begin(), states_.end(), [&](const BlockState& state) {
+    return state.first.rank == step.rank && state.first.step.block == step.step.block;
   });
-  return found == lanes_.end() ? nullptr : &*found;
+  return found == states_.end() ? nullptr : &*found;
 }
 
 bool BruteForce::is_urgent(const LateStep& late) const {
-  return late.until && static_cast<std::int32_t>(lane_of(*late.until)->next) > late.until->step.step;
+  return late.until && static_cast<std::int32_t>(state_of(*late.until)->next) > late.until->step.step;
 }
 
 // Where in the list of late steps the block stands; past its end where it is not late.
-std::size_t BruteForce::late_rank(const Lane& lane) const {
+std::size_t BruteForce::late_rank(const BlockState& state) const {
   const auto is_here = [&](const LateStep& late) {
-    return lane.first.rank == late.step.rank && lane.first.step.block == late.step.step.block &&
-           static_cast<std::int32_t>(lane.next) == late.step.step.step &&
-           (late.after_turns == 0 || (lane.begun && lane.turn >= late.after_turns)) && !is_urgent(late);
+    return state.first.rank == late.step.rank && state.first.step.block == late.step.step.block &&
+           static_cast<std::int32_t>(state.next) == late.step.step.step &&
+           (late.after_turns == 0 || (state.begun && state.turn >= late.after_turns)) && !is_urgent(late);
   };
   return static_cast<std::size_t>(std::find_if(timing_.late.begin(), timing_.late.end(), is_here) -
                                   timing_.late.begin());
@@ -162,45 +162,47 @@ std::size_t BruteForce::late_rank(const Lane& lane) const {
 bool BruteForce::take_turn(Random& random) {
   const std::size_t never_late = timing_.late.size();
   for (const LateStep& late : timing_.late) {
-    const Lane* lane = is_urgent(late) ? lane_of(late.step) : nullptr;
-    if (lane == nullptr || static_cast<std::int32_t>(lane->next) != late.step.step.step) continue;
-    if (try_lane(static_cast<std::size_t>(lane - lanes_.data()), random)) return true;
+    const BlockState* state = is_urgent(late) ? state_of(late.step) : nullptr;
+    if (state == nullptr || static_cast<std::int32_t>(state->next) != late.step.step.step) continue;
+    if (try_block(static_cast<std::size_t>(state - states_.data()), random)) return true;
   }
-  if (last_ < lanes_.size() && lanes_[last_].next < lanes_[last_].steps.size() &&
-      late_rank(lanes_[last_]) == never_late && !random.chance(burst_ + 1)) {
-    if (try_lane(last_, random)) return true;
+  if (last_ < states_.size() && states_[last_].next < states_[last_].steps.size() &&
+      late_rank(states_[last_]) == never_late && !random.chance(burst_ + 1)) {
+    if (try_block(last_, random)) return true;
   }
   const std::size_t count = live_.size();
   const auto start = static_cast<std::size_t>(random.below(static_cast<std::int64_t>(count)));
   const auto try_each = [&](const auto& wanted) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t index = live_[(start + i) % count];
-      if (wanted(lanes_[index]) && try_lane(index, random)) return true;
+      if (wanted(states_[index]) && try_block(index, random)) return true;
     }
     return false;
   };
-  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late && (!lane.slow || random.chance(16)); })) {
+  if (try_each([&](const BlockState& state) {
+        return late_rank(state) == never_late && (!state.slow || random.chance(16));
+      })) {
     return true;
   }
-  if (try_each([&](const Lane& lane) { return late_rank(lane) == never_late; })) return true;
+  if (try_each([&](const BlockState& state) { return late_rank(state) == never_late; })) return true;
   for (std::size_t late = 0; late < never_late; ++late) {
-    if (try_each([&](const Lane& lane) { return late_rank(lane) == late; })) return true;
+    if (try_each([&](const BlockState& state) { return late_rank(state) == late; })) return true;
   }
   return false;
 }
 
-bool BruteForce::try_lane(std::size_t index, Random& random) {
-  Lane& lane = lanes_[index];
-  if (!lane.begun) {
-    if (!can_begin(lane)) return false;
-    begin(lane, random);
-  } else if (lane.turn < 2 * lane.steps[lane.next].count) {
-    move_slot(lane);
-  } else if (!end(lane)) {
+bool BruteForce::try_block(std::size_t index, Random& random) {
+  BlockState& state = states_[index];
+  if (!state.begun) {
+    if (!can_begin(state)) return false;
+    begin(state, random);
+  } else if (state.turn < 2 * state.steps[state.next].count) {
+    move_slot(state);
+  } else if (!end(state)) {
     return false;
   }
   last_ = index;
-  if (lane.next == lane.steps.size()) live_.erase(std::find(live_.begin(), live_.end(), index));
+  if (state.next == state.steps.size()) live_.erase(std::find(live_.begin(), live_.end(), index));
   return true;
 }
 
@@ -210,68 +212,68 @@ bool BruteForce::has_room(std::int64_t connection) const {
   return unread + each.held < timing_.message_slots;
 }
 
-bool BruteForce::can_begin(const Lane& lane) const {
-  const Step& step = lane.steps[lane.next];
+bool BruteForce::can_begin(const BlockState& state) const {
+  const Step& step = state.steps[state.next];
   for (const Dependency& other : step.after) {
-    if (static_cast<std::int64_t>(lanes_[other.block].next) <= other.step) return false;
+    if (static_cast<std::int64_t>(states_[other.block].next) <= other.step) return false;
   }
   if (receives(step.kind)) {
-    const Connection& in = connections_[static_cast<std::size_t>(lane.in)];
+    const Connection& in = connections_[static_cast<std::size_t>(state.in)];
     if (in.received == in.messages.size()) return false;
   }
-  return !sends(step.kind) || !wait_for_room_first_ || has_room(lane.out);
+  return !sends(step.kind) || !wait_for_room_first_ || has_room(state.out);
 }
 
-void BruteForce::begin(Lane& lane, Random& random) {
-  const Step& step = lane.steps[lane.next];
-  lane.begun = true;
-  lane.turn = 0;
-  lane.values.assign(static_cast<std::size_t>(step.count), 0);
-  lane.slot_order.resize(static_cast<std::size_t>(step.count));
-  std::iota(lane.slot_order.begin(), lane.slot_order.end(), 0);
-  for (std::size_t i = lane.slot_order.size(); i > 1; --i) {
-    std::swap(lane.slot_order[i - 1],
-              lane.slot_order[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
+void BruteForce::begin(BlockState& state, Random& random) {
+  const Step& step = state.steps[state.next];
+  state.begun = true;
+  state.turn = 0;
+  state.values.assign(static_cast<std::size_t>(step.count), 0);
+  state.slot_order.resize(static_cast<std::size_t>(step.count));
+  std::iota(state.slot_order.begin(), state.slot_order.end(), 0);
+  for (std::size_t i = state.slot_order.size(); i > 1; --i) {
+    std::swap(state.slot_order[i - 1],
+              state.slot_order[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
   }
   if (!receives(step.kind)) return;
-  Connection& in = connections_[static_cast<std::size_t>(lane.in)];
-  lane.message = in.messages[in.received++];
-  if (static_cast<std::int64_t>(lane.message.size()) != step.count) broken_ = true;
+  Connection& in = connections_[static_cast<std::size_t>(state.in)];
+  state.message = in.messages[in.received++];
+  if (static_cast<std::int64_t>(state.message.size()) != step.count) broken_ = true;
   // A runtime may give the slot back at once or hold it to the end.
   if (wait_for_room_first_) ++in.held;
 }
 
-void BruteForce::move_slot(Lane& lane) {
-  const Step& step = lane.steps[lane.next];
-  const std::int64_t i = lane.slot_order[static_cast<std::size_t>(lane.turn / 2)];
-  std::uint64_t& value = lane.values[static_cast<std::size_t>(i)];
-  const bool is_read = lane.turn % 2 == 0;
-  ++lane.turn;
+void BruteForce::move_slot(BlockState& state) {
+  const Step& step = state.steps[state.next];
+  const std::int64_t i = state.slot_order[static_cast<std::size_t>(state.turn / 2)];
+  std::uint64_t& value = state.values[static_cast<std::size_t>(i)];
+  const bool is_read = state.turn % 2 == 0;
+  ++state.turn;
   if (is_read) {
-    if (receives(step.kind)) value = lane.message[static_cast<std::size_t>(i)];
+    if (receives(step.kind)) value = state.message[static_cast<std::size_t>(i)];
     if (reads_src(step.kind)) value += memory_[static_cast<std::size_t>(step.src + i)];
-    if (step.kind == StepKind::reduce) value += memory_[static_cast<std::size_t>(step.dst + i)];
-    if (reads_src(step.kind) && is_garbled(lane, step.src + i)) value = mixed(value);
+    if (step.kind == InstructionKind::reduce) value += memory_[static_cast<std::size_t>(step.dst + i)];
+    if (reads_src(step.kind) && is_garbled(state, step.src + i)) value = mixed(value);
   } else if (writes_dst(step.kind)) {
-    memory_[static_cast<std::size_t>(step.dst + i)] = is_garbled(lane, step.dst + i) ? mixed(value) : value;
+    memory_[static_cast<std::size_t>(step.dst + i)] = is_garbled(state, step.dst + i) ? mixed(value) : value;
   }
 }
 
-bool BruteForce::is_garbled(const Lane& lane, std::int64_t at) const {
-  return at == garbled_at_ && lane.first.rank == timing_.garbled->rank &&
-         lane.first.step.block == timing_.garbled->step.block &&
-         static_cast<std::int32_t>(lane.next) == timing_.garbled->step.step;
+bool BruteForce::is_garbled(const BlockState& state, std::int64_t at) const {
+  return at == garbled_at_ && state.first.rank == timing_.garbled->rank &&
+         state.first.step.block == timing_.garbled->step.block &&
+         static_cast<std::int32_t>(state.next) == timing_.garbled->step.step;
 }
 
-bool BruteForce::end(Lane& lane) {
-  const Step& step = lane.steps[lane.next];
+bool BruteForce::end(BlockState& state) {
+  const Step& step = state.steps[state.next];
   if (sends(step.kind)) {
-    if (!has_room(lane.out)) return false;
-    connections_[static_cast<std::size_t>(lane.out)].messages.push_back(lane.values);
+    if (!has_room(state.out)) return false;
+    connections_[static_cast<std::size_t>(state.out)].messages.push_back(state.values);
   }
-  if (receives(step.kind) && wait_for_room_first_) --connections_[static_cast<std::size_t>(lane.in)].held;
-  lane.begun = false;
-  ++lane.next;
+  if (receives(step.kind) && wait_for_room_first_) --connections_[static_cast<std::size_t>(state.in)].held;
+  state.begun = false;
+  ++state.next;
   return true;
 }
 

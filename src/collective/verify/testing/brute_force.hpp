@@ -3,7 +3,7 @@
 //
 // Blocks take turns by chance. An instruction reads, writes and ends in turns of its own, slot by slot in any order, so
 // a send may read its source long after it has begun. Sums are modulo 2^64 over random contributions: one that is
-// missing or counts twice shows. What nobody wrote is noise of the run.
+// missing or counts twice shows. What nobody wrote is noise of the state.
 #pragma once
 
 #include <cstdint>
@@ -51,16 +51,16 @@ class BruteForce {
     std::int64_t step = 0;
   };
   struct Step {
-    StepKind kind = StepKind::nop;
+    InstructionKind kind = InstructionKind::nop;
     std::int64_t src = 0, dst = 0;  // in memory_
     std::int64_t count = 0;
     std::vector<Dependency> after;
   };
-  struct Lane {                      // a block
+  struct BlockState {                // a block
     std::int64_t in = -1, out = -1;  // connections
     RankStep first;
     std::vector<Step> steps;
-    // The state of a run.
+    // The state of a state.
     std::size_t next = 0;
     bool begun = false, slow = false;
     std::int64_t turn = 0;  // inside the step: slot by slot, read and write
@@ -77,15 +77,15 @@ class BruteForce {
   std::int64_t address(std::int64_t rank, SlotRef first, std::int64_t count);
   void reset(const Timing& timing);
   bool take_turn(Random& random);
-  const Lane* lane_of(const RankStep& step) const;
+  const BlockState* state_of(const RankStep& step) const;
   bool is_urgent(const LateStep& late) const;
-  std::size_t late_rank(const Lane& lane) const;
-  bool try_lane(std::size_t index, Random& random);
-  bool can_begin(const Lane& lane) const;
-  void begin(Lane& lane, Random& random);
-  void move_slot(Lane& lane);
-  bool is_garbled(const Lane& lane, std::int64_t at) const;
-  bool end(Lane& lane);
+  std::size_t late_rank(const BlockState& state) const;
+  bool try_block(std::size_t index, Random& random);
+  bool can_begin(const BlockState& state) const;
+  void begin(BlockState& state, Random& random);
+  void move_slot(BlockState& state);
+  bool is_garbled(const BlockState& state, std::int64_t at) const;
+  bool end(BlockState& state);
   bool has_room(std::int64_t connection) const;
   Outcome outcome() const;
 
@@ -99,7 +99,7 @@ class BruteForce {
     std::uint64_t value = 0;
   };
   std::vector<Expected> expected_;
-  std::vector<Lane> lanes_;
+  std::vector<BlockState> states_;
   std::vector<Connection> connections_;
 
   Timing timing_;

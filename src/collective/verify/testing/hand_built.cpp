@@ -3,7 +3,7 @@
 namespace weft::testing {
 namespace {
 
-using enum StepKind;
+using enum InstructionKind;
 
 Program empty(std::string name, Collective kind, std::int64_t ranks, std::int64_t pieces, bool in_place) {
   Program program{.name = std::move(name), .spec = {kind, ranks, 0, pieces}, .in_place = in_place, .ranks = {}};
@@ -27,7 +27,7 @@ Program fused_ring_all_reduce(std::int64_t ranks, std::int64_t channels) {
   Program program = empty("fused_ring", Collective::all_reduce, ranks, ranks * channels, true);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     for (std::int64_t channel = 0; channel < channels; ++channel) {
-      Block block{(rank + 1) % ranks, (rank + ranks - 1) % ranks, channel, {}};
+      ThreadBlock block{(rank + 1) % ranks, (rank + ranks - 1) % ranks, channel, {}};
       // Slice s starts at rank s, is complete at rank s - 1 and goes once more around, up to rank s - 2.
       const auto slot = [&](std::int64_t hop) { return output((rank - hop + 2 * ranks) % ranks * channels + channel); };
       block.steps.push_back({send, slot(0), {}, 1, {}});
@@ -66,7 +66,7 @@ Program recursive_doubling_all_gather(std::int64_t ranks) {
       const std::int64_t peer = rank ^ distance;
       const std::int64_t mine = rank / distance * distance;
       const std::int64_t theirs = peer / distance * distance;
-      std::vector<StepId> after;
+      std::vector<InstructionId> after;
       if (!blocks.empty()) after.push_back({static_cast<std::int32_t>(blocks.size()) - 1, 1});
       blocks.push_back(
           {peer,
@@ -89,14 +89,14 @@ Program all_reduce_by_helper(std::int64_t ranks) {
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const auto block = static_cast<std::int32_t>(rank);
     const auto last = static_cast<std::int32_t>(ranks - 1);
-    Block with{rank, rank, 0, {}};
+    ThreadBlock with{rank, rank, 0, {}};
     // One after the other they add; when the last has, all send. The nop keeps the last rank's block alike.
     if (rank == 0) {
       with.steps.push_back({receive, {}, scratch(0), 2, {}});
     } else {
       with.steps.push_back({receive_reduce_copy, scratch(0), scratch(0), 2, {{block - 1, 0}}});
     }
-    std::vector<StepId> all;
+    std::vector<InstructionId> all;
     if (block != last) all.push_back({last, 0});
     with.steps.push_back({nop, {}, {}, 1, std::move(all)});
     with.steps.push_back({send, scratch(0), {}, 2, {}});

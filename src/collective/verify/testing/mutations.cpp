@@ -57,7 +57,7 @@ class Mutator {
         return change_slot();
       case Mutation::change_count:
         step().count += random_.chance(2) || step().count == 1 ? 1 : -1;
-        return step().kind != StepKind::nop;
+        return step().kind != InstructionKind::nop;
       case Mutation::change_peer:
         return change_peer();
       case Mutation::change_channel:
@@ -68,7 +68,7 @@ class Mutator {
       case Mutation::add_dependency:
         return change_dependency(mutation);
       case Mutation::insert_nop:
-        insert({StepKind::nop, {}, {}, 1, {}});
+        insert({InstructionKind::nop, {}, {}, 1, {}});
         return true;
     }
     return false;
@@ -79,21 +79,22 @@ class Mutator {
     steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(place_.step));
     auto& origin = mutant_.origin[place_.rank][place_.block];
     origin.erase(origin.begin() + static_cast<std::ptrdiff_t>(place_.step));
-    const StepId erased = here();
+    const InstructionId erased = here();
     // Who waited for it waits for the step before it.
-    for (Block& each : code().blocks) {
+    for (ThreadBlock& each : code().blocks) {
       for (Instruction& instruction : each.steps) {
-        for (StepId& other : instruction.after) other.step -= other.block == erased.block && other.step >= erased.step;
-        std::erase_if(instruction.after, [](const StepId& other) { return other.step < 0; });
+        for (InstructionId& other : instruction.after)
+          other.step -= other.block == erased.block && other.step >= erased.step;
+        std::erase_if(instruction.after, [](const InstructionId& other) { return other.step < 0; });
       }
     }
   }
 
   // Behind the drawn step.
   void insert(Instruction instruction) {
-    for (Block& each : code().blocks) {
+    for (ThreadBlock& each : code().blocks) {
       for (Instruction& waiting : each.steps) {
-        for (StepId& other : waiting.after) {
+        for (InstructionId& other : waiting.after) {
           other.step += other.block == here().block && other.step > here().step;
         }
       }
@@ -124,19 +125,19 @@ class Mutator {
   }
 
   std::optional<Place> receive_of_drawn() {
-    if (step().kind != StepKind::send) return std::nullopt;
+    if (step().kind != InstructionKind::send) return std::nullopt;
     const auto is_before = block().steps.begin() + static_cast<std::ptrdiff_t>(place_.step);
     auto message = std::count_if(block().steps.begin(), is_before, [](const auto& each) { return sends(each.kind); });
     const auto peer = static_cast<std::size_t>(block().send_to);
-    const std::vector<Block>& blocks = mutant_.program.ranks[peer].blocks;
+    const std::vector<ThreadBlock>& blocks = mutant_.program.ranks[peer].blocks;
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].receive_from != static_cast<std::int64_t>(place_.rank) || blocks[b].channel != block().channel) {
         continue;
       }
       for (std::size_t s = 0; s < blocks[b].steps.size(); ++s) {
-        const StepKind kind = blocks[b].steps[s].kind;
+        const InstructionKind kind = blocks[b].steps[s].kind;
         if (!receives(kind) || message-- > 0) continue;
-        if (kind != StepKind::receive && kind != StepKind::receive_reduce_copy) return std::nullopt;
+        if (kind != InstructionKind::receive && kind != InstructionKind::receive_reduce_copy) return std::nullopt;
         return Place{peer, b, s};
       }
     }
@@ -148,9 +149,9 @@ class Mutator {
     std::swap(block().steps[place_.step], block().steps[place_.step + 1]);
     auto& origin = mutant_.origin[place_.rank][place_.block];
     std::swap(origin[place_.step], origin[place_.step + 1]);
-    for (Block& each : code().blocks) {
+    for (ThreadBlock& each : code().blocks) {
       for (Instruction& instruction : each.steps) {
-        for (StepId& other : instruction.after) {
+        for (InstructionId& other : instruction.after) {
           if (other.block != here().block) continue;
           if (other.step == here().step) {
             ++other.step;
@@ -177,7 +178,7 @@ class Mutator {
   }
 
   bool change_kind() {
-    const auto other = static_cast<StepKind>(random_.below(static_cast<std::int64_t>(StepKind::nop) + 1));
+    const auto other = static_cast<InstructionKind>(random_.below(static_cast<std::int64_t>(InstructionKind::nop) + 1));
     if (other == step().kind) return false;
     step().kind = other;
     return true;
@@ -219,8 +220,8 @@ class Mutator {
     }
     const std::size_t other_block = draw(code().blocks, random_);
     if (other_block == place_.block || code().blocks[other_block].steps.empty()) return false;
-    const StepId other{static_cast<std::int32_t>(other_block),
-                       static_cast<std::int32_t>(draw(code().blocks[other_block].steps, random_))};
+    const InstructionId other{static_cast<std::int32_t>(other_block),
+                              static_cast<std::int32_t>(draw(code().blocks[other_block].steps, random_))};
     if (mutation == Mutation::add_dependency) {
       step().after.push_back(other);
       return true;
@@ -246,9 +247,11 @@ class Mutator {
   }
 
   RankProgram& code() { return mutant_.program.ranks[place_.rank]; }
-  Block& block() { return code().blocks[place_.block]; }
+  ThreadBlock& block() { return code().blocks[place_.block]; }
   Instruction& step() { return block().steps[place_.step]; }
-  StepId here() const { return {static_cast<std::int32_t>(place_.block), static_cast<std::int32_t>(place_.step)}; }
+  InstructionId here() const {
+    return {static_cast<std::int32_t>(place_.block), static_cast<std::int32_t>(place_.step)};
+  }
 
   Mutant mutant_;
   Random& random_;
@@ -302,7 +305,7 @@ Mutant unchanged(const Program& program) {
   std::int32_t number = 0;
   for (const RankProgram& rank : program.ranks) {
     auto& blocks = mutant.origin.emplace_back();
-    for (const Block& block : rank.blocks) {
+    for (const ThreadBlock& block : rank.blocks) {
       auto& steps = blocks.emplace_back();
       for (std::size_t i = 0; i < block.steps.size(); ++i) steps.push_back(number++);
     }

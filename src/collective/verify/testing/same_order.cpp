@@ -47,7 +47,7 @@ void SameOrder::add_rank(std::size_t rank, const Mutant& mutant, Picture& pictur
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     for (std::size_t s = 0; s < blocks[b].steps.size(); ++s) {
       const std::int32_t origin = mutant.origin[rank][b][s];
-      if (origin < 0 && blocks[b].steps[s].kind != StepKind::nop) picture.comparable = false;
+      if (origin < 0 && blocks[b].steps[s].kind != InstructionKind::nop) picture.comparable = false;
       if (origin < 0) picture.waits_for.emplace_back();
       nodes[b].push_back(origin < 0 ? picture.waits_for.size() - 1 : static_cast<Node>(origin));
     }
@@ -57,7 +57,7 @@ void SameOrder::add_rank(std::size_t rank, const Mutant& mutant, Picture& pictur
       const Instruction& step = blocks[b].steps[s];
       const Node node = nodes[b][s];
       if (s > 0) picture.waits_for[node].push_back(nodes[b][s - 1]);
-      for (const StepId& other : step.after) {
+      for (const InstructionId& other : step.after) {
         const auto block = static_cast<std::size_t>(other.block);
         if (block == b || block >= nodes.size() || static_cast<std::size_t>(other.step) >= nodes[block].size()) {
           picture.comparable = false;

@@ -1,16 +1,13 @@
-#include "exec/parameter_table.hpp"
+#include "graph/parameter_tensors.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/mix.hpp"
 
 namespace weft {
 namespace {
@@ -18,29 +15,33 @@ namespace {
 using Start = ParameterTensor::Start;
 constexpr double kDeviation = 0.02;  // GPT-2
 
-void check_trainable(const Transformer& model) {
-  const auto refuse = [&](std::string_view what) {
-    fail("model '{}': {}: weft run cannot train it yet", model.name, what);
-  };
-  if (model.experts && model.experts->shared_gate) refuse("a gate on shared experts");
-  if (model.experts && model.experts->gate_bias) refuse("a correction of the router's scores");
-  const std::int64_t rotated = model.latent ? model.latent->rope_head_dim : model.head_dim;
-  if (model.positions == Positions::rotary && rotated % 2 != 0) {
-    fail("model '{}': {}: value {} is odd; rotary positions pair the halves of a head", model.name,
-         model.latent ? "latent.rope_head_dim" : "head_dim", rotated);
-  }
-}
+enum class Spread : std::uint8_t { whole, rows, columns };
 
-// Tensors laid down one after another.
+// Tensors laid down one after another, all spread over one axis.
 class TensorList {
  public:
-  void add(std::string name, std::vector<std::int64_t> shape, Start start, double deviation = 0) {
-    tensors_.push_back({std::move(name), std::move(shape), start, deviation});
+  explicit TensorList(Axis layer_axis = Axis::tp) : layer_axis_(layer_axis) {}
+
+  ParameterTensor& add(std::string name, std::vector<std::int64_t> shape, Start start, double deviation = 0) {
+    ParameterTensor& tensor = tensors_.emplace_back();
+    tensor.name = std::move(name);
+    tensor.shape = std::move(shape);
+    tensor.start = start;
+    tensor.deviation = deviation;
+    tensor.layer_axis = layer_axis_;
+    return tensor;
   }
 
-  void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias, double deviation) {
-    add(name + ".weight", {outputs, inputs}, Start::normal, deviation);
-    if (bias) add(name + ".bias", {outputs}, Start::zeros);
+  // A bias goes with the rows of its weight; where columns are split, every rank holds it (Shoeybi et al. 2019).
+  void linear(const std::string& name, std::int64_t outputs, std::int64_t inputs, bool bias, double deviation,
+              Spread spread = Spread::whole, const std::vector<Section>& sections = {}) {
+    ParameterTensor& weight = add(name + ".weight", {outputs, inputs}, Start::normal, deviation);
+    if (spread != Spread::whole) weight.splits = {{spread == Spread::rows ? 0 : 1, layer_axis_}};
+    weight.sections = sections;
+    if (!bias) return;
+    ParameterTensor& vector = add(name + ".bias", {outputs}, Start::zeros);
+    if (spread == Spread::rows) vector.splits = {{0, layer_axis_}};
+    vector.sections = sections;
   }
 
   void norm(const std::string& name, const Transformer& model) {
@@ -49,14 +50,32 @@ class TensorList {
   }
 
   void vocabulary(const std::string& name, const Transformer& model) {
-    add(name + ".weight", {model.vocab, model.hidden}, Start::normal, kDeviation);
+    ParameterTensor& table = add(name + ".weight", {model.vocab, model.hidden}, Start::normal, kDeviation);
+    table.splits = {{0, layer_axis_}};
+    table.padded_to = kVocabularyPadding;
   }
 
+  // Ranks of `axis` have equal numbers of these tensors.
+  void share_tensors_over(Axis axis) {
+    for (ParameterTensor& tensor : tensors_) tensor.splits.push_back({kAmongTensors, axis});
+  }
+
+  ParameterTensor& last() { return tensors_.back(); }
   std::vector<ParameterTensor> take() { return std::move(tensors_); }
 
  private:
+  Axis layer_axis_;
   std::vector<ParameterTensor> tensors_;
 };
+
+// Rows of queries, keys and values, head by head.
+std::vector<Section> head_sections(const Transformer& model, Role role, std::int64_t tp) {
+  const std::int64_t queries = model.heads * model.head_dim, keys = model.kv_heads * model.head_dim;
+  const bool apart = tp > model.kv_heads;
+  const bool has_keys = !apart || role == Role::kv;
+  return {
+      {queries, model.head_dim, role == Role::qkv}, {keys, model.head_dim, has_keys}, {keys, model.head_dim, has_keys}};
+}
 
 // Of the parameters that make queries, keys and values.
 std::vector<Role> query_roles(const Transformer& model) {
@@ -72,21 +91,14 @@ std::vector<Role> feed_forward_roles(const Transformer& model, std::int32_t laye
   return {Role::router, Role::expert_in, Role::expert_out, Role::shared_in, Role::shared_out};
 }
 
-// Element i of a tensor whose numbers start from `key`. Twelve uniform 16-bit numbers have a sum of mean 6 * 65535 and
-// variance 12 * (65536^2 - 1) / 12: over 65536 it deviates by 1 - 2^-33.
-float normal_element(std::uint64_t key, std::int64_t i, double deviation) {
-  std::int64_t sum = 0;
-  for (std::uint64_t k = 0; k < 3; ++k) {
-    const std::uint64_t bits = mix_bits(key + 3 * static_cast<std::uint64_t>(i) + k);
-    for (int shift = 0; shift < 64; shift += 16) sum += static_cast<std::int64_t>((bits >> shift) & 0xffff);
-  }
-  return static_cast<float>(static_cast<double>(sum - std::int64_t{6} * 65535) * (deviation / 65536));
-}
-
 }  // namespace
 
 std::int64_t ParameterTensor::elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+bool is_of_experts(Role role) {
+  return role == Role::expert_in || role == Role::expert_out;
 }
 
 std::vector<ParameterPlace> parameter_places(const Transformer& model) {
@@ -103,20 +115,22 @@ std::vector<ParameterPlace> parameter_places(const Transformer& model) {
   return places;
 }
 
-std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role) {
-  check_trainable(model);
+std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::int32_t layer, Role role,
+                                               std::int64_t tp) {
   const std::int64_t value_dim = model.latent ? model.latent->value_head_dim : model.head_dim;
   const std::int64_t context = model.heads * value_dim;
   const std::int64_t gates = model.activation == Activation::swiglu ? 2 : 1;
   const double into_stream = kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers));
   const std::string name = layer < 0 ? std::string(name_of(role)) : fmt::format("layers.{}.{}", layer, name_of(role));
-  TensorList list;
+  TensorList list(is_of_experts(role) ? Axis::etp : Axis::tp);
+  const auto inner = [&](std::int64_t size) { return std::vector<Section>(static_cast<std::size_t>(gates), {size}); };
   switch (role) {
     case Role::embedding:
       list.vocabulary("embedding", model);
       break;
     case Role::head:
       list.vocabulary(model.tied_embeddings ? "embedding" : "head", model);
+      list.last().repeated = model.tied_embeddings;
       break;
     case Role::positions:
       list.add("positions.weight", {model.max_seq, model.hidden}, Start::normal, kDeviation);
@@ -129,7 +143,8 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
     case Role::qkv:
     case Role::kv:  // of the same tensor
       list.linear(fmt::format("layers.{}.qkv", layer), (model.heads + 2 * model.kv_heads) * model.head_dim,
-                  model.hidden, model.linear_bias || model.qkv_bias, kDeviation);
+                  model.hidden, model.linear_bias || model.qkv_bias, kDeviation, Spread::rows,
+                  head_sections(model, role, tp));
       break;
     case Role::qk_norm:
       list.add(fmt::format("layers.{}.q_norm.weight", layer), {model.head_dim}, Start::ones);
@@ -143,7 +158,7 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
       break;
     case Role::query_up:
       list.linear(name, model.heads * model.head_dim, model.latent->q_rank > 0 ? model.latent->q_rank : model.hidden,
-                  false, kDeviation);
+                  false, kDeviation, Spread::rows);
       break;
     case Role::kv_down:
       list.linear(name, model.latent->kv_rank + model.latent->rope_head_dim, model.hidden, false, kDeviation);
@@ -153,19 +168,19 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
       break;
     case Role::kv_up:
       list.linear(name, model.heads * (model.latent->nope_head_dim + value_dim), model.latent->kv_rank, false,
-                  kDeviation);
+                  kDeviation, Spread::rows);
       break;
     case Role::attention_out:
-      list.linear(name, model.hidden, context, model.linear_bias, into_stream);
+      list.linear(name, model.hidden, context, model.linear_bias, into_stream, Spread::columns);
       break;
     case Role::ffn_in:
-      list.linear(name, gates * model.ffn, model.hidden, model.linear_bias, kDeviation);
+      list.linear(name, gates * model.ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows, inner(model.ffn));
       break;
     case Role::ffn_out:
-      list.linear(name, model.hidden, model.ffn, model.linear_bias, into_stream);
+      list.linear(name, model.hidden, model.ffn, model.linear_bias, into_stream, Spread::columns);
       break;
     case Role::router:
-      list.linear(name, model.experts->count, model.hidden, false, kDeviation);
+      list.linear(name, model.experts->count, model.hidden, model.experts->gate_bias, kDeviation);
       break;
     case Role::expert_in:
     case Role::expert_out: {
@@ -173,34 +188,27 @@ std::vector<ParameterTensor> parameter_tensors(const Transformer& model, std::in
       for (std::int64_t e = 0; e < model.experts->count; ++e) {
         const std::string of_expert = fmt::format("layers.{}.experts.{}.", layer, e);
         if (role == Role::expert_in) {
-          list.linear(of_expert + "in", gates * ffn, model.hidden, model.linear_bias, kDeviation);
+          list.linear(of_expert + "in", gates * ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows,
+                      inner(ffn));
         } else {
-          list.linear(of_expert + "out", model.hidden, ffn, model.linear_bias, into_stream);
+          list.linear(of_expert + "out", model.hidden, ffn, model.linear_bias, into_stream, Spread::columns);
         }
       }
+      list.share_tensors_over(Axis::ep);
       break;
     }
     case Role::shared_in:
-      list.linear(name, gates * model.experts->shared_ffn, model.hidden, model.linear_bias, kDeviation);
+      list.linear(name, gates * model.experts->shared_ffn, model.hidden, model.linear_bias, kDeviation, Spread::rows,
+                  inner(model.experts->shared_ffn));
+      if (model.experts->shared_gate) list.add(name + ".gate", {model.hidden}, Start::normal, kDeviation);
       break;
     case Role::shared_out:
-      list.linear(name, model.hidden, model.experts->shared_ffn, model.linear_bias, into_stream);
+      list.linear(name, model.hidden, model.experts->shared_ffn, model.linear_bias, into_stream, Spread::columns);
       break;
     default:
       WEFT_CHECK(!"a role without parameters");
   }
   return list.take();
-}
-
-void initial_elements(const ParameterTensor& tensor, std::uint64_t seed, std::int64_t first, std::span<float> out) {
-  if (tensor.start != Start::normal) {
-    std::ranges::fill(out, tensor.start == Start::ones ? 1.0F : 0.0F);
-    return;
-  }
-  const std::uint64_t key = mix_bits(mix_bits(seed) ^ hash_text(tensor.name));
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    out[k] = normal_element(key, first + static_cast<std::int64_t>(k), tensor.deviation);
-  }
 }
 
 }  // namespace weft

@@ -1,23 +1,20 @@
-// The tensors of a model: names and shapes.
-#include "exec/parameter_table.hpp"
+// The tensors of a model: names, shapes and start.
+#include "graph/parameter_tensors.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "base/test_folder.hpp"
-#include "exec/test_shapes.hpp"
-#include "model/presets.hpp"
+#include "graph/test_shapes.hpp"
 
 namespace weft {
 namespace {
 
-using test::error_of;
 using test::small_gpt_shape;
 using test::small_llama_shape;
 
-TEST(ParameterTable, NamesEveryTensorOnceWithItsShape) {
+TEST(ParameterTensors, NamesEveryTensorOnceWithItsShape) {
   // By hand: 6 + 2 * 2 heads of 8 rows; two halves of 100; 300 tokens.
   std::map<std::string, std::vector<std::int64_t>> named;
   Transformer model = small_llama_shape();
@@ -39,7 +36,7 @@ TEST(ParameterTable, NamesEveryTensorOnceWithItsShape) {
   EXPECT_EQ(named, expected);
 }
 
-TEST(ParameterTable, BiasesFollowTheirWeights) {
+TEST(ParameterTensors, BiasesFollowTheirWeights) {
   const auto tensors = parameter_tensors(small_gpt_shape(), 2, Role::ffn_in);
   ASSERT_EQ(tensors.size(), 2U);
   EXPECT_EQ(tensors[1].name, "layers.2.ffn_in.bias");
@@ -50,13 +47,13 @@ TEST(ParameterTable, BiasesFollowTheirWeights) {
   EXPECT_EQ(norm[1].name, "final_norm.bias");
 }
 
-TEST(ParameterTable, ATiedHeadIsTheEmbedding) {
+TEST(ParameterTensors, ATiedHeadIsTheEmbedding) {
   const auto tensors = parameter_tensors(small_gpt_shape(), -1, Role::head);
   ASSERT_EQ(tensors.size(), 1U);
   EXPECT_EQ(tensors[0].name, "embedding.weight");
 }
 
-TEST(ParameterTable, NamesNormsOfQueriesAndKeysAsHuggingFaceDoes) {
+TEST(ParameterTensors, NamesNormsOfQueriesAndKeysAsHuggingFaceDoes) {
   Transformer model = small_llama_shape();
   model.qk_norm = true;
   const auto tensors = parameter_tensors(model, 1, Role::qk_norm);
@@ -69,7 +66,7 @@ TEST(ParameterTable, NamesNormsOfQueriesAndKeysAsHuggingFaceDoes) {
   }
 }
 
-TEST(ParameterTable, GivesEveryExpertTensorsOfItsOwn) {
+TEST(ParameterTensors, GivesEveryExpertTensorsOfItsOwn) {
   Transformer model = small_gpt_shape();
   model.experts = Experts{.count = 2, .ffn = 30, .shared_ffn = 7, .every = 3};
   std::map<std::string, std::vector<std::int64_t>> named;
@@ -92,27 +89,7 @@ TEST(ParameterTable, GivesEveryExpertTensorsOfItsOwn) {
   EXPECT_EQ(named, expected);
 }
 
-TEST(ParameterTable, SaysWhatCannotBeTrainedYet) {
-  const auto refusal = [](const Transformer& model) {
-    return error_of([&] { parameter_tensors(model, -1, Role::embedding); });
-  };
-  Transformer model = model_preset("mixtral-8x7b");
-  EXPECT_EQ(refusal(model), "");
-  model.experts->gate_bias = true;
-  EXPECT_EQ(refusal(model), "model 'mixtral-8x7b': a correction of the router's scores: weft run cannot train it yet");
-  model = small_llama_shape();
-  model.latent =
-      LatentAttention{.q_rank = 0, .kv_rank = 4, .nope_head_dim = 5, .rope_head_dim = 3, .value_head_dim = 6};
-  EXPECT_EQ(refusal(model),
-            "model 'llama': latent.rope_head_dim: value 3 is odd; rotary positions pair the halves of a head");
-  model.latent->rope_head_dim = 2;
-  EXPECT_EQ(refusal(model), "");
-  model = small_llama_shape();
-  model.head_dim = 7;
-  EXPECT_EQ(refusal(model), "model 'llama': head_dim: value 7 is odd; rotary positions pair the halves of a head");
-}
-
-TEST(ParameterTable, ProjectionsIntoTheStreamShrinkWithDepth) {
+TEST(ParameterTensors, ProjectionsIntoTheStreamShrinkWithDepth) {
   // GPT-2: 0.02 / sqrt(2 * 3 layers).
   for (const Role role : {Role::attention_out, Role::ffn_out}) {
     EXPECT_DOUBLE_EQ(parameter_tensors(small_gpt_shape(), 0, role)[0].deviation, 0.02 / std::sqrt(6.0));

@@ -1,12 +1,12 @@
 // What one rank holds of a parameter's tensors under tensor and expert parallelism, and which elements of the whole
-// they are. One mapping serves initialisation, records and checkpoints.
+// they are: it follows from how the tensors are split. One mapping serves the sizes of parameters, kernels,
+// initialisation, records and checkpoints.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "base/element_range.hpp"
-#include "exec/parameter_table.hpp"
+#include "graph/parameter_tensors.hpp"
 
 namespace weft {
 
@@ -28,6 +28,7 @@ struct HeldTensor {
 struct TensorHolder {
   std::int64_t tp = 0;
   std::int64_t ep = 0, etp = 0;  // in the experts' mesh
+  AxisPlace on(Axis axis, const Layout& layout) const;
 };
 // The tensors of a parameter on a rank, in order, without gaps: as large as the graph declares it. Of experts only
 // those that the rank has.
@@ -35,13 +36,13 @@ std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& lay
                                      const TensorHolder& holder);
 
 // Elements that follow each other both in a rank's part and in the whole tensor.
-struct HeldRun {
+struct HeldRange {
   std::int64_t in_part = 0;   // from the begin of the part
   std::int64_t in_whole = 0;  // row-major
   std::int64_t count = 0;
 };
 // The elements `range` of the part, without padding, as runs in ascending order.
-template <class Visit>  // visit(HeldRun)
+template <class Visit>  // visit(HeldRange)
 void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
   const std::int64_t held = tensor.columns.size(), width = tensor.width();
   std::int64_t first = 0;  // of the rows, in the part
@@ -51,16 +52,11 @@ void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& vis
       const std::int64_t row = (at - first) / held, column = (at - first) % held;
       // Whole rows are one run.
       const std::int64_t end = held == width ? wanted.end : std::min(wanted.end, first + (row + 1) * held);
-      visit(HeldRun{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
+      visit(HeldRange{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
       at = end;
     }
     first += rows.size() * held;
   }
 }
-
-// Elements [begin, begin + out.size()) of a rank's parameter value at the start of training: those of the whole
-// tensors, whatever the layout. Padding, of tokens and of ZeRO's shards behind the end, is zero.
-void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed, std::int64_t begin,
-                     std::span<float> out);
 
 }  // namespace weft

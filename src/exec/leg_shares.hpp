@@ -1,4 +1,4 @@
-// Which elements of a parameter the members of a stage of a substituted transfer have (graph/substitute.hpp).
+// Which elements of a parameter the members of a leg of a substituted transfer have (graph/substitute.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-struct StageShares {
+struct LegShares {
   Substitution rule = Substitution::none;
   Scope scope = Scope::whole;
   std::int64_t ranks = 1;     // of the whole group
@@ -20,7 +20,7 @@ struct StageShares {
   // every member has the same. `part`: of a part, its range of every shard.
   std::vector<ElementRange> of_member(std::int64_t elements, const Origin& part, std::int64_t member) const;
 
-  // reduce_scatter in levels, where what lies between the stages has a place of its own: one shard for every inner
+  // reduce_scatter in levels, where what lies between the legs has a place of its own: one shard for every inner
   // group, behind each other. All that this rank has, and the one for inner group `member`.
   std::vector<ElementRange> between(std::int64_t elements) const;
   std::vector<ElementRange> of_member_between(std::int64_t elements, std::int64_t member) const;

@@ -15,9 +15,9 @@ namespace weft {
 
 // The step of one class without pipeline on two resources: its compute in a given order, and one link that takes what
 // is ready, the most urgent first. An update runs when forward first needs it.
-class TwoLanes {
+class ComputeAndLink {
  public:
-  TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class);
+  ComputeAndLink(const Plan& plan, const CostModel& cost, std::size_t rank_class);
 
   // Nanoseconds a step, with backward in this order.
   double period(const std::vector<OpId>& backward);

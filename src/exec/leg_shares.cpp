@@ -1,4 +1,4 @@
-#include "exec/stage_shares.hpp"
+#include "exec/leg_shares.hpp"
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ ElementRange range_of_slice(std::int64_t elements, std::int64_t length, std::int
 
 }  // namespace
 
-std::vector<ElementRange> StageShares::of_member(std::int64_t elements, const Origin& part, std::int64_t member) const {
+std::vector<ElementRange> LegShares::of_member(std::int64_t elements, const Origin& part, std::int64_t member) const {
   const std::int64_t place = position % inner;
   switch (rule) {
     case Substitution::all_reduce_in_halves:
@@ -36,7 +36,7 @@ std::vector<ElementRange> StageShares::of_member(std::int64_t elements, const Or
   return stretches;
 }
 
-std::vector<ElementRange> StageShares::between(std::int64_t elements) const {
+std::vector<ElementRange> LegShares::between(std::int64_t elements) const {
   std::vector<ElementRange> shards;
   for (std::int64_t group = 0; group < ranks / inner; ++group) {
     shards.push_back(of_member_between(elements, group).front());
@@ -44,7 +44,7 @@ std::vector<ElementRange> StageShares::between(std::int64_t elements) const {
   return shards;
 }
 
-std::vector<ElementRange> StageShares::of_member_between(std::int64_t elements, std::int64_t member) const {
+std::vector<ElementRange> LegShares::of_member_between(std::int64_t elements, std::int64_t member) const {
   const std::int64_t shard = divided(elements, ranks);
   const std::int64_t begin = std::min(elements, (member * inner + position % inner) * shard);
   return {{member * shard, member * shard + std::min(shard, elements - begin)}};

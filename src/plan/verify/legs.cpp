@@ -1,4 +1,4 @@
-#include "plan/verify/stages.hpp"
+#include "plan/verify/legs.hpp"
 
 #include <fmt/format.h>
 
@@ -29,21 +29,21 @@ class Proofs {
 
 bool has_stages(const StepGraph& graph) {
   return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
-    return op.rule != Substitution::none || op.stage != 0 ||
+    return op.rule != Substitution::none || op.leg != 0 ||
            (op.communication && op.communication->scope != Scope::whole);
   });
 }
 
-StagedOrigins find_staged_origins(const StepGraph& model, const StepGraph& plan) {
-  StagedOrigins result;
+LegOrigins find_leg_origins(const StepGraph& model, const StepGraph& plan) {
+  LegOrigins result;
   Proofs proofs;
   std::vector<Substitution> rules(model.operations.size(), Substitution::none);
   std::vector<bool> named(rules.size(), false);
   for (const Operation& op : plan.operations) {
     const std::string where = fmt::format("{}: '{}'", plan.classes[op.rank_class.index()].name, describe(op));
-    const auto stages = op.rule == Substitution::none ? std::int64_t{1} : std::ssize(rule_of(op.rule).stages);
-    if (op.stage < 0 || op.stage >= stages) {
-      result.violation = fmt::format("{} is stage {} of {}, which has {}", where, op.stage, name_of(op.rule), stages);
+    const auto legs = op.rule == Substitution::none ? std::int64_t{1} : std::ssize(rule_of(op.rule).legs);
+    if (op.leg < 0 || op.leg >= legs) {
+      result.violation = fmt::format("{} is stage {} of {}, which has {}", where, op.leg, name_of(op.rule), legs);
       return result;
     }
     for (const Origin& origin : op.origins) {
@@ -78,7 +78,7 @@ StagedOrigins find_staged_origins(const StepGraph& model, const StepGraph& plan)
   SubstitutedGraph substituted(model, rules);
   result.graph = plan;
   for (Operation& op : result.graph.operations) {
-    for (Origin& origin : op.origins) origin.operation = substituted.stage_of(origin.operation, op.stage);
+    for (Origin& origin : op.origins) origin.operation = substituted.leg_of(origin.operation, op.leg);
   }
   result.whole = substituted.graph();
   return result;

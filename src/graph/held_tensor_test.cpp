@@ -1,14 +1,14 @@
-// What ranks hold against what the graph declares and against the whole, and the numbers that training starts from.
-#include "exec/held_tensor.hpp"
+// What ranks hold against what the graph declares and against the whole.
+#include "graph/held_tensor.hpp"
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "cluster/presets.hpp"
-#include "exec/test_shapes.hpp"
+#include "graph/step_graph.hpp"
+#include "graph/test_shapes.hpp"
 
 namespace weft {
 namespace {
@@ -26,12 +26,6 @@ std::int64_t elements_of(const std::vector<HeldTensor>& tensors) {
     sum += tensor.elements();
   }
   return sum;
-}
-
-HeldTensor whole_vector(std::string name, std::int64_t size, double deviation) {
-  return {.whole = {.name = std::move(name), .shape = {size}, .deviation = deviation},
-          .rows = {{0, size}},
-          .columns = {0, 1}};
 }
 
 // The graph's parameters by place: what its updates write.
@@ -113,7 +107,7 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
             seen.resize(static_cast<std::size_t>(held.whole.elements()));
             all.resize(seen.size());
             std::int64_t in_part = 0;
-            for_each_run(held, {0, held.elements()}, [&](const HeldRun& run) {
+            for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
               EXPECT_EQ(run.in_part, in_part);
               in_part += run.count;
               for (std::int64_t i = 0; i < run.count; ++i) {
@@ -185,89 +179,6 @@ TEST(HeldTensors, OfAVocabularyArePadded) {
     padding.push_back(held_tensors(small_gpt_shape(), layout, -1, Role::embedding, {.tp = rank})[0].padding);
   }
   EXPECT_EQ(padding, (std::vector<std::int64_t>{0, 0, 84, 128}));
-}
-
-std::vector<float> start_of(const std::vector<HeldTensor>& tensors, std::uint64_t seed) {
-  std::vector<float> whole(static_cast<std::size_t>(elements_of(tensors)));
-  initial_weights(tensors, seed, 0, whole);
-  return whole;
-}
-
-TEST(InitialWeights, AShardIsThatPartOfTheWhole) {
-  const auto tensors = held_tensors(small_gpt_shape(), kOneRank, 1, Role::qkv, {});
-  const std::vector<float> whole = start_of(tensors, 3);
-  for (const std::size_t shards : {1U, 2U, 5U, 7U}) {
-    const std::size_t size = (whole.size() + shards - 1) / shards;
-    for (std::size_t s = 0; s < shards; ++s) {
-      std::vector<float> shard(size, -1.0F);
-      initial_weights(tensors, 3, static_cast<std::int64_t>(s * size), shard);
-      for (std::size_t i = 0; i < size; ++i) {
-        const std::size_t place = s * size + i;
-        ASSERT_EQ(shard[i], place < whole.size() ? whole[place] : 0.0F) << shards << " " << place;
-      }
-    }
-  }
-}
-
-TEST(InitialWeights, AreNormalWithTheDeviationAskedFor) {
-  // Over n draws the mean lies within 5 / sqrt(n) deviations, the variance within 5 * sqrt(2 / n) of 1, and 68.27 %
-  // (+- 5 * sqrt(0.217 / n)) within one deviation.
-  const HeldTensor tensor = whole_vector("x", 200'000, 0.5);
-  const std::vector<float> numbers = start_of({tensor}, 11);
-  double sum = 0, squares = 0, within = 0, neighbours = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const double z = static_cast<double>(numbers[i]) / 0.5;
-    sum += z;
-    squares += z * z;
-    within += std::abs(z) < 1 ? 1 : 0;
-    if (i > 0) neighbours += z * static_cast<double>(numbers[i - 1]) / 0.5;
-  }
-  const auto n = static_cast<double>(numbers.size());
-  EXPECT_NEAR(sum / n, 0, 5 / std::sqrt(n));
-  EXPECT_NEAR(squares / n, 1, 5 * std::sqrt(2 / n));
-  EXPECT_NEAR(neighbours / n, 0, 5 / std::sqrt(n));
-  // Sums of twelve uniform numbers: 68.27 % becomes 67.9 % (Irwin and Hall's kurtosis is 2.9).
-  EXPECT_NEAR(within / n, 0.6827, 0.004 + 5 * std::sqrt(0.217 / n));
-}
-
-TEST(InitialWeights, DependOnSeedAndName) {
-  const HeldTensor a = whole_vector("a", 64, 1), b = whole_vector("b", 64, 1);
-  EXPECT_EQ(start_of({a}, 1), start_of({a}, 1));
-  EXPECT_NE(start_of({a}, 1), start_of({a}, 2));
-  EXPECT_NE(start_of({a}, 1), start_of({b}, 1));
-}
-
-TEST(InitialWeights, OfANormAreOnesAndOfBiasesZeros) {
-  const std::vector<float> norm = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::attention_norm, {}), 1);
-  for (std::size_t i = 0; i < norm.size(); ++i) EXPECT_EQ(norm[i], i < 48 ? 1.0F : 0.0F);
-  const std::vector<float> out = start_of(held_tensors(small_gpt_shape(), kOneRank, 0, Role::ffn_out, {}), 1);
-  for (std::size_t i = 48 * 100; i < out.size(); ++i) EXPECT_EQ(out[i], 0.0F);
-}
-
-TEST(InitialWeights, OfPaddedTokensAreZeros) {
-  const std::vector<float> table = start_of(held_tensors(small_gpt_shape(), kOneRank, -1, Role::embedding, {}), 1);
-  ASSERT_EQ(table.size(), 384U * 48);
-  EXPECT_NE(std::accumulate(table.begin() + 299 * 48, table.begin() + 300 * 48, 0.0F), 0.0F);
-  for (std::size_t i = 300 * 48; i < table.size(); ++i) ASSERT_EQ(table[i], 0.0F);
-}
-
-// A rank's numbers are those of the whole at the places that it holds.
-TEST(InitialWeights, OfARankAreThoseOfTheWhole) {
-  for (const Role role : {Role::qkv, Role::attention_out, Role::ffn_in, Role::ffn_out}) {
-    const std::vector<float> whole = start_of(held_tensors(small_gpt_shape(), kOneRank, 1, role, {}), 5);
-    const auto tensors = held_tensors(small_gpt_shape(), {.tp = 2, .seq = 32}, 1, role, {.tp = 1});
-    const std::vector<float> part = start_of(tensors, 5);
-    std::int64_t whole_offset = 0;
-    for (const HeldTensor& held : tensors) {
-      for_each_run(held, {0, held.elements()}, [&](const HeldRun& run) {
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(part[static_cast<std::size_t>(held.offset + run.in_part + i)],
-                    whole[static_cast<std::size_t>(whole_offset + run.in_whole + i)]);
-        }
-      });
-      whole_offset += held.whole.elements();
-    }
-  }
 }
 
 }  // namespace

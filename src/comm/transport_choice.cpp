@@ -1,4 +1,4 @@
-#include "app/world/transport_choice.hpp"
+#include "comm/transport_choice.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "planner/schedule/two_lanes.hpp"
+#include "planner/schedule/compute_and_link.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -15,7 +15,7 @@ bool is_job(const Operation& op) {
 
 }  // namespace
 
-TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_class)
+ComputeAndLink::ComputeAndLink(const Plan& plan, const CostModel& cost, std::size_t rank_class)
     : plan_(plan),
       c_(plan.classes[rank_class]),
       forward_(block_of(c_, BlockKind::forward).operations),
@@ -61,7 +61,7 @@ TwoLanes::TwoLanes(const Plan& plan, const CostModel& cost, std::size_t rank_cla
   between_ *= static_cast<double>(plan.graph.micro_batches - 1);
 }
 
-double TwoLanes::period(const std::vector<OpId>& backward) {
+double ComputeAndLink::period(const std::vector<OpId>& backward) {
   double now = 0, started = 0, link = 0, period = 0;
   constexpr int kIterations = 5;
   for (int i = 0; i < kIterations; ++i) {
@@ -85,7 +85,7 @@ double TwoLanes::period(const std::vector<OpId>& backward) {
   return period;
 }
 
-std::vector<std::int32_t> TwoLanes::jobs_before(OpId id, const FirstVisit& first_visit) const {
+std::vector<std::int32_t> ComputeAndLink::jobs_before(OpId id, const FirstVisit& first_visit) const {
   std::vector<std::int32_t> found;
   std::vector<OpId> open{id};
   while (!open.empty()) {
@@ -107,7 +107,7 @@ std::vector<std::int32_t> TwoLanes::jobs_before(OpId id, const FirstVisit& first
   return found;
 }
 
-double TwoLanes::updates_before(OpId id, std::vector<bool>& updated) const {
+double ComputeAndLink::updates_before(OpId id, std::vector<bool>& updated) const {
   double sum = 0;
   for (const Read& read : plan_.graph.op(id).reads) {
     for (const OpId writer : writers_[read.value.index()]) {
@@ -120,7 +120,7 @@ double TwoLanes::updates_before(OpId id, std::vector<bool>& updated) const {
   return sum;
 }
 
-double TwoLanes::ready(OpId id) const {
+double ComputeAndLink::ready(OpId id) const {
   double latest = 0;
   for (const Read& read : plan_.graph.op(id).reads) {
     for (const OpId writer : writers_[read.value.index()]) {
@@ -130,7 +130,7 @@ double TwoLanes::ready(OpId id) const {
   return latest;
 }
 
-void TwoLanes::begin_step() {
+void ComputeAndLink::begin_step() {
   ended_.assign(plan_.graph.operations.size(), 0);
   end_.assign(jobs_.size(), -1);
   missing_.clear();
@@ -139,7 +139,7 @@ void TwoLanes::begin_step() {
   now_ready_.clear();
 }
 
-double TwoLanes::wait_for(const std::vector<std::int32_t>& needs, double& link) {
+double ComputeAndLink::wait_for(const std::vector<std::int32_t>& needs, double& link) {
   double latest = 0;
   for (const std::int32_t need : needs) {
     double& end = end_[static_cast<std::size_t>(need)];
@@ -149,7 +149,7 @@ double TwoLanes::wait_for(const std::vector<std::int32_t>& needs, double& link) 
   return latest;
 }
 
-void TwoLanes::next_job(double& link) {
+void ComputeAndLink::next_job(double& link) {
   WEFT_CHECK(!now_ready_.empty() || !available_.empty());
   if (now_ready_.empty()) link = std::max(link, available_.begin()->first);
   while (!available_.empty() && available_.begin()->first <= link) {

@@ -1,4 +1,4 @@
-#include "exec/stage_shares.hpp"
+#include "exec/leg_shares.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,12 +26,12 @@ constexpr Substitution kRules[] = {Substitution::all_reduce_in_halves, Substitut
                                    Substitution::reduce_scatter_in_levels, Substitution::all_gather_in_levels};
 
 // Over all members of the whole or inner group and all parts, every element once.
-TEST(StageShares, OfAllMembersAndPartsTileTheWhole) {
+TEST(LegShares, OfAllMembersAndPartsTileTheWhole) {
   for (const Substitution rule : kRules) {
     const Scope scope = rule == Substitution::all_reduce_in_halves ? Scope::whole : Scope::inner;
     for (const std::int64_t elements : {12, 13, 24, 100, 101}) {
       for (const std::int64_t parts : {1, 2, 3}) {
-        const StageShares shares{.rule = rule, .scope = scope, .ranks = 6, .inner = 2, .position = 3};
+        const LegShares shares{.rule = rule, .scope = scope, .ranks = 6, .inner = 2, .position = 3};
         std::vector<ElementRange> all;
         for (std::int64_t p = 0; p < parts; ++p) {
           for (std::int64_t m = 0; m < (scope == Scope::whole ? 6 : 2); ++m) {
@@ -45,14 +45,14 @@ TEST(StageShares, OfAllMembersAndPartsTileTheWhole) {
   }
 }
 
-// What the outer groups share out is what the inner stage left at that place.
-TEST(StageShares, OfOuterMembersAreTogetherTheShareOfTheirPlace) {
+// What the outer groups share out is what the inner leg left at that place.
+TEST(LegShares, OfOuterMembersAreTogetherTheShareOfTheirPlace) {
   for (const std::int64_t position : {0, 1, 4, 5}) {
-    StageShares shares{.rule = Substitution::reduce_scatter_in_levels,
-                       .scope = Scope::inner,
-                       .ranks = 6,
-                       .inner = 2,
-                       .position = position};
+    LegShares shares{.rule = Substitution::reduce_scatter_in_levels,
+                     .scope = Scope::inner,
+                     .ranks = 6,
+                     .inner = 2,
+                     .position = position};
     const std::vector<ElementRange> of_place = shares.of_member(100, kWhole, position % 2);
     shares.scope = Scope::outer;
     std::vector<ElementRange> together;
@@ -64,16 +64,16 @@ TEST(StageShares, OfOuterMembersAreTogetherTheShareOfTheirPlace) {
   }
 }
 
-TEST(StageShares, BetweenTheLevelsLieBehindEachOther) {
+TEST(LegShares, BetweenTheLevelsLieBehindEachOther) {
   // 100 elements over 6 ranks: shards of 17. Place 1 of 2 has those of ranks 1, 3 and 5; the last has 15.
-  const StageShares shares{
+  const LegShares shares{
       .rule = Substitution::reduce_scatter_in_levels, .scope = Scope::inner, .ranks = 6, .inner = 2, .position = 3};
   EXPECT_EQ(shares.between(100), (std::vector<ElementRange>{{0, 17}, {17, 34}, {34, 49}}));
   EXPECT_EQ(shares.of_member_between(100, 2), (std::vector<ElementRange>{{34, 49}}));
 }
 
-TEST(StageShares, OfAnAllReduceAcrossGroupsAreTheSameForAllMembers) {
-  const StageShares shares{
+TEST(LegShares, OfAnAllReduceAcrossGroupsAreTheSameForAllMembers) {
+  const LegShares shares{
       .rule = Substitution::all_reduce_in_levels, .scope = Scope::outer, .ranks = 6, .inner = 2, .position = 5};
   EXPECT_EQ(shares.of_member(101, kWhole, 0), (std::vector<ElementRange>{{51, 101}}));
   EXPECT_EQ(shares.of_member(101, kWhole, 2), shares.of_member(101, kWhole, 0));

@@ -1,4 +1,4 @@
-#include "exec/row_windows.hpp"
+#include "exec/row_ranges.hpp"
 
 #include "graph/operation_part.hpp"
 
@@ -34,17 +34,7 @@ void for_each_sequence(std::int64_t each, ElementRange of_shard, Visit visit) {
 
 }  // namespace
 
-std::vector<ElementRange> rows_of_shard(const Layout& layout, std::int64_t r, ElementRange of_shard) {
-  const auto [all, each] = rows_of_sequence(layout);
-  std::vector<ElementRange> rows;
-  for_each_sequence(each, of_shard, [&](std::int64_t sequence, ElementRange in_part) {
-    const std::int64_t first = sequence * all + r * each;
-    append(rows, {first + in_part.begin, first + in_part.end});
-  });
-  return rows;
-}
-
-std::vector<ElementRange> row_windows(const Layout& layout, std::int64_t rows, const Origin& part) {
+std::vector<ElementRange> row_ranges(const Layout& layout, std::int64_t rows, const Origin& part) {
   const TokenRows tokens = token_rows(layout);
   if (tokens.shards == 1 || rows != tokens.shards * tokens.rows) return {part_range(rows, part)};
   const auto [all, each] = rows_of_sequence(layout);

@@ -1,0 +1,152 @@
+// The space that policy `weft` searches: which dimensions a layout has, and what each of them changes.
+#include "planner/search/decisions.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "planner/test_plans.hpp"
+
+namespace weft {
+namespace {
+
+using Space = DecisionSpace;
+
+struct Problem {
+  Problem(const Transformer& model, std::string_view cluster, Layout layout, std::int64_t micro_batches = 4)
+      : request(test::request(model, parse_cluster(cluster), std::move(layout), micro_batches)),
+        graph(test::build(request)),
+        space(request, graph) {}
+
+  PlanRequest request;
+  StepGraph graph;
+  DecisionSpace space;
+};
+
+Decisions changed(const DecisionSpace& space, Space::Dimension dimension, std::size_t option) {
+  Decisions decisions = space.start();
+  decisions.chosen[dimension] = option;
+  return decisions;
+}
+
+TEST(DecisionSpace, HoldsItsStart) {
+  for (const auto& [name, layout] : test::layouts()) {
+    SCOPED_TRACE(name);
+    const Problem problem(layout.ep > 1 ? test::small_moe() : test::small_gpt(), "dgx-a100:2", layout);
+    const Decisions start = problem.space.start();
+    ASSERT_EQ(start.chosen.size(), std::size_t{Space::kDimensions});
+    for (std::size_t d = 0; d < Space::kDimensions; ++d) EXPECT_LT(start.chosen[d], problem.space.options(d)) << d;
+  }
+}
+
+// One rank has nothing to communicate: only the order of its operations is left, which is tried with more effort and
+// without any.
+TEST(DecisionSpace, OfOneRankIsAboutOrderAlone) {
+  const Problem problem(test::small_gpt(2), "local:1", {});
+  for (const Space::Dimension d : {Space::kPairs, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts,
+                                   Space::kBackwardExperts, Space::kLegs, Space::kUrgentFirst, Space::kHoldBack,
+                                   Space::kReceives, Space::kPrefetch, Space::kGradientBuffers, Space::kReduceInGaps}) {
+    EXPECT_EQ(problem.space.options(d), 1U) << int{d};
+  }
+  EXPECT_EQ(problem.space.options(Space::kWeave), 2U);
+  EXPECT_EQ(problem.space.options(Space::kWeaveVisits), 2U);
+}
+
+TEST(DecisionSpace, HasADimensionWhereTheLayoutHasTheChoice) {
+  const auto options = [](const Transformer& model, const Layout& layout, Space::Dimension dimension) {
+    return Problem(model, "local:4", layout).space.options(dimension);
+  };
+  const Transformer gpt = test::small_gpt(4), moe = test::small_moe(4);
+  EXPECT_EQ(options(gpt, {}, Space::kUrgentFirst), 2U);
+  EXPECT_EQ(options(gpt, {}, Space::kReceives), 1U);
+  EXPECT_EQ(options(gpt, {.pp = 4}, Space::kReceives), 2U);
+  EXPECT_EQ(options(gpt, {.pp = 4}, Space::kHoldBack), 1U);  // dp is 1: no gradients travel
+  EXPECT_EQ(options(gpt, {.pp = 2}, Space::kHoldBack), 2U);
+  EXPECT_EQ(options(gpt, {.zero = 2}, Space::kPrefetch), 1U);
+  EXPECT_EQ(options(gpt, {.zero = 3}, Space::kPrefetch), 5U);  // none, and one to four layers
+  EXPECT_EQ(options(gpt, {.zero = 1}, Space::kGradientBuffers), 1U);
+  EXPECT_EQ(options(gpt, {.zero = 2}, Space::kGradientBuffers), 3U);  // two to four layers
+  EXPECT_GT(options(gpt, {.tp = 2, .etp = 2}, Space::kForwardRows), 1U);
+  EXPECT_EQ(options(gpt, {}, Space::kForwardRows), 1U);
+  EXPECT_GT(options(moe, {.ep = 2}, Space::kForwardExperts), 1U);
+  EXPECT_EQ(options(moe, {.ep = 2}, Space::kReduceInGaps), 2U);
+  EXPECT_EQ(options(moe, {}, Space::kForwardExperts), 1U);
+}
+
+// Pairs need traffic inside layers to hide, a second micro-batch, whole gradients, and backwards between forwards.
+TEST(DecisionSpace, HasPairsWhereTheyCanBe) {
+  const auto pairs = [](const Layout& layout, std::int64_t micro_batches) {
+    return Problem(test::small_gpt(4), "local:4", layout, micro_batches).space.options(Space::kPairs);
+  };
+  const Layout layout{.tp = 2, .pp = 2, .etp = 2};
+  EXPECT_EQ(pairs(layout, 4), 2U);
+  EXPECT_EQ(pairs(layout, 1), 1U);
+  Layout other = layout;
+  other.schedule = PipelineSchedule::gpipe;
+  EXPECT_EQ(pairs(other, 4), 1U);
+  other = layout;
+  other.zero = 2;
+  EXPECT_EQ(pairs(other, 4), 1U);
+  EXPECT_EQ(pairs({.pp = 2}, 4), 1U);
+}
+
+// What a dimension decides, taken back to what `from` has: the rest must be equal.
+using TakeBack = std::function<void(Overlap& to, const Overlap& from)>;
+
+void expect_changes_only(const DecisionSpace& space, Space::Dimension dimension, const TakeBack& take_back) {
+  const Overlap start = space.overlap(space.start());
+  ASSERT_GT(space.options(dimension), 1U) << int{dimension};
+  for (std::size_t option = 1; option < space.options(dimension); ++option) {
+    Overlap overlap = space.overlap(changed(space, dimension, option));
+    EXPECT_NE(overlap, start) << int{dimension} << " option " << option;
+    take_back(overlap, start);
+    EXPECT_EQ(overlap, start) << int{dimension} << " option " << option;
+  }
+}
+
+TEST(DecisionSpace, NeighboursDifferInWhatTheirDimensionDecides) {
+  const Problem sharded(test::small_gpt(4), "local:4", {.pp = 2, .zero = 3});
+  expect_changes_only(sharded.space, Space::kPrefetch,
+                      [](Overlap& to, const Overlap& from) { to.held.prefetch = from.held.prefetch; });
+  expect_changes_only(sharded.space, Space::kGradientBuffers,
+                      [](Overlap& to, const Overlap& from) { to.held.gradient_buffers = from.held.gradient_buffers; });
+  expect_changes_only(sharded.space, Space::kReceives,
+                      [](Overlap& to, const Overlap& from) { to.beside.receives = from.beside.receives; });
+  expect_changes_only(sharded.space, Space::kHoldBack,
+                      [](Overlap& to, const Overlap& from) { to.order.hold_back = from.order.hold_back; });
+  expect_changes_only(sharded.space, Space::kUrgentFirst,
+                      [](Overlap& to, const Overlap& from) { to.order.urgent_first = from.order.urgent_first; });
+  expect_changes_only(sharded.space, Space::kWeaveVisits,
+                      [](Overlap& to, const Overlap& from) { to.weave.visits = from.weave.visits; });
+  expect_changes_only(sharded.space, Space::kWeave,
+                      [](Overlap& to, const Overlap& from) { to.weave.enabled = from.weave.enabled; });
+  const Problem woven(test::small_gpt(4), "local:4", {.tp = 2, .pp = 2, .etp = 2});
+  expect_changes_only(woven.space, Space::kPairs,
+                      [](Overlap& to, const Overlap& from) { to.weave.pairs = from.weave.pairs; });
+  expect_changes_only(woven.space, Space::kForwardRows, [](Overlap& to, const Overlap& from) {
+    to.partition.forward_rows = from.partition.forward_rows;
+  });
+  expect_changes_only(woven.space, Space::kBackwardRows, [](Overlap& to, const Overlap& from) {
+    to.partition.backward_rows = from.partition.backward_rows;
+  });
+  const Problem experts(test::small_moe(4), "local:4", {.ep = 2});
+  for (const Space::Dimension d : {Space::kForwardExperts, Space::kBackwardExperts}) {
+    expect_changes_only(experts.space, d,
+                        [](Overlap& to, const Overlap& from) { to.partition.layers = from.partition.layers; });
+  }
+  expect_changes_only(experts.space, Space::kReduceInGaps,
+                      [](Overlap& to, const Overlap& from) { to.order.reduce_in_gaps = from.order.reduce_in_gaps; });
+}
+
+// Pairs are woven: without weaving there are none, whatever the point says of them.
+TEST(DecisionSpace, NoPairsWithoutWeaving) {
+  const Problem problem(test::small_gpt(4), "local:4", {.tp = 2, .pp = 2, .etp = 2});
+  Decisions decisions = changed(problem.space, Space::kPairs, 1);
+  EXPECT_TRUE(problem.space.overlap(decisions).weave.pairs);
+  decisions.chosen[Space::kWeave] = 1;
+  EXPECT_FALSE(problem.space.overlap(decisions).weave.enabled);
+  EXPECT_FALSE(problem.space.overlap(decisions).weave.pairs);
+}
+
+}  // namespace
+}  // namespace weft
