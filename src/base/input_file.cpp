@@ -26,7 +26,7 @@ const char* kind_in_words(mode_t mode) {
 
 // The pipes of a shell live in a file system of their own; those that mkfifo makes have a name in another one.
 bool is_pipe_of_processes(int descriptor, mode_t mode) {
-  struct statfs place {};
+  struct statfs place{};
   return S_ISFIFO(mode) && ::fstatfs(descriptor, &place) == 0 && place.f_type == PIPEFS_MAGIC;
 }
 
@@ -36,7 +36,7 @@ bool is_pipe_of_processes(int descriptor, mode_t mode) {
 InputFile::InputFile(const std::filesystem::path& path, Pipes pipes)
     : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   if (descriptor_ < 0) fail("{}: cannot be read: {}", name_, std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   const bool known = ::fstat(descriptor_, &status) == 0;
   const int error = errno;
   is_piped_ = known && is_pipe_of_processes(descriptor_, status.st_mode);

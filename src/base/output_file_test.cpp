@@ -20,12 +20,10 @@ TEST(OutputFile, HasAllBytesUnderItsNameAndNothingBeside) {
     const ScratchFolder folder("output_whole");
     std::string text(200'000, 'a');
     text.append("\0end", 4);
-    write_file(
-        folder.file("file"), [&](std::ostream& out) { out << text.substr(0, 7) << text.substr(7); }, durability);
+    write_file(folder.file("file"), [&](std::ostream& out) { out << text.substr(0, 7) << text.substr(7); }, durability);
     EXPECT_EQ(folder.read("file"), text);
     EXPECT_EQ(files_in(folder), 1);
-    write_file(
-        folder.file("file"), [](std::ostream&) {}, durability);
+    write_file(folder.file("file"), [](std::ostream&) {}, durability);
     EXPECT_EQ(folder.read("file"), "");
   }
 }

@@ -41,9 +41,7 @@ RankClass lone_class(const Transformer& model, const Layout& layout) {
   RankClass c;
   c.ranks = layout.devices();
   c.groups.resize(group_kinds().size());
-  const auto set = [&](GroupKind kind, std::int64_t size) {
-    c.groups[kind.number].view.size = size;
-  };
+  const auto set = [&](GroupKind kind, std::int64_t size) { c.groups[kind.number].view.size = size; };
   set(GroupKind::tp, layout.tp);
   set(GroupKind::cp, layout.cp);
   set(GroupKind::dp, layout.dp * layout.cp);

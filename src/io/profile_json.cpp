@@ -23,7 +23,7 @@ constexpr std::int64_t kMostMembers = 1'000'000'000;
 
 struct Share {
   const char* key;
-  double DeviceProfile::*field;
+  double DeviceProfile::* field;
 };
 constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_efficiency},
                              Share{"batched_efficiency", &DeviceProfile::batched_efficiency},
@@ -32,7 +32,7 @@ constexpr std::array kShares{Share{"matrix_efficiency", &DeviceProfile::matrix_e
 
 struct Time {
   const char* key;
-  Nanos DeviceProfile::*field;
+  Nanos DeviceProfile::* field;
 };
 constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
                             Time{"launch_us", &DeviceProfile::launch},
@@ -45,7 +45,7 @@ constexpr std::array kTimes{Time{"kernel_gap_us", &DeviceProfile::kernel_gap},
 
 struct Slowdown {
   const char* key;
-  std::optional<double> DeviceProfile::*field;
+  std::optional<double> DeviceProfile::* field;
 };
 constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
                                 Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown}};

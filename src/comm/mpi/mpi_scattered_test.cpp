@@ -74,8 +74,8 @@ TEST(MpiNative, AddsToWhatTheOutputHeld) {
   };
   for (int execution = 1; execution <= 3; ++execution) {
     std::ranges::fill(input, static_cast<float>(communicator.rank() + 1));
-    const std::vector<Segment> from{part(input, 0, 50), part(input, 50, 103)}, to{part(output, 0, own / 2),
-                                                                                  part(output, own / 2, own)};
+    const std::vector<Segment> from{part(input, 0, 50), part(input, 50, 103)},
+        to{part(output, 0, own / 2), part(output, own / 2, own)};
     communicator.wait(communicator.start(prepared, from, to));
     EXPECT_EQ(output, std::vector<float>(output.size(), static_cast<float>(7 + execution * n * (n + 1) / 2)));
   }

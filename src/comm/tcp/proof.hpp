@@ -1,5 +1,5 @@
-// What a proof of knowing a secret is made of: random bytes and a hash that only holders of the key can compute. The one
-// place that calls the cryptographic library (OpenSSL's libcrypto).
+// What a proof of knowing a secret is made of: random bytes and a hash that only holders of the key can compute. The
+// one place that calls the cryptographic library (OpenSSL's libcrypto).
 #pragma once
 
 #include <cstddef>

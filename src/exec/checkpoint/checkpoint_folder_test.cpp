@@ -70,10 +70,9 @@ TEST(CheckpointFolder, IsNotPutTogetherWithoutAllShards) {
   save(scratch.path(), 1);
   write_shards(scratch.path(), 2);
   fs::remove(partial_folder(scratch.path(), 2, kRun) / "rank-00001.json");
-  EXPECT_NE(error_of([&] {
-              put_together(scratch.path(), {2, {}, kRanks, 1, kRun});
-            }).find("rank-00001.json: cannot be read"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { put_together(scratch.path(), {2, {}, kRanks, 1, kRun}); }).find("rank-00001.json: cannot be read"),
+      std::string::npos);
   EXPECT_EQ(checkpoints_in(scratch.path()), Steps{1});
 }
 

@@ -32,8 +32,7 @@ std::string holder_in_words(int descriptor) {
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
   std::string words(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   words.resize(std::min(words.size(), words.find('\n')));
-  std::ranges::replace_if(
-      words, [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(words, [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
   return words.empty() ? "a run that has just begun" : words;
 }
 
@@ -43,8 +42,7 @@ bool has_no_locks(int error) {
 
 // Whether the file still has its name: somebody may have removed it, and another run made a new one.
 bool is_named(int descriptor, const std::filesystem::path& path) {
-  struct stat open_file {
-  }, named{};
+  struct stat open_file{}, named{};
   return ::fstat(descriptor, &open_file) == 0 && ::lstat(path.c_str(), &named) == 0 &&
          open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
 }
@@ -68,7 +66,7 @@ void FolderLock::take() {
     if (descriptor_ < 0 || ::faccessat(AT_FDCWD, folder_.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
       fail("--checkpoint {}: cannot be written to: {}: {}", folder_.string(), kLockName, std::strerror(errno));
     }
-    struct stat status {};
+    struct stat status{};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
       fail("--checkpoint {}: {} is no regular file", folder_.string(), kLockName);
     }

@@ -101,9 +101,7 @@ TEST(CoverCheck, WantsEveryElementOnce) {
     EXPECT_EQ(changed([&](Pieces& p) { p[i].elements.end -= 1; }),
               fmt::format("c: has {} of {}", piece.elements.size() - 1, of));
     EXPECT_NE(changed([&](Pieces& p) { p.push_back(p[i]); }).find("twice"), std::string::npos);
-    EXPECT_NE(changed([&](Pieces& p) {
-                p[i].rows = {1, piece.rows.end + 1};
-              }).find("lies outside the tensor"),
+    EXPECT_NE(changed([&](Pieces& p) { p[i].rows = {1, piece.rows.end + 1}; }).find("lies outside the tensor"),
               std::string::npos);
     // Two halves are a whole; twice the first half has as many elements, and is none.
     const std::int64_t half = piece.elements.size() / 2;

@@ -165,8 +165,8 @@ ValueId ClassBuilder::collective(Role role, Phase phase, Collective kind, GroupK
   const Value& source = graph_.value(in);
   const std::int64_t source_elements = source.elements();
   const std::int64_t size = rank_class().group(group).view.size;
-  NewValue out{std::move(name), source.shape, source.kind, source.sharding, source.bytes_per_element, source.dtype,
-               source.scale_block};
+  NewValue out{std::move(name),          source.shape, source.kind,       source.sharding,
+               source.bytes_per_element, source.dtype, source.scale_block};
   const Axis axis = axis_of(group);
   if (kind != Collective::all_to_all) out.sharding.remove(axis);
   if (kind == Collective::all_gather) {
