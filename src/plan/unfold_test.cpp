@@ -41,9 +41,9 @@ class HandMade : public ::testing::Test {
     issue(send_, 1, false);
     issue(receive_, 1, true);
     issue(reduce_, 2, true);
-    plan_.classes[0].blocks = {{BlockKind::forward, 0, {forward_, send_}}, {BlockKind::backward, 0, {update0_}}};
+    plan_.classes[0].blocks = {{BlockKind::forward, 0, {forward_, send_}}, {BlockKind::update, -1, {update0_}}};
     plan_.classes[1].blocks = {{BlockKind::forward, 0, {receive_, product_}},
-                               {BlockKind::backward, 0, {reduce_, update1_}}};
+                               {BlockKind::update, -1, {reduce_, update1_}}};
     for (ClassPlan& c : plan_.classes) {
       for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) c.order.push_back({0, mb});
       c.order.push_back({1, -1});

@@ -12,6 +12,7 @@ TEST(RunReport, NamesEveryPolicyBelowTheBound) {
   RunStudy study;
   for (const auto& [policy, gap] : {std::pair{"serial", 5.0}, {"ddp", -4.0}, {"priority", -9.0}}) {
     PolicyRun run;
+    run.measured.whole = std::make_shared<const WholePlan>(Plan{}, StepGraph{});
     run.measured.policy = policy;
     run.measured.step_s = run.predicted_step_s = 1;
     run.measured.gap_to_bound_pct = gap;
