@@ -7,26 +7,19 @@
 #include <numeric>
 
 #include "base/test_folder.hpp"
+#include "graph/test_held_tensors.hpp"
 #include "graph/test_shapes.hpp"
 #include "model/presets.hpp"
 
 namespace weft {
 namespace {
 
+using test::elements_of;
 using test::error_of;
 using test::small_gpt_shape;
 using test::small_llama_shape;
 
 const Layout kOneRank{.seq = 32};
-
-std::int64_t elements_of(const std::vector<HeldTensor>& tensors) {
-  std::int64_t sum = 0;
-  for (const HeldTensor& tensor : tensors) {
-    EXPECT_EQ(tensor.offset, sum) << tensor.whole.name;  // without gaps
-    sum += tensor.elements();
-  }
-  return sum;
-}
 
 HeldTensor whole_vector(std::string name, std::int64_t size, double deviation) {
   return {.whole = {.name = std::move(name), .shape = {size}, .deviation = deviation},

@@ -8,25 +8,18 @@
 
 #include "cluster/presets.hpp"
 #include "graph/step_graph.hpp"
+#include "graph/test_held_tensors.hpp"
 #include "graph/test_shapes.hpp"
 
 namespace weft {
 namespace {
 
+using test::elements_of;
 using test::small_gpt_shape;
 using test::small_llama_shape;
 using test::trainable_shapes;
 
 const Layout kOneRank{.seq = 32};
-
-std::int64_t elements_of(const std::vector<HeldTensor>& tensors) {
-  std::int64_t sum = 0;
-  for (const HeldTensor& tensor : tensors) {
-    EXPECT_EQ(tensor.offset, sum) << tensor.whole.name;  // without gaps
-    sum += tensor.elements();
-  }
-  return sum;
-}
 
 // The graph's parameters by place: what its updates write.
 std::map<ParameterPlace, std::int64_t> declared(const Transformer& model, const Layout& layout) {
