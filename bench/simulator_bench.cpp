@@ -43,23 +43,23 @@ std::vector<std::int64_t> longest_path(const SimProblem& problem, const std::vec
                                        const Unfolded& unfolded) {
   std::vector<std::int64_t> start(problem.operations.size(), 0), end(problem.operations.size(), 0);
   for (const std::int32_t i : order) {
-    const SimOperation& op = problem.operations[static_cast<std::size_t>(i)];
+    const SimOperation& op = problem.operations[i];
     std::int64_t begin = 0;
     const auto wait = [&](std::int32_t member) {
       const auto m = static_cast<std::size_t>(member);
       for (std::int32_t e = problem.edge_begin[m]; e < problem.edge_begin[m + 1]; ++e) {
-        const Dependency& edge = problem.edges[static_cast<std::size_t>(e)];
-        if (edge.distance == 0) begin = std::max(begin, end[static_cast<std::size_t>(edge.operation)]);
+        const Dependency& edge = problem.edges[e];
+        if (edge.distance == 0) begin = std::max(begin, end[edge.operation]);
       }
     };
     if (op.joint < 0) {
       wait(i);
     } else {
-      for (const std::int32_t member : unfolded.members(static_cast<std::size_t>(op.joint))) wait(member);
+      for (const std::int32_t member : unfolded.members(op.joint)) wait(member);
     }
-    const SimCost& cost = problem.costs[static_cast<std::size_t>(op.cost)];
-    start[static_cast<std::size_t>(i)] = begin;
-    end[static_cast<std::size_t>(i)] = begin + cost.fixed.value + cost.moving.value;
+    const SimCost& cost = problem.costs[op.cost];
+    start[i] = begin;
+    end[i] = begin + cost.fixed.value + cost.moving.value;
   }
   return start;
 }

@@ -72,7 +72,7 @@ void InputFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
     if (got < 0) fail("{}: cannot be read: {}", name_, std::strerror(errno));
     if (got == 0) fail("{}: ends before byte {}: it has changed while it was read", name_, offset + std::ssize(out));
     offset += got;
-    out = out.subspan(static_cast<std::size_t>(got));
+    out = out.subspan(got);
   }
 }
 
@@ -84,7 +84,7 @@ std::string read_text_file(const std::filesystem::path& path, const TextLimits& 
   };
   if (file.size() > most) refuse_size(std::to_string(file.size()));
   std::string text;
-  text.reserve(static_cast<std::size_t>(file.size()));
+  text.reserve(file.size());
   std::string block(kBlock, '\0');
   while (const std::size_t got = file.read(std::as_writable_bytes(std::span(block)))) {
     text.append(block, 0, got);

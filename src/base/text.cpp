@@ -24,7 +24,7 @@ Number split_number(std::string_view text, std::string_view what, std::string_vi
   if (status != std::errc{} || !std::isfinite(value) || value < 0) {
     fail("{}: '{}' is not {}", what, text, allowed);
   }
-  return {value, text.substr(static_cast<std::size_t>(end - text.data()))};
+  return {value, text.substr(end - text.data())};
 }
 
 // Removes a leading prefix (K, Mi, ...) from unit and returns its factor.

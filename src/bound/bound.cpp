@@ -216,7 +216,7 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
   BoundProblem problem;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());
   problem.resources = workers + static_cast<std::int32_t>(cost.link_resources());
-  problem.burst_ns.assign(static_cast<std::size_t>(problem.resources), 0);
+  problem.burst_ns.assign(problem.resources, 0);
   for (std::size_t r = 0; r < cost.link_resources(); ++r) {
     problem.burst_ns[static_cast<std::size_t>(workers) + r] = cost.burst_seconds(make_id<ResourceId>(r)) * 1e9;
   }
@@ -228,7 +228,7 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
     if (joint) node = node_of_transfer.try_emplace(op.communication->transfer, node).first->second;
     node_of.push_back(node);
     if (node == static_cast<std::int32_t>(problem.nodes.size())) problem.nodes.emplace_back();
-    BoundNode& n = problem.nodes[static_cast<std::size_t>(node)];
+    BoundNode& n = problem.nodes[node];
     const double times = op.per_micro_batch ? static_cast<double>(graph.micro_batches) : 1.0;
     n.once = !op.per_micro_batch || graph.micro_batches == 1;
     n.barrier = op.role == Role::grad_norm || op.role == Role::norm_reduce;
@@ -280,9 +280,8 @@ StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
   result.seconds = bound.period_ns * 1e-9;
   if (bound.resource < 0) return result;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());
-  const std::string name = bound.resource < workers
-                               ? graph.classes[static_cast<std::size_t>(bound.resource)].name + " compute"
-                               : link_name(graph, cost, ResourceId{bound.resource - workers});
+  const std::string name = bound.resource < workers ? graph.classes[bound.resource].name + " compute"
+                                                    : link_name(graph, cost, ResourceId{bound.resource - workers});
   const auto time = [](double ns) { return format_time(nanos_from_seconds(ns * 1e-9)); };
   result.explanation = fmt::format("{}: {} of work, {} before it can start, {} after it", name, time(bound.work_ns),
                                    time(bound.head_ns), time(bound.tail_ns));

@@ -17,7 +17,7 @@ double longest_way(const BoundProblem& problem, std::int32_t from, std::int32_t 
   for (const BoundEdge& edge : problem.edges) {
     if (edge.from != from || edge.distance > distance) continue;
     const double rest = longest_way(problem, edge.to, to, distance - edge.distance, true);
-    if (rest >= 0) longest = std::max(longest, problem.nodes[static_cast<std::size_t>(from)].part_ns + rest);
+    if (rest >= 0) longest = std::max(longest, problem.nodes[from].part_ns + rest);
   }
   return longest;
 }
@@ -58,9 +58,7 @@ TEST(Chains, AreTheLongestWaysInEveryLane) {
             EXPECT_EQ(std::max(-1.0, chains.head(d, s, lane)), longest_way(problem, v, s, d, true));
             // A tail leaves out s, which the way from s counts.
             const double way = longest_way(problem, s, v, d, false);
-            const double tail = s == v && d == 0 ? 0
-                                : way < 0        ? -1
-                                                 : way - problem.nodes[static_cast<std::size_t>(s)].part_ns;
+            const double tail = s == v && d == 0 ? 0 : way < 0 ? -1 : way - problem.nodes[s].part_ns;
             EXPECT_EQ(std::max(-1.0, chains.tail(d, s, lane)), tail) << "round " << round;
           }
         }
@@ -79,10 +77,10 @@ TEST(Chains, LongestFromEachIsNoShorterThanAnyOfThisAndTheNextIteration) {
       for (std::int32_t end = 0; end < 8; ++end) {
         for (int d = 0; d < 2; ++d) {
           const double way = longest_way(problem, v, end, d, true);
-          if (way >= 0) expected = std::max(expected, way + problem.nodes[static_cast<std::size_t>(end)].part_ns);
+          if (way >= 0) expected = std::max(expected, way + problem.nodes[end].part_ns);
         }
       }
-      EXPECT_EQ(longest[static_cast<std::size_t>(v)], expected) << "round " << round;
+      EXPECT_EQ(longest[v], expected) << "round " << round;
     }
   }
 }

@@ -39,8 +39,8 @@ class TimedCall {
     call.spec = {.kind = collective, .ranks = ranks, .pieces = is_divided(collective) ? ranks : 1};
     call.sizes = even_sizes(call.spec, elements);
     const std::int64_t self = std::find(members.begin(), members.end(), communicator.rank()) - members.begin();
-    input_.resize(static_cast<std::size_t>(input_elements(call.spec, call.sizes, self)));
-    output_.resize(static_cast<std::size_t>(output_elements(call.spec, call.sizes, self)));
+    input_.resize(input_elements(call.spec, call.sizes, self));
+    output_.resize(output_elements(call.spec, call.sizes, self));
     in_place_ = collective == Collective::all_reduce;
     call.members = std::move(members);
     call.queue = kQueue;

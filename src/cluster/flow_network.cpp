@@ -34,7 +34,7 @@ std::int32_t FlowNetwork::open_lane(Rank src, Rank dst) {
   lane.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(way.latency.value) * slowdown_))};
   lane.best_rate = std::numeric_limits<double>::infinity();
   for (const std::int32_t link : lane.links) {
-    lane.best_rate = std::min(lane.best_rate, capacity_[static_cast<std::size_t>(link)]);
+    lane.best_rate = std::min(lane.best_rate, capacity_[link]);
   }
   lanes_.push_back(std::move(lane));
   return static_cast<std::int32_t>(lanes_.size() - 1);
@@ -48,7 +48,7 @@ std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now) {
   }
   const std::int32_t id = unused_.back();
   unused_.pop_back();
-  Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
+  Lane& lane = lanes_[lane_id];
   flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0, now_ + lane.latency};
   lane.flows.push_back(id);
   latent_.push_back(id);
@@ -136,11 +136,11 @@ void FlowNetwork::set_rates() {
   for (const std::int32_t id : moving_) {
     rising_.push_back(id);
     for (const std::int32_t link : lane(flow(id)).links) {
-      users_[static_cast<std::size_t>(link)] = 0;
+      users_[link] = 0;
     }
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : lane(flow(id)).links) ++users_[static_cast<std::size_t>(link)];
+    for (const std::int32_t link : lane(flow(id)).links) ++users_[link];
   }
   for (const std::int32_t id : rising_) {
     for (const std::int32_t link : lane(flow(id)).links) {
@@ -168,8 +168,8 @@ void FlowNetwork::set_rates() {
       fixed.rate = level;
       fixed.event = now_ + time_to_move(fixed.left, level);
       for (const std::int32_t link : lane(fixed).links) {
-        room_[static_cast<std::size_t>(link)] -= level;
-        --users_[static_cast<std::size_t>(link)];
+        room_[link] -= level;
+        --users_[link];
       }
     }
   }

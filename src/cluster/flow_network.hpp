@@ -52,15 +52,14 @@ class FlowNetwork {
   struct Later {
     const std::vector<Flow>& flows;
     bool operator()(std::int32_t a, std::int32_t b) const {
-      return std::pair(flows[static_cast<std::size_t>(a)].event, a) >
-             std::pair(flows[static_cast<std::size_t>(b)].event, b);
+      return std::pair(flows[a].event, a) > std::pair(flows[b].event, b);
     }
   };
   std::optional<Nanos> next_change() const;
-  Flow& flow(std::int32_t id) { return flows_[static_cast<std::size_t>(id)]; }
-  const Flow& flow(std::int32_t id) const { return flows_[static_cast<std::size_t>(id)]; }
-  Lane& lane(const Flow& flow) { return lanes_[static_cast<std::size_t>(flow.lane)]; }
-  const Lane& lane(const Flow& flow) const { return lanes_[static_cast<std::size_t>(flow.lane)]; }
+  Flow& flow(std::int32_t id) { return flows_[id]; }
+  const Flow& flow(std::int32_t id) const { return flows_[id]; }
+  Lane& lane(const Flow& flow) { return lanes_[flow.lane]; }
+  const Lane& lane(const Flow& flow) const { return lanes_[flow.lane]; }
   void end(std::int32_t flow, Nanos time);
   void begin_next(Lane& lane, Nanos time);
   void set_rates();

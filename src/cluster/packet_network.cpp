@@ -30,7 +30,7 @@ PacketNetwork::PacketNetwork(const Cluster& cluster, const Options& options) : c
     const double rate = link.bandwidth.bytes_per_second * 1e-9 / options.slowdown;
     links_.insert(links_.end(), 2, {rate, rounded(static_cast<double>(link.burst.value) / rate), {}, {}});
   }
-  busy_until_.resize(static_cast<std::size_t>(cluster.device_count()));
+  busy_until_.resize(cluster.device_count());
 }
 
 std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
@@ -48,7 +48,7 @@ std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
 }
 
 std::int32_t PacketNetwork::new_message(std::int32_t lane, std::int64_t bytes) {
-  Lane& its_lane = lanes_[static_cast<std::size_t>(lane)];
+  Lane& its_lane = lanes_[lane];
   its_lane.started += bytes;
   messages_.push_back({lane, bytes, bytes, bytes, its_lane.started, {}});
   return static_cast<std::int32_t>(messages_.size() - 1);
@@ -58,8 +58,8 @@ std::int32_t PacketNetwork::start(std::int32_t lane, Bytes bytes, Nanos now, Nan
   advance(now);
   const std::int32_t id = new_message(lane, bytes.value);
   messages_.back().landing = landing;
-  lanes_[static_cast<std::size_t>(lane)].unsent.push_back(id);
-  lanes_[static_cast<std::size_t>(lane)].own.push_back(id);
+  lanes_[lane].unsent.push_back(id);
+  lanes_[lane].own.push_back(id);
   send_what_fits(lane, now);
   return id;
 }
@@ -72,9 +72,9 @@ std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
 }
 
 void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
-  Lane& lane = lanes_[static_cast<std::size_t>(lane_id)];
+  Lane& lane = lanes_[lane_id];
   while (!lane.unsent.empty()) {
-    Message& message = messages_[static_cast<std::size_t>(lane.unsent.front())];
+    Message& message = messages_[lane.unsent.front()];
     const bool small = message.total <= options_.small.value;
     if (!small && lane.at_source >= options_.at_source) break;
     const std::int64_t bytes = std::min(message.unsent, options_.packet.value);
@@ -93,7 +93,7 @@ void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
 void PacketNetwork::take_over(Lane& lane, Nanos now) {
   while (!lane.own.empty()) {
     const std::int32_t id = lane.own.front();
-    if (messages_[static_cast<std::size_t>(id)].end - lane.sent > options_.spare.value) return;
+    if (messages_[id].end - lane.sent > options_.spare.value) return;
     taken_over_.push_back({id, now});
     lane.own.pop_front();
   }
@@ -120,14 +120,14 @@ Nanos PacketNetwork::handling(std::int64_t bytes, double share, bool with_messag
 }
 
 void PacketNetwork::move(Packet packet) {
-  Lane& lane = lanes_[static_cast<std::size_t>(packet.lane)];
+  Lane& lane = lanes_[packet.lane];
   if (packet.kind == Kind::data && packet.hop == 1) {
     --lane.at_source;
     send_what_fits(packet.lane, packet.time);
   }
   const auto& way = packet.kind == Kind::acknowledgement ? lane.back : lane.way;
   if (packet.hop < std::ssize(way)) {
-    Link& link = links_[static_cast<std::size_t>(way[static_cast<std::size_t>(packet.hop)])];
+    Link& link = links_[way[packet.hop]];
     const bool data = packet.kind == Kind::data;
     packet.time = passes(link, packet.time, data ? std::max(packet.bytes, kSmallest) : kSmallest);
     packet.sequence = sequence_++;
@@ -142,7 +142,7 @@ void PacketNetwork::move(Packet packet) {
   }
   if (packet.kind == Kind::data) {
     packets_.push({packet.time, sequence_++, Kind::acknowledgement, 0, packet.lane, packet.message, packet.bytes});
-    Message& message = messages_[static_cast<std::size_t>(packet.message)];
+    Message& message = messages_[packet.message];
     message.missing -= packet.bytes;
     const Nanos landing{message.total > 0 ? message.landing.value * packet.bytes / message.total : 0};
     packet.time =

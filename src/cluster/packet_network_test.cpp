@@ -33,7 +33,7 @@ std::vector<Nanos> arrivals(PacketNetwork& network, std::size_t messages) {
   while (const std::optional<Nanos> next = network.next_event()) network.advance(*next);
   std::vector<Nanos> times(messages);
   for (const PacketNetwork::Arrival& arrival : network.arrived()) {
-    times.at(static_cast<std::size_t>(arrival.message)) = arrival.time;
+    times.at(arrival.message) = arrival.time;
   }
   return times;
 }
@@ -180,7 +180,7 @@ TEST(PacketNetwork, AWordStandsBehindThePacketsAtTheSource) {
   const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
   network.start(lane, Bytes{1'000'000}, Nanos{0});
   const std::int32_t word = network.start_word(lane, Nanos{0});
-  const double time = milliseconds(arrivals(network, 2)[static_cast<std::size_t>(word)]);
+  const double time = milliseconds(arrivals(network, 2)[word]);
   EXPECT_GE(time, 0.4);
   EXPECT_LE(time, 0.6);
 }

@@ -14,11 +14,11 @@ namespace weft {
 namespace {
 
 const ThreadBlock& block_of(const Program& program, const StepTrace& trace) {
-  return program.ranks[static_cast<std::size_t>(trace.rank)].blocks[static_cast<std::size_t>(trace.step.block)];
+  return program.ranks[trace.rank].blocks[trace.step.block];
 }
 
 const Instruction& instruction_of(const Program& program, const StepTrace& trace) {
-  return block_of(program, trace).steps[static_cast<std::size_t>(trace.step.step)];
+  return block_of(program, trace).steps[trace.step.step];
 }
 
 // Input and output slots have the size of the piece that belongs there, so no other may be written into them; and the
@@ -34,8 +34,7 @@ void expect_own_pieces_only(const Program& program, const SymbolicRun& run, cons
       const std::int64_t slot = step.dst.slot + i;
       const Content own = step.dst.buffer == BufferKind::input ? initial_content(program.spec, trace.rank, slot)
                                                                : required_content(program.spec, trace.rank, slot);
-      ASSERT_EQ(trace.moved[static_cast<std::size_t>(i)].piece, own.piece)
-          << words << ": " << where(program, trace.rank, trace.step);
+      ASSERT_EQ(trace.moved[i].piece, own.piece) << words << ": " << where(program, trace.rank, trace.step);
     }
   }
 }

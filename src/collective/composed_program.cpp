@@ -23,7 +23,7 @@ class LegComposer {
  public:
   LegComposer(Collective collective, std::int64_t ranks, std::int64_t inner)
       : inner_(inner), outer_(ranks / inner), builder_("stages", {collective, ranks, 0, ranks}, /*in_place=*/false) {
-    held_.resize(static_cast<std::size_t>(ranks));
+    held_.resize(ranks);
     scratch_.assign(held_.size(), 0);
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       for (std::int64_t slot = 0; slot < input_slots(spec(), rank); ++slot) {
@@ -58,17 +58,15 @@ class LegComposer {
  private:
   const CollectiveSpec& spec() const { return builder_.spec(); }
   // The pieces of a rank's output and their slots.
-  const std::map<std::int64_t, std::int64_t>& wanted(std::int64_t rank) const {
-    return wanted_[static_cast<std::size_t>(rank)];
-  }
-  HeldPieces& at(std::int64_t rank) { return held_[static_cast<std::size_t>(rank)]; }
+  const std::map<std::int64_t, std::int64_t>& wanted(std::int64_t rank) const { return wanted_[rank]; }
+  HeldPieces& at(std::int64_t rank) { return held_[rank]; }
 
   std::vector<std::vector<std::int64_t>> groups(Scope scope) const {
     const std::int64_t count = scope == Scope::whole ? 1 : scope == Scope::inner ? outer_ : inner_;
     std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(count));
     for (std::int64_t rank = 0; rank < spec().ranks; ++rank) {
       const std::int64_t group = scope == Scope::whole ? 0 : scope == Scope::inner ? rank / inner_ : rank % inner_;
-      result[static_cast<std::size_t>(group)].push_back(rank);
+      result[group].push_back(rank);
     }
     return result;
   }
@@ -93,7 +91,7 @@ class LegComposer {
     }
     const auto output = wanted(rank).find(what.piece);
     if (what.copy == 0 && output != wanted(rank).end()) return {BufferKind::output, output->second};
-    return {BufferKind::scratch, scratch_[static_cast<std::size_t>(rank)]++};
+    return {BufferKind::scratch, scratch_[rank]++};
   }
 
   void copy(std::int64_t from, const HeldPiece& what, std::int64_t to, const HeldPiece& as) {

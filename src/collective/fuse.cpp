@@ -28,7 +28,7 @@ std::int32_t size_of(const ThreadBlock& block) {
 }
 
 const Instruction& step_of(const ThreadBlock& block, std::int32_t step) {
-  return block.steps[static_cast<std::size_t>(step)];
+  return block.steps[step];
 }
 
 bool can_join(const Program& program, std::int64_t rank, const Instruction& receive, const Instruction& send) {
@@ -39,9 +39,9 @@ bool can_join(const Program& program, std::int64_t rank, const Instruction& rece
 
 // A send joins the last receive of the other block that it waits for, which is what wrote its slots.
 std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32_t receiver, std::int32_t sender) {
-  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
-  const ThreadBlock& in = blocks[static_cast<std::size_t>(receiver)];
-  const ThreadBlock& out = blocks[static_cast<std::size_t>(sender)];
+  const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
+  const ThreadBlock& in = blocks[receiver];
+  const ThreadBlock& out = blocks[sender];
   std::vector<Pair> pairs;
   for (std::int32_t send = 0; send < size_of(out); ++send) {
     std::int32_t last = -1;
@@ -57,7 +57,7 @@ std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32
 // The merge that joins most, if any is worth it.
 std::optional<Merge> best_merge(const Program& program, std::int64_t rank, std::int64_t channel,
                                 const std::vector<Merge>& refused) {
-  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+  const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
   std::optional<Merge> best;
   for (std::size_t r = 0; r < blocks.size(); ++r) {
     if (blocks[r].receive_from < 0 || blocks[r].send_to >= 0) continue;
@@ -91,10 +91,7 @@ Instruction joined(const Instruction& receive, const Instruction& send) {
 class Zipper {
  public:
   Zipper(const RankProgram& rank, const Merge& merge)
-      : merge_(merge),
-        in_(rank.blocks[static_cast<std::size_t>(merge.receiver)]),
-        out_(rank.blocks[static_cast<std::size_t>(merge.sender)]),
-        places_(rank) {}
+      : merge_(merge), in_(rank.blocks[merge.receiver]), out_(rank.blocks[merge.sender]), places_(rank) {}
 
   // False where the orders of the blocks contradict each other.
   bool run() {
@@ -110,11 +107,11 @@ class Zipper {
 
   // The rank with the row in place of the receiver, and without the sender.
   RankProgram result(RankProgram rank) {
-    ThreadBlock& block = rank.blocks[static_cast<std::size_t>(merge_.receiver)];
+    ThreadBlock& block = rank.blocks[merge_.receiver];
     block.send_to = out_.send_to;
     const auto moved_block = [&](std::int32_t b) { return b > merge_.sender ? b - 1 : b; };
     for (std::int32_t b = 0; b < static_cast<std::int32_t>(rank.blocks.size()); ++b) {
-      for (std::int32_t s = 0; s < size_of(rank.blocks[static_cast<std::size_t>(b)]); ++s) {
+      for (std::int32_t s = 0; s < size_of(rank.blocks[b]); ++s) {
         const InstructionId place = places_.of({b, s});
         places_.move({b, s}, {moved_block(place.block), place.step});
       }
@@ -169,7 +166,7 @@ bool works(const Program& program) {
 void merge_blocks(Program& program, std::int64_t rank, std::int64_t channel) {
   std::vector<Merge> refused;
   while (auto merge = best_merge(program, rank, channel, refused)) {
-    RankProgram& code = program.ranks[static_cast<std::size_t>(rank)];
+    RankProgram& code = program.ranks[rank];
     Zipper zipper(code, *merge);
     if (zipper.run()) {
       code = zipper.result(code);
@@ -217,11 +214,10 @@ std::vector<std::vector<std::vector<bool>>> read_stores(const Program& program) 
     const auto found = last.find({rank, real.buffer, real.slot});
     if (found == last.end()) return;
     const auto& [at, step] = found->second;
-    is_read[at][static_cast<std::size_t>(step.block)][static_cast<std::size_t>(step.step)] = true;
+    is_read[at][step.block][step.step] = true;
   };
   for (const StepTrace& trace : run_symbolically(program).steps) {
-    const ThreadBlock& block =
-        program.ranks[static_cast<std::size_t>(trace.rank)].blocks[static_cast<std::size_t>(trace.step.block)];
+    const ThreadBlock& block = program.ranks[trace.rank].blocks[trace.step.block];
     const Instruction& step = step_of(block, trace.step.step);
     for (std::int64_t i = 0; i < step.count && step.kind != InstructionKind::nop; ++i) {
       const SlotRef src{step.src.buffer, step.src.slot + i}, dst{step.dst.buffer, step.dst.slot + i};

@@ -29,7 +29,7 @@ class RankLowering {
       : program_(program), rank_(rank), sizes_(sizes), element_(element.value) {
     lay_out(BufferKind::input, out_.input_bytes);
     lay_out(BufferKind::output, out_.output_bytes);
-    scratch_.resize(static_cast<std::size_t>(slot_count(program, rank, BufferKind::scratch)));
+    scratch_.resize(slot_count(program, rank, BufferKind::scratch));
   }
 
   // Scratch slots are as large as the largest piece that passes through them.
@@ -66,8 +66,7 @@ class RankLowering {
       }
       return;
     }
-    const ThreadBlock& block =
-        program_.ranks[static_cast<std::size_t>(rank_)].blocks[static_cast<std::size_t>(trace.step.block)];
+    const ThreadBlock& block = program_.ranks[rank_].blocks[trace.step.block];
     const std::vector<Place*> src =
         reads_src(instruction.kind) ? places(instruction.src, trace.moved.size()) : std::vector<Place*>{};
     std::vector<Place*> dst =
@@ -86,22 +85,16 @@ class RankLowering {
   LoweredRank finish() && { return std::move(out_); }
 
  private:
-  const Instruction& at(InstructionId id) const {
-    return program_.ranks[static_cast<std::size_t>(rank_)]
-        .blocks[static_cast<std::size_t>(id.block)]
-        .steps[static_cast<std::size_t>(id.step)];
-  }
+  const Instruction& at(InstructionId id) const { return program_.ranks[rank_].blocks[id.block].steps[id.step]; }
 
-  std::int64_t bytes_of(const Content& content) const {
-    return sizes_[static_cast<std::size_t>(content.piece)] * element_;
-  }
+  std::int64_t bytes_of(const Content& content) const { return sizes_[content.piece] * element_; }
 
   // Slots as the user lays them out: by input pieces, by output pieces, or in place by both.
   void lay_out(BufferKind buffer, std::int64_t& total) {
     const CollectiveSpec& spec = program_.spec;
     std::vector<std::int64_t> capacities(static_cast<std::size_t>(slot_count(program_, rank_, buffer)), -1);
     const auto hold = [&](std::int64_t slot, const Content& content) {
-      std::int64_t& capacity = capacities[static_cast<std::size_t>(slot)];
+      std::int64_t& capacity = capacities[slot];
       if (capacity >= 0 && capacity != bytes_of(content)) {
         fail("{} in place: slot {} of rank {} holds {} bytes before and {} after; sizes must be the same both ways",
              name_of(spec.kind), slot, rank_, capacity, bytes_of(content));
@@ -130,7 +123,7 @@ class RankLowering {
     for (std::size_t i = 0; i < count; ++i) {
       const SlotRef slot = located(program_, rank_, {first.buffer, first.slot + static_cast<std::int64_t>(i)});
       auto& row = slot.buffer == BufferKind::input ? input_ : slot.buffer == BufferKind::output ? output_ : scratch_;
-      result.push_back(&row[static_cast<std::size_t>(slot.slot)]);
+      result.push_back(&row[slot.slot]);
     }
     return result;
   }
@@ -227,9 +220,9 @@ std::vector<LoweredRank> lower(const Program& program, const SymbolicRun& run, c
   for (std::size_t rank = 0; rank < program.ranks.size(); ++rank) {
     ranks.push_back(std::make_unique<RankLowering>(program, static_cast<std::int64_t>(rank), sizes, element_size));
   }
-  for (const StepTrace& trace : run.steps) ranks[static_cast<std::size_t>(trace.rank)]->note_scratch(trace);
+  for (const StepTrace& trace : run.steps) ranks[trace.rank]->note_scratch(trace);
   for (const auto& rank : ranks) rank->place_scratch();
-  for (const StepTrace& trace : run.steps) ranks[static_cast<std::size_t>(trace.rank)]->add(trace);
+  for (const StepTrace& trace : run.steps) ranks[trace.rank]->add(trace);
   std::vector<LoweredRank> result;
   for (const auto& rank : ranks) result.push_back(std::move(*rank).finish());
   return result;

@@ -52,7 +52,7 @@ PieceSizes all_to_all_sizes(const CollectiveSpec& spec, std::span<const std::int
 std::int64_t input_elements(const CollectiveSpec& spec, const PieceSizes& sizes, std::int64_t rank) {
   std::int64_t elements = 0;
   for (std::int64_t slot = 0; slot < input_slots(spec, rank); ++slot) {
-    elements += sizes[static_cast<std::size_t>(initial_content(spec, rank, slot).piece)];
+    elements += sizes[initial_content(spec, rank, slot).piece];
   }
   return elements;
 }
@@ -60,7 +60,7 @@ std::int64_t input_elements(const CollectiveSpec& spec, const PieceSizes& sizes,
 std::int64_t output_elements(const CollectiveSpec& spec, const PieceSizes& sizes, std::int64_t rank) {
   std::int64_t elements = 0;
   for (std::int64_t slot = 0; slot < output_slots(spec, rank); ++slot) {
-    elements += sizes[static_cast<std::size_t>(required_content(spec, rank, slot).piece)];
+    elements += sizes[required_content(spec, rank, slot).piece];
   }
   return elements;
 }

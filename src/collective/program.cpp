@@ -75,7 +75,7 @@ SlotRef located(const Program& program, std::int64_t rank, SlotRef slot) {
 }
 
 std::int64_t slot_count(const Program& program, std::int64_t rank, BufferKind buffer) {
-  if (buffer == BufferKind::scratch) return program.ranks[static_cast<std::size_t>(rank)].scratch_slots;
+  if (buffer == BufferKind::scratch) return program.ranks[rank].scratch_slots;
   const std::int64_t in = input_slots(program.spec, rank);
   const std::int64_t out = output_slots(program.spec, rank);
   if (program.in_place) return buffer == BufferKind::output ? std::max(in, out) : 0;
@@ -83,10 +83,9 @@ std::int64_t slot_count(const Program& program, std::int64_t rank, BufferKind bu
 }
 
 std::string where(const Program& program, std::int64_t rank, InstructionId step) {
-  const auto& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
-  const auto& steps = blocks[static_cast<std::size_t>(step.block)].steps;
-  return fmt::format("rank {}, block {}, step {} ({})", rank, step.block, step.step,
-                     name_of(steps[static_cast<std::size_t>(step.step)].kind));
+  const auto& blocks = program.ranks[rank].blocks;
+  const auto& steps = blocks[step.block].steps;
+  return fmt::format("rank {}, block {}, step {} ({})", rank, step.block, step.step, name_of(steps[step.step].kind));
 }
 
 }  // namespace weft

@@ -28,7 +28,7 @@ ProgramBuilder::ProgramBuilder(std::string name, const CollectiveSpec& spec, boo
   program_.name = std::move(name);
   program_.spec = spec;
   program_.in_place = in_place;
-  program_.ranks.resize(static_cast<std::size_t>(spec.ranks + helpers));
+  program_.ranks.resize(spec.ranks + helpers);
   states_.resize(program_.ranks.size());
 }
 
@@ -60,8 +60,8 @@ void ProgramBuilder::reduce(Spot from, Spot operand, Spot to, std::int64_t count
 
 std::int32_t ProgramBuilder::block_for(std::int64_t rank, std::int64_t send_to, std::int64_t receive_from,
                                        std::int64_t channel) {
-  RankState& state = states_[static_cast<std::size_t>(rank)];
-  std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
+  RankState& state = states_[rank];
+  std::vector<ThreadBlock>& blocks = program_.ranks[rank].blocks;
   const auto next = static_cast<std::int32_t>(blocks.size());
   std::int32_t* known = &state.local_block;
   if (send_to >= 0) known = &state.send_blocks.try_emplace({send_to, channel}, -1).first->second;
@@ -77,9 +77,9 @@ std::int32_t ProgramBuilder::block_for(std::int64_t rank, std::int64_t send_to, 
 // An instruction waits for the last writer of what it reads or writes and for the readers of what it overwrites; only
 // those that its own block or another named instruction does not already wait for are named.
 void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction instruction) {
-  RankState& state = states_[static_cast<std::size_t>(rank)];
-  RankProgram& code = program_.ranks[static_cast<std::size_t>(rank)];
-  const InstructionId id{block, static_cast<std::int32_t>(code.blocks[static_cast<std::size_t>(block)].steps.size())};
+  RankState& state = states_[rank];
+  RankProgram& code = program_.ranks[rank];
+  const InstructionId id{block, static_cast<std::int32_t>(code.blocks[block].steps.size())};
   std::vector<SlotUse*> read, written;
   for (std::int64_t i = 0; i < instruction.count; ++i) {
     const auto use = [&](SlotRef first) {
@@ -107,7 +107,7 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
   });
   before.erase(std::unique(before.begin(), before.end(), [](const Use* a, const Use* b) { return a->step == b->step; }),
                before.end());
-  std::vector<std::int32_t>& clock = state.done[static_cast<std::size_t>(block)];
+  std::vector<std::int32_t>& clock = state.done[block];
   for (const Use* use : before) {
     if (use->step.block == block || covers(clock, use->step)) continue;
     const bool implied = std::any_of(before.begin(), before.end(), [&](const Use* other) {
@@ -126,7 +126,7 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
     slot->readers.clear();
   }
   for (SlotUse* slot : read) slot->readers.push_back({id, clock});
-  code.blocks[static_cast<std::size_t>(block)].steps.push_back(std::move(instruction));
+  code.blocks[block].steps.push_back(std::move(instruction));
 }
 
 Program ProgramBuilder::finish() && {

@@ -22,9 +22,8 @@ class ChainCounter {
   }
 
   std::int64_t visit(std::int64_t rank, InstructionId id) {
-    const ThreadBlock& block =
-        program_.ranks[static_cast<std::size_t>(rank)].blocks[static_cast<std::size_t>(id.block)];
-    const Instruction& step = block.steps[static_cast<std::size_t>(id.step)];
+    const ThreadBlock& block = program_.ranks[rank].blocks[id.block];
+    const Instruction& step = block.steps[id.step];
     std::int64_t result = id.step == 0 ? 0 : depth(rank, {id.block, id.step - 1});
     for (const InstructionId& other : step.after) result = std::max(result, depth(rank, other));
     if (receives(step.kind)) {
@@ -40,10 +39,7 @@ class ChainCounter {
   }
 
  private:
-  std::int64_t& depth(std::int64_t rank, InstructionId id) {
-    return depth_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(id.block)]
-                 [static_cast<std::size_t>(id.step)];
-  }
+  std::int64_t& depth(std::int64_t rank, InstructionId id) { return depth_[rank][id.block][id.step]; }
 
   const Program& program_;
   std::vector<std::vector<std::vector<std::int64_t>>> depth_;  // by rank, block, step
@@ -66,12 +62,12 @@ ProgramTraffic program_traffic(const Program& program, const PieceSizes& sizes, 
   ChainCounter chains(program);
   for (const StepTrace& trace : run.steps) {
     const auto rank = static_cast<std::size_t>(trace.rank);
-    const ThreadBlock& block = program.ranks[rank].blocks[static_cast<std::size_t>(trace.step.block)];
+    const ThreadBlock& block = program.ranks[rank].blocks[trace.step.block];
     ++traffic.instructions[rank];
     traffic.longest_chain = std::max(traffic.longest_chain, chains.visit(trace.rank, trace.step));
-    if (!sends(block.steps[static_cast<std::size_t>(trace.step.step)].kind)) continue;
+    if (!sends(block.steps[trace.step.step].kind)) continue;
     std::int64_t bytes = 0;
-    for (const Content& moved : trace.moved) bytes += sizes[static_cast<std::size_t>(moved.piece)] * element.value;
+    for (const Content& moved : trace.moved) bytes += sizes[moved.piece] * element.value;
     add_message(traffic.sent[rank], bytes);
     add_message(traffic.between[{trace.rank, block.send_to}], bytes);
     add_message(traffic.total, bytes);

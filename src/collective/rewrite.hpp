@@ -14,14 +14,10 @@ class StepPlaces {
   // Every instruction where it is.
   explicit StepPlaces(const RankProgram& rank);
   void move(InstructionId from, InstructionId to) { place(from) = to; }
-  InstructionId of(InstructionId from) const {
-    return places_[static_cast<std::size_t>(from.block)][static_cast<std::size_t>(from.step)];
-  }
+  InstructionId of(InstructionId from) const { return places_[from.block][from.step]; }
 
  private:
-  InstructionId& place(InstructionId from) {
-    return places_[static_cast<std::size_t>(from.block)][static_cast<std::size_t>(from.step)];
-  }
+  InstructionId& place(InstructionId from) { return places_[from.block][from.step]; }
   std::vector<std::vector<InstructionId>> places_;  // by old block and step
 };
 

@@ -283,8 +283,8 @@ void CommunicationThread::build(Prepared& prepared) {
   const CallQueue::Shared shared{*transport_, trouble_, in_library_, library_idle_, options_.check};
   CallQueue& queue = queues_.try_emplace(call.queue, shared).first->second;
   prepared.turns = &queue.turns_of(call.members);
-  prepared.input.reserve(static_cast<std::size_t>(call.segments));
-  prepared.output.reserve(static_cast<std::size_t>(call.segments));
+  prepared.input.reserve(call.segments);
+  prepared.output.reserve(call.segments);
   if (call.uneven) {
     prepared.exchange = std::make_unique<UnevenRun>(*call.uneven, call.members, first_channel, *transport_);
   } else if (call.program == nullptr) {

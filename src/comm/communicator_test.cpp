@@ -33,10 +33,10 @@ void check_call(Communicator& communicator, const PreparedCall& call) {
       output.assign(std::max(input.size(), expected.size()), std::byte{0xee});
       std::size_t input_begin = 0;
       for (std::int64_t slot = 0; slot < in_place_slot_of_input(call.spec, rank, 0); ++slot) {
-        input_begin += static_cast<std::size_t>(call.sizes[static_cast<std::size_t>(slot)]) * element;
+        input_begin += static_cast<std::size_t>(call.sizes[slot]) * element;
       }
       for (std::int64_t slot = 0; slot < in_place_slot_of_output(call.spec, rank, 0); ++slot) {
-        output_begin += static_cast<std::size_t>(call.sizes[static_cast<std::size_t>(slot)]) * element;
+        output_begin += static_cast<std::size_t>(call.sizes[slot]) * element;
       }
       std::copy(input.begin(), input.end(), output.begin() + static_cast<std::ptrdiff_t>(input_begin));
     }
@@ -176,7 +176,7 @@ TEST(Communicator, MessagesOfAnotherSizeEndAllRanksAndNameTheOperation) {
     try {
       communicator.wait(communicator.start(communicator.prepare(call), nullptr, data.data()));
     } catch (const RunFailed& failure) {
-      words[static_cast<std::size_t>(rank)] = failure.what();
+      words[rank] = failure.what();
     }
   });
   for (std::size_t rank = 0; rank < words.size(); ++rank) {

@@ -86,7 +86,7 @@ class Liveness::Watch {
     std::vector<tcp::Socket> sockets = tcp::connect_mesh(mesh, exchange);
     last_pass_ = Clock::now();
     for (const std::int64_t peer : mesh.neighbours) {
-      neighbours_.push_back({peer, std::move(sockets[static_cast<std::size_t>(peer)]), last_pass_, {}, {}, false});
+      neighbours_.push_back({peer, std::move(sockets[peer]), last_pass_, {}, {}, false});
     }
     wake_ = tcp::Socket(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     thread_ = std::thread([this] { run(); });

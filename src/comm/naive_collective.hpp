@@ -52,12 +52,12 @@ inline std::vector<std::byte> bytes_of(const std::vector<Content>& contents, con
                                        ReduceOp op) {
   const auto width = static_cast<std::size_t>(size_of(type).value);
   std::int64_t elements = 0;
-  for (const Content& content : contents) elements += sizes[static_cast<std::size_t>(content.piece)];
+  for (const Content& content : contents) elements += sizes[content.piece];
   std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * width);
   std::byte* to = bytes.data();
   for (const Content& content : contents) {
     const std::vector<std::int64_t> ranks = content.from.members();
-    for (std::int64_t element = 0; element < sizes[static_cast<std::size_t>(content.piece)]; ++element, to += width) {
+    for (std::int64_t element = 0; element < sizes[content.piece]; ++element, to += width) {
       store_value(type, to, reduced_value(op, ranks, content.piece, element));
     }
   }

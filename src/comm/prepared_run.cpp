@@ -36,8 +36,7 @@ void Communicator::Prepared::build_program(Transport& transport, std::int64_t me
   const double scale = call.op == ReduceOp::average ? 1.0 / static_cast<double>(call.spec.ranks) : 1.0;
   RunSettings settings{call.type, call.op, scale, call.members, first_channel, credit, call.segments};
   if (call.accumulate && member < call.spec.ranks) settings.accumulated = own_part_of_input(call, member);
-  run = std::make_unique<ProgramRun>(std::move(lowered[static_cast<std::size_t>(member)]), std::move(settings),
-                                     transport);
+  run = std::make_unique<ProgramRun>(std::move(lowered[member]), std::move(settings), transport);
   input_bytes = run->input_bytes();
   output_bytes = run->output_bytes();
 }

@@ -29,7 +29,7 @@ bool is_local(InstructionKind kind) {
 }
 
 std::unique_ptr<std::byte[]> uninitialised(std::int64_t bytes) {
-  return std::unique_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(bytes)]);
+  return std::unique_ptr<std::byte[]>(new std::byte[bytes]);
 }
 
 }  // namespace
@@ -53,24 +53,24 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
     reserve(step.code.dst, step.dst);
     step.staged.resize(1);
     for (const std::int32_t other : step.code.waits) {
-      steps_[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
+      steps_[other].dependents.push_back(static_cast<std::int32_t>(i));
     }
     for (const std::int32_t other : step.code.turn) {
-      steps_[static_cast<std::size_t>(other)].followers.push_back(static_cast<std::int32_t>(i));
+      steps_[other].followers.push_back(static_cast<std::int32_t>(i));
     }
     if (step.code.peer < 0) continue;
-    step.code.peer = settings_.members[static_cast<std::size_t>(step.code.peer)];
+    step.code.peer = settings_.members[step.code.peer];
     step.code.channel += settings_.first_channel;
     connect(static_cast<std::int32_t>(i), step.code.kind == InstructionKind::send);
   }
   for (Connection& connection : incoming_) {
     std::int64_t largest = -1;
     for (const std::int32_t id : connection.steps) {
-      const Step& step = steps_[static_cast<std::size_t>(id)];
+      const Step& step = steps_[id];
       if (may_need_slot(step)) largest = std::max(largest, step.code.bytes);
     }
     if (largest < 0) continue;
-    connection.slots.resize(static_cast<std::size_t>(slots_for(largest)));
+    connection.slots.resize(slots_for(largest));
     for (auto& slot : connection.slots) slot = uninitialised(largest);
     connection.slot_is_used.assign(connection.slots.size(), false);
   }
@@ -80,9 +80,9 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
 
 void ProgramRun::connect(std::int32_t id, bool outgoing) {
   std::vector<Connection>& connections = outgoing ? outgoing_ : incoming_;
-  Step& step = steps_[static_cast<std::size_t>(id)];
+  Step& step = steps_[id];
   for (std::size_t i = 0; i < connections.size(); ++i) {
-    const Step& known = steps_[static_cast<std::size_t>(connections[i].steps.front())];
+    const Step& known = steps_[connections[i].steps.front()];
     if (known.code.peer != step.code.peer || known.code.channel != step.code.channel) continue;
     connections[i].steps.push_back(id);
     step.connection = static_cast<std::int32_t>(i);
@@ -106,7 +106,7 @@ void ProgramRun::reserve(const std::vector<ByteRange>& ranges, std::vector<Segme
     in_segments = in_segments || range.buffer != BufferKind::scratch;
   }
   const std::int64_t borders = in_segments ? settings_.segments - 1 : 0;
-  segments.reserve(static_cast<std::size_t>(std::min(std::ssize(ranges) + borders, elements)));
+  segments.reserve(std::min(std::ssize(ranges) + borders, elements));
 }
 
 void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& segments) const {
@@ -171,7 +171,7 @@ bool ProgramRun::post_receives() {
   bool moved = false;
   for (Connection& connection : incoming_) {
     while (connection.next < connection.steps.size()) {
-      Step& step = steps_[static_cast<std::size_t>(connection.steps[connection.next])];
+      Step& step = steps_[connection.steps[connection.next]];
       if (!post_receive(connection, step)) break;
       step.state = State::in_flight;
       in_flight_.push_back(connection.steps[connection.next]);
@@ -193,7 +193,7 @@ bool ProgramRun::post_receive(Connection& connection, Step& step) {
   if (unused == connection.slot_is_used.end()) return false;
   *unused = true;
   step.slot = static_cast<std::int32_t>(unused - connection.slot_is_used.begin());
-  step.staged[0] = {connection.slots[static_cast<std::size_t>(step.slot)].get(), step.code.bytes};
+  step.staged[0] = {connection.slots[step.slot].get(), step.code.bytes};
   step.ticket = transport_.receive(step.code.peer, step.code.channel, {.dst = step.staged, .operand = {}});
   return true;
 }
@@ -220,7 +220,7 @@ bool ProgramRun::post_sends() {
 bool ProgramRun::post_send(Connection& connection) {
   if (connection.next == connection.steps.size()) return false;
   const std::int32_t id = connection.steps[connection.next];
-  Step& step = steps_[static_cast<std::size_t>(id)];
+  Step& step = steps_[id];
   if (step.pending + step.ahead != 0) return false;
   if (bytes_in_flight_ > 0 && bytes_in_flight_ + step.code.bytes > settings_.credit) return false;
   step.ticket = transport_.send(step.code.peer, step.code.channel, step.src);
@@ -239,7 +239,7 @@ bool ProgramRun::poll() {
   bool moved = false;
   for (std::size_t i = 0; i < in_flight_.size();) {
     const std::int32_t id = in_flight_[i];
-    Step& step = steps_[static_cast<std::size_t>(id)];
+    Step& step = steps_[id];
     if (!transport_.done(step.ticket)) {
       ++i;
       continue;
@@ -271,7 +271,7 @@ bool ProgramRun::run_ready() {
     if (carried_out_ < 0) {
       carried_out_ = ready_.back();
       ready_.pop_back();
-      const Step& step = steps_[static_cast<std::size_t>(carried_out_)];
+      const Step& step = steps_[carried_out_];
       work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
     }
     worked += work_.advance(kWorkAtOnce);
@@ -285,7 +285,7 @@ bool ProgramRun::run_ready() {
 bool ProgramRun::hand_out_ready() {
   if (ready_.empty()) return false;
   for (const std::int32_t id : ready_) {
-    Step& step = steps_[static_cast<std::size_t>(id)];
+    Step& step = steps_[id];
     step.ticket = paced_->land(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
     step.state = State::worked_on;
     in_flight_.push_back(id);
@@ -295,29 +295,29 @@ bool ProgramRun::hand_out_ready() {
 }
 
 void ProgramRun::end_local(std::int32_t id) {
-  const Step& step = steps_[static_cast<std::size_t>(id)];
+  const Step& step = steps_[id];
   if (step.slot >= 0) {
-    incoming_[static_cast<std::size_t>(step.connection)].slot_is_used[static_cast<std::size_t>(step.slot)] = false;
+    incoming_[step.connection].slot_is_used[step.slot] = false;
   }
   complete(id);
 }
 
 void ProgramRun::complete(std::int32_t id) {
-  Step& step = steps_[static_cast<std::size_t>(id)];
+  Step& step = steps_[id];
   step.state = State::done;
   --left_;
   for (const std::int32_t dependent : step.dependents) {
-    --steps_[static_cast<std::size_t>(dependent)].pending;
+    --steps_[dependent].pending;
     released(dependent);
   }
   for (const std::int32_t follower : step.followers) {
-    --steps_[static_cast<std::size_t>(follower)].ahead;
+    --steps_[follower].ahead;
     released(follower);
   }
 }
 
 void ProgramRun::released(std::int32_t id) {
-  const Step& step = steps_[static_cast<std::size_t>(id)];
+  const Step& step = steps_[id];
   if (step.pending + step.ahead > 0) return;
   if (is_local(step.code.kind) || step.state == State::landed) ready_.push_back(id);
 }
@@ -325,7 +325,7 @@ void ProgramRun::released(std::int32_t id) {
 const ProgramRun::Step* ProgramRun::first_waiting() const {
   const Step* sending = nullptr;
   for (const std::int32_t id : in_flight_) {
-    const Step& step = steps_[static_cast<std::size_t>(id)];
+    const Step& step = steps_[id];
     if (is_receive(step.code.kind)) return &step;
     if (step.code.kind == InstructionKind::send) sending = &step;
   }

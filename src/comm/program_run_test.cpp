@@ -22,7 +22,7 @@ class FiveQuestions final : public Transport {
   }
   Ticket receive(std::int64_t, std::int64_t, const Landing&) override { return next(); }
   bool done(Ticket ticket) override {
-    const bool ended = ++questions[static_cast<std::size_t>(ticket.value)] == 5;
+    const bool ended = ++questions[ticket.value] == 5;
     if (ended && on_end) on_end();
     return ended;
   }

@@ -23,7 +23,7 @@ inline void append_joined(std::vector<Segment>& list, const Segment& segment) {
 class SegmentMap {
  public:
   // Room for so many segments.
-  void reserve(std::int64_t segments) { begins_.reserve(static_cast<std::size_t>(segments)); }
+  void reserve(std::int64_t segments) { begins_.reserve(segments); }
 
   // The segments must stay. Allocates nothing up to what was reserved.
   void bind(std::span<const Segment> segments) {

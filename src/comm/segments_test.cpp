@@ -213,7 +213,7 @@ TEST(OnDone, WhatItThrowsFailsTheRunOnAllRanks) {
     if (rank == 0) call.on_done = [](auto, auto) { fail("the next layer is missing"); };
     Communicator::Prepared& prepared = communicator.prepare(call);
     std::vector<float> data(100);
-    words[static_cast<std::size_t>(rank)] = words_of([&] {
+    words[rank] = words_of([&] {
       while (true) communicator.wait(communicator.start(prepared, nullptr, data.data()));
     });
   });
@@ -237,8 +237,7 @@ TEST(Communicator, ARankThatCannotGoOnTellsTheOthers) {
       communicator.fail("and more");
       repeated = words_of([&] { communicator.start(prepared, nullptr, data.data()); });
     }
-    words[static_cast<std::size_t>(rank)] =
-        words_of([&] { communicator.wait(communicator.start(prepared, nullptr, data.data())); });
+    words[rank] = words_of([&] { communicator.wait(communicator.start(prepared, nullptr, data.data())); });
   });
   EXPECT_EQ(repeated, "the loss of step 7 is not a number");
   EXPECT_EQ(words[1], "the loss of step 7 is not a number");

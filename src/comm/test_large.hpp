@@ -39,11 +39,11 @@ inline void expect_marks(Communicator& communicator, const ProgramRequest& reque
   std::vector<float> data(static_cast<std::size_t>(kElements));
   const auto mine = static_cast<float>(communicator.rank() + 1);
   for (std::size_t i = 0; i < marks().size(); ++i) {
-    data[static_cast<std::size_t>(marks()[i])] = mine * static_cast<float>(i + 1);
+    data[marks()[i]] = mine * static_cast<float>(i + 1);
   }
   communicator.wait(communicator.start(prepared, nullptr, data.data()));
   for (std::size_t i = 0; i < marks().size(); ++i) {
-    EXPECT_EQ(data[static_cast<std::size_t>(marks()[i])], factor * static_cast<float>(i + 1)) << marks()[i];
+    EXPECT_EQ(data[marks()[i]], factor * static_cast<float>(i + 1)) << marks()[i];
   }
   EXPECT_EQ(std::ranges::count_if(data, [](float value) { return value != 0; }), std::ssize(marks()));
 }

@@ -25,7 +25,7 @@ void on_ranks(const LocalOptions& options, const CommunicatorOptions& settings, 
         Communicator communicator(world.transport(rank), settings);
         body(communicator);
       } catch (...) {
-        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        errors[rank] = std::current_exception();
       }
     });
   }

@@ -29,7 +29,7 @@ class ScatteredBuffer {
                          : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(elements + 1)));
     }
     std::sort(cuts.begin(), cuts.end());
-    segments_.resize(static_cast<std::size_t>(segments));
+    segments_.resize(segments);
     std::vector<std::size_t> places(segments_.size());
     std::iota(places.begin(), places.end(), 0);
     std::shuffle(places.begin(), places.end(), random);

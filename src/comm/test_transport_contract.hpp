@@ -39,7 +39,7 @@ inline std::byte expected_byte(const MessageId& id, std::int64_t place) {
 
 inline Bytestring make_message(const MessageId& id, std::int64_t bytes) {
   Bytestring data(static_cast<std::size_t>(bytes));
-  for (std::int64_t i = 0; i < bytes; ++i) data[static_cast<std::size_t>(i)] = expected_byte(id, i);
+  for (std::int64_t i = 0; i < bytes; ++i) data[i] = expected_byte(id, i);
   return data;
 }
 
@@ -136,18 +136,18 @@ inline void all_pairs_at_once(Transport& transport) {
     incoming.emplace_back(static_cast<std::size_t>(kBytes));
   }
   std::vector<std::vector<Segment>> segments;
-  segments.reserve(static_cast<std::size_t>(2 * size));  // what a message names must stay where it is
+  segments.reserve(2 * size);  // what a message names must stay where it is
   std::vector<Ticket> tickets;
   for (std::int64_t peer = 0; peer < size; ++peer) {
     if (peer == self) continue;
-    segments.push_back(whole(outgoing[static_cast<std::size_t>(peer)]));
+    segments.push_back(whole(outgoing[peer]));
     tickets.push_back(transport.send(peer, 9, segments.back()));
-    segments.push_back(whole(incoming[static_cast<std::size_t>(peer)]));
+    segments.push_back(whole(incoming[peer]));
     tickets.push_back(transport.receive(peer, 9, into(segments.back())));
   }
   finish(transport, tickets);
   for (std::int64_t peer = 0; peer < size; ++peer) {
-    if (peer != self) expect_message(incoming[static_cast<std::size_t>(peer)], {peer, self, 9, 0});
+    if (peer != self) expect_message(incoming[peer], {peer, self, 9, 0});
   }
 }
 

@@ -46,18 +46,18 @@ inline void check_uneven_exchanges(Communicator& communicator) {
     std::vector<std::byte> input(static_cast<std::size_t>(bytes)), output(input.size(), std::byte{0xee}),
         expected = output, returned(input.size(), std::byte{0xdd}), expected_back = returned;
     std::vector<ElementRange> outgoing, incoming(static_cast<std::size_t>(ranks * shape.blocks), {-1, -1}), told;
-    for (std::int64_t at = 0; at < bytes; ++at) input[static_cast<std::size_t>(at)] = test_byte(round, self, at);
+    for (std::int64_t at = 0; at < bytes; ++at) input[at] = test_byte(round, self, at);
     for (std::int64_t peer = 0; peer < ranks; ++peer) {
       for (std::int64_t b = 0; b < shape.blocks; ++b) {
         outgoing.push_back(test_window(round, self, peer, b));
         told.push_back(test_window(round, peer, self, b));
         const std::int64_t here = (peer * shape.blocks + b) * block, at_peer = (self * shape.blocks + b) * block;
         for (std::int64_t i = told.back().begin * shape.unit_bytes; i < told.back().end * shape.unit_bytes; ++i) {
-          expected[static_cast<std::size_t>(here + i)] = test_byte(round, peer, at_peer + i);
+          expected[here + i] = test_byte(round, peer, at_peer + i);
         }
         for (std::int64_t i = outgoing.back().begin * shape.unit_bytes; i < outgoing.back().end * shape.unit_bytes;
              ++i) {
-          expected_back[static_cast<std::size_t>(here + i)] = input[static_cast<std::size_t>(here + i)];
+          expected_back[here + i] = input[here + i];
         }
       }
     }

@@ -28,7 +28,7 @@ class WatchedTransport final : public Transport, private RankHealth {
  private:
   std::optional<LostRank> lost() const override { return lost_; }
   void give_up(const std::string&) override {}
-  std::chrono::nanoseconds silence(std::int64_t rank) const override { return silent_[static_cast<std::size_t>(rank)]; }
+  std::chrono::nanoseconds silence(std::int64_t rank) const override { return silent_[rank]; }
   void declare_lost(const LostRank& silent) override {
     if (!lost_) lost_ = silent;
   }

@@ -17,7 +17,7 @@ std::vector<FabricTraffic> average_traffic(const std::vector<LoweredRank>& progr
   for (std::size_t rank = 0; rank < program.size(); ++rank) {
     for (const LoweredStep& step : program[rank].steps) {
       if (step.kind != InstructionKind::send || step.bytes == 0) continue;
-      const Rank peer = members[static_cast<std::size_t>(step.peer)];
+      const Rank peer = members[step.peer];
       sent[cluster.common_fabric(members[rank], peer)] += static_cast<double>(step.bytes);
     }
   }

@@ -161,12 +161,8 @@ class ProgramSimulation {
   }
 
  private:
-  const LoweredStep& code(std::int32_t rank, std::int32_t step) const {
-    return program_[static_cast<std::size_t>(rank)].steps[static_cast<std::size_t>(step)];
-  }
-  Step& state(std::int32_t rank, std::int32_t step) {
-    return ranks_[static_cast<std::size_t>(rank)].steps[static_cast<std::size_t>(step)];
-  }
+  const LoweredStep& code(std::int32_t rank, std::int32_t step) const { return program_[rank].steps[step]; }
+  Step& state(std::int32_t rank, std::int32_t step) { return ranks_[rank].steps[step]; }
 
   // As comm/program_run.hpp gives connections their slots.
   bool may_need_slot(const LoweredStep& step) const {
@@ -181,11 +177,11 @@ class ProgramSimulation {
     ++left_;
     here.steps[i].pending = static_cast<std::int32_t>(step.waits.size());
     for (const std::int32_t other : step.waits) {
-      here.steps[static_cast<std::size_t>(other)].dependents.push_back(static_cast<std::int32_t>(i));
+      here.steps[other].dependents.push_back(static_cast<std::int32_t>(i));
     }
     here.steps[i].ahead = static_cast<std::int32_t>(step.turn.size());
     for (const std::int32_t other : step.turn) {
-      here.steps[static_cast<std::size_t>(other)].followers.push_back(static_cast<std::int32_t>(i));
+      here.steps[other].followers.push_back(static_cast<std::int32_t>(i));
     }
     if (step.peer < 0) return;
     const bool sends = step.kind == InstructionKind::send;
@@ -196,12 +192,12 @@ class ProgramSimulation {
       connections_.emplace_back();
       connections_.back().sender = static_cast<std::int32_t>(sends ? self : step.peer);
       connections_.back().receiver = static_cast<std::int32_t>(sends ? step.peer : self);
-      const Rank sender = members_[static_cast<std::size_t>(connections_.back().sender)];
-      const Rank receiver = members_[static_cast<std::size_t>(connections_.back().receiver)];
+      const Rank sender = members_[connections_.back().sender];
+      const Rank receiver = members_[connections_.back().receiver];
       connections_.back().lane = network_.open_lane(sender, receiver);
       if (Network::kWaitsForRequest) connections_.back().way_back = network_.open_lane(receiver, sender);
     }
-    Connection& connection = connections_[static_cast<std::size_t>(entry->second)];
+    Connection& connection = connections_[entry->second];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
     if (!sends && may_need_slot(step)) connection.slots = std::min(connection.slots, slots_for(step.bytes));
     here.steps[i].connection = entry->second;
@@ -218,7 +214,7 @@ class ProgramSimulation {
       if (event.kind == EventKind::message_end) {
         message_ended(event.rank, static_cast<std::size_t>(event.step));
       } else if (event.kind == EventKind::asked) {
-        ++connections_[static_cast<std::size_t>(event.rank)].next_asked;
+        ++connections_[event.rank].next_asked;
         touched_.push_back(event.rank);
       } else {
         complete(event.rank, event.step);
@@ -229,14 +225,14 @@ class ProgramSimulation {
     network_.advance(
         now_,
         [&](std::int32_t id, Nanos time) {
-          const Moving& moved = moving_[static_cast<std::size_t>(id)];
+          const Moving& moved = moving_[id];
           events_.push({moved.asks ? time : time + options_.per_message, sequence_++,
                         moved.asks ? EventKind::asked : EventKind::message_end, moved.connection,
                         static_cast<std::int32_t>(moved.match)});
         },
         [&](std::int32_t id, Nanos time) {
-          const Moving& moved = moving_[static_cast<std::size_t>(id)];
-          const Connection& connection = connections_[static_cast<std::size_t>(moved.connection)];
+          const Moving& moved = moving_[id];
+          const Connection& connection = connections_[moved.connection];
           events_.push({time, sequence_++, EventKind::sent, connection.sender, connection.sends[moved.match]});
         });
     // A latent flow that began to move left no trace but in the network.
@@ -253,7 +249,7 @@ class ProgramSimulation {
 
   // Posts what may be posted at both ends.
   void post(std::int32_t id) {
-    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    Connection& connection = connections_[id];
     while (connection.next_send < connection.sends.size() &&
            state(connection.sender, connection.sends[connection.next_send]).free()) {
       ++connection.next_send;
@@ -272,7 +268,7 @@ class ProgramSimulation {
 
   // The next message of a connection, if both ends have posted it. False: they have not.
   bool start_next(std::int32_t id) {
-    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    Connection& connection = connections_[id];
     if (connection.next_match == std::min(connection.next_send, connection.next_asked)) return false;
     const std::size_t match = connection.next_match++;
     const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
@@ -289,11 +285,11 @@ class ProgramSimulation {
 
   void note(const Moving& moving, std::int32_t number) {
     if (moving_.size() <= static_cast<std::size_t>(number)) moving_.resize(static_cast<std::size_t>(number) + 1);
-    moving_[static_cast<std::size_t>(number)] = moving;
+    moving_[number] = moving;
   }
 
   void ask(std::int32_t id, std::size_t match) {
-    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    Connection& connection = connections_[id];
     // In order: a small message behind one that is asked for waits with it.
     if (network_.asks_for(code(connection.receiver, connection.receives[match]).bytes) ||
         connection.next_asked < match) {
@@ -304,7 +300,7 @@ class ProgramSimulation {
   }
 
   void message_ended(std::int32_t id, std::size_t match) {
-    Connection& connection = connections_[static_cast<std::size_t>(id)];
+    Connection& connection = connections_[id];
     const std::int32_t send = connection.sends[match], receive = connection.receives[match];
     if (!Network::kSystemTakesOver) complete(connection.sender, send);
     Step& landed = state(connection.receiver, receive);
@@ -317,8 +313,7 @@ class ProgramSimulation {
 
   // Copies or reduces locally.
   void work(std::int32_t rank, std::int32_t step) {
-    const Nanos end =
-        network_.work(members_[static_cast<std::size_t>(rank)], now_, time_of_work(rank, code(rank, step)));
+    const Nanos end = network_.work(members_[rank], now_, time_of_work(rank, code(rank, step)));
     events_.push({end, sequence_++, EventKind::local_end, rank, step});
   }
 
@@ -332,7 +327,7 @@ class ProgramSimulation {
       return rate.bytes_per_second > 0 ? nanos_from_seconds(bytes / rate.bytes_per_second) : Nanos{0};
     }
     if (!options_.own_work) return {};
-    const Device& device = cluster_.device(members_[static_cast<std::size_t>(rank)]);
+    const Device& device = cluster_.device(members_[rank]);
     return memory_time(device, kind, Bytes{step.bytes}, options_.slowdown);
   }
 
@@ -347,7 +342,7 @@ class ProgramSimulation {
     --left_;
     Step& ended = state(rank, step);
     if (ended.in_slot) {
-      --connections_[static_cast<std::size_t>(ended.connection)].slots_used;
+      --connections_[ended.connection].slots_used;
       touched_.push_back(ended.connection);
     }
     for (const std::int32_t dependent : ended.dependents) {
@@ -372,7 +367,7 @@ class ProgramSimulation {
 
   // As comm/program_run.hpp does: connections take turns, in the order of their first sends.
   void post_touched() {
-    const auto first_send = [&](std::int32_t id) { return connections_[static_cast<std::size_t>(id)].sends.front(); };
+    const auto first_send = [&](std::int32_t id) { return connections_[id].sends.front(); };
     std::sort(touched_.begin(), touched_.end(), [&](std::int32_t a, std::int32_t b) {
       return std::pair(first_send(a), a) < std::pair(first_send(b), b);
     });

@@ -62,7 +62,7 @@ std::vector<AttentionCall> calls_of(const RankView& view, std::int32_t micro_bat
       call.key_rows = {sequence * layout.seq, (sequence + 1) * layout.seq};
       call.shape.queries = part.size();
       call.shape.first_position = part.begin;
-      call.samples = {samples[static_cast<std::size_t>(sequence)]};
+      call.samples = {samples[sequence]};
       calls.push_back(call);
       row += part.size();
     }
@@ -121,7 +121,7 @@ AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCal
   saved.softmax = Matrix::dense(data(find(Operand::softmax)) + first, rows, keys);
   const ValueId kept = find(Operand::kept_elements);
   if (!kept.valid()) return saved;
-  saved.kept = of.kept(kept).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows * keys));
+  saved.kept = of.kept(kept).subspan(first, static_cast<std::size_t>(rows * keys));
   saved.dropped = Matrix::dense(data(find(Operand::dropped_softmax)) + first, rows, keys);
   return saved;
 }

@@ -47,12 +47,12 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.loaded.assign(micro_batches, kNothingLoaded);
   training_.losses.assign(micro_batches, 0.0);
   training_.gradient_is_finite.assign(parameters.all().size(), true);
-  batch_tokens_.resize(static_cast<std::size_t>(layout.micro_batch * layout.seq));
+  batch_tokens_.resize(layout.micro_batch * layout.seq);
   batch_targets_ = batch_tokens_;
   for (const ElementRange& part : view.context_parts()) {
     for (std::int64_t at = part.begin; at < part.end; ++at) positions_.push_back(at);
   }
-  training_.loss_sums.assign(static_cast<std::size_t>(settings.steps), 0.0);
+  training_.loss_sums.assign(settings.steps, 0.0);
 }
 
 BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
@@ -245,8 +245,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return [&tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], dy = of.read(Operand::output_grad),
-              dw = of.weight(gradient), first = vocabulary_.first,
+      return [&tokens = training_.tokens[micro_batch], dy = of.read(Operand::output_grad), dw = of.weight(gradient),
+              first = vocabulary_.first,
               into](Kernels& kernels, std::int64_t) { kernels.embedding_weight_grad(tokens, dy, dw, first, into); };
     case Role::positions:
       return [dy = of.read(Operand::output_grad), d = learned_positions(of.weight(gradient)), into](
@@ -284,7 +284,7 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t m
     table.role = Role::positions;
     positions = learned_positions(Operands(view_, table, micro_batch).weight(positions_table));
   }
-  return [this, micro_batch, &tokens = training_.tokens[static_cast<std::size_t>(micro_batch)], positions,
+  return [this, micro_batch, &tokens = training_.tokens[micro_batch], positions,
           table = of.weight(read_of(op, Operand::weight)),
           y = of.write(Operand::output)](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
@@ -337,7 +337,7 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   GradientClip clip;
   const ValueId norm = find_read(op, Operand::square_sum);  // absent: gradients are not clipped
   if (norm.valid()) clip = {{view_.data(norm, -1), 1}, view_.plan().layout.clip_grad};
-  bool& finite = training_.gradient_is_finite[static_cast<std::size_t>(&p - parameters_.all().data())];
+  bool& finite = training_.gradient_is_finite[&p - parameters_.all().data()];
   const auto compute = [this, &p, updated, clip, &finite](Kernels& kernels, std::int64_t step) {
     if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, updated.gradient);
     const double rate = learning_rate_at(settings_, step);

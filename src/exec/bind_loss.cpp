@@ -9,8 +9,7 @@ namespace weft {
 
 BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t micro_batch) const {
   const Operands of(view_, op, micro_batch);
-  return [this, micro_batch, &targets = training_.targets[static_cast<std::size_t>(micro_batch)],
-          logits = of.read(Operand::input),
+  return [this, micro_batch, &targets = training_.targets[micro_batch], logits = of.read(Operand::input),
           part = loss_parts(of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
     kernels.cross_entropy_part(logits, targets, vocabulary_, part);
@@ -34,8 +33,8 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
   const ValueId gathered = find_read(op, Operand::loss_parts);
   if (gathered.valid()) parts = loss_parts(of.flat(gathered));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
-  double& loss = training_.losses[static_cast<std::size_t>(micro_batch)];
-  const auto compute = [this, micro_batch, parts, &targets = training_.targets[static_cast<std::size_t>(micro_batch)],
+  double& loss = training_.losses[micro_batch];
+  const auto compute = [this, micro_batch, parts, &targets = training_.targets[micro_batch],
                         logits = of.read(Operand::input), p = of.write(Operand::output),
                         &loss](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
@@ -43,9 +42,7 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
     kernels.cross_entropy_of_parts(logits, vocabulary_, parts, p, loss);
   };
   const auto read = [this, micro_batch, counts, &loss](Kernels& kernels, std::int64_t step) {
-    if (counts)
-      (is_validation(step) ? training_.validation_loss_sum : training_.loss_sums[static_cast<std::size_t>(step)]) +=
-          loss;
+    if (counts) (is_validation(step) ? training_.validation_loss_sum : training_.loss_sums[step]) += loss;
     if (!std::isfinite(loss))
       throw RunFailed(fmt::format("the loss is not finite{}", first_not_finite(kernels, micro_batch)));
   };
@@ -57,8 +54,8 @@ BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, std::int32_t m
   const Layout& layout = view_.plan().layout;
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-  return [&targets = training_.targets[static_cast<std::size_t>(micro_batch)], scale, first = vocabulary_.first,
-          p = of.read(Operand::output), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
+  return [&targets = training_.targets[micro_batch], scale, first = vocabulary_.first, p = of.read(Operand::output),
+          dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
     kernels.cross_entropy_input_grad(p, targets, first, scale, dx);
   };
 }

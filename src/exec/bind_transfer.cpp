@@ -120,8 +120,7 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
     ends.slices.push_back(elements_in(of_member, op.communication->format));
     all.insert(all.end(), of_member.begin(), of_member.end());
   }
-  WEFT_CHECK(elements_in(own, op.communication->format) ==
-             ends.slices[static_cast<std::size_t>(view_.position_in(op.communication->group))]);
+  WEFT_CHECK(elements_in(own, op.communication->format) == ends.slices[view_.position_in(op.communication->group)]);
   ends.input = scatters ? all : own;
   ends.output = scatters ? own : all;
 }
@@ -234,11 +233,11 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
       return segment_of(shard.data + begin, end - begin);
     };
     for (std::int64_t r = 0; r < n; ++r) {
-      whole[static_cast<std::size_t>(r)].push_back(piece(scatters ? read : written, r));
+      whole[r].push_back(piece(scatters ? read : written, r));
     }
     own.push_back(piece(scatters ? written : read, self));
   }
-  ends.in_place = same_places(own, whole[static_cast<std::size_t>(self)]);
+  ends.in_place = same_places(own, whole[self]);
   std::vector<Segment> all;
   for (const std::vector<Segment>& share : whole) {
     ends.slices.push_back(elements_in(share, op.communication->format));
@@ -280,7 +279,7 @@ void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends
       const bool between = op.per_micro_batch && op.leg > 0;
       for (const ElementRange& range :
            between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
-        whole[static_cast<std::size_t>(m)].push_back(segment(in, range));
+        whole[m].push_back(segment(in, range));
       }
     }
     if (!op.per_micro_batch) continue;

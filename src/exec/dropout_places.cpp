@@ -34,8 +34,7 @@ std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro
   for (const ElementRange& window :
        rows_of_share(Share::sequences, {layout.tokens(), layout.micro_batch}, place, rows)) {
     for (std::int64_t row = window.begin; row < window.end; ++row) {
-      numbers.push_back(samples[static_cast<std::size_t>(row / length)] * layout.seq +
-                        of_sequence[static_cast<std::size_t>(row % length)]);
+      numbers.push_back(samples[row / length] * layout.seq + of_sequence[row % length]);
     }
   }
   return numbers;

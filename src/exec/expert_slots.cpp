@@ -42,14 +42,14 @@ ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& 
 
 SlotUse SlotUse::of_capacity(std::int64_t blocks, ElementRange rows) {
   SlotUse use;
-  use.windows_.assign(static_cast<std::size_t>(blocks), rows);
+  use.windows_.assign(blocks, rows);
   return use;
 }
 
 SlotUse SlotUse::of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks) {
   SlotUse use;
   use.tables_ = std::move(tables);
-  use.windows_.resize(static_cast<std::size_t>(blocks));
+  use.windows_.resize(blocks);
   use.is_data_ = true;
   return use;
 }

@@ -23,11 +23,11 @@ bool begins_in(const Origin& part, const Origin& within) {
 void find_windows(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
   std::ranges::fill(by_expert, ElementRange{});
   for (std::int64_t r = 0; r < routing.rows; ++r) {
-    const std::span<const float> slots = floats_of(routing.row(r)).first(static_cast<std::size_t>(routing.columns / 2));
+    const std::span<const float> slots = floats_of(routing.row(r)).first(routing.columns / 2);
     for (const float kept : slots) {
       if (kept < 0) continue;
       const auto slot = static_cast<std::int64_t>(kept);
-      ElementRange& window = by_expert[static_cast<std::size_t>(slot / capacity)];
+      ElementRange& window = by_expert[slot / capacity];
       window = joined(window, {slot % capacity, slot % capacity + 1});
     }
   }
@@ -69,7 +69,7 @@ void ExpertWindows::add_tables(const Operation& way_out, const Plan& plan) {
   for (std::int32_t m = 0; m < layout.micro_batches(); ++m) {
     ExpertTable& table = tables_[{way_out.layer, m, pass_of(way_out.phase)}].emplace_back();
     table.part = part;
-    table.outgoing.assign(static_cast<std::size_t>(experts_), window);
+    table.outgoing.assign(experts_, window);
     table.incoming = table.outgoing;
   }
 }

@@ -28,12 +28,12 @@ std::vector<bool> needed_for_loss(const WholePlan& whole) {
     const std::size_t i = open.back();
     open.pop_back();
     for (const Edge& edge : unfolded.waits_for(i)) {
-      const Operation& from = plan.graph.op(instances[static_cast<std::size_t>(edge.from)].operation);
+      const Operation& from = plan.graph.op(instances[edge.from].operation);
       const bool updates = from.phase == Phase::optimizer && !from.is_transfer();
       if (edge.kind == EdgeKind::data && !updates) need(static_cast<std::size_t>(edge.from));
     }
     if (instances[i].joint < 0) continue;
-    for (const std::int32_t member : unfolded.members(static_cast<std::size_t>(instances[i].joint))) {
+    for (const std::int32_t member : unfolded.members(instances[i].joint)) {
       need(static_cast<std::size_t>(member));
     }
   }
@@ -53,7 +53,7 @@ class MemoryUse {
         const Access who{i, iteration};
         for (const Read& read : op.reads) use(read.value, who, nullptr);
         for (const Write& write : op.writes) {
-          use(write.value, who, iteration == 1 ? &waits[static_cast<std::size_t>(i)] : nullptr, true);
+          use(write.value, who, iteration == 1 ? &waits[i] : nullptr, true);
         }
       }
     }
@@ -77,7 +77,7 @@ class MemoryUse {
     std::vector<Access> displaced;  // to what it held before
   };
 
-  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[static_cast<std::size_t>(i)]; }
+  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[i]; }
   std::int32_t micro_batch_of(ValueId value, std::int32_t i) const {
     return plan_.graph.value(value).per_micro_batch ? instance(i).micro_batch : -1;
   }

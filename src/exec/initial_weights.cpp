@@ -56,8 +56,7 @@ void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed,
     const ElementRange own = overlap({begin, end}, {tensor.offset, tensor.offset + tensor.elements()});
     for_each_run(tensor, {own.begin - tensor.offset, own.end - tensor.offset}, [&](const HeldRange& run) {
       initial_elements(tensor.whole, seed, run.in_whole,
-                       out.subspan(static_cast<std::size_t>(tensor.offset + run.in_part - begin),
-                                   static_cast<std::size_t>(run.count)));
+                       out.subspan(tensor.offset + run.in_part - begin, static_cast<std::size_t>(run.count)));
     });
   }
 }

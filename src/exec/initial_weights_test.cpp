@@ -101,8 +101,7 @@ TEST(InitialWeights, OfARankAreThoseOfTheWhole) {
     for (const HeldTensor& held : tensors) {
       for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
         for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(part[static_cast<std::size_t>(held.offset + run.in_part + i)],
-                    whole[static_cast<std::size_t>(whole_offset + run.in_whole + i)]);
+          ASSERT_EQ(part[held.offset + run.in_part + i], whole[whole_offset + run.in_whole + i]);
         }
       });
       whole_offset += held.whole.elements();

@@ -13,7 +13,7 @@ const Origin kWhole{OpId{0}, 0, 0, 1, 1};
 std::vector<int> counted(std::int64_t elements, const std::vector<ElementRange>& stretches) {
   std::vector<int> count(static_cast<std::size_t>(elements), 0);
   for (const ElementRange& stretch : stretches) {
-    for (std::int64_t i = stretch.begin; i < stretch.end; ++i) ++count.at(static_cast<std::size_t>(i));
+    for (std::int64_t i = stretch.begin; i < stretch.end; ++i) ++count.at(i);
   }
   return count;
 }

@@ -19,7 +19,7 @@ std::vector<ClassInstances> instances_by_class(const WholePlan& whole) {
   const Unfolded& unfolded = whole.unfolded();
   std::vector<ClassInstances> found(whole.plan().classes.size());
   for (std::size_t i = unfolded.instances().size(); i-- > 0;) {
-    ClassInstances& c = found[static_cast<std::size_t>(unfolded.instances()[i].rank_class)];
+    ClassInstances& c = found[unfolded.instances()[i].rank_class];
     c.first = i;
     ++c.count;
   }
@@ -118,7 +118,7 @@ class Assembly {
   static void issue_in_queue_order(Timeline& timeline) {
     std::map<std::pair<std::int32_t, std::int32_t>, Nanos> last_end;  // by rank and queue
     for (Span& span : timeline.spans) {
-      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+      const TimelineOperation& op = timeline.operations[span.operation];
       Nanos& last = last_end.try_emplace({op.rank, op.queue}, Nanos{0}).first->second;
       span.issued = std::min(last, span.start);
       span.ready = std::min(span.ready, span.start);
@@ -129,9 +129,7 @@ class Assembly {
   // A transfer starts when its last member has begun it.
   static void align_transfers(Timeline& timeline) {
     std::map<std::pair<std::int32_t, std::int32_t>, Nanos> start;  // by iteration and transfer
-    const auto transfer_of = [&](const Span& span) {
-      return timeline.operations[static_cast<std::size_t>(span.operation)].transfer;
-    };
+    const auto transfer_of = [&](const Span& span) { return timeline.operations[span.operation].transfer; };
     for (const Span& span : timeline.spans) {
       if (transfer_of(span) < 0) continue;
       Nanos& latest = start.try_emplace({span.iteration, transfer_of(span)}, Nanos{0}).first->second;

@@ -90,7 +90,7 @@ std::vector<std::vector<std::int64_t>> gather_numbers(Communicator& communicator
   call.sizes = sliced_sizes(call.spec, counts);
   std::vector<std::int64_t> all;
   const bool root = communicator.rank() == 0;
-  if (root) all.resize(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
+  if (root) all.resize(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
   run_now(communicator, communicator.prepare(std::move(call)), own.data(), all.data());
   std::vector<std::vector<std::int64_t>> by_rank;
   if (!root) return by_rank;
@@ -172,7 +172,7 @@ std::vector<std::int64_t> clock_offsets(Communicator& communicator, const ClockR
       const std::int64_t answered = now();
       if (communicator.rank() != 0 || answered - asked >= shortest) continue;
       shortest = answered - asked;
-      offsets[static_cast<std::size_t>(other)] = asked + shortest / 2 - word;
+      offsets[other] = asked + shortest / 2 - word;
     }
   }
   return offsets;

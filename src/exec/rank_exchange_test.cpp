@@ -25,7 +25,7 @@ TEST(ClockOffsets, AreRightToHalfARoundTrip) {
       ASSERT_EQ(std::ssize(offsets), ranks);
       for (std::int64_t other = 0; other < ranks; ++other) {
         const std::int64_t expected = communicator.rank() == 0 ? -other * kHour : 0;
-        EXPECT_LE(std::abs(offsets[static_cast<std::size_t>(other)] - expected), took / 2) << "rank " << other;
+        EXPECT_LE(std::abs(offsets[other] - expected), took / 2) << "rank " << other;
       }
       EXPECT_EQ(offsets.front(), 0);
     });
@@ -69,7 +69,7 @@ TEST(SharedSum, StaysAtItsLimitWhereLossesAreEnormous) {
 TEST(GatherNumbers, GivesRankZeroAllOfThem) {
   on_ranks({.ranks = 3}, {}, [&](Communicator& communicator) {
     const std::vector<std::vector<std::int64_t>> numbers = {{1, 2}, {}, {-7, 8, 9}};
-    const auto& own = numbers[static_cast<std::size_t>(communicator.rank())];
+    const auto& own = numbers[communicator.rank()];
     const auto all = gather_numbers(communicator, own, {2, 0, 3});
     if (communicator.rank() == 0) {
       EXPECT_EQ(all, numbers);

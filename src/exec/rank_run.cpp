@@ -195,23 +195,21 @@ StepGlance RankRun::glance(std::int64_t step) {
 }
 
 bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {
-  const auto is_over = [&](const Dependency& wait) {
-    return operations_[static_cast<std::size_t>(wait.on)].done >= step + 1 - wait.distance;
-  };
+  const auto is_over = [&](const Dependency& wait) { return operations_[wait.on].done >= step + 1 - wait.distance; };
   return std::ranges::all_of(op.waits, is_over) && (!validating_ || std::ranges::all_of(op.validation_waits, is_over));
 }
 
 std::int64_t RankRun::ready_at(const RunOperation& op) const {
   std::int64_t at = 0;
   for (const Dependency& wait : op.waits) {
-    if (!wait.order) at = std::max(at, operations_[static_cast<std::size_t>(wait.on)].ended_at);
+    if (!wait.order) at = std::max(at, operations_[wait.on].ended_at);
   }
   return at;
 }
 
 RankRun::RunOperation* RankRun::startable(const RunQueue& queue) {
   if (over(queue)) return nullptr;
-  RunOperation& op = operations_[static_cast<std::size_t>(queue.operations[queue.next])];
+  RunOperation& op = operations_[queue.operations[queue.next]];
   return op.done == queue.step && is_ready(op, queue.step) ? &op : nullptr;
 }
 

@@ -14,7 +14,7 @@ StepGlancer::StepGlancer(std::vector<std::int32_t> computes, std::vector<std::in
 }
 
 std::int64_t StepGlancer::begin_of(std::span<const RankSpan> step) const {
-  return step[static_cast<std::size_t>(computes_.front())].start;
+  return step[computes_.front()].start;
 }
 
 StepGlance StepGlancer::look(std::span<const RankSpan> step, std::span<const RankSpan> next, std::int64_t end) {
@@ -25,7 +25,7 @@ StepGlance StepGlancer::look(std::span<const RankSpan> step, std::span<const Ran
   for (const auto& [start, stop] : intervals_) communicates += stop - start;
   for (const std::span<const RankSpan> spans : {step, next}) {
     if (spans.empty()) continue;
-    for (const std::int32_t i : computes_) hidden += transfer_time_within(spans[static_cast<std::size_t>(i)]);
+    for (const std::int32_t i : computes_) hidden += transfer_time_within(spans[i]);
   }
   glance.hidden = communicates == 0 ? std::numeric_limits<double>::quiet_NaN()
                                     : static_cast<double>(hidden) / static_cast<double>(communicates);
@@ -35,7 +35,7 @@ StepGlance StepGlancer::look(std::span<const RankSpan> step, std::span<const Ran
 void StepGlancer::merge_transfers(std::span<const RankSpan> step) {
   intervals_.clear();
   for (const std::int32_t i : transfers_) {
-    const RankSpan& span = step[static_cast<std::size_t>(i)];
+    const RankSpan& span = step[i];
     if (span.end > span.start) intervals_.emplace_back(span.start, span.end);
   }
   if (intervals_.empty()) return;

@@ -11,7 +11,7 @@ void TensorCollector::add(const ParameterState& parameter, ElementRange range, c
     if (tensor.data.empty()) {
       tensor.name = held.whole.name;
       tensor.shape = held.whole.shape;
-      tensor.data.assign(static_cast<std::size_t>(held.whole.elements()), 0.0F);
+      tensor.data.assign(held.whole.elements(), 0.0F);
     }
     const auto part = floats_of(data).begin() + (held.offset - range.begin);
     for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {

@@ -56,7 +56,7 @@ class PlanOnRank {
   }
 
   RankRun& run() { return run_; }
-  double loss_sum(std::int64_t step) const { return training_.loss_sums[static_cast<std::size_t>(step)]; }
+  double loss_sum(std::int64_t step) const { return training_.loss_sums[step]; }
   double tokens() const {
     const Layout& l = view_.plan().layout;
     return static_cast<double>(l.global_batch * l.seq);
@@ -93,7 +93,7 @@ std::size_t length_of_step(std::uint64_t seed, std::int64_t step, std::size_t le
     random = mix_bits(random);
     std::swap(order[left - 1], order[random % left]);
   }
-  return order[static_cast<std::size_t>(step % count)];
+  return order[step % count];
 }
 
 LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
@@ -112,9 +112,9 @@ LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, K
   meet(communicator);
   PlanOnRank* last = nullptr;
   for (std::int64_t step = 0; step < job.settings.steps;) {
-    const std::size_t chosen = result.chosen[static_cast<std::size_t>(step)];
+    const std::size_t chosen = result.chosen[step];
     std::int64_t end = step;
-    while (end < job.settings.steps && result.chosen[static_cast<std::size_t>(end)] == chosen) ++end;
+    while (end < job.settings.steps && result.chosen[end] == chosen) ++end;
     PlanOnRank& now = *plans[chosen];
     const auto begin = std::chrono::steady_clock::now();
     if (last == nullptr) now.begin_with_initial_weights();

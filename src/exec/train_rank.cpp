@@ -36,7 +36,7 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
       find_rank_classes(Cluster(plan.cluster), plan.layout, model_groups(plan.model, plan.layout));
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
-    const ClassId rank_class{classes.class_of[static_cast<std::size_t>(rank)]};
+    const ClassId rank_class{classes.class_of[rank]};
     counts.push_back(kNumbers * run.measured_steps() * instances_of(job, rank_class));
   }
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
@@ -151,7 +151,7 @@ class StepEnds {
   void show_losses(std::int64_t end) {
     for (; on_loss_ && shown_ < std::ssize(result_.losses) && job_.first_step + shown_ < end; ++shown_) {
       const std::int64_t step = job_.first_step + shown_;
-      on_loss_(step, result_.losses[static_cast<std::size_t>(shown_)], run_.glance(step));
+      on_loss_(step, result_.losses[shown_], run_.glance(step));
     }
   }
 
@@ -175,9 +175,7 @@ class Stretches {
       : job_(job), run_(run), training_(training), on_validation_(on_validation), result_(result), sum_(communicator) {}
 
   void run(StepEnds& ends) {
-    const auto on_step = [&](std::int64_t step) {
-      ends.ended(step, training_.loss_sums[static_cast<std::size_t>(step)]);
-    };
+    const auto on_step = [&](std::int64_t step) { ends.ended(step, training_.loss_sums[step]); };
     std::int64_t at = job_.first_step;
     if (at > 0 && is_due(at)) validate(at);  // who was stopped there left it to us
     while (at <= ends.last()) {

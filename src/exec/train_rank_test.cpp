@@ -73,7 +73,7 @@ void expect_one_at_a_time(const TinyRun& tiny, const MeasuredRun& run) {
     std::map<std::int32_t, std::vector<RankSpan>> lanes;
     for (std::size_t k = 0; k < rank.spans.size(); ++k) {
       const std::int32_t queue = tiny.whole.unfolded().instances()[first + k % count].queue;
-      const QueueKind kind = queues[static_cast<std::size_t>(queue)].kind;
+      const QueueKind kind = queues[queue].kind;
       lanes[kind == QueueKind::extra ? 0 : queue].push_back(rank.spans[k]);
     }
     for (auto& [queue, spans] : lanes) {

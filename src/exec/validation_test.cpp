@@ -105,9 +105,9 @@ TEST(Validation, IsTheLossThatTheNextStepStartsFrom) {
     EXPECT_EQ(validated.losses, plain);
     ASSERT_EQ(std::ssize(validated.validation), kSteps);
     for (std::int64_t n = 1; n < kSteps; ++n) {
-      const ValidationLoss& loss = validated.validation[static_cast<std::size_t>(n - 1)];
+      const ValidationLoss& loss = validated.validation[n - 1];
       EXPECT_EQ(loss.steps, n);
-      EXPECT_NEAR(loss.loss / plain[static_cast<std::size_t>(n)], 1, 1e-6) << n;
+      EXPECT_NEAR(loss.loss / plain[n], 1, 1e-6) << n;
     }
     EXPECT_LT(validated.validation.back().loss, plain.back());
   }

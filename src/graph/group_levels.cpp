@@ -23,7 +23,7 @@ void add_levels(const Cluster& cluster, const std::vector<Rank>& members, Rank s
   const std::int64_t inner = *split;
   const auto divides = [&](std::int64_t n) { return n % inner == 0; };
   if (!divides(view.size) || !std::all_of(split, view.within.end(), divides)) return;
-  const LevelId fabric = cluster.fabrics()[static_cast<std::size_t>(split - view.within.begin())];
+  const LevelId fabric = cluster.fabrics()[split - view.within.begin()];
   if (!runs_share_domains(cluster, members, fabric, static_cast<std::size_t>(inner))) return;
 
   ClassGroup of_inner, of_outer;
@@ -45,7 +45,7 @@ std::vector<Rank> scoped_members(const std::vector<Rank>& members, std::int64_t 
   std::vector<Rank> found;
   for (std::int64_t i = 0; i < std::ssize(members); ++i) {
     const bool with = scope == Scope::inner ? i / inner == own / inner : i % inner == own % inner;
-    if (with) found.push_back(members[static_cast<std::size_t>(i)]);
+    if (with) found.push_back(members[i]);
   }
   return found;
 }

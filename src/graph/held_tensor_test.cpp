@@ -97,15 +97,15 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
           for (const HeldTensor& held : held_tensors(model, layout, place.layer, place.role, {.tp = rank})) {
             std::vector<int>& seen = times[held.whole.name];
             std::vector<int>& all = with_copies[held.whole.name];
-            seen.resize(static_cast<std::size_t>(held.whole.elements()));
+            seen.resize(held.whole.elements());
             all.resize(seen.size());
             std::int64_t in_part = 0;
             for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
               EXPECT_EQ(run.in_part, in_part);
               in_part += run.count;
               for (std::int64_t i = 0; i < run.count; ++i) {
-                seen[static_cast<std::size_t>(run.in_whole + i)] += held.copy ? 0 : 1;
-                ++all[static_cast<std::size_t>(run.in_whole + i)];
+                seen[run.in_whole + i] += held.copy ? 0 : 1;
+                ++all[run.in_whole + i];
               }
             });
             EXPECT_EQ(in_part, held.elements() - held.padding * held.columns.size());

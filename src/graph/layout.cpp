@@ -251,7 +251,7 @@ std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transform
   std::vector<std::int64_t> layers(static_cast<std::size_t>(n), model.layers / n);
   const std::int64_t rest = model.layers % n;
   const std::int64_t first = (n - rest + 1) / 2;  // the chunks with one layer more lie in the middle
-  for (std::int64_t i = first; i < first + rest; ++i) ++layers[static_cast<std::size_t>(i)];
+  for (std::int64_t i = first; i < first + rest; ++i) ++layers[i];
   return layers;
 }
 

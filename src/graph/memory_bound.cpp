@@ -127,7 +127,7 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
     MemoryBound here{stage, {state_of_ends(model, layout, stage)}, {}};
     std::int64_t smallest = INT64_MAX;  // which chunks the passes in flight belong to is left open
     for (std::int64_t chunk = 0; chunk < layout.vpp; ++chunk) {
-      const Held& held = chunks[static_cast<std::size_t>(chunk * layout.pp + stage)];
+      const Held& held = chunks[chunk * layout.pp + stage];
       here.state.value += held.state;
       smallest = std::min(smallest, held.saved);
     }

@@ -29,7 +29,7 @@ std::vector<StageBytes> stages_of(const StepGraph& graph, std::int64_t pp) {
   }
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
-    StageBytes& stage = stages[static_cast<std::size_t>(graph.classes[value.rank_class.index()].stage)];
+    StageBytes& stage = stages[graph.classes[value.rank_class.index()].stage];
     if (persists[v] || value.accumulated) stage.state += value.bytes().value;
     if (value.per_micro_batch && forward[v] && later[v]) stage.saved += value.bytes().value;
   }
@@ -64,7 +64,7 @@ TEST(MemoryBound, StateIsThatOfTheFullestStageExactly) {
     const Layout layout = filled(c.layout, 16);
     const std::vector<StageBytes> stages = stages_of(build_step_graph(model, cluster, layout), layout.pp);
     const MemoryBound bound = memory_lower_bound(model, layout);
-    EXPECT_EQ(bound.state.value, stages[static_cast<std::size_t>(bound.stage)].state)
+    EXPECT_EQ(bound.state.value, stages[bound.stage].state)
         << c.model << " zero " << layout.zero << " pp " << layout.pp;
   }
 }
@@ -77,7 +77,7 @@ TEST(MemoryBound, OneMicroBatchKeepsWhatItsLayersKeep) {
     const Layout layout = filled(c.layout, 16, 1);
     const std::vector<StageBytes> stages = stages_of(build_step_graph(model, cluster, layout), layout.pp);
     const MemoryBound bound = memory_lower_bound(model, layout);
-    const std::int64_t saved = stages[static_cast<std::size_t>(bound.stage)].saved;
+    const std::int64_t saved = stages[bound.stage].saved;
     EXPECT_LE(bound.activations.value, saved) << c.model;
     EXPECT_GT(bound.activations.value, 0) << c.model;
     // Middle stages have no ends at all.

@@ -27,7 +27,7 @@ OpId once_a_step(const StepGraph& graph, Role role, Role subject) {
 TEST(TransferPart, TouchesTheElementsBetweenRoundedBorders) {
   const std::vector<ElementRange> expected{{0, 2}, {2, 5}, {5, 7}, {7, 10}};
   for (std::int64_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(part_range(10, {OpId{0}, 0, i, i + 1, 4}), expected[static_cast<std::size_t>(i)]) << i;
+    EXPECT_EQ(part_range(10, {OpId{0}, 0, i, i + 1, 4}), expected[i]) << i;
   }
   EXPECT_EQ(part_range(10, {OpId{0}, 0, 1, 3, 4}), (ElementRange{2, 7}));
 }

@@ -192,7 +192,7 @@ UnitRun run_in_units(const Layout& layout) {
   std::vector<std::vector<std::vector<PipelineSlot>>> units(static_cast<std::size_t>(stages));
   std::size_t left = 0;
   for (std::int64_t s = 0; s < stages; ++s) {
-    auto& of_stage = units[static_cast<std::size_t>(s)];
+    auto& of_stage = units[s];
     for (const PipelineSlot& slot : pipeline_order(layout, s, true)) {
       const bool joins = !of_stage.empty() && of_stage.back().back().with_next;
       if (joins) {

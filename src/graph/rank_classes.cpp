@@ -137,7 +137,7 @@ class Refinement {
       if (!has_groups(kind, model)) {
         GroupTable empty;
         empty.kind = kind;
-        empty.group_of.assign(static_cast<std::size_t>(dense_.size()), -1);
+        empty.group_of.assign(dense_.size(), -1);
         empty.view_of = empty.group_of;
         tables_.push_back(std::move(empty));
       } else {
@@ -188,7 +188,7 @@ class Refinement {
       }
       for (std::size_t r = 0; r < ranks(); ++r) {
         if (table.group_of[r] >= 0) {
-          next_rank[r] = mix(next_rank[r], of_group[static_cast<std::size_t>(table.group_of[r])]);
+          next_rank[r] = mix(next_rank[r], of_group[table.group_of[r]]);
         }
       }
     }
@@ -229,7 +229,7 @@ std::string in_words(const std::set<NodeId>& nodes) {
 void name_classes(RankClasses& found, const Cluster& cluster) {
   std::vector<std::set<NodeId>> nodes(found.classes.size());
   for (std::size_t r = 0; r < found.class_of.size(); ++r) {
-    nodes[static_cast<std::size_t>(found.class_of[r])].insert(cluster.node_of(make_id<Rank>(r)));
+    nodes[found.class_of[r]].insert(cluster.node_of(make_id<Rank>(r)));
   }
   struct Stage {
     std::int64_t classes = 0, named = 0;
@@ -273,7 +273,7 @@ RankClasses Refinement::result() const {
       result.classes.push_back(std::move(c));
     }
     result.class_of[r] = it->second;
-    ++result.classes[static_cast<std::size_t>(it->second)].ranks;
+    ++result.classes[it->second].ranks;
   }
 
   name_classes(result, cluster_);
@@ -284,8 +284,8 @@ RankClasses Refinement::result() const {
       ClassGroup group;
       const std::int32_t g = table.group_of[c.representative.index()];
       if (g >= 0) {
-        group.view = table.views[static_cast<std::size_t>(table.view_of[c.representative.index()])];
-        const std::vector<Rank>& ranks_of_group = table.groups[static_cast<std::size_t>(g)];
+        group.view = table.views[table.view_of[c.representative.index()]];
+        const std::vector<Rank>& ranks_of_group = table.groups[g];
         if (std::ssize(ranks_of_group) <= kListedMembers) group.ranks = ranks_of_group;
         std::set<ClassId> members;
         for (const Rank member : ranks_of_group) {

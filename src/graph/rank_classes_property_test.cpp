@@ -102,11 +102,11 @@ Seen seen_by(const Cluster& cluster, const Layout& layout, std::int64_t copies, 
     if (members.empty()) continue;
     const std::vector<GroupView> views = group_views(cluster, members);
     const auto self = std::find(members.begin(), members.end(), rank) - members.begin();
-    seen.views.push_back(views[static_cast<std::size_t>(self)]);
+    seen.views.push_back(views[self]);
     std::multiset<std::int32_t>& peers = seen.peers.emplace_back();
     for (const Rank member : members) peers.insert(classes.class_of[member.index()]);
     // What the class says is what the rank sees.
-    const RankClass& own = classes.classes[static_cast<std::size_t>(classes.class_of[rank.index()])];
+    const RankClass& own = classes.classes[classes.class_of[rank.index()]];
     EXPECT_EQ(own.group(kind).view, seen.views.back()) << name_of(kind);
     std::vector<ClassId> distinct;
     for (const std::int32_t c : std::set<std::int32_t>(peers.begin(), peers.end())) distinct.push_back(ClassId{c});
@@ -143,7 +143,7 @@ TEST(RankClassesProperty, RanksOfOneClassSeeTheSame) {
       ASSERT_EQ(seen, seen_by(cluster, layout, copies, found, own.representative)) << "rank " << r;
       for (std::size_t level = 0; level < cluster.level_count(); ++level) {
         EXPECT_EQ(own.links[level].ranks_on_link, seen.ranks_on_link[level].at(found.class_of[r]));
-        EXPECT_EQ(found.links[static_cast<std::size_t>(own.links[level].link_class)].link, seen.links[level]);
+        EXPECT_EQ(found.links[own.links[level].link_class].link, seen.links[level]);
       }
     }
     for (std::size_t c = 0; c < ranks.size(); ++c) EXPECT_EQ(found.classes[c].ranks, ranks[c]);

@@ -95,7 +95,7 @@ TEST(RankClasses, ASlowNicSplitsThem) {
   EXPECT_TRUE(flat.classes[0].group(GroupKind::dp).spans_classes());
   EXPECT_FALSE(flat.classes[0].group(GroupKind::tp).spans_classes());
   const std::size_t nic = level(cluster, "nic");
-  const LinkClass& slow = flat.links[static_cast<std::size_t>(flat.classes[1].links[nic].link_class)];
+  const LinkClass& slow = flat.links[flat.classes[1].links[nic].link_class];
   EXPECT_EQ(slow.link.bandwidth.bytes_per_second, 1e9);
   EXPECT_EQ(slow.name, "nic#1");
   // Two stages of two nodes: node 3 is alone, and node 1 is the one that talks to it.

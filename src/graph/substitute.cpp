@@ -95,7 +95,7 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
     const ValueId first = read_of(op, Operand::payload), final = write_of(op, Operand::payload);
     ValueId in = first;
     for (std::int32_t s = 0; s < legs; ++s) {
-      const RuleLeg& leg = rule.legs[static_cast<std::size_t>(s)];
+      const RuleLeg& leg = rule.legs[s];
       const bool last = s + 1 == legs;
       const ValueId out = last ? final : make_id<ValueId>(graph_.values.size());
       if (!last) {

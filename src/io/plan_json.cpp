@@ -123,7 +123,7 @@ class PlanReader {
     std::int64_t layers = 0;
     for (const RankClass& c : found.classes) {
       for (std::int64_t chunk = c.stage; chunk < plan_.layout.chunks(); chunk += plan_.layout.pp) {
-        layers += per_chunk[static_cast<std::size_t>(chunk)];
+        layers += per_chunk[chunk];
       }
     }
     if (counts_.operations < layers) {

@@ -203,7 +203,7 @@ Communication OperationReader::read_communication(const JsonObject& object, Elem
   communication.parts = small_integer_or(object, "parts", 1, 1, kMaxTransferParts);
   communication.inner = small_integer_or(object, "inner", 0, 0, kMaxDevices);
   if (const std::string fault = program_fault(communication); !fault.empty()) fail("{}: {}", object.where(), fault);
-  communication.group = group_kinds()[static_cast<std::size_t>(object.one_of("group", groups_))];
+  communication.group = group_kinds()[object.one_of("group", groups_)];
   if (object.has("scope")) communication.scope = static_cast<Scope>(object.one_of("scope", scopes_));
   communication.format = object.has("wire") ? read_wire(object.object("wire")) : WireFormat{dtype};
   communication.bytes = {object.integer("bytes", 0, kMaxPlanBytes)};

@@ -100,7 +100,7 @@ class StepPainter {
  private:
   void note_colours(const std::vector<RankBars>& ranks) {
     for (const RankBars& rank : ranks) {
-      for (const StepBar& bar : rank.compute) has_compute_[static_cast<std::size_t>(bar.colour)] = true;
+      for (const StepBar& bar : rank.compute) has_compute_[bar.colour] = true;
       for (std::size_t kind = 0; kind < rank.transfers.size(); ++kind) {
         has_traffic_[kind] = has_traffic_[kind] || !rank.transfers[kind].empty();
       }
@@ -152,9 +152,9 @@ class StepPainter {
     std::vector<std::string> paths(colours.size());
     for (const StepBar& bar : bars) {
       const double x = x_of(static_cast<double>(bar.begin.value));
-      fmt::format_to(std::back_inserter(paths[static_cast<std::size_t>(bar.colour)]),
-                     "M{:.2f} {:.2f}h{:.2f}v{:.2f}H{:.2f}z", x, y_ + height * (1 - bar.top),
-                     x_of(static_cast<double>(bar.end.value)) - x, height * (bar.top - bar.bottom), x);
+      fmt::format_to(std::back_inserter(paths[bar.colour]), "M{:.2f} {:.2f}h{:.2f}v{:.2f}H{:.2f}z", x,
+                     y_ + height * (1 - bar.top), x_of(static_cast<double>(bar.end.value)) - x,
+                     height * (bar.top - bar.bottom), x);
     }
     for (std::size_t i = 0; i < paths.size(); ++i) {
       if (!paths[i].empty()) add("<path class=\"{}\" d=\"{}\"/>\n", colours[i].css, paths[i]);

@@ -49,7 +49,7 @@ TEST(StepBars, ReachFromBeginToEndOfWhatRan) {
       {kForward, Nanos{0}, Nanos{300}}, {kWaiting, Nanos{300}, Nanos{600}}, {kForward, Nanos{600}, Nanos{1000}}};
   EXPECT_EQ(ranks[0].compute, compute);
   const std::vector<StepBar> gradients{{kGradients, Nanos{300}, Nanos{600}}};
-  EXPECT_EQ(ranks[0].transfers[static_cast<std::size_t>(kGradients)], gradients);
+  EXPECT_EQ(ranks[0].transfers[kGradients], gradients);
   ASSERT_EQ(ranks[0].transfers[static_cast<std::size_t>(TrafficKind::tp)].size(), 1U);
   EXPECT_TRUE(ranks[0].transfers[static_cast<std::size_t>(TrafficKind::pp)].empty());
 }

@@ -52,7 +52,7 @@ class TimelineReader {
     knows_dependencies_ = file_.boolean_or("dependencies", true);
     operations_ = static_cast<std::int64_t>(file_.array("operations").size());
     if (operations_ > kMaxInt32) file_.reject("operations", fmt::format("an array of at most {}", kMaxInt32));
-    t_.operations.reserve(static_cast<std::size_t>(operations_));
+    t_.operations.reserve(operations_);
     if (knows_dependencies_) t_.dependency_begin.push_back(0);
     for_each("operations", [&](const JsonObject& object) { read_operation(object); });
     read_spans();
@@ -99,7 +99,7 @@ class TimelineReader {
     op.name = name(object, "name");
     op.phase = name(object, "phase");
     op.rank = narrow(object.integer("rank", 0, static_cast<std::int64_t>(t_.ranks.size()) - 1));
-    const std::size_t queues = t_.ranks[static_cast<std::size_t>(op.rank)].queues.size();
+    const std::size_t queues = t_.ranks[op.rank].queues.size();
     op.queue = narrow(object.integer("queue", 0, static_cast<std::int64_t>(queues) - 1));
     op.micro_batch = narrow(object.integer_or("micro_batch", -1, -1, kMaxInt32));
     op.alone = {object.integer("alone", 0, kFarthest)};

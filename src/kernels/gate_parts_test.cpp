@@ -84,7 +84,7 @@ at::Tensor brute_force_layer(const Batch& batch, const TestGate& gate) {
     double sum = 0;
     for (std::size_t j = 0; j < k; ++j) sum += p[choice.token][gate.choices[i / k * k + j].expert].item<double>();
     const double weight = p[choice.token][choice.expert].item<double>() / (batch.shape.renormalise ? sum : 1);
-    const at::Tensor w = batch.weights[static_cast<std::size_t>(choice.expert)].to(at::kDouble);
+    const at::Tensor w = batch.weights[choice.expert].to(at::kDouble);
     y[choice.token] += weight * w.matmul(x[choice.token]);
   }
   return y;

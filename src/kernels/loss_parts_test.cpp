@@ -87,7 +87,7 @@ TEST_P(LossParts, HaveTheLargestTheSumAndTheTargetOfTheirColumns) {
   for (const RankLogits& rank : ranks) {
     const at::Tensor exact = all.narrow(1, rank.part.first, rank.part.count).to(at::kDouble);
     for (std::int64_t r = 0; r < kRows; ++r) {
-      const std::int64_t target = targets[static_cast<std::size_t>(r)] - rank.part.first;
+      const std::int64_t target = targets[r] - rank.part.first;
       const bool is_here = target >= 0 && target < rank.part.count;
       EXPECT_EQ(rank.target[r].item<double>(), is_here ? exact[r][target].item<double>() : 0);
       if (rank.part.count == 0) {

@@ -38,7 +38,7 @@ struct TestGate {
 // The position of a choice is the number of choices of the same expert that stand before it.
 inline TestGate brute_force_gate(const GateShape& shape, const at::Tensor& scores) {
   TestGate gate;
-  gate.counts.resize(static_cast<std::size_t>(shape.experts));
+  gate.counts.resize(shape.experts);
   const at::Tensor probabilities = at::softmax(scores.to(at::kDouble), 1);
   for (std::int64_t t = 0; t < scores.size(0); ++t) {
     std::vector<std::pair<float, std::int64_t>> ranked;
@@ -47,10 +47,10 @@ inline TestGate brute_force_gate(const GateShape& shape, const at::Tensor& score
     }
     std::ranges::sort(ranked);
     for (std::int64_t j = 0; j < shape.top_k; ++j) {
-      const std::int64_t expert = ranked[static_cast<std::size_t>(j)].second;
+      const std::int64_t expert = ranked[j].second;
       const double priority = probabilities.data_ptr<double>()[t * shape.experts + ranked[0].second];
       gate.choices.push_back({t, j, expert, priority});
-      ++gate.counts[static_cast<std::size_t>(expert)];
+      ++gate.counts[expert];
     }
   }
   for (const TestChoice& choice : gate.choices) {

@@ -12,16 +12,16 @@ class Nodes {
  public:
   explicit Nodes(const Unfolded& unfolded) : unfolded_(unfolded) {}
   std::int32_t leader(std::int32_t instance) const {
-    const std::int32_t joint = unfolded_.instances()[static_cast<std::size_t>(instance)].joint;
-    return joint < 0 ? instance : unfolded_.members(static_cast<std::size_t>(joint)).front();
+    const std::int32_t joint = unfolded_.instances()[instance].joint;
+    return joint < 0 ? instance : unfolded_.members(joint).front();
   }
   template <class Visit>
   void for_each_member(std::int32_t instance, Visit visit) const {
-    const std::int32_t joint = unfolded_.instances()[static_cast<std::size_t>(instance)].joint;
+    const std::int32_t joint = unfolded_.instances()[instance].joint;
     if (joint < 0) {
       visit(instance);
     } else {
-      for (const std::int32_t member : unfolded_.members(static_cast<std::size_t>(joint))) visit(member);
+      for (const std::int32_t member : unfolded_.members(joint)) visit(member);
     }
   }
 
@@ -38,12 +38,12 @@ class Lanes {
       classes = std::max(classes, instance.rank_class + 1);
       queues = std::max(queues, instance.queue + 1);
     }
-    lanes_.resize(static_cast<std::size_t>(classes * (queues + 1)));
+    lanes_.resize(classes * (queues + 1));
     for (std::size_t i = 0; i < instances.size(); ++i) {
       const Instance& instance = instances[i];
       const std::int32_t in_class = instance.chain_position >= 0 ? 0 : instance.queue + 1;
       lane_of_[i] = instance.rank_class * (queues + 1) + in_class;
-      lanes_[static_cast<std::size_t>(lane_of_[i])].instances.push_back(static_cast<std::int32_t>(i));
+      lanes_[lane_of_[i]].instances.push_back(static_cast<std::int32_t>(i));
     }
   }
 
@@ -61,9 +61,7 @@ class Lanes {
     std::vector<std::int32_t> instances;
     std::size_t at = 0;
   };
-  std::size_t lane_of(std::int32_t instance) const {
-    return static_cast<std::size_t>(lane_of_[static_cast<std::size_t>(instance)]);
-  }
+  std::size_t lane_of(std::int32_t instance) const { return static_cast<std::size_t>(lane_of_[instance]); }
 
   std::vector<Lane> lanes_;
   std::vector<std::int32_t> lane_of_;  // by instance
@@ -74,12 +72,12 @@ std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vecto
   const Nodes nodes(unfolded);
   std::vector<std::int32_t> seen_at(unfolded.instances().size(), -1), path;
   std::int32_t at = start;
-  while (seen_at[static_cast<std::size_t>(nodes.leader(at))] < 0) {
-    seen_at[static_cast<std::size_t>(nodes.leader(at))] = static_cast<std::int32_t>(path.size());
+  while (seen_at[nodes.leader(at)] < 0) {
+    seen_at[nodes.leader(at)] = static_cast<std::int32_t>(path.size());
     std::int32_t waits_for = -1, waiting_member = at;
     nodes.for_each_member(at, [&](std::int32_t member) {
-      for (const Edge& edge : unfolded.waits_for(static_cast<std::size_t>(member))) {
-        if (waits_for < 0 && edge.distance == 0 && !ended[static_cast<std::size_t>(edge.from)]) {
+      for (const Edge& edge : unfolded.waits_for(member)) {
+        if (waits_for < 0 && edge.distance == 0 && !ended[edge.from]) {
           waits_for = edge.from;
           waiting_member = member;
         }
@@ -89,7 +87,7 @@ std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vecto
     path.push_back(waiting_member);
     at = waits_for;
   }
-  path.erase(path.begin(), path.begin() + seen_at[static_cast<std::size_t>(nodes.leader(at))]);
+  path.erase(path.begin(), path.begin() + seen_at[nodes.leader(at)]);
   return path;
 }
 
@@ -103,9 +101,9 @@ RunOrder find_run_order(const Unfolded& unfolded) {
   Lanes lanes(unfolded.instances());
   std::vector<char> ended(n, 0);
   const auto can_run = [&](std::int32_t member) {
-    const std::span<const Edge> edges = unfolded.waits_for(static_cast<std::size_t>(member));
+    const std::span<const Edge> edges = unfolded.waits_for(member);
     return lanes.is_next(member) && std::all_of(edges.begin(), edges.end(), [&](const Edge& edge) {
-             return edge.distance != 0 || ended[static_cast<std::size_t>(edge.from)];
+             return edge.distance != 0 || ended[edge.from];
            });
   };
   RunOrder result;
@@ -119,7 +117,7 @@ RunOrder find_run_order(const Unfolded& unfolded) {
         if (!ready) break;
         nodes.for_each_member(next, [&](std::int32_t member) {
           result.order.push_back(member);
-          ended[static_cast<std::size_t>(member)] = 1;
+          ended[member] = 1;
           lanes.advance(member);
         });
         progress = true;
@@ -138,9 +136,7 @@ namespace {
 // The last of each lane: whoever waits for it knows all that the earlier ones know. An update that reads the gradients
 // of every micro-batch waits for many.
 void find_latest(const std::vector<Instance>& instances, std::span<const Edge> edges, std::vector<Edge>& latest) {
-  const auto instance = [&](const Edge& edge) -> const Instance& {
-    return instances[static_cast<std::size_t>(edge.from)];
-  };
+  const auto instance = [&](const Edge& edge) -> const Instance& { return instances[edge.from]; };
   const auto same_lane = [&](const Edge& a, const Edge& b) {
     const Instance &ia = instance(a), &ib = instance(b);
     if (ia.rank_class != ib.rank_class || (ia.chain_position >= 0) != (ib.chain_position >= 0)) return false;
@@ -168,19 +164,16 @@ Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& 
   const Nodes nodes(unfolded);
   const std::vector<Instance>& instances = unfolded.instances();
   known_.resize(instances.size());
-  const auto from_chain = [&](const Edge& edge) {
-    return instances[static_cast<std::size_t>(edge.from)].chain_position >= 0;
-  };
+  const auto from_chain = [&](const Edge& edge) { return instances[edge.from].chain_position >= 0; };
   std::vector<std::int32_t> found;
   for (const std::int32_t i : order) {
     if (nodes.leader(i) != i) continue;
-    const Instance& instance = instances[static_cast<std::size_t>(i)];
-    const std::span<const Edge> edges = unfolded.waits_for(static_cast<std::size_t>(i));
+    const Instance& instance = instances[i];
+    const std::span<const Edge> edges = unfolded.waits_for(i);
     const bool in_chain = instance.joint < 0 && instance.chain_position >= 0;
     if (in_chain && std::all_of(edges.begin(), edges.end(), from_chain)) continue;
-    nodes.for_each_member(i, [&](std::int32_t member) {
-      known_[static_cast<std::size_t>(member)].row = static_cast<std::int32_t>(found.size());
-    });
+    nodes.for_each_member(i,
+                          [&](std::int32_t member) { known_[member].row = static_cast<std::int32_t>(found.size()); });
     found.push_back(i);
   }
   spread_along_chains(instances);
@@ -188,8 +181,8 @@ Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& 
   std::vector<Edge> latest;
   for (const std::int32_t landmark : found) {
     nodes.for_each_member(landmark, [&](std::int32_t member) {
-      const std::int32_t rank_class = instances[static_cast<std::size_t>(member)].rank_class;
-      find_latest(instances, unfolded.waits_for(static_cast<std::size_t>(member)), latest);
+      const std::int32_t rank_class = instances[member].rank_class;
+      find_latest(instances, unfolded.waits_for(member), latest);
       for (const Edge& edge : latest) {
         const Known& from = known(edge.from);
         sources_.push_back({{from.row, from.ago + edge.distance}, edge.from, rank_class, edge.distance});
@@ -245,7 +238,7 @@ HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const L
 
 std::size_t HappensBefore::entry_of(const Instance& instance) const {
   if (instance.chain_position >= 0) return 0;
-  return static_cast<std::size_t>(entry_of_queue_[static_cast<std::size_t>(instance.queue)]);
+  return static_cast<std::size_t>(entry_of_queue_[instance.queue]);
 }
 
 std::int32_t HappensBefore::time_of(const Instance& instance, int iteration) const {
@@ -265,14 +258,14 @@ void HappensBefore::learn(std::int32_t* clock, const Landmarks::Source& source, 
     for (std::size_t w = 0; w < width_; ++w) clock[w] = std::max(clock[w], known[w]);
   }
   if (source.rank_class != rank_class_ || source.distance > iteration) return;
-  const Instance& instance = unfolded_.instances()[static_cast<std::size_t>(source.instance)];
+  const Instance& instance = unfolded_.instances()[source.instance];
   std::int32_t& own = clock[entry_of(instance)];
   own = std::max(own, time_of(instance, iteration - source.distance));
 }
 
 bool HappensBefore::ended_before(std::int32_t a, int ia, std::int32_t b, int ib) const {
-  const Instance& first = unfolded_.instances()[static_cast<std::size_t>(a)];
-  const Instance& second = unfolded_.instances()[static_cast<std::size_t>(b)];
+  const Instance& first = unfolded_.instances()[a];
+  const Instance& second = unfolded_.instances()[b];
   if (first.chain_position >= 0 && second.chain_position >= 0) return time_of(first, ia) < time_of(second, ib);
   if (a == b && ia == ib) return false;  // clocks hold what has ended when b has ended
   const std::int32_t* known = row(landmarks_.known(b), ib);

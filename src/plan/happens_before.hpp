@@ -33,7 +33,7 @@ class Landmarks {
     std::int32_t instance = -1, rank_class = -1;
     std::int32_t distance = 0;  // iterations back to the instance
   };
-  const Known& known(std::int32_t instance) const { return known_[static_cast<std::size_t>(instance)]; }
+  const Known& known(std::int32_t instance) const { return known_[instance]; }
   std::size_t rows() const { return source_begin_.size() - 1; }  // in an order to run in
   std::span<const Source> sources(std::size_t row) const {
     return std::span(sources_).subspan(source_begin_[row], source_begin_[row + 1] - source_begin_[row]);

@@ -45,7 +45,7 @@ IssueBlock& block_of(ClassPlan& plan, BlockKind kind) {
 }
 
 const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot) {
-  return plan.blocks[static_cast<std::size_t>(slot.block)];
+  return plan.blocks[slot.block];
 }
 
 std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot) {
@@ -70,7 +70,7 @@ Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch) {
   const auto mb = static_cast<std::size_t>(micro_batch);
   if (place.frame >= 0) {
     const ClassPlan& rank_class = plan.classes[placed.rank_class.index()];
-    return rank_class.frames[static_cast<std::size_t>(place.frame)].base[mb] + place.offset;
+    return rank_class.frames[place.frame].base[mb] + place.offset;
   }
   return place.offset + aligned(placed.bytes()) * (micro_batch % place.copies);
 }

@@ -24,9 +24,7 @@ class SharedQueues {
 
   // Equal for queues of different classes that are one, different for the queues of a class. The least numbers for
   // which that holds, so they stay few however many stages there are.
-  std::int32_t number(ClassId rank_class, std::int32_t queue) const {
-    return numbers_[rank_class.index()][static_cast<std::size_t>(queue)];
-  }
+  std::int32_t number(ClassId rank_class, std::int32_t queue) const { return numbers_[rank_class.index()][queue]; }
 
  private:
   std::optional<Conflict> conflict_;

@@ -270,7 +270,7 @@ class Mutator {
     std::vector<Queue>& queues = plan_.classes[plan_.graph.operations[i].rank_class.index()].queues;
     if (below(2) == 0) queues.push_back({"another", QueueKind::communication});
     do plan_.issues[i].queue = static_cast<std::int32_t>(1 + below(queues.size() - 1));
-    while (queues[static_cast<std::size_t>(plan_.issues[i].queue)].kind != QueueKind::communication);
+    while (queues[plan_.issues[i].queue].kind != QueueKind::communication);
     return "change queue";
   }
 

@@ -110,7 +110,7 @@ class Execution {
   bool beside_compute(std::size_t o) const {
     const Issue& issue = plan_.issues[o];
     const ClassPlan& c = plan_.classes[plan_.graph.operations[o].rank_class.index()];
-    return c.queues[static_cast<std::size_t>(issue.queue)].kind != QueueKind::compute && !issue.blocking;
+    return c.queues[issue.queue].kind != QueueKind::compute && !issue.blocking;
   }
 
   // Values whose writers wait: for whoever last used the same copy, where one of the two runs beside compute.
@@ -170,8 +170,7 @@ class Execution {
       const Task& task = tasks_[t];
       const auto [before, first] = in_queue.try_emplace({task.rank_class, task.queue}, t);
       if (!first) wait(t, std::exchange(before->second, t));
-      const bool compute =
-          plan_.classes[task.rank_class].queues[static_cast<std::size_t>(task.queue)].kind == QueueKind::compute;
+      const bool compute = plan_.classes[task.rank_class].queues[task.queue].kind == QueueKind::compute;
       if (compute || plan_.issues[task.op].blocking) {
         const auto [previous, start] = in_chain.try_emplace(task.rank_class, t);
         if (!start) wait(t, std::exchange(previous->second, t));
@@ -319,8 +318,7 @@ class Execution {
           std::int64_t begin = place.offset.value + mb % place.copies * aligned(value.bytes()).value;
           if (place.frame >= 0) {
             const auto& frames = plan_.classes[value.rank_class.index()].frames;
-            begin = place.offset.value +
-                    frames.at(static_cast<std::size_t>(place.frame)).base.at(static_cast<std::size_t>(mb)).value;
+            begin = place.offset.value + frames.at(place.frame).base.at(mb).value;
           }
           visit(v, mb, value.rank_class.index(), begin, begin + value.bytes().value);
         }
@@ -363,7 +361,7 @@ class Execution {
   }
 
   std::span<Stretch> stretches(std::size_t c, ValueId v, std::int32_t mb) {
-    const Range& r = ranges_[v.index()][static_cast<std::size_t>(std::max(0, mb))];
+    const Range& r = ranges_[v.index()][std::max(0, mb)];
     return std::span(memory_[c]).subspan(r.begin, r.end - r.begin);
   }
   std::size_t stretch_at(std::size_t c, std::int64_t byte) const {
@@ -373,7 +371,7 @@ class Execution {
   std::vector<std::span<Stretch>> touched(const Task& task, ValueId v) {
     if (!is_part(op(task))) return {stretches(task.rank_class, v, micro_batch(task, v))};
     std::vector<std::span<Stretch>> found;
-    const std::int64_t offset = bases_[v.index()][static_cast<std::size_t>(std::max(0, micro_batch(task, v)))];
+    const std::int64_t offset = bases_[v.index()][std::max(0, micro_batch(task, v))];
     for (const auto& [begin, end] : bytes_touched(op(task), v)) {
       const std::size_t first = stretch_at(task.rank_class, offset + begin);
       found.push_back(

@@ -41,8 +41,7 @@ void check_names(const Plan& plan) {
     for (const Slot& slot : class_plan.order) {
       if (slot.block >= 0 && static_cast<std::size_t>(slot.block) < class_plan.blocks.size() &&
           slot.micro_batch >= -1 && slot.micro_batch < plan.graph.micro_batches) {
-        const auto length =
-            static_cast<std::int32_t>(class_plan.blocks[static_cast<std::size_t>(slot.block)].operations.size());
+        const auto length = static_cast<std::int32_t>(class_plan.blocks[slot.block].operations.size());
         const bool to_end = slot.end == -1;
         if (slot.begin >= 0 && slot.begin <= length && (to_end || (slot.begin <= slot.end && slot.end <= length))) {
           continue;
@@ -63,7 +62,7 @@ void check_names(const Plan& plan) {
       fail("{}: '{}' is issued to queue {}, which is not in 0..{}", where, describe(op), queue,
            static_cast<std::int64_t>(class_plan.queues.size()) - 1);
     }
-    const Queue& target = class_plan.queues[static_cast<std::size_t>(queue)];
+    const Queue& target = class_plan.queues[queue];
     if ((target.kind == QueueKind::communication) != op.is_transfer()) {
       fail("{}: '{}' is issued to '{}', which is a {} queue; transfers and only they go to communication queues", where,
            describe(op), target.name, name_of(target.kind));
@@ -144,8 +143,8 @@ void Unfolded::lay_out(const Plan& plan) {
     total += op.per_micro_batch ? micro_batches : 1;
     if (total > INT32_MAX / 2) fail("the plan has more than {} operation instances a step", INT32_MAX / 2);
   }
-  position_.assign(static_cast<std::size_t>(total), -1);
-  instances_.reserve(static_cast<std::size_t>(total));
+  position_.assign(total, -1);
+  instances_.reserve(total);
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     const ClassPlan& class_plan = plan.classes[c];
     queue_length_.emplace_back(class_plan.queues.size(), 0);
@@ -167,8 +166,8 @@ void Unfolded::lay_out(const Plan& plan) {
         instance.micro_batch = slot.micro_batch;
         instance.rank_class = static_cast<std::int32_t>(c);
         instance.queue = issue.queue;
-        instance.queue_position = queue_length_[c][static_cast<std::size_t>(issue.queue)]++;
-        const QueueKind kind = class_plan.queues[static_cast<std::size_t>(issue.queue)].kind;
+        instance.queue_position = queue_length_[c][issue.queue]++;
+        const QueueKind kind = class_plan.queues[issue.queue].kind;
         if (kind == QueueKind::compute || issue.blocking) instance.chain_position = chain++;
         const std::size_t key = static_cast<std::size_t>(first_instance_[id.index()] + std::max(0, slot.micro_batch));
         if (position_[key] >= 0) fail("{} is issued twice", weft::describe(plan, instance));
@@ -181,7 +180,7 @@ void Unfolded::lay_out(const Plan& plan) {
   for (std::size_t i = 0; i < operations; ++i) {
     const Operation& op = plan.graph.operations[i];
     for (std::int32_t mb = 0; mb < (op.per_micro_batch ? micro_batches : 1); ++mb) {
-      if (position_[static_cast<std::size_t>(first_instance_[i] + mb)] >= 0) continue;
+      if (position_[first_instance_[i] + mb] >= 0) continue;
       fail("{}: '{}'{} is never issued", plan.graph.classes[op.rank_class.index()].name, describe(op),
            op.per_micro_batch ? fmt::format(", micro-batch {},", mb) : "");
     }
@@ -205,8 +204,7 @@ void Unfolded::join(const Plan& plan) {
     const bool first = i == 0 || members[i].transfer != members[i - 1].transfer ||
                        members[i].micro_batch != members[i - 1].micro_batch;
     if (first) joint_begin_.push_back(static_cast<std::int32_t>(i));
-    instances_[static_cast<std::size_t>(members[i].instance)].joint =
-        static_cast<std::int32_t>(joint_begin_.size() - 1);
+    instances_[members[i].instance].joint = static_cast<std::int32_t>(joint_begin_.size() - 1);
     joint_members_.push_back(members[i].instance);
   }
   joint_begin_.push_back(static_cast<std::int32_t>(members.size()));
@@ -226,8 +224,8 @@ void Unfolded::connect(const Plan& plan) {
   std::vector<Tail> last(plan.classes.size());
   for (std::size_t c = 0; c < last.size(); ++c) last[c].queue.assign(plan.classes[c].queues.size(), -1);
   for (std::size_t i = 0; i < instances_.size(); ++i) {
-    Tail& tail = last[static_cast<std::size_t>(instances_[i].rank_class)];
-    tail.queue[static_cast<std::size_t>(instances_[i].queue)] = static_cast<std::int32_t>(i);
+    Tail& tail = last[instances_[i].rank_class];
+    tail.queue[instances_[i].queue] = static_cast<std::int32_t>(i);
     if (instances_[i].chain_position >= 0) tail.chain = static_cast<std::int32_t>(i);
   }
   const std::vector<Tail> wrap = last;
@@ -266,7 +264,7 @@ void Unfolded::connect(const Plan& plan) {
       // Only neighbours of which one is a blocking transfer need an edge; the rest is queue order.
       const bool blocking = plan.issues[instance.operation.index()].blocking;
       const std::int32_t neighbour = tail.chain >= 0 ? tail.chain : wrap[c].chain;
-      const Instance& other = instances_[static_cast<std::size_t>(neighbour)];
+      const Instance& other = instances_[neighbour];
       if (other.queue != instance.queue && (blocking || plan.issues[other.operation.index()].blocking)) {
         edges_.push_back({neighbour, static_cast<std::int8_t>(tail.chain >= 0 ? 0 : 1), EdgeKind::blocking});
       }
@@ -301,15 +299,14 @@ void Unfolded::wait_for_memory(const Plan& plan, const Instance& writer,
                                       : writer.micro_batch + (micro_batches - 1 - writer.micro_batch) / copies * copies;
     for (const OpId reader : readers[write.value.index()]) {
       const std::int32_t from = instance_of(reader, used);
-      const bool in_chain =
-          instances_[static_cast<std::size_t>(from)].chain_position >= 0 && writer.chain_position >= 0;
+      const bool in_chain = instances_[from].chain_position >= 0 && writer.chain_position >= 0;
       if (!in_chain) edges_.push_back({from, static_cast<std::int8_t>(earlier ? 0 : 1), EdgeKind::reuse});
     }
   }
 }
 
 std::span<const Edge> Unfolded::waits_for(std::size_t instance) const {
-  return std::span(edges_).subspan(static_cast<std::size_t>(edge_begin_[instance]),
+  return std::span(edges_).subspan(edge_begin_[instance],
                                    static_cast<std::size_t>(edge_begin_[instance + 1] - edge_begin_[instance]));
 }
 
@@ -320,7 +317,7 @@ std::span<const std::int32_t> Unfolded::members(std::size_t joint) const {
 
 std::int32_t Unfolded::instance_of(OpId operation, std::int32_t micro_batch) const {
   const std::int32_t offset = per_micro_batch_[operation.index()] ? micro_batch : 0;
-  return position_[static_cast<std::size_t>(first_instance_[operation.index()] + offset)];
+  return position_[first_instance_[operation.index()] + offset];
 }
 
 std::int32_t Unfolded::queue_length(std::size_t rank_class, std::size_t queue) const {
@@ -328,8 +325,8 @@ std::int32_t Unfolded::queue_length(std::size_t rank_class, std::size_t queue) c
 }
 
 std::string describe(const Plan& plan, const Instance& instance) {
-  std::string text = fmt::format("{}: {}", plan.graph.classes[static_cast<std::size_t>(instance.rank_class)].name,
-                                 describe(plan.graph.op(instance.operation)));
+  std::string text =
+      fmt::format("{}: {}", plan.graph.classes[instance.rank_class].name, describe(plan.graph.op(instance.operation)));
   if (instance.micro_batch >= 0) text += fmt::format(", micro-batch {}", instance.micro_batch);
   return text;
 }

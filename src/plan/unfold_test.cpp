@@ -78,8 +78,8 @@ class HandMade : public ::testing::Test {
   using Wait = std::tuple<OpId, std::int32_t, int, EdgeKind>;
   static std::vector<Wait> waits(const Unfolded& u, OpId id, std::int32_t mb) {
     std::vector<Wait> result;
-    for (const Edge& edge : u.waits_for(static_cast<std::size_t>(u.instance_of(id, mb)))) {
-      const Instance& from = u.instances()[static_cast<std::size_t>(edge.from)];
+    for (const Edge& edge : u.waits_for(u.instance_of(id, mb))) {
+      const Instance& from = u.instances()[edge.from];
       result.emplace_back(from.operation, from.micro_batch, edge.distance, edge.kind);
     }
     std::sort(result.begin(), result.end());
@@ -110,13 +110,13 @@ TEST_F(HandMade, HasAnInstancePerMicroBatchAndOneOfEachOnceAStep) {
   EXPECT_EQ(u.instances().size(), 4u * kMicroBatches + 3u);
   for (const OpId id : {forward_, send_, receive_, product_}) {
     for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
-      const Instance& i = u.instances()[static_cast<std::size_t>(u.instance_of(id, mb))];
+      const Instance& i = u.instances()[u.instance_of(id, mb)];
       EXPECT_EQ(i.operation, id);
       EXPECT_EQ(i.micro_batch, mb);
     }
   }
   EXPECT_EQ(u.instance_of(update1_, 0), u.instance_of(update1_, 2));
-  EXPECT_EQ(u.instances()[static_cast<std::size_t>(u.instance_of(update1_, 0))].micro_batch, -1);
+  EXPECT_EQ(u.instances()[u.instance_of(update1_, 0)].micro_batch, -1);
   EXPECT_EQ(u.queue_length(0, 0), kMicroBatches + 1);
   EXPECT_EQ(u.queue_length(0, 1), kMicroBatches);
   EXPECT_EQ(u.queue_length(1, 2), 1);
@@ -126,9 +126,7 @@ TEST_F(HandMade, ChainHoldsComputeAndBlockingTransfers) {
   const Unfolded u(plan_);
   EXPECT_EQ(u.chain_length(0), kMicroBatches + 1);      // forwards and the update
   EXPECT_EQ(u.chain_length(1), 2 * kMicroBatches + 2);  // all
-  const auto chain = [&](OpId id, std::int32_t mb) {
-    return u.instances()[static_cast<std::size_t>(u.instance_of(id, mb))].chain_position;
-  };
+  const auto chain = [&](OpId id, std::int32_t mb) { return u.instances()[u.instance_of(id, mb)].chain_position; };
   EXPECT_EQ(chain(send_, 1), -1);
   EXPECT_EQ(chain(receive_, 1), 2);
   EXPECT_EQ(chain(product_, 1), 3);
@@ -168,14 +166,14 @@ TEST_F(HandMade, MembersOfATransferAreJoinedPerMicroBatch) {
   EXPECT_EQ(u.joints(), static_cast<std::size_t>(kMicroBatches));
   for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
     const std::int32_t send = u.instance_of(send_, mb), receive = u.instance_of(receive_, mb);
-    const std::int32_t joint = u.instances()[static_cast<std::size_t>(send)].joint;
+    const std::int32_t joint = u.instances()[send].joint;
     ASSERT_GE(joint, 0);
-    EXPECT_EQ(u.instances()[static_cast<std::size_t>(receive)].joint, joint);
-    const auto members = u.members(static_cast<std::size_t>(joint));
+    EXPECT_EQ(u.instances()[receive].joint, joint);
+    const auto members = u.members(joint);
     EXPECT_EQ(std::vector<std::int32_t>(members.begin(), members.end()), (std::vector{send, receive}));
   }
   // A collective inside one class is joined with nothing.
-  EXPECT_EQ(u.instances()[static_cast<std::size_t>(u.instance_of(reduce_, 0))].joint, -1);
+  EXPECT_EQ(u.instances()[u.instance_of(reduce_, 0)].joint, -1);
 }
 
 TEST_F(HandMade, WaitsAsToldInTheSameMicroBatch) {
@@ -265,7 +263,7 @@ TEST(Unfold, OfARealPlanHasExactlyTheEdgesThatTheGraphImplies) {
     }
     int in_queue = 0;
     for (const Edge& edge : u.waits_for(i)) {
-      const Instance& from = u.instances()[static_cast<std::size_t>(edge.from)];
+      const Instance& from = u.instances()[edge.from];
       if (edge.kind == EdgeKind::data) found.insert({from.operation.value, from.micro_batch, edge.distance});
       if (edge.kind == EdgeKind::queue) ++in_queue;
     }

@@ -210,7 +210,7 @@ std::vector<Operation> on_queue(const Plan& plan, std::size_t rank_class, std::s
   const Unfolded u(plan);
   for (const Instance& i : u.instances()) {
     if (static_cast<std::size_t>(i.rank_class) != rank_class) continue;
-    if (plan.classes[rank_class].queues[static_cast<std::size_t>(i.queue)].name == queue) {
+    if (plan.classes[rank_class].queues[i.queue].name == queue) {
       result.push_back(plan.graph.op(i.operation));
     }
   }
@@ -258,7 +258,7 @@ TEST(Ddp, ReducesInTheOrderInWhichBackwardFinishes) {
     std::int32_t finished = 0;
     for (const Edge& edge : u.waits_for(i)) {
       if (edge.kind == EdgeKind::data) {
-        finished = std::max(finished, u.instances()[static_cast<std::size_t>(edge.from)].chain_position);
+        finished = std::max(finished, u.instances()[edge.from].chain_position);
       }
     }
     EXPECT_GT(finished, last[reduction.rank_class]) << describe(plan, reduction);
@@ -284,7 +284,7 @@ TEST(Ddp, StartsABucketWithoutAnythingOfTheNextLayer) {
     if ((op.role != Role::grad_reduce && op.role != Role::replica_reduce) || !at_the_end(op)) continue;
     replicas += op.role == Role::replica_reduce ? 1 : 0;
     for (const Edge& edge : u.waits_for(i)) {
-      const Operation& before = plan.graph.op(u.instances()[static_cast<std::size_t>(edge.from)].operation);
+      const Operation& before = plan.graph.op(u.instances()[edge.from].operation);
       EXPECT_TRUE(edge.distance > 0 || at_the_end(before)) << describe(op) << " waits for " << describe(before);
     }
   }

@@ -55,7 +55,7 @@ TEST(CyclicPeriodProperty, IsTheSimulatorsStepTime) {
       for (std::int32_t i = 0; i < count; ++i) {
         p.edges.push_back({i, random.below(count), 1});
         for (std::int32_t j = 0; j < count; ++j) {
-          if (p.operations[static_cast<std::size_t>(i)].queue != p.operations[static_cast<std::size_t>(j)].queue) {
+          if (p.operations[i].queue != p.operations[j].queue) {
             p.edges.push_back({i, j, 1});
           }
         }

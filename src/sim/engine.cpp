@@ -28,11 +28,11 @@ void add_waits(const SimProblem& problem, std::vector<std::vector<SimTimes>>& it
     for (std::size_t i = 0; i < problem.operations.size(); ++i) {
       SimTimes& times = iterations[k][i];
       for (std::int32_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
-        const Dependency& edge = problem.edges[static_cast<std::size_t>(e)];
+        const Dependency& edge = problem.edges[e];
         const auto distance = static_cast<std::size_t>(edge.distance);
         if (distance > k) continue;
         Nanos& moment = edge.order ? times.issued : times.ready;
-        moment = std::max(moment, iterations[k - distance][static_cast<std::size_t>(edge.operation)].end);
+        moment = std::max(moment, iterations[k - distance][edge.operation].end);
       }
     }
   }

@@ -83,13 +83,12 @@ std::vector<std::vector<std::int64_t>> longest_paths(const SimProblem& p, std::s
           const bool member = i == j || (p.operations[i].joint >= 0 && p.operations[i].joint == p.operations[j].joint);
           if (!member) continue;
           for (auto e = p.edge_begin[j]; e < p.edge_begin[j + 1]; ++e) {
-            const Dependency& edge = p.edges[static_cast<std::size_t>(e)];
+            const Dependency& edge = p.edges[e];
             if (static_cast<std::size_t>(edge.distance) > k) continue;
-            start = std::max(
-                start, ends[k - static_cast<std::size_t>(edge.distance)][static_cast<std::size_t>(edge.operation)]);
+            start = std::max(start, ends[k - static_cast<std::size_t>(edge.distance)][edge.operation]);
           }
         }
-        const SimCost& cost = p.costs[static_cast<std::size_t>(p.operations[i].cost)];
+        const SimCost& cost = p.costs[p.operations[i].cost];
         const std::int64_t end = start + cost.fixed.value + cost.moving.value;
         changed |= start != starts[k][i] || end != ends[k][i];
         starts[k][i] = start;
@@ -154,11 +153,10 @@ TEST(EngineProperty, SpansNeitherOverlapOnAWorkerNorStartBeforeTheyMay) {
       for (std::size_t i = 0; i < iteration.size(); ++i) {
         const SimTimes& t = iteration[i];
         const SimOperation& op = problem.operations[i];
-        const SimCost& cost = problem.costs[static_cast<std::size_t>(op.cost)];
+        const SimCost& cost = problem.costs[op.cost];
         EXPECT_GE(t.start, std::max(t.issued, t.ready));
         EXPECT_GE(t.end - t.start, op.joint >= 0 ? Nanos{0} : cost.fixed + cost.moving);
-        if (op.lane != SimLane::transfer)
-          busy[static_cast<std::size_t>(op.rank)].emplace_back(t.start.value, t.end.value);
+        if (op.lane != SimLane::transfer) busy[op.rank].emplace_back(t.start.value, t.end.value);
       }
     }
     for (auto& spans : busy) {

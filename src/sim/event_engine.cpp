@@ -27,10 +27,10 @@ EventEngine::EventEngine(const SimProblem& problem, const SimOptions& options)
   closed_on_.assign(resources, -1);
   std::int32_t joints = 0;
   for (const FoldedNode& n : folding_.nodes) joints = std::max(joints, n.joint + 1);
-  joint_members_.resize(static_cast<std::size_t>(joints));
+  joint_members_.resize(joints);
   for (std::size_t n = 0; n < folding_.nodes.size(); ++n) {
     const std::int32_t joint = folding_.nodes[n].joint;
-    if (joint >= 0) joint_members_[static_cast<std::size_t>(joint)].push_back(static_cast<std::int32_t>(n));
+    if (joint >= 0) joint_members_[joint].push_back(static_cast<std::int32_t>(n));
   }
 }
 
@@ -66,7 +66,7 @@ EventEngine::Iteration& EventEngine::iteration(std::int32_t k) {
     }
     begin_iteration(static_cast<std::int32_t>(iterations_.size()));
   }
-  return iterations_[static_cast<std::size_t>(k)];
+  return iterations_[k];
 }
 
 void EventEngine::begin_iteration(std::int32_t k) {
@@ -89,8 +89,8 @@ void EventEngine::became_ready(Ready what) {
   if (n.is_run()) return begin_run(n.rank, what);
   if (n.lane == SimLane::transfer) {
     if (n.joint >= 0) {
-      Iteration& it = iterations_[static_cast<std::size_t>(what.iteration)];
-      if (--it.joint_pending[static_cast<std::size_t>(n.joint)] > 0) return;
+      Iteration& it = iterations_[what.iteration];
+      if (--it.joint_pending[n.joint] > 0) return;
     }
     starting_.push_back(what);
     return;
@@ -111,11 +111,11 @@ void EventEngine::ended(Ready what) {
 void EventEngine::finish(Ready what) {
   const auto n = static_cast<std::size_t>(what.node);
   work_.operations += node(what).count;
-  iterations_[static_cast<std::size_t>(what.iteration)].times.end[n] = Nanos{now_};
+  iterations_[what.iteration].times.end[n] = Nanos{now_};
   for (std::int64_t s = folding_.successor_begin[n]; s < folding_.successor_begin[n + 1]; ++s) {
-    const NodeEdge& edge = folding_.successors[static_cast<std::size_t>(s)];
+    const NodeEdge& edge = folding_.successors[s];
     const std::int32_t k = what.iteration + edge.distance;
-    if (--iteration(k).pending[static_cast<std::size_t>(edge.to)] > 0) continue;
+    if (--iteration(k).pending[edge.to] > 0) continue;
     const Ready next{edge.to, k};
     if (must_wake(what, next)) {
       wake_up(next);
@@ -123,7 +123,7 @@ void EventEngine::finish(Ready what) {
       became_ready(next);
     }
   }
-  Iteration& it = iterations_[static_cast<std::size_t>(what.iteration)];
+  Iteration& it = iterations_[what.iteration];
   if (--it.unfinished == 0) {
     it.pending = {};
     it.joint_pending = {};
@@ -139,9 +139,9 @@ bool EventEngine::must_wake(Ready ended, Ready next) const {
   const FoldedNode& to = node(next);
   if (node(ended).lane != SimLane::transfer || to.lane != SimLane::compute) return false;
   if (operation(first_operation(ended)).chain >= 0) return false;
-  const Worker& w = workers_[static_cast<std::size_t>(to.rank)];
+  const Worker& w = workers_[to.rank];
   const bool idle = !w.running.valid() && !w.run.what.valid() && w.ended_at < now_;
-  return idle && p_.ranks[static_cast<std::size_t>(to.rank)].wake.value > 0;
+  return idle && p_.ranks[to.rank].wake.value > 0;
 }
 
 void EventEngine::wake_up(Ready next) {
@@ -151,18 +151,18 @@ void EventEngine::wake_up(Ready next) {
   } else {
     slot = free_waking_.back();
     free_waking_.pop_back();
-    waking_[static_cast<std::size_t>(slot)] = next;
+    waking_[slot] = next;
   }
-  push(now_ + p_.ranks[static_cast<std::size_t>(node(next).rank)].wake.value, slot, 0, Happens::worker_wakes);
+  push(now_ + p_.ranks[node(next).rank].wake.value, slot, 0, Happens::worker_wakes);
 }
 
 void EventEngine::handle(const Event& event) {
   if (event.what == Happens::worker_wakes) {
     free_waking_.push_back(event.subject);
-    return became_ready(waking_[static_cast<std::size_t>(event.subject)]);
+    return became_ready(waking_[event.subject]);
   }
   if (event.what == Happens::transfer_goes_on) {
-    Transfer& transfer = transfers_[static_cast<std::size_t>(event.subject)];
+    Transfer& transfer = transfers_[event.subject];
     if (!transfer.live || transfer.version != event.version) return;
     if (!transfer.moving) {
       start_moving(event.subject);
@@ -195,32 +195,32 @@ void EventEngine::settle() {
   // What has no length may still make compute ready within this instant; only then is it extra's turn.
   if (!events_.empty() && events_.top().time == now_) return;
   dispatch_marked(SimLane::extra);
-  for (const std::int32_t rank : marked_) is_marked_[static_cast<std::size_t>(rank)] = false;
+  for (const std::int32_t rank : marked_) is_marked_[rank] = false;
   marked_.clear();
 }
 
 void EventEngine::mark(std::int32_t rank) {
-  if (is_marked_[static_cast<std::size_t>(rank)]) return;
-  is_marked_[static_cast<std::size_t>(rank)] = true;
+  if (is_marked_[rank]) return;
+  is_marked_[rank] = true;
   marked_.push_back(rank);
 }
 
 std::int32_t EventEngine::current_operation(Ready what) const {
   const FoldedNode& n = node(what);
   if (!n.is_run()) return n.first;
-  return n.first + workers_[static_cast<std::size_t>(n.rank)].run.offset;
+  return n.first + workers_[n.rank].run.offset;
 }
 
 const std::vector<std::int32_t>& EventEngine::resources_of(const ActiveRun& run) const {
-  return folding_.resource_sets[static_cast<std::size_t>(node(run.what).resources)];
+  return folding_.resource_sets[node(run.what).resources];
 }
 
 void EventEngine::begin_run(std::int32_t rank, Ready what) {
   ActiveRun& run = worker(rank).run;
   WEFT_CHECK(!run.what.valid());
   run = {what, 0, now_, false};
-  iterations_[static_cast<std::size_t>(what.iteration)].times.start[static_cast<std::size_t>(what.node)] = Nanos{now_};
-  for (const std::int32_t resource : resources_of(run)) ++runs_on_[static_cast<std::size_t>(resource)];
+  iterations_[what.iteration].times.start[what.node] = Nanos{now_};
+  for (const std::int32_t resource : resources_of(run)) ++runs_on_[resource];
   continuing_.push_back(rank);
 }
 
@@ -230,7 +230,7 @@ void EventEngine::continue_run(std::int32_t rank) {
   const FoldedNode& n = node(w.run.what);
   if (can_close(rank)) {
     w.run.closed = true;
-    for (const std::int32_t resource : resources_of(w.run)) closed_on_[static_cast<std::size_t>(resource)] = rank;
+    for (const std::int32_t resource : resources_of(w.run)) closed_on_[resource] = rank;
     push(now_ + alone_before(n.first + n.count) - alone_before(n.first + w.run.offset), rank, ++w.version,
          Happens::worker_ends);
   } else if (operation(n.first + w.run.offset).lane == SimLane::transfer) {
@@ -283,8 +283,7 @@ void EventEngine::operation_of_run_ended(std::int32_t rank) {
   const std::int32_t index = n.first + run.offset;
   ++work_.simulated;
   if (now_ - run.since != alone_before(index + 1) - alone_before(index)) {
-    iterations_[static_cast<std::size_t>(run.what.iteration)].times.slowed.push_back(
-        {run.what.node, run.offset, Nanos{now_ - run.since}});
+    iterations_[run.what.iteration].times.slowed.push_back({run.what.node, run.offset, Nanos{now_ - run.since}});
   }
   ++run.offset;
   if (run.offset == n.count) return end_run(rank);
@@ -297,7 +296,7 @@ void EventEngine::end_run(std::int32_t rank) {
     ++work_.simulated;
     leave_resources(run);
   }
-  for (const std::int32_t resource : resources_of(run)) --runs_on_[static_cast<std::size_t>(resource)];
+  for (const std::int32_t resource : resources_of(run)) --runs_on_[resource];
   const Ready what = run.what;
   run = {};
   worker(rank).ended_at = now_;
@@ -306,7 +305,7 @@ void EventEngine::end_run(std::int32_t rank) {
 }
 
 void EventEngine::leave_resources(const ActiveRun& run) {
-  for (const std::int32_t resource : resources_of(run)) closed_on_[static_cast<std::size_t>(resource)] = -1;
+  for (const std::int32_t resource : resources_of(run)) closed_on_[resource] = -1;
 }
 
 FoldedResult simulate_folded(const SimProblem& problem, const SimOptions& options) {

@@ -90,14 +90,14 @@ class EventEngine {
     std::int64_t since = 0;
   };
 
-  const FoldedNode& node(Ready what) const { return folding_.nodes[static_cast<std::size_t>(what.node)]; }
+  const FoldedNode& node(Ready what) const { return folding_.nodes[what.node]; }
   std::int32_t first_operation(Ready what) const { return node(what).first; }
   std::int32_t current_operation(Ready what) const;
-  const SimOperation& operation(std::int32_t index) const { return p_.operations[static_cast<std::size_t>(index)]; }
-  const SimCost& cost_of(std::int32_t index) const { return p_.costs[static_cast<std::size_t>(operation(index).cost)]; }
-  Worker& worker(std::int32_t rank) { return workers_[static_cast<std::size_t>(rank)]; }
+  const SimOperation& operation(std::int32_t index) const { return p_.operations[index]; }
+  const SimCost& cost_of(std::int32_t index) const { return p_.costs[operation(index).cost]; }
+  Worker& worker(std::int32_t rank) { return workers_[rank]; }
   const std::vector<std::int32_t>& resources_of(const ActiveRun& run) const;
-  std::int64_t alone_before(std::int32_t index) const { return folding_.alone_before[static_cast<std::size_t>(index)]; }
+  std::int64_t alone_before(std::int32_t index) const { return folding_.alone_before[index]; }
 
   Iteration& iteration(std::int32_t k);
   void begin_iteration(std::int32_t k);

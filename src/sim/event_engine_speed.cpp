@@ -27,8 +27,7 @@ bool EventEngine::dispatch(std::int32_t rank, SimLane lane) {
   w.remaining = static_cast<double>(cost_of(current_operation(w.running)).fixed.value);
   w.since = now_;
   if (!node(w.running).is_run()) {
-    iterations_[static_cast<std::size_t>(w.running.iteration)].times.start[static_cast<std::size_t>(w.running.node)] =
-        Nanos{now_};
+    iterations_[w.running.iteration].times.start[w.running.node] = Nanos{now_};
   }
   w.speed = compute_speed(rank);
   schedule_worker(rank);
@@ -36,8 +35,8 @@ bool EventEngine::dispatch(std::int32_t rank, SimLane lane) {
 }
 
 double EventEngine::compute_speed(std::int32_t rank) const {
-  const bool beside = !workers_[static_cast<std::size_t>(rank)].transfers.empty();
-  return beside ? 1.0 / (1.0 + p_.ranks[static_cast<std::size_t>(rank)].compute_slowdown) : 1.0;
+  const bool beside = !workers_[rank].transfers.empty();
+  return beside ? 1.0 / (1.0 + p_.ranks[rank].compute_slowdown) : 1.0;
 }
 
 void EventEngine::follow_transfers(std::int32_t rank) {
@@ -65,7 +64,7 @@ std::int32_t EventEngine::new_transfer(Ready what) {
     slot = free_slots_.back();
     free_slots_.pop_back();
   }
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   transfer.what = what;
   transfer.live = true;
   transfer.moving = false;
@@ -78,28 +77,28 @@ void EventEngine::start_transfer(Ready what) {
   const std::int32_t index = current_operation(what);
   const FoldedNode& n = node(what);
   const std::int32_t slot = new_transfer(what);
-  std::vector<Nanos>& start = iterations_[static_cast<std::size_t>(what.iteration)].times.start;
+  std::vector<Nanos>& start = iterations_[what.iteration].times.start;
   std::int32_t leader = index;
   if (n.joint < 0) {
-    transfers_[static_cast<std::size_t>(slot)].ranks.push_back(n.rank);
-    if (!n.is_run()) start[static_cast<std::size_t>(what.node)] = Nanos{now_};
+    transfers_[slot].ranks.push_back(n.rank);
+    if (!n.is_run()) start[what.node] = Nanos{now_};
   } else {
-    const auto& members = joint_members_[static_cast<std::size_t>(n.joint)];
+    const auto& members = joint_members_[n.joint];
     leader = first_operation({members.front(), what.iteration});
     for (const std::int32_t member : members) {
-      transfers_[static_cast<std::size_t>(slot)].ranks.push_back(node({member, what.iteration}).rank);
-      start[static_cast<std::size_t>(member)] = Nanos{now_};
+      transfers_[slot].ranks.push_back(node({member, what.iteration}).rank);
+      start[member] = Nanos{now_};
     }
   }
-  transfers_[static_cast<std::size_t>(slot)].operation = leader;
-  transfers_[static_cast<std::size_t>(slot)].cost = &cost_of(leader);
-  for (std::size_t i = 0; i < transfers_[static_cast<std::size_t>(slot)].ranks.size(); ++i) {
-    const std::int32_t rank = transfers_[static_cast<std::size_t>(slot)].ranks[i];
+  transfers_[slot].operation = leader;
+  transfers_[slot].cost = &cost_of(leader);
+  for (std::size_t i = 0; i < transfers_[slot].ranks.size(); ++i) {
+    const std::int32_t rank = transfers_[slot].ranks[i];
     if (worker(rank).run.closed) open_run(rank);  // may move transfers_
     worker(rank).transfers.push_back(slot);
     follow_transfers(rank);
   }
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   if (transfer.cost->fixed.value > 0) {
     push(now_ + transfer.cost->fixed.value, slot, ++transfer.version, Happens::transfer_goes_on);
   } else {
@@ -111,7 +110,7 @@ void EventEngine::start_transfer(Ready what) {
 void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
   const Ready what = worker(rank).run.what;
   const std::int32_t slot = new_transfer(what);
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   transfer.ranks.push_back(rank);
   transfer.operation = current_operation(what);
   transfer.cost = &cost_of(transfer.operation);
@@ -128,11 +127,11 @@ void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
 }
 
 void EventEngine::start_moving(std::int32_t slot) {
-  for (const ResourceUse& use : transfers_[static_cast<std::size_t>(slot)].cost->use) {
-    const std::int32_t rank = closed_on_[static_cast<std::size_t>(use.resource)];
+  for (const ResourceUse& use : transfers_[slot].cost->use) {
+    const std::int32_t rank = closed_on_[use.resource];
     if (rank >= 0) open_run(rank);  // may move transfers_
   }
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   transfer.remaining = static_cast<double>(transfer.cost->moving.value) - saved_for(*transfer.cost);
   transfer.since = now_;
   use_resources(slot);
@@ -153,15 +152,15 @@ double EventEngine::saved_for(const SimCost& cost) {
     }
     saved = std::min(saved, idle_[r].saved_ns / use.share);
   }
-  for (const ResourceUse& use : cost.use) idle_[static_cast<std::size_t>(use.resource)].saved_ns -= saved * use.share;
+  for (const ResourceUse& use : cost.use) idle_[use.resource].saved_ns -= saved * use.share;
   return saved;
 }
 
 void EventEngine::use_resources(std::int32_t slot) {
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   transfer.moving = true;
   for (const ResourceUse& use : transfer.cost->use) {
-    double& load = load_[static_cast<std::size_t>(use.resource)];
+    double& load = load_[use.resource];
     load += use.share;
     if (load > 1 + 1e-9) shares_changed_ = true;
   }
@@ -169,14 +168,14 @@ void EventEngine::use_resources(std::int32_t slot) {
 }
 
 void EventEngine::end_transfer(std::int32_t slot) {
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   for (const ResourceUse& use : transfer.cost->use) {
-    double& load = load_[static_cast<std::size_t>(use.resource)];
+    double& load = load_[use.resource];
     if (load > 1 + 1e-9) shares_changed_ = true;
     load -= use.share;
     if (load < 1e-9) {
       load = 0;
-      if (!idle_.empty()) idle_[static_cast<std::size_t>(use.resource)].since = now_;
+      if (!idle_.empty()) idle_[use.resource].since = now_;
     }
   }
   moving_.erase(std::find(moving_.begin(), moving_.end(), slot));
@@ -190,14 +189,14 @@ void EventEngine::end_transfer(std::int32_t slot) {
   free_slots_.push_back(slot);
   const std::int32_t joint = node(what).joint;
   if (joint < 0) return ended(what);
-  for (const std::int32_t member : joint_members_[static_cast<std::size_t>(joint)]) ended({member, what.iteration});
+  for (const std::int32_t member : joint_members_[joint]) ended({member, what.iteration});
 }
 
 double EventEngine::interference(const Transfer& transfer) const {
   double factor = 1;
   for (const std::int32_t rank : transfer.ranks) {
-    if (workers_[static_cast<std::size_t>(rank)].running.valid()) {
-      factor = std::max(factor, 1.0 + p_.ranks[static_cast<std::size_t>(rank)].transfer_slowdown);
+    if (workers_[rank].running.valid()) {
+      factor = std::max(factor, 1.0 + p_.ranks[rank].transfer_slowdown);
     }
   }
   return factor;
@@ -207,7 +206,7 @@ double EventEngine::interference(const Transfer& transfer) const {
 // end of one operation and the start of the next, has seen an idle rank and changes too.
 void EventEngine::follow_compute(std::int32_t rank) {
   for (const std::int32_t slot : worker(rank).transfers) {
-    if (transfers_[static_cast<std::size_t>(slot)].moving) change_speed(slot);
+    if (transfers_[slot].moving) change_speed(slot);
   }
 }
 
@@ -215,22 +214,22 @@ void EventEngine::reshare() {
   // In an order that does not depend on when a run was opened: sums of shares round alike.
   std::sort(moving_.begin(), moving_.end(), [&](std::int32_t a, std::int32_t b) {
     const auto key = [&](std::int32_t slot) {
-      const Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+      const Transfer& transfer = transfers_[slot];
       return std::tuple(transfer.what.iteration, transfer.operation);
     };
     return key(a) < key(b);
   });
   std::vector<std::span<const ResourceUse>> uses;
-  for (const std::int32_t slot : moving_) uses.emplace_back(transfers_[static_cast<std::size_t>(slot)].cost->use);
+  for (const std::int32_t slot : moving_) uses.emplace_back(transfers_[slot].cost->use);
   const std::vector<double> speeds = fair_speeds(uses);
   for (std::size_t i = 0; i < moving_.size(); ++i) {
-    transfers_[static_cast<std::size_t>(moving_[i])].fair = speeds[i];
+    transfers_[moving_[i]].fair = speeds[i];
     change_speed(moving_[i]);
   }
 }
 
 void EventEngine::change_speed(std::int32_t slot) {
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   const double speed = transfer.fair / interference(transfer);
   if (speed == transfer.speed) return;
   transfer.remaining -= static_cast<double>(now_ - transfer.since) * transfer.speed;
@@ -240,7 +239,7 @@ void EventEngine::change_speed(std::int32_t slot) {
 }
 
 void EventEngine::schedule_transfer(std::int32_t slot) {
-  Transfer& transfer = transfers_[static_cast<std::size_t>(slot)];
+  Transfer& transfer = transfers_[slot];
   push(time_left(transfer.remaining, transfer.speed), slot, ++transfer.version, Happens::transfer_goes_on);
 }
 

@@ -19,7 +19,7 @@ ExplainedOperations operations_of(const Plan& plan, const CostModel& cost) {
   ExplainedOperations operations;
   for (std::size_t i = 0; i < whole.unfolded().instances().size(); ++i) {
     operations.kind.push_back(whole.unfolded().instances()[i].operation.value);
-    operations.fixed.push_back(problem.costs[static_cast<std::size_t>(problem.operations[i].cost)].fixed);
+    operations.fixed.push_back(problem.costs[problem.operations[i].cost].fixed);
   }
   return operations;
 }

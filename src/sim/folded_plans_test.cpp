@@ -31,8 +31,7 @@ void expect_same_spans(const Timeline& a, const Timeline& b) {
     const Span &x = a.spans[i], &y = b.spans[i];
     ASSERT_EQ(std::tuple(x.operation, x.iteration, x.start, x.end, x.issued, x.ready),
               std::tuple(y.operation, y.iteration, y.start, y.end, y.issued, y.ready))
-        << "span " << i << ": "
-        << a.names[static_cast<std::size_t>(a.operations[static_cast<std::size_t>(x.operation)].name)];
+        << "span " << i << ": " << a.names[a.operations[x.operation].name];
   }
   EXPECT_EQ(a.period_ns, b.period_ns);
   EXPECT_EQ(a.periods, b.periods);
@@ -64,7 +63,7 @@ std::vector<CriticalStep> critical_steps(const Timeline& timeline) {
   for (const CriticalStep& step : critical_path(timeline)) {
     Nanos now = step.begin;
     for (std::int32_t i = step.operation; i < step.operation + step.count; ++i) {
-      const Nanos end = step.count == 1 ? step.end : now + timeline.operations[static_cast<std::size_t>(i)].alone;
+      const Nanos end = step.count == 1 ? step.end : now + timeline.operations[i].alone;
       steps.push_back({i, 1, step.iteration, now, end});
       now = end;
     }

@@ -74,7 +74,7 @@ class Folder {
       const Place place = places_[i];
       bool follows = place.rank < 0;
       for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
-        const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
+        const Dependency& edge = p_.edges[e];
         const Place from = places_[at(edge.operation)];
         if (implied(place, from, edge.distance)) {
           follows = follows || next_in_chain(place, from, edge.distance);
@@ -109,7 +109,7 @@ class Folder {
     node_of_.reserve(p_.operations.size());
     slows_itself_ = find_costs_that_slow_themselves();
     std::map<std::vector<std::int32_t>, std::int32_t> sets;
-    last_seen_.assign(static_cast<std::size_t>(p_.resources), -1);
+    last_seen_.assign(p_.resources, -1);
     bool before = false;  // the operation before this one can be in a run
     for (std::size_t i = 0; i < p_.operations.size(); ++i) {
       const bool able = can_be_in_a_run(i);
@@ -157,13 +157,13 @@ class Folder {
       f_.successor_begin.assign(f_.nodes.size() + 1, 0);
     } else {
       for (std::size_t n = 0; n < f_.nodes.size(); ++n) f_.successor_begin[n + 1] += f_.successor_begin[n];
-      f_.successors.resize(static_cast<std::size_t>(f_.successor_begin.back()));
+      f_.successors.resize(f_.successor_begin.back());
       filled_.assign(f_.successor_begin.begin(), f_.successor_begin.end() - 1);
     }
     for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
       const auto i = at(f_.nodes[n].first);
       for (std::int32_t e = p_.edge_begin[i]; e < p_.edge_begin[i + 1]; ++e) {
-        const Dependency& edge = p_.edges[static_cast<std::size_t>(e)];
+        const Dependency& edge = p_.edges[e];
         const Place source = places_[at(edge.operation)];
         if (implied(places_[i], source, edge.distance) && !next_in_chain(places_[i], source, edge.distance)) continue;
         const std::size_t from = at(node_of_[at(edge.operation)]);
@@ -172,7 +172,7 @@ class Folder {
           ++f_.waits[n];
           if (edge.distance == 0) ++f_.waits_at_first[n];
         } else {
-          f_.successors[static_cast<std::size_t>(filled_[from]++)] = {static_cast<std::int32_t>(n), edge.distance};
+          f_.successors[filled_[from]++] = {static_cast<std::int32_t>(n), edge.distance};
         }
       }
     }

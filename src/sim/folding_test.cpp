@@ -66,12 +66,12 @@ class RandomChains {
       const double compute = slowdown(), transfer = slowdown();
       p_.rank(compute, transfer, mix_.interference ? below(3) : 0);
     }
-    last_.assign(static_cast<std::size_t>(ranks_), 0);
-    chains_.resize(static_cast<std::size_t>(ranks_));
+    last_.assign(ranks_, 0);
+    chains_.resize(ranks_);
     p_.compute(0, 20);
     for (std::int32_t r = 1; r < ranks_; ++r) {
-      last_[static_cast<std::size_t>(r)] = p_.compute(r, 1 + below(5));
-      p_.wait(last_[static_cast<std::size_t>(r)], 0);
+      last_[r] = p_.compute(r, 1 + below(5));
+      p_.wait(last_[r], 0);
     }
     added_ = ranks_;
     const std::int32_t wanted = 4 + below(60);
@@ -95,17 +95,17 @@ class RandomChains {
 
   void add() {
     const std::int32_t rank = below(ranks_);
-    auto& last = last_[static_cast<std::size_t>(rank)];
+    auto& last = last_[rank];
     if (one_in(mix_.joint_in) && ranks_ > 1) {
       const std::int32_t other = (rank + 1) % ranks_;
       Message m = message();
       m.joint = joints_++;
       m.blocking = one_in(2);
-      const std::int32_t before = last, other_before = last_[static_cast<std::size_t>(other)];
+      const std::int32_t before = last, other_before = last_[other];
       for (const std::int32_t member : {rank, other}) {
         const std::int32_t id = p_.transfer(member, m);
         p_.wait(id, member == rank ? before : other_before);
-        if (m.blocking) last_[static_cast<std::size_t>(member)] = id;
+        if (m.blocking) last_[member] = id;
         if (!m.blocking) beside(id);
         ++added_;
       }
@@ -123,7 +123,7 @@ class RandomChains {
       Message m = message();
       m.blocking = true;
       if (m.moving + m.latency == 0 && !one_in(4)) m.moving = 1;
-      auto& chain = chains_[static_cast<std::size_t>(rank)];
+      auto& chain = chains_[rank];
       last = one_in(3) ? p_.transfer(rank, m) : p_.compute(rank, one_in(30) ? 0 : 1 + below(mix_.longest));
       if (!chain.empty() && one_in(3))
         p_.wait(last, chain[random_() % chain.size()], static_cast<std::int8_t>(below(2)));

@@ -92,8 +92,7 @@ TEST(SimulatedFsdp, ExposesTheFirstGathersOfABlockAndTheLastReductions) {
     ASSERT_LT(lookup, layer);
     const Nanos gathers = t.of(forward[0]) + layer - lookup + t.of(backward[0]);
     const Nanos rest = t.after_gradients_of(0);
-    const Nanos tail =
-        std::max(t.of(reductions[static_cast<std::size_t>(layers)]), rest) - rest + t.of(reductions.back());
+    const Nanos tail = std::max(t.of(reductions[layers]), rest) - rest + t.of(reductions.back());
     const Nanos compute = t.compute([](const Operation&) { return true; });
 
     const RankAccount account = checked_accounting(simulated(plan, r.profile)).ranks.at(0);

@@ -20,7 +20,7 @@ void add_issue_time(const Plan& plan, const CostModel& cost, const std::vector<s
         }
         host += cost.launch(op);
         if (issue.queue != 0 && !issue.blocking) continue;
-        SimCost& own = costs[static_cast<std::size_t>(cost_of[id.index()])];
+        SimCost& own = costs[cost_of[id.index()]];
         const Nanos waits = std::max(Nanos{0}, host - device);
         device += waits + own.fixed + own.moving;
         own.fixed += waits;

@@ -32,7 +32,7 @@ Timeline rank_by_rank(const Timeline& folded) {
       all.operations.back().rank = r;
       if (one.operations[own].activity == Activity::transfer) all.operations.back().transfer = i;
       for (auto d = one.dependency_begin[own]; d < one.dependency_begin[own + 1]; ++d) {
-        all.dependencies.push_back(one.dependencies[static_cast<std::size_t>(d)]);
+        all.dependencies.push_back(one.dependencies[d]);
         all.dependencies.back().operation += r * operations;
       }
       all.dependency_begin.push_back(static_cast<std::int32_t>(all.dependencies.size()));
@@ -52,8 +52,7 @@ void disturb(Timeline& timeline, std::uint32_t seed) {
   std::vector<Nanos> clocks;
   for (std::size_t r = 0; r < timeline.ranks.size(); ++r) clocks.push_back(noise());
   for (Span& span : timeline.spans) {
-    const Nanos clock =
-        clocks[static_cast<std::size_t>(timeline.operations[static_cast<std::size_t>(span.operation)].rank)];
+    const Nanos clock = clocks[timeline.operations[span.operation].rank];
     span.start += clock + noise();
     span.end = std::max(span.start, span.end + clock + noise());
   }

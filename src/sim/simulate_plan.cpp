@@ -93,9 +93,9 @@ void require_a_step_of_days(const SimProblem& problem) {
   constexpr double kMostDays = 10, kNanosOfADay = 86'400e9;
   std::vector<double> busy(problem.ranks.size(), 0);
   for (const SimOperation& op : problem.operations) {
-    const SimCost& cost = problem.costs[static_cast<std::size_t>(op.cost)];
+    const SimCost& cost = problem.costs[op.cost];
     const double alone = static_cast<double>(cost.fixed.value) + static_cast<double>(cost.moving.value);
-    busy[static_cast<std::size_t>(op.rank)] += alone;
+    busy[op.rank] += alone;
   }
   const double days = *std::max_element(busy.begin(), busy.end()) / kNanosOfADay;
   if (days > kMostDays) {
@@ -135,9 +135,8 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
   problem.edge_begin.push_back(0);
   for (std::size_t i = 0; i < instances.size(); ++i) {
     const Instance& instance = instances[i];
-    const ClassPlan& class_plan = plan.classes[static_cast<std::size_t>(instance.rank_class)];
-    problem.operations.push_back({instance.rank_class,
-                                  lane_of(class_plan.queues[static_cast<std::size_t>(instance.queue)].kind),
+    const ClassPlan& class_plan = plan.classes[instance.rank_class];
+    problem.operations.push_back({instance.rank_class, lane_of(class_plan.queues[instance.queue].kind),
                                   cost_of[instance.operation.index()], instance.joint, instance.chain_position});
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
@@ -176,7 +175,7 @@ Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimO
   }
   std::vector<Nanos> alone;
   for (const std::int32_t index : cost_of) {
-    const SimCost& operation = problem.costs[static_cast<std::size_t>(index)];
+    const SimCost& operation = problem.costs[index];
     alone.push_back(operation.fixed + operation.moving);
   }
   const std::vector<TimelineOperation> templates = describe_operations(plan, alone, options.names, timeline);

@@ -167,7 +167,7 @@ TEST(SimulatedStep, StagesOfOneNodeShareItsAdapter) {
   const auto reductions = [](const Timeline& timeline) {  // of the first iteration, by stage
     std::map<std::int32_t, std::pair<Span, TimelineOperation>> found;
     for (const Span& span : timeline.spans) {
-      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+      const TimelineOperation& op = timeline.operations[span.operation];
       if (span.iteration == 0 && op.activity == Activity::transfer && op.traffic == TrafficKind::dp_grad) {
         EXPECT_TRUE(found.try_emplace(op.rank, span, op).second);
       }

@@ -95,7 +95,7 @@ TEST_P(BoundMatrix, HoldsForEveryLayout) {
       layout.zero = 2 * half + turn / 2 % 2;
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.clip_grad = turn % 2;
-      const ClusterSpec cluster = clusters()[static_cast<std::size_t>(turn / 2 % 5)];
+      const ClusterSpec cluster = clusters()[turn / 2 % 5];
       PlanRequest r = request(model, cluster, layout, layout.pp > 4 ? 3 : turn % 4 == 3 ? 1 : 4);
       if (r.layout.vpp > 1) r.layout.global_batch = 4 * r.layout.dp;
       if (turn % 3 == 0) idealize(r);

@@ -49,8 +49,8 @@ TEST_P(StagedBound, HoldsForEveryLayout) {
       layout.zero = zero;
       const std::vector<ClusterSpec> clusters{parse_cluster("dgx-a100:2"), emulated_nodes(), parse_cluster("p3dn:2"),
                                               parse_cluster("dgx-a100:4,gpus=4,nvlink=10MB/s")};
-      PlanRequest r = request(base.ep > 1 ? small_moe() : small_gpt(), clusters[static_cast<std::size_t>(turn % 4)],
-                              layout, layout.pp == 1 ? 2 : 4);
+      PlanRequest r =
+          request(base.ep > 1 ? small_moe() : small_gpt(), clusters[turn % 4], layout, layout.pp == 1 ? 2 : 4);
       const bool apart = turn % 2 == 1;
       if (apart) r.options = {.bucket_parameters = 1, .bucket_mib = 0};
       if (turn % 3 == 0) idealize(r);

@@ -13,12 +13,12 @@ constexpr std::int32_t kMostOverlap = 8;
 }  // namespace
 
 bool SteadyState::alike(std::int32_t a, std::int32_t b) const {
-  const Seen &x = seen_[static_cast<std::size_t>(a)], &y = seen_[static_cast<std::size_t>(b)];
+  const Seen &x = seen_[a], &y = seen_[b];
   return x.starts == y.starts && x.lengths == y.lengths && x.slowed == y.slowed;
 }
 
 std::int64_t SteadyState::elapsed(std::int32_t from, std::int32_t to) const {
-  return seen_[static_cast<std::size_t>(to)].first - seen_[static_cast<std::size_t>(from)].first;
+  return seen_[to].first - seen_[from].first;
 }
 
 void SteadyState::look_for_repetition(std::int32_t k) {
@@ -26,7 +26,7 @@ void SteadyState::look_for_repetition(std::int32_t k) {
     if (!alike(i, k)) continue;
     every_ = k - i;
     // Of the iterations that run at a given instant, all must be ones that repeat: go on until the oldest is.
-    const std::int64_t length = seen_[static_cast<std::size_t>(k)].length, period = elapsed(i, k) / every_;
+    const std::int64_t length = seen_[k].length, period = elapsed(i, k) / every_;
     const std::int64_t overlap = period > 0 ? (length - 1) / period : 0;
     enough_ = k + static_cast<std::int32_t>(std::clamp<std::int64_t>(overlap, 1, kMostOverlap));
     return;
@@ -53,7 +53,7 @@ bool SteadyState::completed(std::int32_t k, const FoldedIteration& times, std::i
     look_for_repetition(k);
   }
   if (k >= kCompared) {
-    Seen& old = seen_[static_cast<std::size_t>(k - kCompared)];
+    Seen& old = seen_[k - kCompared];
     old.starts = old.lengths = {};
     old.slowed = {};
   }

@@ -51,7 +51,7 @@ class TestProblem {
     return id;
   }
   void wait(std::int32_t operation, std::int32_t from, std::int8_t distance = 0) {
-    data_[static_cast<std::size_t>(operation)].push_back({from, distance, false});
+    data_[operation].push_back({from, distance, false});
   }
 
   // Each queue's operations follow each other, the first one the last of the previous iteration. A seed shuffles the
@@ -62,14 +62,14 @@ class TestProblem {
     for (const auto& [key, members] : queues_) {
       for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t before = i > 0 ? members[i - 1] : members.back();
-        edges[static_cast<std::size_t>(members[i])].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
+        edges[members[i]].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
       }
     }
     for (const auto& [rank, members] : chains_) {
       for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t before = i > 0 ? members[i - 1] : members.back();
-        problem.operations[static_cast<std::size_t>(members[i])].chain = static_cast<std::int32_t>(i);
-        edges[static_cast<std::size_t>(members[i])].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
+        problem.operations[members[i]].chain = static_cast<std::int32_t>(i);
+        edges[members[i]].push_back({before, static_cast<std::int8_t>(i > 0 ? 0 : 1), true});
       }
     }
     std::mt19937 random(shuffle);
@@ -101,7 +101,7 @@ class TestProblem {
 };
 
 inline SimTimes times_of(const SimResult& result, std::int32_t operation, std::size_t iteration = 0) {
-  return result.iterations.at(iteration).at(static_cast<std::size_t>(operation));
+  return result.iterations.at(iteration).at(operation);
 }
 inline std::int64_t start_of(const SimResult& result, std::int32_t operation, std::size_t iteration = 0) {
   return times_of(result, operation, iteration).start.value;

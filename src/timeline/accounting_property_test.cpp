@@ -41,9 +41,7 @@ class InstantOracle {
   }
 
  private:
-  const TimelineOperation& operation(const Span& s) const {
-    return t_.operations[static_cast<std::size_t>(s.operation)];
-  }
+  const TimelineOperation& operation(const Span& s) const { return t_.operations[s.operation]; }
   static bool runs(const Span& s, std::int64_t now) { return s.start.value <= now && now < s.end.value; }
 
   bool computes(int rank, std::int64_t now, double& stretched) const {
@@ -114,7 +112,7 @@ class InstantOracle {
     for (std::size_t member = 0; member < t_.operations.size(); ++member) {
       if (!same_transfer(member, static_cast<std::size_t>(of.operation))) continue;
       for (auto d = t_.dependency_begin[member]; d < t_.dependency_begin[member + 1]; ++d) {
-        const Dependency& dependency = t_.dependencies[static_cast<std::size_t>(d)];
+        const Dependency& dependency = t_.dependencies[d];
         for (const Span& s : t_.spans) {
           const bool waited_for = s.operation == dependency.operation &&
                                   s.iteration == of.iteration - dependency.distance && s.end.value > now;
@@ -209,7 +207,7 @@ class RandomTimeline {
         while (last < count && group_first_[last] == static_cast<std::int32_t>(first)) ++last;
         std::int64_t start = below(30) * iteration;
         for (auto d = t_.dependency_begin[first]; d < t_.dependency_begin[last]; ++d) {
-          const Dependency& dependency = t_.dependencies[static_cast<std::size_t>(d)];
+          const Dependency& dependency = t_.dependencies[d];
           const std::int64_t from = iteration - dependency.distance;
           if (from < 0) continue;
           const auto span = static_cast<std::size_t>(from) * count + static_cast<std::size_t>(dependency.operation);
@@ -262,7 +260,7 @@ void expect_stretches(const Timeline& timeline, const Accounting& accounting) {
     const ExposedStretch& s = accounting.exposed[i];
     ASSERT_LT(s.begin, s.end);
     EXPECT_GE(s.begin, timeline.steady_begin);
-    sums[static_cast<std::size_t>(s.rank)] += seconds(s.end - s.begin) / timeline.periods;
+    sums[s.rank] += seconds(s.end - s.begin) / timeline.periods;
     if (i == 0 || accounting.exposed[i - 1].rank != s.rank) continue;
     EXPECT_LE(accounting.exposed[i - 1].end, s.begin);
     EXPECT_FALSE(accounting.exposed[i - 1].end == s.begin && accounting.exposed[i - 1].kind == s.kind);

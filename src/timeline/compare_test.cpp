@@ -76,7 +76,7 @@ Timeline measured_steps() {
   timeline.names = {"layer 0 qkv forward", "layer 1 qkv forward", "qkv grad_reduce optimizer", "update optimizer",
                     "forward"};
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    timeline.operations[static_cast<std::size_t>(ops[i])].name = static_cast<std::int32_t>(i % 4);
+    timeline.operations[ops[i]].name = static_cast<std::int32_t>(i % 4);
   }
   return timeline;
 }

@@ -40,7 +40,7 @@ class Explained : public TestTimeline {
     operations.kind.resize(timeline.operations.size());
     std::iota(operations.kind.begin(), operations.kind.end(), 0);
     operations.fixed.resize(timeline.operations.size());
-    for (const auto& [operation, time] : fixed_) operations.fixed[static_cast<std::size_t>(operation)] = time;
+    for (const auto& [operation, time] : fixed_) operations.fixed[operation] = time;
     for (const auto& rank : explain(timeline, index, operations)) {
       for (const ExplainedTransfer& t : rank) transfers_[t.kind] = t;
     }

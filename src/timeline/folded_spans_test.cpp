@@ -35,7 +35,7 @@ Timeline by_hand(double begin, double length) {
   t.run(send, 130, 140);
   t.window(static_cast<std::int64_t>(begin), length);
   Timeline timeline = t.build();
-  timeline.operations[static_cast<std::size_t>(tp)].alone = Nanos{5};
+  timeline.operations[tp].alone = Nanos{5};
   timeline.folded.push_back({a, 3, 0, Nanos{100}});
   return timeline;
 }

@@ -172,7 +172,7 @@ void SpanIndex::check_acyclic() const {
   if (stripped == groups.size()) return;
   const auto stuck = std::find_if(waiting.begin(), waiting.end(), [](std::int32_t count) { return count > 0; });
   fail("timeline: operation {} is on, or before, a cycle of dependencies within one iteration",
-       members_[at(group_begin_[static_cast<std::size_t>(stuck - waiting.begin())])]);
+       members_[at(group_begin_[stuck - waiting.begin()])]);
 }
 
 std::int32_t SpanIndex::find(std::int32_t operation, std::int64_t iteration) const {

@@ -43,24 +43,19 @@ class TestTimeline {
   }
   void wait(std::int32_t operation, std::initializer_list<std::int32_t> predecessors, std::int32_t distance = 0) {
     for (const std::int32_t predecessor : predecessors) {
-      waits_[static_cast<std::size_t>(operation)].push_back({predecessor, static_cast<std::int16_t>(distance)});
+      waits_[operation].push_back({predecessor, static_cast<std::int16_t>(distance)});
     }
   }
   // Its place in a queue, or in the order of compute and what blocks it, comes after `predecessor`.
   void follow(std::int32_t operation, std::int32_t predecessor, std::int32_t distance = 0) {
-    waits_[static_cast<std::size_t>(operation)].push_back({predecessor, static_cast<std::int16_t>(distance), true});
+    waits_[operation].push_back({predecessor, static_cast<std::int16_t>(distance), true});
   }
   // Uses the memory that `predecessor` uses.
   void reuse(std::int32_t operation, std::int32_t predecessor, std::int32_t distance = 0) {
-    waits_[static_cast<std::size_t>(operation)].push_back(
-        {predecessor, static_cast<std::int16_t>(distance), false, true});
+    waits_[operation].push_back({predecessor, static_cast<std::int16_t>(distance), false, true});
   }
-  void alone(std::int32_t operation, std::int64_t time) {
-    timeline_.operations[static_cast<std::size_t>(operation)].alone = Nanos{time};
-  }
-  void queue(std::int32_t operation, std::int32_t queue) {
-    timeline_.operations[static_cast<std::size_t>(operation)].queue = queue;
-  }
+  void alone(std::int32_t operation, std::int64_t time) { timeline_.operations[operation].alone = Nanos{time}; }
+  void queue(std::int32_t operation, std::int32_t queue) { timeline_.operations[operation].queue = queue; }
   void run(std::int32_t operation, std::int64_t start, std::int64_t end, std::int32_t iteration = 0) {
     timeline_.spans.push_back({operation, iteration, Nanos{start}, Nanos{start}, Nanos{start}, Nanos{end}});
   }

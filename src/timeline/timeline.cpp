@@ -29,7 +29,7 @@ void check_operation(const Timeline& timeline, std::size_t id) {
     fail("timeline: operation {}: rank {} is not in 0..{}", id, operation.rank,
          static_cast<std::int64_t>(timeline.ranks.size()) - 1);
   }
-  const std::size_t queues = timeline.ranks[static_cast<std::size_t>(operation.rank)].queues.size();
+  const std::size_t queues = timeline.ranks[operation.rank].queues.size();
   if (!in_range(operation.queue, queues)) {
     fail("timeline: operation {}: queue {} is not in 0..{}", id, operation.queue,
          static_cast<std::int64_t>(queues) - 1);

@@ -115,9 +115,9 @@ void write_kernels_csv(const AnalyzeStudy& study, std::ostream& out) {
   for (const DeviceTrace& trace : study.traces) {
     for (const KernelSummary& kernel : summarize_kernels(trace, study.without_last_step)) {
       out << fmt::format("{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f}\n", trace.rank.value, trace.label,
-                         name_of(kernel.kind), csv_cell(trace.names[static_cast<std::size_t>(kernel.name)]),
-                         kernel.count, micros(kernel.total), micros(kernel.total) / static_cast<double>(kernel.count),
-                         micros(kernel.shortest), micros(kernel.longest));
+                         name_of(kernel.kind), csv_cell(trace.names[kernel.name]), kernel.count, micros(kernel.total),
+                         micros(kernel.total) / static_cast<double>(kernel.count), micros(kernel.shortest),
+                         micros(kernel.longest));
     }
   }
 }

@@ -29,7 +29,7 @@ class ExplanationText {
   }
 
  private:
-  const OperationKind& kind(std::int32_t id) const { return e_.kinds[static_cast<std::size_t>(id)]; }
+  const OperationKind& kind(std::int32_t id) const { return e_.kinds[id]; }
 
   std::string heading() const {
     std::int64_t ranks = 0;
@@ -137,7 +137,7 @@ class ExplanationText {
 };
 
 Json kind_name(const PlanExplanation& e, std::int32_t id) {
-  return id < 0 ? Json(nullptr) : Json(e.kinds[static_cast<std::size_t>(id)].name);
+  return id < 0 ? Json(nullptr) : Json(e.kinds[id].name);
 }
 
 Json choice_json(const ChoiceNode& node) {
@@ -178,8 +178,7 @@ Json transfer_json(const PlanExplanation& e, const ExplainedTransfer& t) {
         {{"reason", std::string(name_of(x.reason))},
          {"seconds", x.seconds},
          {"cause", kind_name(e, x.cause)},
-         {"cause_stage",
-          x.cause_rank < 0 ? Json(nullptr) : Json(e.stages[static_cast<std::size_t>(x.cause_rank)].name)},
+         {"cause_stage", x.cause_rank < 0 ? Json(nullptr) : Json(e.stages[x.cause_rank].name)},
          {"waiting", kind_name(e, x.waiting)}});
   }
   return json;

@@ -105,9 +105,7 @@ class ExplanationScreen {
     const auto [least, most] = std::minmax_element(
         ranks.begin(), ranks.end(), [&](const RankAccount& a, const RankAccount& b) { return busy(a) < busy(b); });
     if (ranks.size() > 1 && busy(*most) > 1.005 * busy(*least)) {
-      const auto name = [&](auto at) {
-        return policy_.timeline.ranks[static_cast<std::size_t>(at - ranks.begin())].name;
-      };
+      const auto name = [&](auto at) { return policy_.timeline.ranks[at - ranks.begin()].name; };
       text += fmt::format(" {} computes longest ({}), {} shortest ({}).", name(most), time(busy(*most)), name(least),
                           time(busy(*least)));
     }

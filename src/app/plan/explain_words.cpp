@@ -72,9 +72,8 @@ std::string reason_words(const PlanExplanation& explanation, const Exposure& e) 
     case ExposureReason::memory:
       return fmt::format("memory; {} still used what it fills, {} waits", cause("something"), waiting);
     case ExposureReason::late_peer:
-      return fmt::format(
-          "late peer; {} of {} ended later, {} waits", cause("something"),
-          e.cause_rank < 0 ? "another rank" : explanation.stages[static_cast<std::size_t>(e.cause_rank)].name, waiting);
+      return fmt::format("late peer; {} of {} ended later, {} waits", cause("something"),
+                         e.cause_rank < 0 ? "another rank" : explanation.stages[e.cause_rank].name, waiting);
   }
   return "";
 }

@@ -57,7 +57,7 @@ void run_threads(const WorldOptions& options, const WorldBody& body) {
         Communicator communicator(world.transport(rank), options.communicator);
         run_or_tell(communicator, body, options.cluster != nullptr ? "links emulated" : "memory speed");
       } catch (...) {
-        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        errors[rank] = std::current_exception();
       }
     });
   }

@@ -21,7 +21,7 @@ HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const 
   const std::int64_t size = communicator.size();
   const Bytes many = std::min(kSmall, share_of(link.burst.value * 4 / 5, size)), some = share_of(many.value / 4, 2);
   const Bytes too_many = share_of(link.burst.value * 2, size);
-  input_.resize(static_cast<std::size_t>(size * std::max(too_many, kSmall).value / kElement));
+  input_.resize(size * std::max(too_many, kSmall).value / kElement);
   output_.resize(input_.size());
   if (link.burst.value > 0) {  // in a ring two streams never meet; messages are small, as those of the other probes
     const std::int64_t parts = (too_many.value + kSmall.value - 1) / kSmall.value;

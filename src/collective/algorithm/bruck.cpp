@@ -59,9 +59,7 @@ class AllToAll {
   }
 
  private:
-  SlotRef& place(std::int64_t rank, std::int64_t j) {
-    return at_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(j)];
-  }
+  SlotRef& place(std::int64_t rank, std::int64_t j) { return at_[rank][j]; }
 
   void round(std::int64_t bit) {
     std::vector<std::int64_t> leaving;

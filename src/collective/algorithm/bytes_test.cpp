@@ -144,7 +144,7 @@ TEST(TreeBytes, NoRankIsAnInnerNodeOfBothTrees) {
     const Program program = make_program({.algorithm = Algorithm::tree, .kind = broadcast, .ranks = ranks, .root = 1});
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       std::int64_t children[2] = {0, 0};
-      for (const ThreadBlock& block : program.ranks[static_cast<std::size_t>(rank)].blocks) {
+      for (const ThreadBlock& block : program.ranks[rank].blocks) {
         if (block.send_to >= 0) ++children[block.channel];
       }
       EXPECT_LE(children[0], 2);

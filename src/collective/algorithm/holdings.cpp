@@ -13,11 +13,11 @@ SlotRef later(SlotRef slot, std::int64_t by) {
 }
 
 const SlotRef& look_up(const std::vector<std::vector<SlotRef>>& table, std::int64_t rank, std::int64_t piece) {
-  return table[static_cast<std::size_t>(rank)][static_cast<std::size_t>(piece)];
+  return table[rank][piece];
 }
 
 SlotRef& look_up(std::vector<std::vector<SlotRef>>& table, std::int64_t rank, std::int64_t piece) {
-  return table[static_cast<std::size_t>(rank)][static_cast<std::size_t>(piece)];
+  return table[rank][piece];
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ SlotRef Holdings::at(std::int64_t rank, std::int64_t piece) const {
 
 SlotRef Holdings::room(std::int64_t rank, std::int64_t piece) {
   SlotRef& place = look_up(room_, rank, piece);
-  if (place == kNowhere) place = {BufferKind::scratch, scratch_[static_cast<std::size_t>(rank)]++};
+  if (place == kNowhere) place = {BufferKind::scratch, scratch_[rank]++};
   return place;
 }
 
@@ -82,7 +82,7 @@ void Holdings::carry(const Move& move, bool reduce) {
     Message message{move.from, move.to, move.channel, {}, {}, {}};
     const std::int64_t end = part_begin(count, move.messages, part + 1);
     for (std::int64_t i = part_begin(count, move.messages, part); i < end; ++i) {
-      const std::int64_t piece = move.pieces[static_cast<std::size_t>(i)];
+      const std::int64_t piece = move.pieces[i];
       message.pieces.push_back(piece);
       message.src.push_back(move.src ? later(*move.src, i) : at(move.from, piece));
       message.dst.push_back(move.dst ? later(*move.dst, i) : room(move.to, piece));

@@ -29,7 +29,7 @@ struct Group {
   std::int64_t channel = 0;
 
   std::int64_t size() const { return static_cast<std::int64_t>(members.size()); }
-  std::int64_t member(std::int64_t index) const { return members[static_cast<std::size_t>(wrapped(index, size()))]; }
+  std::int64_t member(std::int64_t index) const { return members[wrapped(index, size())]; }
 };
 
 // All ranks of the collective; the slice of rank r is pieces r P/N ... of it.

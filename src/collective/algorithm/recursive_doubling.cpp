@@ -79,7 +79,7 @@ void all_reduce(Holdings& holdings, const ProgramRequest& request) {
                        .to = to,
                        .pieces = all,
                        .messages = request.parts,
-                       .src = before[static_cast<std::size_t>(worker)],
+                       .src = before[worker],
                        .dst = places.in_round(to, round)});
     }
   }

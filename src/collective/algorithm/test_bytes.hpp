@@ -19,7 +19,7 @@ inline ProgramTraffic traffic_of(const ProgramRequest& request) {
 }
 
 inline std::int64_t sent(const ProgramTraffic& traffic, std::int64_t rank) {
-  return traffic.sent[static_cast<std::size_t>(rank)].bytes.value;
+  return traffic.sent[rank].bytes.value;
 }
 
 // Calls check(traffic, request) for every number of ranks, parts, root, in place or not.

@@ -24,19 +24,19 @@ void raise(Clock& clock, const Clock& other) {
 }
 
 void raise(Clock& clock, InstructionId ended) {
-  std::int32_t& last = clock[static_cast<std::size_t>(ended.block)];
+  std::int32_t& last = clock[ended.block];
   last = std::max(last, ended.step);
 }
 
 bool covers(const Clock& clock, InstructionId step) {
-  return clock[static_cast<std::size_t>(step.block)] >= step.step;
+  return clock[step.block] >= step.step;
 }
 
 class RankHazards {
  public:
   RankHazards(const Program& program, const ProgramOrder& order, std::int64_t rank, const std::vector<Node>& nodes)
       : program_(program), order_(order), rank_(rank), nodes_(nodes) {
-    blocks_ = program.ranks[static_cast<std::size_t>(rank)].blocks.size();
+    blocks_ = program.ranks[rank].blocks.size();
   }
 
   std::optional<Finding> find() {
@@ -63,7 +63,7 @@ class RankHazards {
       const Instruction& step = order_.instruction(node);
       for (std::int64_t i = 0; i < step.count && step.kind != InstructionKind::nop; ++i) {
         const auto use_of = [&](SlotRef slot) -> SlotUse& {
-          return uses[static_cast<std::size_t>(slot.buffer)][static_cast<std::size_t>(slot.slot)];
+          return uses[static_cast<std::size_t>(slot.buffer)][slot.slot];
         };
         const SlotRef src = located(program_, rank_, {step.src.buffer, step.src.slot + i});
         const SlotRef dst = located(program_, rank_, {step.dst.buffer, step.dst.slot + i});
@@ -93,18 +93,17 @@ class RankHazards {
     const Node begin = order_.begin_of_rank(rank_);
     std::vector<Clock> clocks(nodes_.size());  // by node, counted from the rank's first
     for (const Node node : nodes_) {
-      Clock& clock = clocks[static_cast<std::size_t>(node - begin)];
+      Clock& clock = clocks[node - begin];
       clock.assign(blocks_, -1);
       const auto follow = [&](Node other) {
-        raise(clock, clocks[static_cast<std::size_t>(other - begin)]);
+        raise(clock, clocks[other - begin]);
         raise(clock, step_of(other));
       };
       if (const Node other = order_.before_in_block(node); other >= 0) follow(other);
       for (const Node other : order_.dependencies(node)) follow(other);
     }
-    std::erase_if(conflicts_, [&](const Conflict& each) {
-      return covers(clocks[static_cast<std::size_t>(each.later - begin)], step_of(each.earlier));
-    });
+    std::erase_if(conflicts_,
+                  [&](const Conflict& each) { return covers(clocks[each.later - begin], step_of(each.earlier)); });
   }
 
   // The same over the messages of all ranks. A clock is dropped once all that follow have taken it over.
@@ -113,14 +112,14 @@ class RankHazards {
     std::vector<std::int32_t> followers(count, 0);
     std::vector<char> asked(count, 0);
     for (Node node = 0; node < order_.size(); ++node) {
-      visit_before(node, [&](Node other) { ++followers[static_cast<std::size_t>(other)]; });
+      visit_before(node, [&](Node other) { ++followers[other]; });
     }
-    for (const Conflict& each : conflicts_) asked[static_cast<std::size_t>(each.later)] = 1;
+    for (const Conflict& each : conflicts_) asked[each.later] = 1;
     std::vector<Clock> clocks(count);  // empty: nothing of this rank is before
     for (const Node node : order_.sequence()) {
-      Clock& clock = clocks[static_cast<std::size_t>(node)];
+      Clock& clock = clocks[node];
       visit_before(node, [&](Node other) {
-        Clock& known = clocks[static_cast<std::size_t>(other)];
+        Clock& known = clocks[other];
         const bool here = order_.step(other).rank == rank_;
         if (clock.empty() && (here || !known.empty())) clock.assign(blocks_, -1);
         if (!known.empty()) raise(clock, known);
@@ -130,7 +129,7 @@ class RankHazards {
       });
     }
     std::erase_if(conflicts_, [&](const Conflict& each) {
-      const Clock& clock = clocks[static_cast<std::size_t>(each.later)];
+      const Clock& clock = clocks[each.later];
       return !clock.empty() && covers(clock, step_of(each.earlier));
     });
   }
@@ -167,7 +166,7 @@ class RankHazards {
 
 std::optional<Finding> find_hazard(const Program& program, const ProgramOrder& order) {
   std::vector<std::vector<Node>> nodes(program.ranks.size());
-  for (const Node node : order.sequence()) nodes[static_cast<std::size_t>(order.step(node).rank)].push_back(node);
+  for (const Node node : order.sequence()) nodes[order.step(node).rank].push_back(node);
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
     if (auto found = RankHazards(program, order, static_cast<std::int64_t>(rank), nodes[rank]).find()) return found;
   }

@@ -17,13 +17,11 @@ ProgramOrder::ProgramOrder(const Program& program) : program_(program) {
 
 const Instruction& ProgramOrder::instruction(Node node) const {
   const RankStep& at = step(node);
-  return program_.ranks[static_cast<std::size_t>(at.rank)]
-      .blocks[static_cast<std::size_t>(at.step.block)]
-      .steps[static_cast<std::size_t>(at.step.step)];
+  return program_.ranks[at.rank].blocks[at.step.block].steps[at.step.step];
 }
 
 ProgramOrder::Node ProgramOrder::node_of(std::int64_t rank, InstructionId step) const {
-  return begin_of_block_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step.block)] + step.step;
+  return begin_of_block_[rank][step.block] + step.step;
 }
 
 void ProgramOrder::number_steps() {
@@ -58,8 +56,7 @@ void ProgramOrder::connect() {
   };
   for (Node node = 0; node < size();) {
     const RankStep& at = step(node);
-    const ThreadBlock& block =
-        program_.ranks[static_cast<std::size_t>(at.rank)].blocks[static_cast<std::size_t>(at.step.block)];
+    const ThreadBlock& block = program_.ranks[at.rank].blocks[at.step.block];
     Connection* out = block.send_to < 0 ? nullptr : &connection(at.rank, block.send_to, block.channel);
     Connection* in = block.receive_from < 0 ? nullptr : &connection(block.receive_from, at.rank, block.channel);
     for (const Instruction& each : block.steps) {
@@ -72,10 +69,10 @@ void ProgramOrder::connect() {
   slot_from_.assign(steps_.size(), -1);
   for (auto& [key, each] : connections) {
     const std::size_t met = std::min(each.sends.size(), each.receives.size());
-    for (std::size_t k = 0; k < met; ++k) message_from_[static_cast<std::size_t>(each.receives[k])] = each.sends[k];
+    for (std::size_t k = 0; k < met; ++k) message_from_[each.receives[k]] = each.sends[k];
     const auto room = static_cast<std::size_t>(kFewestMessageSlots);
     for (std::size_t k = room; k < met; ++k) {
-      slot_from_[static_cast<std::size_t>(each.sends[k])] = each.receives[k - room];
+      slot_from_[each.sends[k]] = each.receives[k - room];
     }
     connections_.push_back(std::move(each));
   }
@@ -112,7 +109,7 @@ template <class Visit>
 void ProgramOrder::visit_all_before(Node node, const Visit& visit) const {
   if (message_from(node) >= 0) visit(message_from(node));
   for (const Node other : dependencies(node)) visit(other);
-  if (const Node other = slot_from_[static_cast<std::size_t>(node)]; other >= 0) visit(other);
+  if (const Node other = slot_from_[node]; other >= 0) visit(other);
   if (const Node other = before_in_block(node); other >= 0) visit(other);
 }
 
@@ -122,7 +119,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   std::vector<std::size_t> first_after(count + 1, 0);
   for (Node node = 0; node < size(); ++node) {
     visit_all_before(node, [&](Node other) {
-      ++waiting_for[static_cast<std::size_t>(node)];
+      ++waiting_for[node];
       ++first_after[static_cast<std::size_t>(other) + 1];
     });
   }
@@ -130,17 +127,17 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   std::vector<Node> after(first_after.back());
   std::vector<std::size_t> fill(first_after.begin(), first_after.end() - 1);
   for (Node node = 0; node < size(); ++node) {
-    visit_all_before(node, [&](Node other) { after[fill[static_cast<std::size_t>(other)]++] = node; });
+    visit_all_before(node, [&](Node other) { after[fill[other]++] = node; });
   }
   sequence_.clear();
   sequence_.reserve(count);
   for (Node node = 0; node < size(); ++node) {
-    if (waiting_for[static_cast<std::size_t>(node)] == 0) sequence_.push_back(node);
+    if (waiting_for[node] == 0) sequence_.push_back(node);
   }
   for (std::size_t next = 0; next < sequence_.size(); ++next) {
     const auto node = static_cast<std::size_t>(sequence_[next]);
     for (std::size_t i = first_after[node]; i < first_after[node + 1]; ++i) {
-      if (--waiting_for[static_cast<std::size_t>(after[i])] == 0) sequence_.push_back(after[i]);
+      if (--waiting_for[after[i]] == 0) sequence_.push_back(after[i]);
     }
   }
   if (sequence_.size() == count) return std::nullopt;
@@ -153,16 +150,16 @@ Finding ProgramOrder::describe_cycle(const std::vector<std::int32_t>& waiting_fo
   const auto next = [&](Node node) {
     Node found = -1;
     visit_all_before(node, [&](Node other) {
-      if (found < 0 && waiting_for[static_cast<std::size_t>(other)] > 0) found = other;
+      if (found < 0 && waiting_for[other] > 0) found = other;
     });
     WEFT_CHECK(found >= 0);
     return found;
   };
   Node node = 0;
-  while (waiting_for[static_cast<std::size_t>(node)] == 0) ++node;
+  while (waiting_for[node] == 0) ++node;
   std::vector<char> seen(steps_.size(), 0);
-  while (!seen[static_cast<std::size_t>(node)]) {
-    seen[static_cast<std::size_t>(node)] = 1;
+  while (!seen[node]) {
+    seen[node] = 1;
     node = next(node);
   }
   std::vector<Node> cycle{node};
@@ -187,7 +184,7 @@ std::string ProgramOrder::reason(Node waiting, Node other) const {
   if (other == message_from(waiting)) return "for the message of";
   const std::span<const Node> named = dependencies(waiting);
   if (std::find(named.begin(), named.end(), other) != named.end()) return "for its dependency";
-  if (other == slot_from_[static_cast<std::size_t>(waiting)]) return "for room in its connection, after";
+  if (other == slot_from_[waiting]) return "for room in its connection, after";
   return "for the step before it,";
 }
 

@@ -28,15 +28,15 @@ class ProgramOrder {
   std::optional<Finding> find_deadlock();
 
   Node size() const { return static_cast<Node>(steps_.size()); }
-  const RankStep& step(Node node) const { return steps_[static_cast<std::size_t>(node)]; }
+  const RankStep& step(Node node) const { return steps_[node]; }
   const Instruction& instruction(Node node) const;
   // The instructions of a rank are consecutive.
-  Node begin_of_rank(std::int64_t rank) const { return begin_of_rank_[static_cast<std::size_t>(rank)]; }
+  Node begin_of_rank(std::int64_t rank) const { return begin_of_rank_[rank]; }
   Node end_of_rank(std::int64_t rank) const { return begin_of_rank_[static_cast<std::size_t>(rank) + 1]; }
 
   // What must have ended before the node begins, whatever the timing and the number of message slots.
   Node before_in_block(Node node) const { return step(node).step.step > 0 ? node - 1 : -1; }
-  Node message_from(Node node) const { return message_from_[static_cast<std::size_t>(node)]; }
+  Node message_from(Node node) const { return message_from_[node]; }
   std::span<const Node> dependencies(Node node) const {
     const auto i = static_cast<std::size_t>(node);
     return std::span(dependencies_).subspan(first_dependency_[i], first_dependency_[i + 1] - first_dependency_[i]);

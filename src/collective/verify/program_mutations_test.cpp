@@ -66,9 +66,7 @@ Outcome brute_force(const Program& program, std::uint64_t seed) {
 }
 
 const Instruction& step_at(const Program& program, const RankStep& at) {
-  return program.ranks[static_cast<std::size_t>(at.rank)]
-      .blocks[static_cast<std::size_t>(at.step.block)]
-      .steps[static_cast<std::size_t>(at.step.step)];
+  return program.ranks[at.rank].blocks[at.step.block].steps[at.step.step];
 }
 
 // Two steps that nothing orders: each in turn comes as late as it can, or right after the other, or stops between
@@ -117,7 +115,7 @@ bool rewrites_the_same(const Program& program, const ProgramVerdict& verdict) {
     const RankStep at{trace.rank, trace.step};
     if (trace.rank != rank || !writes(program, at, contested)) continue;
     const SlotRef first = located(program, trace.rank, step_at(program, at).dst);
-    const Content& value = trace.moved[static_cast<std::size_t>(contested.slot - first.slot)];
+    const Content& value = trace.moved[contested.slot - first.slot];
     if (std::find(at_odds.begin(), at_odds.end(), at) != at_odds.end()) {
       written.push_back(value);
       found_before.push_back(held);
@@ -156,9 +154,9 @@ std::string reason_of(const Program& program, const ProgramVerdict& verdict) {
 }
 
 RankStep draw_step(const Program& program, std::int64_t rank, Random& random) {
-  const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+  const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
   const std::int64_t block = random.below(static_cast<std::int64_t>(blocks.size()));
-  const auto steps = static_cast<std::int64_t>(blocks[static_cast<std::size_t>(block)].steps.size());
+  const auto steps = static_cast<std::int64_t>(blocks[block].steps.size());
   // An empty block's step 0 is never reached, so nothing is late then.
   const std::int64_t step = steps == 0 ? 0 : random.below(steps);
   return {rank, {static_cast<std::int32_t>(block), static_cast<std::int32_t>(step)}};
@@ -171,8 +169,7 @@ Outcome provoke_with_receiver(const Program& program, const std::vector<RankStep
   Random random(seed);
   for (const RankStep& step : steps) {
     if (!sends(step_at(program, step).kind)) continue;
-    const ThreadBlock& block =
-        program.ranks[static_cast<std::size_t>(step.rank)].blocks[static_cast<std::size_t>(step.step.block)];
+    const ThreadBlock& block = program.ranks[step.rank].blocks[step.step.block];
     for (int i = 0; i < kTries; ++i) {
       const RankStep other = draw_step(program, block.send_to, random);
       const Outcome outcome = machine.run({random.next(), kManySlots, {{step, 0}, {other, 0}}, {}, {}});
@@ -188,7 +185,7 @@ Outcome provoke_anything(const Program& program, std::uint64_t seed) {
   Random random(seed);
   for (int i = 0; i < kTries; ++i) {
     const std::int64_t rank = random.below(static_cast<std::int64_t>(program.ranks.size()));
-    if (program.ranks[static_cast<std::size_t>(rank)].blocks.empty()) continue;
+    if (program.ranks[rank].blocks.empty()) continue;
     const RankStep one = draw_step(program, rank, random);
     const RankStep other = draw_step(program, rank, random);
     const Outcome outcome = BruteForce(program).run({random.next(), kManySlots, {{one, 0}, {other, 1}}, {}, {}});

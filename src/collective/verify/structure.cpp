@@ -67,7 +67,7 @@ class StructureCheck {
   }
 
   void check_rank(std::int64_t rank) {
-    const std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(rank)].blocks;
+    const std::vector<ThreadBlock>& blocks = program_.ranks[rank].blocks;
     std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> senders, receivers;  // (peer, channel) -> block
     for (std::size_t block = 0; block < blocks.size(); ++block) {
       check_connections(rank, block, blocks[block]);
@@ -101,9 +101,9 @@ class StructureCheck {
   }
 
   void check_step(const RankStep& at) {
-    const RankProgram& code = program_.ranks[static_cast<std::size_t>(at.rank)];
-    const ThreadBlock& block = code.blocks[static_cast<std::size_t>(at.step.block)];
-    const Instruction& step = block.steps[static_cast<std::size_t>(at.step.step)];
+    const RankProgram& code = program_.ranks[at.rank];
+    const ThreadBlock& block = code.blocks[at.step.block];
+    const Instruction& step = block.steps[at.step.step];
     if (step.kind > InstructionKind::nop) {
       refuse({}, "rank {}, block {}, step {}: there is no such kind of instruction", at.rank, at.step.block,
              at.step.step);
@@ -124,11 +124,10 @@ class StructureCheck {
   }
 
   void check_dependency(const RankStep& at, const InstructionId& other) const {
-    const std::vector<ThreadBlock>& blocks = program_.ranks[static_cast<std::size_t>(at.rank)].blocks;
+    const std::vector<ThreadBlock>& blocks = program_.ranks[at.rank].blocks;
     if (other.block == at.step.block) refuse({at}, "{}: waits for a step of its own block", name(at));
     const bool block_exists = other.block >= 0 && static_cast<std::size_t>(other.block) < blocks.size();
-    if (!block_exists || other.step < 0 ||
-        static_cast<std::size_t>(other.step) >= blocks[static_cast<std::size_t>(other.block)].steps.size()) {
+    if (!block_exists || other.step < 0 || static_cast<std::size_t>(other.step) >= blocks[other.block].steps.size()) {
       refuse({at}, "{}: waits for block {}, step {}, which is not there", name(at), other.block, other.step);
     }
   }
@@ -137,7 +136,7 @@ class StructureCheck {
     std::int64_t slots = 0;
     if (first.buffer == BufferKind::input) slots = input_slots(program_.spec, at.rank);
     if (first.buffer == BufferKind::output) slots = output_slots(program_.spec, at.rank);
-    if (first.buffer == BufferKind::scratch) slots = program_.ranks[static_cast<std::size_t>(at.rank)].scratch_slots;
+    if (first.buffer == BufferKind::scratch) slots = program_.ranks[at.rank].scratch_slots;
     if (first.buffer > BufferKind::scratch) refuse({at}, "{}: there is no such buffer", name(at));
     // Without the sum of two numbers that may be anything.
     if (first.slot >= 0 && first.slot < slots && count <= slots - first.slot) return;

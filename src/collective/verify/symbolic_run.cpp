@@ -57,8 +57,7 @@ class Run {
  private:
   Content& at(std::int64_t rank, SlotRef slot) {
     const SlotRef real = located(program_, rank, slot);
-    return slots_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(real.buffer)]
-                 [static_cast<std::size_t>(real.slot)];
+    return slots_[rank][static_cast<std::size_t>(real.buffer)][real.slot];
   }
 
   std::deque<Message>& connection(std::int64_t from, std::int64_t to, std::int64_t channel) {
@@ -83,7 +82,7 @@ class Run {
     if (next == code.steps.size()) return false;
     const Instruction& instruction = code.steps[next];
     for (const InstructionId& other : instruction.after) {
-      if (next_[r][static_cast<std::size_t>(other.block)] <= static_cast<std::size_t>(other.step)) return false;
+      if (next_[r][other.block] <= static_cast<std::size_t>(other.step)) return false;
     }
     std::deque<Message>* in = nullptr;
     std::deque<Message>* out = nullptr;
@@ -114,7 +113,7 @@ class Run {
     for (std::int64_t i = 0; i < instruction.count && instruction.kind != InstructionKind::nop; ++i) {
       const SlotRef src{instruction.src.buffer, instruction.src.slot + i};
       const SlotRef dst{instruction.dst.buffer, instruction.dst.slot + i};
-      Content result = in != nullptr ? message[static_cast<std::size_t>(i)] : read(rank, src);
+      Content result = in != nullptr ? message[i] : read(rank, src);
       if (reduces(instruction.kind)) result = sum(result, read(rank, in != nullptr ? src : dst));
       if (writes_dst(instruction.kind)) at(rank, dst) = result;
       here_.moved.push_back(std::move(result));

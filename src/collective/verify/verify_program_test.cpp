@@ -37,9 +37,8 @@ Program exchange() {
   Program program{.name = "test", .spec = {Collective::all_reduce, 2, 0, 1}, .in_place = false, .ranks = {}};
   program.ranks.resize(2);
   for (std::int64_t rank = 0; rank < 2; ++rank) {
-    program.ranks[static_cast<std::size_t>(rank)].blocks = {
-        {1 - rank, -1, 0, {{send, in(0), {}, 1, {}}}},
-        {-1, 1 - rank, 0, {{receive_reduce_copy, in(0), out(0), 1, {}}}}};
+    program.ranks[rank].blocks = {{1 - rank, -1, 0, {{send, in(0), {}, 1, {}}}},
+                                  {-1, 1 - rank, 0, {{receive_reduce_copy, in(0), out(0), 1, {}}}}};
   }
   return program;
 }
@@ -206,7 +205,7 @@ Program sends_before_receives(std::int64_t messages) {
     for (std::int64_t i = 0; i < messages; ++i) {
       block.steps.push_back({receive, {}, out((1 - rank) * messages + i), 1, {}});
     }
-    program.ranks[static_cast<std::size_t>(rank)].blocks = {block};
+    program.ranks[rank].blocks = {block};
   }
   return program;
 }

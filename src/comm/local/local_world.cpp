@@ -64,7 +64,7 @@ namespace {
 class LocalTransport final : public Transport, private RankHealth {
  public:
   LocalTransport(LocalWorld::Shared& world, std::int64_t rank)
-      : world_(world), rank_(rank), inbox_(world.inboxes[static_cast<std::size_t>(rank)]) {}
+      : world_(world), rank_(rank), inbox_(world.inboxes[rank]) {}
 
   ~LocalTransport() override {
     // Others have pointers to what is under way.
@@ -78,12 +78,12 @@ class LocalTransport final : public Transport, private RankHealth {
 
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override {
     const std::int64_t slot = take(unused_messages_, messages_);
-    Message& message = messages_[static_cast<std::size_t>(slot)];
+    Message& message = messages_[slot];
     message.src = src;
     message.bytes = total_bytes(src);
     message.sender = rank_;
     message.done.store(false, std::memory_order_relaxed);
-    auto& inbox = world_.inboxes[static_cast<std::size_t>(peer)];
+    auto& inbox = world_.inboxes[peer];
     {
       const std::lock_guard lock(inbox.mutex);
       inbox.connections[{rank_, channel}].sent.push(&message);
@@ -94,7 +94,7 @@ class LocalTransport final : public Transport, private RankHealth {
 
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override {
     const std::int64_t slot = take(unused_receives_, receives_);
-    Receive& receive = receives_[static_cast<std::size_t>(slot)];
+    Receive& receive = receives_[slot];
     receive = {landing, total_bytes(landing.dst), false};
     const std::lock_guard lock(inbox_.mutex);
     inbox_.connections[{peer, channel}].expected.push(&receive);
@@ -192,7 +192,7 @@ class LocalTransport final : public Transport, private RankHealth {
 
   void finish(Message* message, Receive* receive) {
     receive->done = true;
-    auto& sender = world_.inboxes[static_cast<std::size_t>(message->sender)];
+    auto& sender = world_.inboxes[message->sender];
     message->done.store(true, std::memory_order_release);  // the sender may reuse it from here on
     sender.signal.raise();
   }

@@ -217,7 +217,7 @@ void PacedNetwork::begin_work(std::int64_t number) {
   }
   const std::int64_t slot = unused_works_.back();
   unused_works_.pop_back();
-  Work& work = works_[static_cast<std::size_t>(slot)];
+  Work& work = works_[slot];
   const Post& posted = post(number);
   RankState& rank = state(posted.rank);
   rank.worked_until = std::max(clock_, rank.worked_until) + time_of_work(posted);
@@ -233,7 +233,7 @@ void PacedNetwork::begin_work(std::int64_t number) {
 }
 
 Nanos PacedNetwork::time_of_work(const Post& post) const {
-  const Device& device = devices_[static_cast<std::size_t>(post.rank)];
+  const Device& device = devices_[post.rank];
   const MemoryWork kind = post.landing.operand.empty() ? MemoryWork::copy : MemoryWork::reduce;
   return memory_time(device, kind, Bytes{post.bytes}, slowdown_);
 }
@@ -260,7 +260,7 @@ std::int64_t PacedNetwork::first_called() const {
 std::optional<Nanos> PacedNetwork::next_event() const {
   std::optional<Nanos> next = network_.next_event();
   for (const std::int64_t slot : works_under_way_) {
-    const Nanos end = works_[static_cast<std::size_t>(slot)].end;
+    const Nanos end = works_[slot].end;
     if (!next || end < *next) next = end;
   }
   return next;
@@ -303,7 +303,7 @@ void PacedNetwork::catch_up(Nanos until) {
 
 void PacedNetwork::end_works() {
   std::erase_if(works_under_way_, [&](std::int64_t slot) {
-    Work& work = works_[static_cast<std::size_t>(slot)];
+    Work& work = works_[slot];
     if (work.end > clock_) return false;
     jobs_.finish(work.job);
     post(work.post).done = true;
@@ -316,7 +316,7 @@ void PacedNetwork::end_works() {
 void PacedNetwork::end_messages() {
   network_.advance(clock_);
   for (const std::int32_t flow : network_.arrived()) {
-    Moving& moving = moving_[static_cast<std::size_t>(flow)];
+    Moving& moving = moving_[flow];
     jobs_.finish(moving.job);
     network_.ended(flow, clock_);
     for (const std::int64_t number : {moving.send, moving.receive}) {

@@ -81,8 +81,8 @@ class PacedNetwork {
 
   Nanos now() const { return {std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - origin_).count()}; }
   Clock::time_point at(Nanos time) const { return origin_ + std::chrono::nanoseconds(time.value); }
-  RankState& state(std::int64_t rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
-  Post& post(std::int64_t number) { return posts_[static_cast<std::size_t>(number)]; }
+  RankState& state(std::int64_t rank) { return *ranks_[rank]; }
+  Post& post(std::int64_t number) { return posts_[number]; }
 
   // For calls from outside: the network's clock has come to now. While it works for a rank: as it is.
   Baton enter();

@@ -171,7 +171,7 @@ TEST(PacedNetwork, MessagesOfAnotherSizeEndAllRanks) {
     try {
       communicator.wait(communicator.start(communicator.prepare(call), nullptr, data.data()));
     } catch (const RunFailed& failure) {
-      words[static_cast<std::size_t>(rank)] = failure.what();
+      words[rank] = failure.what();
     }
   });
   for (const std::string& said : words) EXPECT_NE(said.find("all_reduce 'test'"), std::string::npos) << said;

@@ -222,11 +222,11 @@ class MpiCollective final : public NativeCollective {
   }
 
   bool is_root() const { return rank_ == root_; }
-  int own_count() const { return slices_.counts[static_cast<std::size_t>(rank_)]; }
+  int own_count() const { return slices_.counts[rank_]; }
   std::int64_t bytes_of(std::int64_t elements) const { return elements * element_bytes_; }
 
   std::byte* stage(std::int64_t bytes) {
-    if (std::ssize(staging_) < bytes) staging_.resize(static_cast<std::size_t>(bytes));
+    if (std::ssize(staging_) < bytes) staging_.resize(bytes);
     return staging_.data();
   }
 
@@ -292,7 +292,7 @@ class MpiCollective final : public NativeCollective {
   void reduce_scatter(const std::byte* input, std::byte* output, bool in_place) {
     std::byte* to = in_place ? stage(bytes_of(own_count())) : output;
     result_ = {to, own_count()};
-    if (in_place) result_.moves_to = output + bytes_of(slices_.begins[static_cast<std::size_t>(rank_)]);
+    if (in_place) result_.moves_to = output + bytes_of(slices_.begins[rank_]);
     if (slices_.even) {
       issue("MPI_Reduce_scatter_block", MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, input, to, own_count(),
             type_, op_);

@@ -38,9 +38,9 @@ class Buffer {
   Buffer(const NativeRequest& request, std::int64_t rank) : request_(request), rank_(rank) {
     const std::int64_t in = input_elements(request.spec, request.sizes, rank);
     const std::int64_t out = output_elements(request.spec, request.sizes, rank);
-    input.resize(static_cast<std::size_t>(in));
-    output.resize(static_cast<std::size_t>(out));
-    in_place.resize(static_cast<std::size_t>(std::max(in, out)));
+    input.resize(in);
+    output.resize(out);
+    in_place.resize(std::max(in, out));
     fill(input, [](std::int64_t slot) { return slot; });
     fill(in_place, [&](std::int64_t slot) { return in_place_slot_of_input(request_.spec, rank_, slot); });
   }
@@ -57,7 +57,7 @@ class Buffer {
   std::vector<Element> in_place;
 
  private:
-  std::int64_t elements_of(std::int64_t piece) const { return request_.sizes[static_cast<std::size_t>(piece)]; }
+  std::int64_t elements_of(std::int64_t piece) const { return request_.sizes[piece]; }
 
   // Where a slot of the buffer begins: the buffer with the more slots says how long the slots before it are.
   std::int64_t begin_of(std::int64_t place_of_slot, bool as_output) const {
@@ -81,7 +81,7 @@ class Buffer {
       const Content content = initial_content(request_.spec, rank_, slot);
       const std::int64_t begin = begin_of(where(slot), counts_as_output(false, slot, where(slot)));
       for (std::int64_t i = 0; i < elements_of(content.piece); ++i) {
-        buffer.at(static_cast<std::size_t>(begin + i)) = static_cast<Element>(value_of(rank_, content.piece, i));
+        buffer.at(begin + i) = static_cast<Element>(value_of(rank_, content.piece, i));
       }
     }
   }
@@ -96,7 +96,7 @@ class Buffer {
         if (reduces(request_.spec.kind) && request_.op == ReduceOp::average) {
           expected /= static_cast<Element>(request_.spec.ranks);
         }
-        ASSERT_EQ(buffer.at(static_cast<std::size_t>(begin + i)), expected) << "slot " << slot << ", place " << i;
+        ASSERT_EQ(buffer.at(begin + i), expected) << "slot " << slot << ", place " << i;
       }
     }
   }
@@ -162,7 +162,7 @@ void check_sizes(Transport& transport, NativeRequest request, const std::vector<
 }
 
 std::vector<std::int64_t> everyone(std::int64_t ranks) {
-  std::vector<std::int64_t> members(static_cast<std::size_t>(ranks));
+  std::vector<std::int64_t> members(ranks);
   std::iota(members.begin(), members.end(), 0);
   return members;
 }

@@ -30,7 +30,7 @@ TEST(MpiScattered, MessagesThatAreCutOften) {
 }
 
 std::vector<std::int64_t> everyone(const Communicator& communicator) {
-  std::vector<std::int64_t> members(static_cast<std::size_t>(communicator.size()));
+  std::vector<std::int64_t> members(communicator.size());
   std::iota(members.begin(), members.end(), 0);
   return members;
 }

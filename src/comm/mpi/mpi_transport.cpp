@@ -181,7 +181,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
     }
   }
 
-  Message& message_of(Ticket ticket) { return messages_.at(static_cast<std::size_t>(ticket.value)); }
+  Message& message_of(Ticket ticket) { return messages_.at(ticket.value); }
 
   Ticket take_ticket(std::int64_t peer, std::int64_t channel) {
     WEFT_CHECK(peer >= 0 && peer < size());
@@ -203,7 +203,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
     message.bytes = total_bytes(segments);
     const std::int64_t staged =
         for_each_piece(segments, message.bytes, options_, [](const SegmentCursor&, std::int64_t, std::int64_t) {});
-    if (std::ssize(message.staging) < staged) message.staging.resize(static_cast<std::size_t>(staged));
+    if (std::ssize(message.staging) < staged) message.staging.resize(staged);
     return staged;
   }
 
@@ -267,7 +267,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
     if (count == MPI_UNDEFINED || count == 0) return;
     moved_ += static_cast<std::uint64_t>(count);
     for (int i = 0; i < count; ++i) {
-      Message& message = message_of(owners_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])]);
+      Message& message = message_of(owners_[finished_[i]]);
       if (--message.open_requests > 0) continue;
       unpack(message);
       message.scatter = {};

@@ -145,7 +145,7 @@ TEST(MpiSession, ExchangesStringsOfAnyLengthByRank) {
   };
   const std::vector<std::string> all = test_session()->exchange(words(test_session()->rank()));
   ASSERT_EQ(std::ssize(all), test_session()->size());
-  for (std::int64_t r = 0; r < test_session()->size(); ++r) EXPECT_EQ(all[static_cast<std::size_t>(r)], words(r));
+  for (std::int64_t r = 0; r < test_session()->size(); ++r) EXPECT_EQ(all[r], words(r));
 }
 
 // Slow, and needs memory: run on demand (ctest -L slow).
@@ -163,11 +163,11 @@ TEST(MpiTransport, DISABLED_CarriesMessagesLargerThanTwoGibibytes) {
                                            bytes - 5, bytes - 1};
   const std::vector<Segment> segments = whole(data);
   if (transport->rank() == 0) {
-    for (const std::int64_t mark : marks) data[static_cast<std::size_t>(mark)] = expected_byte({}, mark);
+    for (const std::int64_t mark : marks) data[mark] = expected_byte({}, mark);
     finish(*transport, {transport->send(1, 0, segments)});
   } else {
     finish(*transport, {transport->receive(0, 0, into(segments))});
-    for (const std::int64_t mark : marks) EXPECT_EQ(data[static_cast<std::size_t>(mark)], expected_byte({}, mark));
+    for (const std::int64_t mark : marks) EXPECT_EQ(data[mark], expected_byte({}, mark));
     EXPECT_EQ(std::ranges::count_if(data, [](std::byte value) { return value != std::byte{0}; }),
               std::ranges::count_if(marks, [](std::int64_t mark) { return expected_byte({}, mark) != std::byte{0}; }));
   }

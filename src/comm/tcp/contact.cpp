@@ -95,7 +95,7 @@ Contact contact_from(const std::string& text, std::int64_t rank) {
 }
 
 std::string listening_address(const std::vector<Location>& all, std::int64_t rank) {
-  const Location& own = all[static_cast<std::size_t>(rank)];
+  const Location& own = all[rank];
   const auto shares_host = [&](const Location& other) { return other.host == own.host; };
   if (std::all_of(all.begin(), all.end(), shares_host)) return kLoopback;
   const std::uint32_t address = from_dotted(own.own_address);

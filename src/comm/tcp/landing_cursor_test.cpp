@@ -54,7 +54,7 @@ void expect_sum(ElementType type, std::int64_t portion, bool as_read) {
     bytes += count;
     left -= count;
   }
-  for (std::int64_t i = 0; i < kElements; ++i) ASSERT_EQ(dst[static_cast<std::size_t>(i)], static_cast<T>(4 * i)) << i;
+  for (std::int64_t i = 0; i < kElements; ++i) ASSERT_EQ(dst[i], static_cast<T>(4 * i)) << i;
 }
 
 TEST(LandingCursor, ReducesWhateverThePortionsAre) {

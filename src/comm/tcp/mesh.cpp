@@ -56,7 +56,7 @@ class MeshBuilder {
 
   void tell_contact(const Exchange& exchange, const Address& listens) {
     const std::string place = listens.host == dotted(0) ? "" : listens.host;
-    const Contact own{reachable_at(place, locations_[static_cast<std::size_t>(options_.rank)]), listens.port};
+    const Contact own{reachable_at(place, locations_[options_.rank]), listens.port};
     const std::vector<std::string> texts = exchange(to_text(own));
     WEFT_CHECK(static_cast<std::int64_t>(texts.size()) == options_.size);
     for (const std::string& text : texts) {
@@ -65,16 +65,16 @@ class MeshBuilder {
   }
 
   void connect_to_peer(std::int64_t peer) {
-    const Location& own = locations_[static_cast<std::size_t>(options_.rank)];
-    const Location& other = locations_[static_cast<std::size_t>(peer)];
+    const Location& own = locations_[options_.rank];
+    const Location& other = locations_[peer];
     std::string obstacles;
     while (Clock::now() < deadline_) {
       obstacles.clear();
-      for (const Address& address : candidates(own, other, contacts_[static_cast<std::size_t>(peer)])) {
+      for (const Address& address : candidates(own, other, contacts_[peer])) {
         Socket socket;
         const Outcome outcome = greet(address, peer, socket);
         if (outcome.ok()) {
-          sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
+          sockets_[peer] = std::move(socket);
           return;
         }
         obstacles += fmt::format("; {}: {}", address.text(), outcome.reason);
@@ -101,7 +101,7 @@ class MeshBuilder {
   std::vector<std::int64_t> awaited() const {
     std::vector<std::int64_t> ranks;
     for (const std::int64_t peer : options_.neighbours) {
-      if (peer > options_.rank && !sockets_[static_cast<std::size_t>(peer)]) ranks.push_back(peer);
+      if (peer > options_.rank && !sockets_[peer]) ranks.push_back(peer);
     }
     return ranks;
   }
@@ -125,7 +125,7 @@ class MeshBuilder {
     const bool is_awaited =
         peer > options_.rank && std::count(options_.neighbours.begin(), options_.neighbours.end(), peer) > 0;
     if (!is_awaited || !send_message(guest.socket, MessageKind::welcome, "", deadline_).ok()) return;
-    sockets_[static_cast<std::size_t>(peer)] = std::move(guest.socket);
+    sockets_[peer] = std::move(guest.socket);
   }
 
   const MeshOptions& options_;

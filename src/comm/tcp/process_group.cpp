@@ -147,7 +147,7 @@ void ProcessGroup::start(std::int64_t rank, const std::function<int(const Launch
   const pid_t child = ::fork();
   if (child < 0) fail("cannot start rank {}: {}", rank, tcp::error_text(errno));
   if (child > 0) {
-    pids_[static_cast<std::size_t>(rank)] = child;
+    pids_[rank] = child;
     return;
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives its launcher

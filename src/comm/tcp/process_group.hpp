@@ -38,7 +38,7 @@ class ProcessGroup {
   ProcessGroup& operator=(ProcessGroup&&) = delete;
   ~ProcessGroup();  // kills and reaps what is left
 
-  pid_t pid(std::int64_t rank) const { return pids_[static_cast<std::size_t>(rank)]; }
+  pid_t pid(std::int64_t rank) const { return pids_[rank]; }
   void signal(std::int64_t rank, int number) const;
 
   // Until all have ended. Passes SIGINT, SIGTERM and SIGUSR1 on to the ranks meanwhile. Once a rank has failed, the

@@ -60,7 +60,7 @@ Socket open_listener(const RendezvousOptions& options) {
 
 Rendezvous::Rendezvous(RendezvousOptions options) : options_(std::move(options)) {
   check_options(options_);
-  members_.resize(static_cast<std::size_t>(options_.rank == 0 ? options_.size : 1));
+  members_.resize(options_.rank == 0 ? options_.size : 1);
   if (options_.size == 1) return;
   if (options_.rank == 0) {
     serve();
@@ -95,7 +95,7 @@ class Reception {
   std::vector<std::int64_t> missing() const {
     std::vector<std::int64_t> ranks;
     for (std::int64_t rank = 1; rank < options_.size; ++rank) {
-      if (!members_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+      if (!members_[rank]) ranks.push_back(rank);
     }
     return ranks;
   }
@@ -127,10 +127,10 @@ class Reception {
              fmt::format("rank {} was started as one of {} ranks, rank 0 as one of {}", rank, size, options_.size));
     } else if (rank >= options_.size) {
       refuse(guest, fmt::format("a process claims rank {}, which is not in 0..{}", rank, options_.size - 1));
-    } else if (rank == 0 || members_[static_cast<std::size_t>(rank)]) {
+    } else if (rank == 0 || members_[rank]) {
       refuse(guest, fmt::format("two processes claim rank {}", rank));
     } else {
-      members_[static_cast<std::size_t>(rank)] = std::move(guest.socket);
+      members_[rank] = std::move(guest.socket);
     }
   }
 

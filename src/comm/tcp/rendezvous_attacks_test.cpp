@@ -268,7 +268,7 @@ TEST(Strangers, DoNotGetIntoTheMesh) {
     };
     const auto sockets =
         connect_mesh({rank, 2, {1 - rank}, rendezvous.own_address(), kSecret, kLong}, attacked_exchange);
-    const Socket& other = sockets[static_cast<std::size_t>(1 - rank)];
+    const Socket& other = sockets[1 - rank];
     send_text(other, MessageKind::text, fmt::format("from {}", rank));
     EXPECT_EQ(next_text(other, MessageKind::text), fmt::format("from {}", 1 - rank));
   }));

@@ -40,8 +40,7 @@ TEST(Rendezvous, EveryRankGetsTheWordsOfAllByRank) {
       EXPECT_EQ(rendezvous.exchange(fmt::format("second {}", rank)), names(size, "second"));
       EXPECT_EQ(rendezvous.exchange(""), std::vector<std::string>(static_cast<std::size_t>(size)));
       const std::string large(3'000'000, static_cast<char>('a' + rank));
-      EXPECT_EQ(rendezvous.exchange(large)[static_cast<std::size_t>(size - 1)],
-                std::string(3'000'000, static_cast<char>('a' + size - 1)));
+      EXPECT_EQ(rendezvous.exchange(large)[size - 1], std::string(3'000'000, static_cast<char>('a' + size - 1)));
     }));
   }
 }
@@ -150,7 +149,7 @@ TEST(Rendezvous, ARankThatLeavesDuringAnExchangeIsNamed) {
     if (rank != 2) rendezvous.exchange("");
   });
   for (const std::int64_t rank : {0, 1, 3}) {
-    EXPECT_EQ(errors[static_cast<std::size_t>(rank)], "rank 2 is lost: its connection closed");
+    EXPECT_EQ(errors[rank], "rank 2 is lost: its connection closed");
   }
 }
 
@@ -163,15 +162,15 @@ TEST(Mesh, ConnectsEveryPairOnce) {
                                       [&](const std::string& mine) { return rendezvous.exchange(mine); });
     const auto deadline = Clock::now() + kAmple;
     for (const std::int64_t peer : all_others(rank, kSize)) {
-      const Socket& socket = sockets[static_cast<std::size_t>(peer)];
+      const Socket& socket = sockets[peer];
       ASSERT_TRUE(send_message(socket, MessageKind::text, fmt::format("{} to {}", rank, peer), deadline).ok());
     }
     for (const std::int64_t peer : all_others(rank, kSize)) {
       MessageReader reader;
-      ASSERT_TRUE(reader.read_until(sockets[static_cast<std::size_t>(peer)], deadline).ok());
+      ASSERT_TRUE(reader.read_until(sockets[peer], deadline).ok());
       EXPECT_EQ(reader.text(), fmt::format("{} to {}", peer, rank));
     }
-    EXPECT_FALSE(sockets[static_cast<std::size_t>(rank)]);
+    EXPECT_FALSE(sockets[rank]);
   }));
 }
 

@@ -117,7 +117,7 @@ TEST(TcpCollectives, ARankThatCannotGoOnTellsTheOthers) {
     try {
       communicator.wait(communicator.start(prepared, nullptr, data.data()));
     } catch (const RunFailed& failure) {
-      words[static_cast<std::size_t>(rank)] = failure.what();
+      words[rank] = failure.what();
     }
   }));
   EXPECT_EQ(words[2], "the loss of step 7 is not a number");

@@ -167,12 +167,12 @@ std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::
   }
   const Ticket ticket{free_.back()};
   free_.pop_back();
-  Transfer& transfer = transfers_[static_cast<std::size_t>(ticket.value)];
+  Transfer& transfer = transfers_[ticket.value];
   transfer = {};
   transfer.peer = peer;
   transfer.channel = channel;
   transfer.receives = receives;
-  transfer.number = numbers_[static_cast<std::size_t>(peer)][2 * channel + (receives ? 1 : 0)]++;
+  transfer.number = numbers_[peer][2 * channel + (receives ? 1 : 0)]++;
   transfer.total = bytes;
   transfer.asked = pass_;
   return {ticket, &transfer};
@@ -197,7 +197,7 @@ Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Land
 // A caller asks for all its tickets in turn; one pass serves the whole round.
 bool TcpTransport::done(Ticket ticket) {
   if (ticket.empty()) return true;
-  Transfer& transfer = transfers_[static_cast<std::size_t>(ticket.value)];
+  Transfer& transfer = transfers_[ticket.value];
   if (!transfer.finished) {
     if (transfer.asked == pass_) progress(0);
     transfer.asked = pass_;
@@ -242,7 +242,7 @@ void TcpTransport::progress(int timeout_milliseconds) {
   }
   if (count <= 0) return;
   for (int i = 0; i < count; ++i) {
-    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    const epoll_event& event = events[i];
     if (event.data.u64 == kWakeEvent) continue;
     const bool readable = (event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0;
     links_[event.data.u64]->set_ready(readable, (event.events & EPOLLOUT) != 0);

@@ -65,7 +65,7 @@ TEST(TcpTransport, AChannelWithoutReceivesBlocksNoOther) {
     }
     for (Bytestring& each : data) segments.push_back(whole(each));
     const auto start = [&](std::int64_t channel) {
-      const auto& mine = segments[static_cast<std::size_t>(channel)];
+      const auto& mine = segments[channel];
       return rank == 0 ? transport.send(1, channel, mine) : transport.receive(0, channel, into(mine));
     };
     std::vector<Ticket> tickets;
@@ -76,7 +76,7 @@ TEST(TcpTransport, AChannelWithoutReceivesBlocksNoOther) {
     }
     for (std::int64_t channel = kChannels; channel-- > 0;) {
       finish(transport, {start(channel)});
-      expect_message(data[static_cast<std::size_t>(channel)], {0, 1, channel, 0});
+      expect_message(data[channel], {0, 1, channel, 0});
     }
   }));
 }
@@ -95,13 +95,13 @@ TEST(TcpTransport, ManyShortMessagesWaitForTheirReceives) {
     std::vector<Ticket> tickets;
     if (transport.rank() == 1) transport.pause(Transport::Clock::now() + std::chrono::milliseconds(100));
     for (std::int64_t k = 0; k < kMessages; ++k) {
-      const auto& mine = segments[static_cast<std::size_t>(k)];
+      const auto& mine = segments[k];
       tickets.push_back(transport.rank() == 0 ? transport.send(1, k % 5, mine)
                                               : transport.receive(0, k % 5, into(mine)));
     }
     finish(transport, tickets);
     if (transport.rank() == 0) return;
-    for (std::int64_t k = 0; k < kMessages; ++k) expect_message(data[static_cast<std::size_t>(k)], {0, 1, k % 5, k});
+    for (std::int64_t k = 0; k < kMessages; ++k) expect_message(data[k], {0, 1, k % 5, k});
   }));
 }
 

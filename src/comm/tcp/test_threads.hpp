@@ -31,7 +31,7 @@ inline std::vector<std::string> run_threads(std::int64_t ranks, const std::funct
       try {
         body(rank);
       } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
+        errors[rank] = error.what();
       }
     });
   }

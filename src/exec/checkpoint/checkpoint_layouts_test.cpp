@@ -173,8 +173,7 @@ class Ranks {
       const std::vector<float>& whole = tensors.at({kind, held.whole.name});
       for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
         for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(data[static_cast<std::size_t>(held.offset + run.in_part + i - range.begin)],
-                    whole[static_cast<std::size_t>(run.in_whole + i)])
+          ASSERT_EQ(data[held.offset + run.in_part + i - range.begin], whole[run.in_whole + i])
               << held.whole.name << " element " << run.in_whole + i;
         }
       });

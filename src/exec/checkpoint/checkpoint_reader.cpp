@@ -61,8 +61,7 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
     const ElementRange in_part{range.begin - tensor.offset, range.end - tensor.offset};
     const auto sources = sources_.find({tensor.whole.name, kind});
     for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, ElementRange elements, std::int64_t at) {
-      const PlacedPart<float> to{rows, columns, elements,
-                                 out.subspan(static_cast<std::size_t>(tensor.offset + at - range.begin))};
+      const PlacedPart<float> to{rows, columns, elements, out.subspan(tensor.offset + at - range.begin)};
       std::int64_t copied = 0;
       if (sources != sources_.end()) {
         for (const Source& source : sources->second) {

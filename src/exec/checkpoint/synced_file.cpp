@@ -43,7 +43,7 @@ void SyncedFile::append(std::span<const std::byte> data) {
     if (written < 0) cannot("be written");
     checksum_ = crc32(block.data(), static_cast<std::size_t>(written), checksum_);
     bytes_ += written;
-    data = data.subspan(static_cast<std::size_t>(written));
+    data = data.subspan(written);
   }
 }
 

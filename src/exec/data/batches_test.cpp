@@ -91,7 +91,7 @@ TEST(Batches, AreShuffledEvenly) {
   std::vector<int> places(10);
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     const auto seen = order(Batches(corpus, shape, seed), shape, 0, 1);
-    ++places[static_cast<std::size_t>(std::ranges::find(seen, 0) - seen.begin())];
+    ++places[std::ranges::find(seen, 0) - seen.begin()];
   }
   for (const int count : places) EXPECT_NEAR(count, 400, 95);
 }

@@ -33,11 +33,11 @@ void ClassBuilder::build() {
 void ClassBuilder::forward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
   ValueId stream = forward_input(chunk);
-  const auto [first, count] = chunk_layers_[static_cast<std::size_t>(chunk)];
+  const auto [first, count] = chunk_layers_[chunk];
   for (layer_ = first; layer_ < first + count; ++layer_) {
     declare_layer(layer_);
     const LayerValues values = forward_layer(stream, Phase::forward);
-    saved_[static_cast<std::size_t>(chunk)].push_back(values);
+    saved_[chunk].push_back(values);
     stream = values.output;
     forget_gathered();
   }
@@ -50,9 +50,9 @@ void ClassBuilder::backward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
   ValueId grad = backward_output(chunk);
   forget_gathered();
-  const auto [first, count] = chunk_layers_[static_cast<std::size_t>(chunk)];
+  const auto [first, count] = chunk_layers_[chunk];
   for (layer_ = first + count - 1; layer_ >= first; --layer_) {
-    const LayerValues& saved = saved_[static_cast<std::size_t>(chunk)][static_cast<std::size_t>(layer_ - first)];
+    const LayerValues& saved = saved_[chunk][layer_ - first];
     const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
     const LayerValues again = recomputes ? recompute_layer(saved) : saved;
     grad = backward_layer(saved, again, grad);

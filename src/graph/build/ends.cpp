@@ -90,7 +90,7 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
 }
 
 void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
-  chunk_output_[static_cast<std::size_t>(chunk)] = output;
+  chunk_output_[chunk] = output;
   if (global_chunk(chunk) + 1 < layout_.chunks()) {
     boundary(Role::stage_output, Phase::forward, global_chunk(chunk), true, output);
   } else {

@@ -109,7 +109,7 @@ void verify_side(const StepGraph& graph, const Operation& op, const Counts& coun
   const std::size_t most = std::max<std::size_t>(1, op.origins.size());
   for (int i = 0; i < kOperands; ++i) {
     const auto operand = static_cast<Operand>(i);
-    const std::size_t count = counts[static_cast<std::size_t>(i)];
+    const std::size_t count = counts[i];
     if (count > 0 && !needs.has(operand) && !may.has(operand)) {
       reject(graph, op, "{} a value as its '{}', which it does not have", verb, name_of(operand));
     }

@@ -29,12 +29,12 @@ void check_dependency(const GpuElement& gpu, const StepElement& step, std::int32
   const auto blocks = static_cast<std::int32_t>(gpu.blocks.size());
   if (other.block >= blocks) step.element.reject("depid", fmt::format("in -1..{}", blocks - 1));
   if (other.block == own) step.element.reject("depid", "another tb (the steps of a tb follow each other anyway)");
-  const auto& steps = gpu.blocks[static_cast<std::size_t>(other.block)].steps;
+  const auto& steps = gpu.blocks[other.block].steps;
   const auto count = static_cast<std::int32_t>(steps.size());
   if (other.step >= count) {
     step.element.reject("deps", fmt::format("a step of tb {}, which has {}", other.block, count));
   }
-  if (steps[static_cast<std::size_t>(other.step)].instruction.kind == InstructionKind::nop) {
+  if (steps[other.step].instruction.kind == InstructionKind::nop) {
     step.element.complain(
         fmt::format("waits for tb {}, step {}, a nop, which tells nobody when it ends", other.block, other.step));
   }

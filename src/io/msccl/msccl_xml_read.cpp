@@ -84,7 +84,7 @@ class Reader {
     for (XmlElement& element : algo.children("gpu")) {
       const std::int64_t id = element.integer("id", 0, program_.spec.ranks - 1);
       element.rename(fmt::format("gpu {}", id));
-      auto& place = by_id[static_cast<std::size_t>(id)];
+      auto& place = by_id[id];
       if (place) element.complain("is there twice");
       place = read_gpu(std::move(element), id);
     }
@@ -114,7 +114,7 @@ class Reader {
       // So many blocks with ids below their number, none twice: contiguous from 0.
       const std::int64_t block = tb.integer("id", 0, count - 1);
       tb.rename(fmt::format("gpu {}, tb {}", id, block));
-      auto& place = by_id[static_cast<std::size_t>(block)];
+      auto& place = by_id[block];
       if (place) tb.complain("is there twice");
       place = read_block(std::move(tb), id);
     }

@@ -95,7 +95,7 @@ TEST(MscclWriter, RefusesToCutAnExchangeThatWouldThenHang) {
   Program program{"exchange", {Collective::all_gather, 2, 0, 300}, true, std::vector<RankProgram>(2)};
   for (const std::int64_t rank : {0, 1}) {
     const SlotRef mine{BufferKind::output, rank * 150}, other{BufferKind::output, (1 - rank) * 150};
-    program.ranks[static_cast<std::size_t>(rank)].blocks.push_back(
+    program.ranks[rank].blocks.push_back(
         {1 - rank,
          1 - rank,
          0,

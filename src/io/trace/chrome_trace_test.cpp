@@ -429,7 +429,7 @@ TEST(ChromeTrace, FoldedSpansAreWrittenOut) {
   t.wait(a, {b}, 1);
   t.window(35, 35);
   Timeline folded = t.build();
-  folded.operations[static_cast<std::size_t>(tp)].alone = Nanos{5};
+  folded.operations[tp].alone = Nanos{5};
   for (const std::int32_t iteration : {0, 1}) folded.folded.push_back({a, 3, iteration, Nanos{35 * iteration}});
   const Timeline plain = expanded(folded);
   ASSERT_EQ(plain.spans.size(), 6u);

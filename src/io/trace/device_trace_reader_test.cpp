@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 std::string name(const DeviceTrace& trace, std::int32_t number) {
-  return trace.names.at(static_cast<std::size_t>(number));
+  return trace.names.at(number);
 }
 
 DeviceTrace one(const std::string& text) {
@@ -88,13 +88,13 @@ TEST(DeviceTraceReader, KeepsWhatKinetoSays) {
   EXPECT_EQ(gemm.issued.value, 10000);
   EXPECT_EQ(gemm.step, 0);
   EXPECT_EQ(gemm.kind, KernelKind::computation);
-  EXPECT_EQ(name(trace, trace.host[static_cast<std::size_t>(gemm.launch)].name), "cudaLaunchKernel");
+  EXPECT_EQ(name(trace, trace.host[gemm.launch].name), "cudaLaunchKernel");
 
   const DeviceActivity& gather = trace.device[1];
   EXPECT_EQ(gather.kind, KernelKind::communication);
   EXPECT_EQ(gather.stream, 9);
   EXPECT_EQ(gather.launch, kAbsent);
-  const CollectiveFacts& facts = trace.collectives.at(static_cast<std::size_t>(gather.collective));
+  const CollectiveFacts& facts = trace.collectives.at(gather.collective);
   EXPECT_EQ(name(trace, facts.name), "_allgather_base");
   EXPECT_EQ(facts.in_elements, 10);
   EXPECT_EQ(facts.out_elements, 40);
@@ -102,14 +102,14 @@ TEST(DeviceTraceReader, KeepsWhatKinetoSays) {
   EXPECT_EQ(facts.group_size, 4);
   EXPECT_EQ(facts.sequence, 77);
   // The kernel's list of ranks is cut; the file says elsewhere who is in group "7".
-  EXPECT_EQ(trace.rank_lists.at(static_cast<std::size_t>(facts.group_ranks)), (std::vector<std::int32_t>{1, 3, 5, 7}));
+  EXPECT_EQ(trace.rank_lists.at(facts.group_ranks), (std::vector<std::int32_t>{1, 3, 5, 7}));
 }
 
 TEST(DeviceTraceReader, FindsTheCollectiveOfAKernelThatSaysNothing) {
   const DeviceTrace trace = one(kKineto);
   const DeviceActivity& reduce = trace.device[2];
   ASSERT_NE(reduce.collective, kAbsent);  // from the annotation around its launch
-  const CollectiveFacts& facts = trace.collectives.at(static_cast<std::size_t>(reduce.collective));
+  const CollectiveFacts& facts = trace.collectives.at(reduce.collective);
   EXPECT_EQ(name(trace, facts.name), "all_reduce");
   EXPECT_EQ(facts.in_elements, 8 * 1024 + 2);
   EXPECT_EQ(facts.element_bytes, 4);
@@ -124,8 +124,8 @@ TEST(DeviceTraceReader, LinksSynchronisationToCalls) {
   EXPECT_TRUE(sync.names_stream);
   EXPECT_EQ(sync.wait_on_stream, 9);
   EXPECT_EQ(sync.event, 3);
-  EXPECT_EQ(trace.host[static_cast<std::size_t>(sync.call)].correlation, 503);
-  EXPECT_EQ(trace.host[static_cast<std::size_t>(sync.record_call)].correlation, 501);
+  EXPECT_EQ(trace.host[sync.call].correlation, 503);
+  EXPECT_EQ(trace.host[sync.record_call].correlation, 501);
 }
 
 TEST(DeviceTraceReader, TakesTheLargestStreamForTheHost) {
@@ -174,7 +174,7 @@ TEST(DeviceTraceReader, KnowsTheCategoriesOfOldProfilers) {
   ASSERT_EQ(trace.device.size(), 2U);
   EXPECT_EQ(trace.device[0].kind, KernelKind::memory);
   EXPECT_EQ(trace.device[0].issued.value, 5000);
-  EXPECT_EQ(trace.host.at(static_cast<std::size_t>(trace.device[0].launch)).call, HostCall::launch);
+  EXPECT_EQ(trace.host.at(trace.device[0].launch).call, HostCall::launch);
 }
 
 TEST(DeviceTraceReader, RefusesWhatIsNoTrace) {
@@ -226,7 +226,7 @@ Timeline small_timeline() {
 void expect_small_timeline(const std::vector<DeviceTrace>& traces) {
   ASSERT_EQ(traces.size(), 2U);
   for (std::int32_t rank = 0; rank < 2; ++rank) {
-    const DeviceTrace& trace = traces[static_cast<std::size_t>(rank)];
+    const DeviceTrace& trace = traces[rank];
     EXPECT_EQ(trace.source, TraceSource::weft);
     EXPECT_EQ(trace.rank.value, rank);
     ASSERT_EQ(trace.device.size(), 4U);
@@ -242,7 +242,7 @@ void expect_small_timeline(const std::vector<DeviceTrace>& traces) {
     EXPECT_EQ(grads.ready, grads.start);
     EXPECT_EQ(trace.step_time.value, 1000);
     EXPECT_EQ(grads.bytes, 4096);
-    const CollectiveFacts& facts = trace.collectives.at(static_cast<std::size_t>(grads.collective));
+    const CollectiveFacts& facts = trace.collectives.at(grads.collective);
     EXPECT_EQ(name(trace, facts.name), "all_reduce");
     EXPECT_EQ(name(trace, facts.group_name), "dp");
     EXPECT_EQ(facts.group_size, 8);

@@ -19,7 +19,7 @@ class NameTable {
     numbers_.emplace(names_.back(), number);
     return number;
   }
-  const std::string& operator[](std::int32_t number) const { return names_[static_cast<std::size_t>(number)]; }
+  const std::string& operator[](std::int32_t number) const { return names_[number]; }
   std::vector<std::string> take() {
     numbers_.clear();
     return std::move(names_);

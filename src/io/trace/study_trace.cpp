@@ -21,7 +21,7 @@ class StudyTraceWriter {
     bool first = true;
     for (std::size_t r = 0; r < study.ranks.size(); ++r) {
       for (const std::int32_t i : study.ranks[r].order.activities) {
-        const Nanos start = study.ranks[r].trace->device[static_cast<std::size_t>(i)].start + study.match.offset[r];
+        const Nanos start = study.ranks[r].trace->device[i].start + study.match.offset[r];
         if (first || start < origin_) origin_ = start;
         first = false;
       }
@@ -42,7 +42,7 @@ class StudyTraceWriter {
   Nanos time(std::size_t rank, Nanos t) const { return t + study_.match.offset[rank] - origin_; }
 
   std::string rank_name(std::int32_t index) const {
-    const DeviceTrace& trace = *study_.ranks[static_cast<std::size_t>(index)].trace;
+    const DeviceTrace& trace = *study_.ranks[index].trace;
     return trace.rank.valid() ? fmt::format("rank {}", trace.rank.value) : fmt::format("trace {}", index);
   }
 
@@ -79,8 +79,8 @@ class StudyTraceWriter {
   }
 
   const std::string& quoted_name(std::size_t rank, std::int32_t activity) const {
-    const std::int32_t name = study_.ranks[rank].trace->device[static_cast<std::size_t>(activity)].name;
-    return quoted_[rank][static_cast<std::size_t>(name)];
+    const std::int32_t name = study_.ranks[rank].trace->device[activity].name;
+    return quoted_[rank][name];
   }
 
   void write_exposure(std::size_t r, const DeviceExposure& stretch) {
@@ -98,7 +98,7 @@ class StudyTraceWriter {
     const RankStudy& rank = study_.ranks[r];
     LaneAllocator lanes;
     for (const std::int32_t i : stream.activities) {
-      const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
+      const DeviceActivity& activity = rank.trace->device[i];
       const std::int32_t lane = lanes.take(activity.start, activity.end);
       slice(r, tid + lane, time(r, activity.start), time(r, activity.end), quoted_name(r, i), name_of(activity.kind));
       if (activity.kind == KernelKind::communication) write_collective(rank, i);
@@ -115,9 +115,9 @@ class StudyTraceWriter {
   }
 
   void write_collective(const RankStudy& rank, std::int32_t i) {
-    const TracedCommunication& what = rank.communication.of[static_cast<std::size_t>(i)];
-    const std::string& label = rank.communication.labels[static_cast<std::size_t>(what.label)];
-    const std::string& group = rank.communication.groups[static_cast<std::size_t>(what.group)].label;
+    const TracedCommunication& what = rank.communication.of[i];
+    const std::string& label = rank.communication.labels[what.label];
+    const std::string& group = rank.communication.groups[what.group].label;
     events_.text(",\"args\":{\"collective\":").text(json_quoted(label)).text(",\"group\":").text(json_quoted(group));
     if (what.bytes >= 0) events_.text(",\"bytes\":").number(what.bytes);
     events_.text("}");
@@ -130,9 +130,9 @@ class StudyTraceWriter {
             "critical_path");
       if (segment.index != kAbsent) {
         const bool host = segment.kind == PathKind::host_wake;
-        const std::int32_t name = host ? study_.ranks[r].trace->host[static_cast<std::size_t>(segment.index)].name
-                                       : study_.ranks[r].trace->device[static_cast<std::size_t>(segment.index)].name;
-        events_.text(",\"args\":{\"of\":").text(quoted_[r][static_cast<std::size_t>(name)]).text("}");
+        const std::int32_t name =
+            host ? study_.ranks[r].trace->host[segment.index].name : study_.ranks[r].trace->device[segment.index].name;
+        events_.text(",\"args\":{\"of\":").text(quoted_[r][name]).text("}");
       }
       events_.text("}");
     }

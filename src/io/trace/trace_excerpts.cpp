@@ -29,14 +29,13 @@ TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t
   }
   const auto first_at = [&](std::int64_t cut) {  // the first of those that start together
     if (cut == count) return count;
-    return std::lower_bound(starts.begin(), starts.end(), starts[static_cast<std::size_t>(cut)]) - starts.begin();
+    return std::lower_bound(starts.begin(), starts.end(), starts[cut]) - starts.begin();
   };
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     const std::int64_t from = first_at(cuts[i]), to = first_at(cuts[i + 1]);
     if (from == to) continue;
-    const Nanos until = to == count ? end : starts[static_cast<std::size_t>(to)];
-    (i % 2 == 0 ? excerpts.shown : excerpts.left_out)
-        .push_back({starts[static_cast<std::size_t>(from)], until, to - from});
+    const Nanos until = to == count ? end : starts[to];
+    (i % 2 == 0 ? excerpts.shown : excerpts.left_out).push_back({starts[from], until, to - from});
   }
   return excerpts;
 }

@@ -59,8 +59,7 @@ TEST(TraceStudyFiles, LaunchDelaysAndGapsAreThoseOfHta) {
   const DeviceTrace trace = read("hta_critical_path_simple_add.json.gz");
   const DeviceOrder order = order_device(trace);
   const std::int32_t first = activity(trace, 5597), second = activity(trace, 5604);
-  const DeviceActivity &a = trace.device[static_cast<std::size_t>(first)],
-                       &b = trace.device[static_cast<std::size_t>(second)];
+  const DeviceActivity &a = trace.device[first], &b = trace.device[second];
   const std::vector<PathSegment> path = device_critical_path({{&trace, &order, nullptr, Nanos{0}}}, a.issued, b.end);
   ASSERT_EQ(path.size(), 4u);
   EXPECT_EQ(path[0], (PathSegment{PathKind::launch_delay, 0, first, a.issued, a.issued + Nanos{27'000}}));

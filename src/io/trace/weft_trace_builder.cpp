@@ -39,9 +39,8 @@ std::string label_in(std::string_view name) {
 
 // The activity on the stream that covers the time: the last that has begun.
 std::int32_t activity_at(const DeviceTrace& trace, const std::vector<std::int32_t>& lane, Nanos at) {
-  auto after = std::upper_bound(lane.begin(), lane.end(), at, [&](Nanos t, std::int32_t i) {
-    return t < trace.device[static_cast<std::size_t>(i)].start;
-  });
+  auto after = std::upper_bound(lane.begin(), lane.end(), at,
+                                [&](Nanos t, std::int32_t i) { return t < trace.device[i].start; });
   return after == lane.begin() ? kAbsent : *--after;
 }
 
@@ -77,7 +76,7 @@ void WeftTraceBuilder::add_activity(const ParsedEvent& event, Process& process) 
   }
   const auto [place, added] = process.step_of.emplace(event.iteration, static_cast<std::int32_t>(process.steps.size()));
   if (added) process.steps.push_back({event.iteration, activity.start, activity.end});
-  StepMark& step = process.steps[static_cast<std::size_t>(place->second)];
+  StepMark& step = process.steps[place->second];
   step.start = std::min(step.start, activity.start);
   step.end = std::max(step.end, activity.end);
   activity.step = place->second;

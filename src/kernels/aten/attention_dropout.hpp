@@ -8,7 +8,7 @@ namespace weft::aten {
 
 inline RowDropout row_dropout(const AttentionShape& shape, Head head, std::int64_t query) {
   const AttentionDropout& d = shape.dropout;
-  const std::int64_t sample = d.samples[static_cast<std::size_t>(head.sequence)];
+  const std::int64_t sample = d.samples[head.sequence];
   const std::int64_t row =
       (sample * d.heads + d.first_head + head.query_head) * d.length + shape.first_position + query;
   return RowDropout(d.rate, d.key, row);

@@ -8,7 +8,7 @@ void AtenKernels::dropout(const Matrix& x, const DropoutDraw& draw, const Matrix
                           const Matrix& y) {
   in_ranges(x.rows, row_grain(x.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const RowDropout drops(draw.rate, draw.key, draw.rows[static_cast<std::size_t>(r)]);
+      const RowDropout drops(draw.rate, draw.key, draw.rows[r]);
       const float* in = row(x, r);
       const float* added = residual.empty() ? nullptr : row(residual, r);
       float* out = row(y, r);

@@ -32,7 +32,7 @@ void AtenKernels::embedding(Tokens tokens, const Matrix& table, std::int64_t fir
                             const LearnedPositions& positions, const Matrix& y) {
   in_ranges(y.rows, row_grain(y.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const float* of_token = row_of_token(table, first_token, tokens[static_cast<std::size_t>(r)]);
+      const float* of_token = row_of_token(table, first_token, tokens[r]);
       const float* of_position = positions.table.empty() ? nullptr : row_of_position(positions, r);
       float* out = row(y, r);
       if (of_token != nullptr && of_position != nullptr) {
@@ -52,8 +52,7 @@ void AtenKernels::embedding_weight_grad(Tokens tokens, const Matrix& dy, const M
   if (into == Into::overwrite) clear(dtable);
   in_ranges(dy.columns, kColumnGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = 0; r < dy.rows; ++r)
-      if (float* sum = row_of_token(dtable, first_token, tokens[static_cast<std::size_t>(r)]))
-        add_to(sum, row(dy, r), begin, end);
+      if (float* sum = row_of_token(dtable, first_token, tokens[r])) add_to(sum, row(dy, r), begin, end);
   });
 }
 

@@ -13,8 +13,7 @@ void for_each_block(const ExpertBlocks& blocks, const Visit& visit) {
   for (std::int64_t e = 0; e < blocks.experts; ++e) {
     for (std::int64_t s = 0; s < blocks.sources; ++s) {
       const std::int64_t block = s * blocks.experts + e, first = block * blocks.capacity;
-      const ElementRange used =
-          blocks.used.empty() ? ElementRange{0, blocks.capacity} : blocks.used[static_cast<std::size_t>(block)];
+      const ElementRange used = blocks.used.empty() ? ElementRange{0, blocks.capacity} : blocks.used[block];
       if (!used.empty()) visit(static_cast<std::size_t>(e), ElementRange{first + used.begin, first + used.end});
     }
   }

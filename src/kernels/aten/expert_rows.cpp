@@ -16,7 +16,7 @@ struct SlotOwner {
 // By slot, so that threads write different rows and every row once. Of the calling thread.
 std::span<const SlotOwner> owners_of(const Matrix& routing, std::int64_t slots) {
   thread_local std::vector<SlotOwner> owners;
-  owners.assign(static_cast<std::size_t>(slots), {});
+  owners.assign(slots, {});
   const std::int64_t k = routing.columns / 2;
   for (std::int64_t r = 0; r < routing.rows; ++r) {
     for (std::int64_t j = 0; j < k; ++j) {
@@ -33,7 +33,7 @@ void fill_slots(const Matrix& routing, const Matrix& slots, EmptySlots empty, co
   const std::span<const SlotOwner> owners = owners_of(routing, slots.rows);
   in_ranges(slots.rows, row_grain(slots.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t s = begin; s < end; ++s) {
-      const SlotOwner& owner = owners[static_cast<std::size_t>(s)];
+      const SlotOwner& owner = owners[s];
       if (owner.token >= 0) {
         fill(row(slots, s), owner);
       } else if (empty == EmptySlots::clear) {

@@ -46,7 +46,7 @@ class SlotGiver {
 // Tokens by descending probability of their first choice; of equal ones the first.
 std::span<const std::int64_t> by_priority(const Matrix& routing, const Matrix& probabilities) {
   thread_local std::vector<std::int64_t> tokens;
-  tokens.resize(static_cast<std::size_t>(routing.rows));
+  tokens.resize(routing.rows);
   std::iota(tokens.begin(), tokens.end(), std::int64_t{0});
   const auto priority = [&](std::int64_t token) {
     const float p = row(probabilities, token)[static_cast<std::int64_t>(row(routing, token)[0])];

@@ -33,8 +33,8 @@ void call_in_ranges(std::int64_t count, std::int64_t grain, const RangeBody& bod
 
 std::span<float> scratch(int slot, std::int64_t size) {
   thread_local std::array<std::vector<float>, kScratchSlots> memory;
-  std::vector<float>& floats = memory[static_cast<std::size_t>(slot)];
-  if (floats.size() < static_cast<std::size_t>(size)) floats.resize(static_cast<std::size_t>(size));
+  std::vector<float>& floats = memory[slot];
+  if (floats.size() < static_cast<std::size_t>(size)) floats.resize(size);
   return {floats.data(), static_cast<std::size_t>(size)};
 }
 

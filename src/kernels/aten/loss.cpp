@@ -67,7 +67,7 @@ void AtenKernels::cross_entropy_part(const Matrix& logits, Tokens targets, Vocab
       const float* in = row(logits, r);
       // Logits that are all -inf are like none: less themselves, they would be NaN where another part may be finite.
       const float highest = part.count == 0 ? kLowest : std::max(largest(in, part.count), kLowest);
-      const std::int64_t target = targets[static_cast<std::size_t>(r)] - part.first;
+      const std::int64_t target = targets[r] - part.first;
       floats(out.largest)[r] = highest;
       floats(out.sum)[r] = sum_of_exponentials(in, part.count, highest);
       floats(out.target)[r] = target >= 0 && target < part.count ? in[target] : 0.0F;
@@ -103,7 +103,7 @@ void AtenKernels::cross_entropy_input_grad(const Matrix& probabilities, Tokens t
     for (std::int64_t r = begin; r < end; ++r) {
       const float* in = row(probabilities, r);
       float* out = row(d_logits, r);
-      const std::int64_t target = targets[static_cast<std::size_t>(r)] - first;
+      const std::int64_t target = targets[r] - first;
       const bool is_here = target >= 0 && target < d_logits.columns;
       const float of_target = is_here ? factor * (in[target] - 1.0F) : 0.0F;  // before it is overwritten in place
       for (std::int64_t c = 0; c < d_logits.columns; ++c) out[c] = factor * in[c];

@@ -83,7 +83,7 @@ double sum_of_squares(const Vector& x) {
       const std::int64_t count = std::min(kGrain, x.size - block * kGrain);
       double sum = 0;
       for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-      sums[static_cast<std::size_t>(block)] = sum;
+      sums[block] = sum;
     }
   });
   double total = 0;

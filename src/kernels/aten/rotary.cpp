@@ -16,7 +16,7 @@ struct Angles {
 
 void compute(Angles& angles) {
   const std::int64_t planes = angles.head_size / 2;
-  angles.values.resize(static_cast<std::size_t>(angles.positions * angles.head_size));
+  angles.values.resize(angles.positions * angles.head_size);
   for (std::int64_t position = 0; position < angles.positions; ++position) {
     float* cosines = angles.values.data() + position * angles.head_size;
     for (std::int64_t plane = 0; plane < planes; ++plane) {

@@ -32,12 +32,12 @@ BesideChain::BesideChain(const Plan& plan)
 bool BesideChain::runs_beside(OpId id) const {
   const Issue& issue = plan_.issues[id.index()];
   const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
-  return c.queues[static_cast<std::size_t>(issue.queue)].kind != QueueKind::compute && !issue.blocking;
+  return c.queues[issue.queue].kind != QueueKind::compute && !issue.blocking;
 }
 
 std::int32_t BesideChain::length_of_block(OpId id) const {
   const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
-  return static_cast<std::int32_t>(c.blocks[static_cast<std::size_t>(spot(id).block)].operations.size());
+  return static_cast<std::int32_t>(c.blocks[spot(id).block].operations.size());
 }
 
 void BesideChain::note(const Wait& wait) {
@@ -71,7 +71,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
         if (same && overlap(slice, slice_of(graph, graph.op(writer), read.value))) wait_for(writer);
       }
     }
-    OpId& last = in_queue[static_cast<std::size_t>(plan_.issues[id.index()].queue)];
+    OpId& last = in_queue[plan_.issues[id.index()].queue];
     if (last.valid()) wait_for(last);
     last = id;
   }
@@ -92,7 +92,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
           waits(reader);
       }
     }
-    OpId& next = in_queue[static_cast<std::size_t>(plan_.issues[id.index()].queue)];
+    OpId& next = in_queue[plan_.issues[id.index()].queue];
     if (next.valid() && ended == kNever) waits(next);  // what has a bound of its own keeps it: pools group by ends
     next = id;
   }

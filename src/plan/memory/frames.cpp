@@ -126,9 +126,9 @@ class FramePlacer {
     };
     std::vector<std::vector<Event>> events(class_.blocks.size());
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      groups[g].base.resize(static_cast<std::size_t>(plan_.graph.micro_batches));
-      events[static_cast<std::size_t>(groups[g].taken.block)].push_back({groups[g].taken.position, false, g});
-      events[static_cast<std::size_t>(groups[g].freed.block)].push_back({groups[g].freed.position, true, g});
+      groups[g].base.resize(plan_.graph.micro_batches);
+      events[groups[g].taken.block].push_back({groups[g].taken.position, false, g});
+      events[groups[g].freed.block].push_back({groups[g].freed.position, true, g});
     }
     // An operation writes its results before what it reads is free.
     for (std::vector<Event>& of_block : events) {
@@ -139,10 +139,10 @@ class FramePlacer {
     Allocator memory(top);
     for (const Slot& slot : class_.order) {
       const auto end = slot.begin + static_cast<std::int32_t>(operations_of(class_, slot).size());
-      for (const Event& event : events[static_cast<std::size_t>(slot.block)]) {
+      for (const Event& event : events[slot.block]) {
         if (event.position < slot.begin || event.position >= end) continue;
         Group& group = groups[event.group];
-        Bytes& base = group.base[static_cast<std::size_t>(slot.micro_batch)];
+        Bytes& base = group.base[slot.micro_batch];
         if (event.frees) {
           memory.free(base.value, group.size);
         } else {
@@ -155,7 +155,7 @@ class FramePlacer {
 
  private:
   const Spot& spot(OpId op) const { return spots_[op.index()]; }
-  const IssueBlock& block(std::int32_t index) const { return class_.blocks[static_cast<std::size_t>(index)]; }
+  const IssueBlock& block(std::int32_t index) const { return class_.blocks[index]; }
   // Of two operations of one pass the one with the smaller key comes first.
   std::pair<BlockKind, std::int32_t> in_pass(const Spot& spot) const { return {block(spot.block).kind, spot.position}; }
   void add(ValueId id, Group& group) const {

@@ -88,7 +88,7 @@ std::int64_t most_held(const Plan& plan, std::size_t rank_class, bool whole_pass
         last = std::max(last, whole_passes ? end : at);
       }
       for (std::int64_t t = first; t <= last; ++t) {
-        held[static_cast<std::size_t>(t)] += aligned(plan.graph.values[v].bytes()).value;
+        held[t] += aligned(plan.graph.values[v].bytes()).value;
       }
     }
   }
@@ -113,7 +113,7 @@ TEST(Frames, AreFreedAtTheLastReaderInWovenPlans) {
     for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
       const Placement& place = plan.placements[v];
       if (plan.graph.values[v].rank_class.index() != c || place.frame < 0) continue;
-      for (const Bytes base : plan.classes[c].frames[static_cast<std::size_t>(place.frame)].base) {
+      for (const Bytes base : plan.classes[c].frames[place.frame].base) {
         lowest = std::min(lowest, (base + place.offset).value);
         highest = std::max(highest, (base + place.offset + aligned(plan.graph.values[v].bytes())).value);
       }

@@ -72,11 +72,11 @@ class Placer {
     }
     // What transfers may still read when the block has ended is no scratch: other blocks would write over it.
     for (auto& [block, list] : pools) {
-      top = place_pool(list, top, plan_.classes[c].blocks[static_cast<std::size_t>(block)].operations.size());
+      top = place_pool(list, top, plan_.classes[c].blocks[block].operations.size());
     }
     // Blocks share it where they run one after the other; a forward and a backward woven into each other do not.
     const auto is_forward = [&](std::int32_t block) {
-      return plan_.classes[c].blocks[static_cast<std::size_t>(block)].kind == BlockKind::forward;
+      return plan_.classes[c].blocks[block].kind == BlockKind::forward;
     };
     std::int64_t highest = top;
     for (auto& [block, list] : scratch) {
@@ -111,9 +111,7 @@ class Placer {
     return std::max(2, copies_of(c, compute_only));
   }
 
-  bool in_chain(OpId op) const {
-    return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position >= 0;
-  }
+  bool in_chain(OpId op) const { return unfolded_.instances()[unfolded_.instance_of(op, 0)].chain_position >= 0; }
 
   // Received beside compute, used by compute: nothing on this rank but the memory holds the message back.
   bool received_ahead(const Lifetime& life) const {
@@ -127,9 +125,7 @@ class Placer {
   // As many as if compute waited for the message in front of its first reader, and one that the message fills
   // meanwhile. It waits for what a blocking receive would find free, so it closes no cycle.
   std::int32_t copies_to_receive_ahead(std::size_t c, const Lifetime& life) {
-    const auto position = [&](OpId op) {
-      return unfolded_.instances()[static_cast<std::size_t>(unfolded_.instance_of(op, 0))].chain_position;
-    };
+    const auto position = [&](OpId op) { return unfolded_.instances()[unfolded_.instance_of(op, 0)].chain_position; };
     Lifetime blocking = life;
     blocking.writers = {*std::min_element(life.readers.begin(), life.readers.end(),
                                           [&](OpId a, OpId b) { return position(a) < position(b); })};

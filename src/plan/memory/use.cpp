@@ -61,7 +61,7 @@ std::vector<Holdings> find_holdings(const Plan& plan, const std::vector<Lifetime
     const Bytes size = aligned(value.bytes());
     const Placement& place = plan.placements[i];
     if (place.frame >= 0) {
-      Bytes& frame = frame_sizes[value.rank_class.index()][static_cast<std::size_t>(place.frame)];
+      Bytes& frame = frame_sizes[value.rank_class.index()][place.frame];
       frame = std::max(frame, place.offset + size);
     } else {
       add(value.rank_class.index(), term_of(value), size * place.copies);
@@ -150,12 +150,12 @@ std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, c
       continue;
     }
     if (lifetimes[i].writers.empty()) continue;
-    taken_until.assign(static_cast<std::size_t>(plan.graph.micro_batches), -1);
+    taken_until.assign(plan.graph.micro_batches, -1);
     for (const InUse& use : uses_of(plan, i, lifetimes[i], positions)) {
-      std::int32_t& until = taken_until[static_cast<std::size_t>(use.copy)];
+      std::int32_t& until = taken_until[use.copy];
       const std::int32_t first = std::max(use.first, until + 1);
       if (first > use.last) continue;
-      live[static_cast<std::size_t>(first)] += size;
+      live[first] += size;
       live[static_cast<std::size_t>(use.last) + 1] -= size;
       until = use.last;
     }

@@ -35,7 +35,7 @@ TEST(MemoryUse, ThePeakIsTheFirstBackwardWithTheMicroBatchesThatTheScheduleHolds
     const std::vector<MemoryUse> use = memory_use(plan);
     ASSERT_EQ(use.size(), 4u);
     for (std::int64_t stage = 0; stage < 4; ++stage) {
-      const MemoryPeak& peak = use[static_cast<std::size_t>(stage)].peak;
+      const MemoryPeak& peak = use[stage].peak;
       EXPECT_EQ(peak.in_flight, std::min(4 - stage, micro_batches)) << "stage " << stage;
       EXPECT_EQ(peak.block, stage < 3 ? "backward 0" : "forward 0");
       EXPECT_EQ(peak.micro_batch, 0);

@@ -40,7 +40,7 @@ TEST_P(AcceptsSerial, InEveryLayoutAtEveryZeroStage) {
       layout.attention = turn % 2 == 0 ? AttentionKernel::flash : AttentionKernel::unfused;
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
       layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
-      const ClusterSpec cluster = clusters()[static_cast<std::size_t>(turn / 3 % 4)];
+      const ClusterSpec cluster = clusters()[turn / 3 % 4];
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}", model.name, name, zero, cluster.name));
       const Plan plan = test::serial(test::request(model, cluster, layout, layout.pp == 1 ? 2 : layout.pp > 4 ? 3 : 4));
       ASSERT_EQ(verdict(plan), "safe");

@@ -47,7 +47,7 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
       layout.micro_batch = 1 << random() % 3;
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.clip_grad = turn / 2 % 2;
-      const ClusterSpec& cluster = clusters[static_cast<std::size_t>(turn % 3)];
+      const ClusterSpec& cluster = clusters[turn % 3];
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}, turn {}", model.name, name, zero, cluster.name, turn));
       const PlanRequest r = test::request(model, cluster, layout, layout.pp > 4 ? 3 : layout.pp == 1 ? 2 : 4);
       const SharedGraph graph = test::build(r);

@@ -51,7 +51,7 @@ class Memory {
         for (const Write& write : op.writes) {
           if (auto found = check_write(write.value, who)) return found;
         }
-        done_[static_cast<std::size_t>(i)] = iteration;
+        done_[i] = iteration;
       }
     }
     return std::nullopt;
@@ -62,7 +62,7 @@ class Memory {
     std::int64_t begin = 0, end = 0;  // bytes; once laid out, indices into stretches_
   };
 
-  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[static_cast<std::size_t>(i)]; }
+  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[i]; }
   std::string name(std::int32_t i) const { return describe(plan_, instance(i)); }
   const std::string& name(ValueId id) const { return plan_.graph.value(id).name; }
   static std::string suffix(std::int32_t mb) { return mb < 0 ? "" : fmt::format(" of micro-batch {}", mb); }
@@ -153,8 +153,7 @@ class Memory {
     const Placement& place = plan_.placements[id.index()];
     const std::size_t copy = static_cast<std::size_t>(place.frame >= 0 ? mb : std::max(0, mb) % place.copies);
     const Extent& extent = extents_[first_copy_[id.index()] + (mb < 0 ? 0 : copy)];
-    return std::span(stretches_)
-        .subspan(static_cast<std::size_t>(extent.begin), static_cast<std::size_t>(extent.end - extent.begin));
+    return std::span(stretches_).subspan(extent.begin, static_cast<std::size_t>(extent.end - extent.begin));
   }
 
   std::optional<Violation> check_read(ValueId id, int iteration, Access who) {
@@ -189,7 +188,7 @@ class Memory {
     const Slice slice = read_slice_of(plan_.graph, operation(who), id);
     const auto missing = std::count_if(writers.begin(), writers.end(), [&](OpId writer) {
       return overlap(slice, slice_of(plan_.graph, plan_.graph.op(writer), id)) &&
-             done_[static_cast<std::size_t>(unfolded_.instance_of(writer, mb))] != iteration;
+             done_[unfolded_.instance_of(writer, mb)] != iteration;
     });
     if (missing == 0) return std::nullopt;
     return Violation{Rule::hazard, fmt::format("[{}] reads '{}' before {} of its {} parts have written it",
@@ -253,7 +252,7 @@ class Memory {
     const std::span<const OpId> writers = writers_[id.index()];
     return std::any_of(writers.begin(), writers.end(), [&](OpId writer) {
       const std::int32_t other = unfolded_.instance_of(writer, mb);
-      return other != who.instance && done_[static_cast<std::size_t>(other)] == who.iteration;
+      return other != who.instance && done_[other] == who.iteration;
     });
   }
 
@@ -330,7 +329,7 @@ std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector
   }
   std::vector<std::vector<std::int32_t>> instances(plan.classes.size());
   for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    instances[static_cast<std::size_t>(unfolded.instances()[i].rank_class)].push_back(static_cast<std::int32_t>(i));
+    instances[unfolded.instances()[i].rank_class].push_back(static_cast<std::int32_t>(i));
   }
   std::vector<std::vector<ValueId>> values(plan.classes.size());
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {

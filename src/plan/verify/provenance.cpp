@@ -333,21 +333,18 @@ std::optional<Violation> check_collective_order(const WholePlan& whole) {
     // Follow this queue; on every other member's queue the shared transfers must come in the same order.
     std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::int32_t, std::int32_t>> last;  // position, instance
     for (const Issued& here : issued) {
-      for (const std::int32_t member : unfolded.members(static_cast<std::size_t>(here.joint))) {
-        const Instance& other = unfolded.instances()[static_cast<std::size_t>(member)];
+      for (const std::int32_t member : unfolded.members(here.joint)) {
+        const Instance& other = unfolded.instances()[member];
         if (other.rank_class == key.first) continue;
         const auto [it, first] =
             last.try_emplace({other.rank_class, other.queue}, std::pair{other.queue_position, here.instance});
         if (first) continue;
         if (other.queue_position < it->second.first) {
-          const auto name = [&](std::int32_t i) {
-            return describe(plan, unfolded.instances()[static_cast<std::size_t>(i)]);
-          };
-          return Violation{
-              Rule::collective_order,
-              fmt::format("order of transfers: {} issues '{}' before '{}', {} the other way round",
-                          plan.graph.classes[static_cast<std::size_t>(key.first)].name, name(it->second.second),
-                          name(here.instance), plan.graph.classes[static_cast<std::size_t>(other.rank_class)].name)};
+          const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[i]); };
+          return Violation{Rule::collective_order,
+                           fmt::format("order of transfers: {} issues '{}' before '{}', {} the other way round",
+                                       plan.graph.classes[key.first].name, name(it->second.second), name(here.instance),
+                                       plan.graph.classes[other.rank_class].name)};
         }
         it->second = {other.queue_position, here.instance};
       }

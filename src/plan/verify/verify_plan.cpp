@@ -32,10 +32,10 @@ std::string_view reason(EdgeKind kind) {
 
 // How `waiting` waits for the transfer or operation that `other` belongs to.
 const Edge& edge_between(const Unfolded& unfolded, std::int32_t waiting, std::int32_t other) {
-  const std::int32_t joint = unfolded.instances()[static_cast<std::size_t>(other)].joint;
-  const std::span<const Edge> edges = unfolded.waits_for(static_cast<std::size_t>(waiting));
+  const std::int32_t joint = unfolded.instances()[other].joint;
+  const std::span<const Edge> edges = unfolded.waits_for(waiting);
   const auto found = std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) {
-    const std::int32_t from_joint = unfolded.instances()[static_cast<std::size_t>(edge.from)].joint;
+    const std::int32_t from_joint = unfolded.instances()[edge.from].joint;
     return edge.distance == 0 && (edge.from == other || (joint >= 0 && from_joint == joint));
   });
   WEFT_CHECK(found != edges.end());
@@ -46,7 +46,7 @@ std::optional<Violation> check_deadlock(const WholePlan& whole, const RunOrder& 
   if (order.cycle.empty()) return std::nullopt;
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();
-  const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[static_cast<std::size_t>(i)]); };
+  const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[i]); };
   std::string text = "deadlock: no operation of this cycle can ever start";
   constexpr std::size_t kShown = 8;
   for (std::size_t i = 0; i < order.cycle.size() && i < kShown; ++i) {

@@ -94,13 +94,13 @@ void check_transfers(const StepGraph& graph, const std::vector<std::int32_t>& se
   };
   for (std::size_t i = 0; i < set_of.size(); ++i) {
     if (set_of[i] < 0) continue;
-    std::int32_t& number = least[static_cast<std::size_t>(set_of[i])];
+    std::int32_t& number = least[set_of[i]];
     number = std::min(number, transfer(i));
   }
   std::map<std::int32_t, std::int32_t> became;  // by transfer
   for (std::size_t i = 0; i < set_of.size(); ++i) {
     if (transfer(i) < 0) continue;
-    const std::int32_t number = set_of[i] < 0 ? transfer(i) : least[static_cast<std::size_t>(set_of[i])];
+    const std::int32_t number = set_of[i] < 0 ? transfer(i) : least[set_of[i]];
     WEFT_CHECK(became.try_emplace(transfer(i), number).first->second == number);
   }
 }

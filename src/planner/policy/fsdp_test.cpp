@@ -43,7 +43,7 @@ TEST_P(AcceptsFsdp, InEveryLayoutAtEveryZeroStage) {
       layout.recompute = static_cast<Recompute>(turn % 3);
       layout.clip_grad = turn / 2 % 2 == 0 ? 1 : 0;
       layout.precision = turn % 5 == 0 ? ElementType::fp32 : ElementType::bf16;
-      const ClusterSpec cluster = clusters()[static_cast<std::size_t>(turn / 4 % 3)];
+      const ClusterSpec cluster = clusters()[turn / 4 % 3];
       const int prefetch = turn / 4 % 4;
       SCOPED_TRACE(fmt::format("{}, {}, zero {}, {}, prefetch {}", model.name, name, zero, cluster.name, prefetch));
       const Plan plan = test::fsdp(test::request(model, cluster, layout,
@@ -70,7 +70,7 @@ const Plan& plan_at(int zero) {
     for (int z = 0; z <= 3; ++z) all.push_back(test::fsdp(test::small_llama(4), "local:2", {.zero = z}, 3));
     return all;
   }();
-  return plans[static_cast<std::size_t>(zero)];
+  return plans[zero];
 }
 
 std::vector<OpId> of_role(const Plan& plan, Role role, std::optional<Phase> phase = {}) {

@@ -121,7 +121,7 @@ TEST(Priority, GathersInTheOrderOfUseBesideTheReductions) {
   EXPECT_EQ(layers_of(of_role(plan, Role::param_gather), 4), (std::vector<std::int32_t>{-1, 0, 1, 2, 3, 4}));
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Role role = plan.graph.operations[i].role;
-    const Queue& queue = plan.classes.front().queues[static_cast<std::size_t>(plan.issues[i].queue)];
+    const Queue& queue = plan.classes.front().queues[plan.issues[i].queue];
     if (role == Role::param_gather || role == Role::grad_reduce) {
       EXPECT_EQ(queue.name, role == Role::grad_reduce ? "dp" : "dp gather");
     }

@@ -32,7 +32,7 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   std::vector<std::int32_t> operations(graph.classes.size(), 0), place, moments(graph.operations.size(), -1);
   for (const Operation& op : graph.operations) place.push_back(operations[op.rank_class.index()]++);
   for (std::size_t i = 0; i < moments.size(); ++i) {
-    if (finished[i] >= 0) moments[i] = place[static_cast<std::size_t>(finished[i])];
+    if (finished[i] >= 0) moments[i] = place[finished[i]];
   }
   const OpLists writers = writers_by_value(graph);
   for (const Role role : {Role::replica_reduce, Role::grad_reduce}) {
@@ -78,7 +78,7 @@ class Blocks {
 
   void add(OpId id, const Operation& op) {
     const std::int32_t block = op.per_micro_batch ? of(kind_of(op), op.chunk) : update();
-    blocks_[static_cast<std::size_t>(block)].operations.push_back(id);
+    blocks_[block].operations.push_back(id);
   }
   std::int32_t of(BlockKind kind, std::int32_t chunk) const { return index_[place(kind, chunk)]; }
   std::int32_t update() const { return static_cast<std::int32_t>(blocks_.size()) - 1; }

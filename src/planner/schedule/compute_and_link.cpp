@@ -42,7 +42,7 @@ ComputeAndLink::ComputeAndLink(const Plan& plan, const CostModel& cost, std::siz
   readers_.resize(jobs_.size());
   for (std::size_t j = 0; j < jobs_.size(); ++j) {
     for (const std::int32_t before : needs_of_job_[j]) {
-      readers_[static_cast<std::size_t>(before)].push_back(static_cast<std::int32_t>(j));
+      readers_[before].push_back(static_cast<std::int32_t>(j));
       ++waits_;
     }
   }
@@ -142,7 +142,7 @@ void ComputeAndLink::begin_step() {
 double ComputeAndLink::wait_for(const std::vector<std::int32_t>& needs, double& link) {
   double latest = 0;
   for (const std::int32_t need : needs) {
-    double& end = end_[static_cast<std::size_t>(need)];
+    double& end = end_[need];
     while (end < 0) next_job(link);
     latest = std::max(latest, end);
   }
@@ -155,14 +155,14 @@ void ComputeAndLink::next_job(double& link) {
   while (!available_.empty() && available_.begin()->first <= link) {
     const std::int32_t job = available_.begin()->second;
     available_.erase(available_.begin());
-    now_ready_.insert({use_[static_cast<std::size_t>(job)], job});
+    now_ready_.insert({use_[job], job});
   }
   const auto job = static_cast<std::size_t>(now_ready_.begin()->second);
   now_ready_.erase(now_ready_.begin());
   link += time_[jobs_[job].index()];
   end_[job] = link;
   for (const std::int32_t reader : readers_[job]) {
-    if (--missing_[static_cast<std::size_t>(reader)] == 0) {
+    if (--missing_[reader] == 0) {
       available_.insert({std::max(link, backward_end_), reader});  // updates run when compute waits
     }
   }

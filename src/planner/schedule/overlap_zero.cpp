@@ -106,7 +106,7 @@ void separate_gathers(Plan& plan) {
     if (op.role != Role::param_gather || !op.per_micro_batch) continue;
     ClassPlan& c = plan.classes[op.rank_class.index()];
     std::int32_t& queue = plan.issues[i].queue;
-    queue = communication_queue(c, c.queues[static_cast<std::size_t>(queue)].name + " gather");
+    queue = communication_queue(c, c.queues[queue].name + " gather");
   }
 }
 

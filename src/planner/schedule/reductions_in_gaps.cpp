@@ -26,7 +26,7 @@ class LastBackward {
     double chain = 0;
     for (const OpId id : block_of(class_, *last).operations) {
       const Issue& issue = plan.issues[id.index()];
-      double& lane = issue.blocking || issue.queue == 0 ? chain : free[static_cast<std::size_t>(issue.queue)];
+      double& lane = issue.blocking || issue.queue == 0 ? chain : free[issue.queue];
       start_[id.index()] = std::max(lane, ready(id));
       lane = end_[id.index()] = start_[id.index()] + length(id);
       if (is_exchange(id)) exchanges_.push_back(id);
@@ -47,7 +47,7 @@ class LastBackward {
       for (const OpId id : queue) problem.pieces.push_back({ready(id), length(id)});
       const std::vector<std::int32_t> behind = fit_into_gaps(problem);
       for (std::size_t i = 0; i < queue.size(); ++i) {
-        if (behind[i] >= 0) waits.push_back({queue[i], exchanges_[static_cast<std::size_t>(behind[i])], 0});
+        if (behind[i] >= 0) waits.push_back({queue[i], exchanges_[behind[i]], 0});
       }
     }
   }

@@ -65,7 +65,7 @@ TEST(ReduceInGaps, MakesPlansThatAreSafe) {
     for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
       for (const Edge& edge : unfolded.waits_for(i)) {
         if (edge.kind != EdgeKind::wait) continue;
-        EXPECT_EQ(unfolded.instances()[static_cast<std::size_t>(edge.from)].micro_batch, micro_batches - 1);
+        EXPECT_EQ(unfolded.instances()[edge.from].micro_batch, micro_batches - 1);
         EXPECT_EQ(edge.distance, 0);
       }
     }

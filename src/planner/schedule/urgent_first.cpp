@@ -21,7 +21,7 @@ class ChainClock {
       : plan_(plan), cost_(cost), ended_(ended) {
     const ClassPlan& c = plan.classes[rank_class];
     std::vector<std::size_t> last(c.blocks.size(), 0);
-    for (std::size_t s = 0; s < c.order.size(); ++s) last[static_cast<std::size_t>(c.order[s].block)] = s;
+    for (std::size_t s = 0; s < c.order.size(); ++s) last[c.order[s].block] = s;
     std::vector<double> length(c.blocks.size(), -1);
     double now = 0;
     for (std::size_t s = 0; s < c.order.size(); ++s) {

@@ -178,7 +178,7 @@ class Weaver {
     }
   }
 
-  std::size_t block(std::int32_t operation) const { return block_of_[static_cast<std::size_t>(operation)]; }
+  std::size_t block(std::int32_t operation) const { return block_of_[operation]; }
   bool in_a_block(std::int32_t operation) const { return block(operation) < class_.blocks.size(); }
 
   void keep_order() {

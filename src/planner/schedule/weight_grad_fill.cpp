@@ -12,7 +12,7 @@ namespace {
 double hidden_ns(const FillProblem& problem, const std::vector<std::int32_t>& gap_of) {
   std::vector<double> filled(problem.gaps_ns.size(), 0);
   for (std::size_t f = 0; f < gap_of.size(); ++f) {
-    if (gap_of[f] >= 0) filled[static_cast<std::size_t>(gap_of[f])] += problem.fillers_ns[f];
+    if (gap_of[f] >= 0) filled[gap_of[f]] += problem.fillers_ns[f];
   }
   double sum = 0;
   for (std::size_t g = 0; g < filled.size(); ++g) sum += std::min(filled[g], problem.gaps_ns[g]);
@@ -29,7 +29,7 @@ class ExactFill {
         rest_(problem.fillers_ns.size() + 1, 0) {
     for (std::size_t g = 0; g < problem.usable.size(); ++g) {
       for (const std::int32_t f : problem.usable[g]) {
-        gaps_of_[static_cast<std::size_t>(f)].push_back(static_cast<std::int32_t>(g));
+        gaps_of_[f].push_back(static_cast<std::int32_t>(g));
       }
     }
     for (std::size_t f = rest_.size() - 1; f-- > 0;) rest_[f] = rest_[f + 1] + problem.fillers_ns[f];
@@ -50,7 +50,7 @@ class ExactFill {
     }
     if (hidden + rest_[f] <= best_.hidden_ns) return;
     for (const std::int32_t gap : gaps_of_[f]) {
-      double& left = left_[static_cast<std::size_t>(gap)];
+      double& left = left_[gap];
       const double before = left, gain = std::min(std::max(0.0, left), problem_.fillers_ns[f]);
       if (gain <= 0) continue;
       left -= problem_.fillers_ns[f];
@@ -95,7 +95,7 @@ class BackwardFill {
     result.hidden_ns += found.hidden_ns;
     for (std::size_t f = 0; f < gradients_.size(); ++f) {
       const std::int32_t gap = found.gap_of[f];
-      if (gap >= 0) result.hides[gradients_[f].index()] = exchanges_[static_cast<std::size_t>(gap)];
+      if (gap >= 0) result.hides[gradients_[f].index()] = exchanges_[gap];
     }
   }
 
@@ -143,16 +143,16 @@ FillFound fill_greedily(const FillProblem& problem) {
       std::int32_t best = -1;
       double nearest = 0;
       for (const std::int32_t f : problem.usable[g]) {
-        const double ns = problem.fillers_ns[static_cast<std::size_t>(f)];
-        if (found.gap_of[static_cast<std::size_t>(f)] >= 0 || ns <= 0) continue;
+        const double ns = problem.fillers_ns[f];
+        if (found.gap_of[f] >= 0 || ns <= 0) continue;
         const double off = std::abs(ns - left);
         if (best >= 0 && off >= nearest) continue;
         best = f;
         nearest = off;
       }
       if (best < 0) break;
-      found.gap_of[static_cast<std::size_t>(best)] = static_cast<std::int32_t>(g);
-      left -= problem.fillers_ns[static_cast<std::size_t>(best)];
+      found.gap_of[best] = static_cast<std::int32_t>(g);
+      left -= problem.fillers_ns[best];
     }
   }
   found.hidden_ns = hidden_ns(problem, found.gap_of);

@@ -76,9 +76,9 @@ TEST(FillGreedily, AssignsWhatIsAllowedAndNeverHidesMoreThanCanBe) {
     std::vector<double> filled(problem.gaps_ns.size(), 0);
     for (std::size_t f = 0; f < found.gap_of.size(); ++f) {
       if (found.gap_of[f] < 0) continue;
-      const auto& usable = problem.usable[static_cast<std::size_t>(found.gap_of[f])];
+      const auto& usable = problem.usable[found.gap_of[f]];
       EXPECT_NE(std::find(usable.begin(), usable.end(), static_cast<std::int32_t>(f)), usable.end());
-      filled[static_cast<std::size_t>(found.gap_of[f])] += problem.fillers_ns[f];
+      filled[found.gap_of[f]] += problem.fillers_ns[f];
     }
     double hidden = 0;
     for (std::size_t g = 0; g < filled.size(); ++g) hidden += std::min(filled[g], problem.gaps_ns[g]);

@@ -115,11 +115,11 @@ std::int64_t DecisionSpace::value(const Decisions& decisions, Dimension dimensio
 }
 
 Overlap DecisionSpace::overlap(const Decisions& decisions) const {
-  const BucketChoice& bucket = buckets_[static_cast<std::size_t>(value(decisions, kBuckets))];
+  const BucketChoice& bucket = buckets_[value(decisions, kBuckets)];
   Overlap overlap;
   overlap.partition.buckets = bucket.buckets;
   overlap.partition.parts = bucket.parts;
-  overlap.partition.substitutions = legs_[static_cast<std::size_t>(value(decisions, kLegs))].rules;
+  overlap.partition.substitutions = legs_[value(decisions, kLegs)].rules;
   overlap.beside.reductions = overlap.beside.gathers = true;
   overlap.held.prefetch = static_cast<int>(value(decisions, kPrefetch));
   overlap.held.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
@@ -131,9 +131,8 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.beside.tensor_parallel = tensor_parallel_;
   overlap.beside.expert_parallel = expert_parallel_;
   if (expert_parallel_) {
-    overlap.partition.layers =
-        merge_cuts(forward_experts_[static_cast<std::size_t>(value(decisions, kForwardExperts))],
-                   backward_experts_[static_cast<std::size_t>(value(decisions, kBackwardExperts))]);
+    overlap.partition.layers = merge_cuts(forward_experts_[value(decisions, kForwardExperts)],
+                                          backward_experts_[value(decisions, kBackwardExperts)]);
     overlap.order.parts_in_turn = true;
     overlap.order.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
   }

@@ -174,7 +174,7 @@ bool has_unknown_group_size(const AnalyzeStudy& study) {
     const CommunicationTable table = communication_table(trace);
     for (std::size_t i = 0; i < trace.device.size(); ++i) {
       if (trace.device[i].kind != KernelKind::communication) continue;
-      if (table.groups[static_cast<std::size_t>(table.of[i].group)].size == 0) return true;
+      if (table.groups[table.of[i].group].size == 0) return true;
     }
   }
   return false;

@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, double> kDeviceLinks[] = {{"B200", 900e9},
     const std::vector<bool> counted = counted_activities(trace, study.without_last_step);
     for (std::size_t i = 0; i < counted.size(); ++i) {
       const std::int32_t index = trace.device[i].step;
-      if (counted[i] && index != kAbsent) numbers.insert(trace.steps[static_cast<std::size_t>(index)].number);
+      if (counted[i] && index != kAbsent) numbers.insert(trace.steps[index].number);
     }
   }
   if (numbers.empty()) fail("--step {}: the traces mark no steps", step);

@@ -163,10 +163,10 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
   if (candidate.in_place) {
     const auto element = static_cast<std::size_t>(size_of(options.type).value);
     for (std::int64_t slot = 0; slot < in_place_slot_of_input(candidate.spec, rank, 0); ++slot) {
-      input_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+      input_begin += static_cast<std::size_t>(sizes[slot]) * element;
     }
     for (std::int64_t slot = 0; slot < in_place_slot_of_output(candidate.spec, rank, 0); ++slot) {
-      output_begin += static_cast<std::size_t>(sizes[static_cast<std::size_t>(slot)]) * element;
+      output_begin += static_cast<std::size_t>(sizes[slot]) * element;
     }
     std::copy(input.begin(), input.end(), buffers.output.begin() + static_cast<std::ptrdiff_t>(input_begin));
   }

@@ -180,7 +180,7 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
         static_cast<double>(step.end.value) <= begin || static_cast<double>(step.begin.value) >= begin + length;
     Nanos now = step.begin;
     for (std::int32_t i = step.operation; !outside && i < step.operation + step.count; ++i) {
-      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(i)];
+      const TimelineOperation& op = timeline.operations[i];
       const Nanos end = step.count == 1 ? step.end : std::min(step.end, now + op.alone);
       cover(op, now, end);
       now = end;

@@ -22,7 +22,7 @@ std::vector<Nanos> durations_alone(const PolicyStudy& predicted) {
 std::vector<double> step_times(const Timeline& timeline) {
   std::vector<Nanos> begins;
   for (const Span& span : timeline.spans) {
-    const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(span.operation)];
+    const TimelineOperation& op = timeline.operations[span.operation];
     if (op.rank != 0 || op.queue != 0) continue;
     const auto iteration = static_cast<std::size_t>(span.iteration);
     if (begins.size() <= iteration) begins.push_back(span.start);
@@ -73,7 +73,7 @@ Timeline first_steady_steps(const Timeline& measured, std::int32_t most) {
   // A step ends where the next one's first compute begins, on the first rank.
   Nanos next{std::numeric_limits<std::int64_t>::max()};
   for (const Span& span : result.spans) {
-    const TimelineOperation& op = result.operations[static_cast<std::size_t>(span.operation)];
+    const TimelineOperation& op = result.operations[span.operation];
     if (span.iteration == end && op.rank == 0 && op.queue == 0) next = std::min(next, span.start);
   }
   result.periods = steps;

@@ -64,14 +64,14 @@ class TableBuilder {
   }
 
  private:
-  const std::string& name(std::int32_t index) const { return trace_.names[static_cast<std::size_t>(index)]; }
+  const std::string& name(std::int32_t index) const { return trace_.names[index]; }
 
   TracedCommunication of_activity(const DeviceActivity& activity) {
     TracedCommunication result;
     if (activity.collective != kAbsent) {
-      result = by_facts_[static_cast<std::size_t>(activity.collective)];
+      result = by_facts_[activity.collective];
     } else {
-      Known& known = by_name_[static_cast<std::size_t>(activity.name)];
+      Known& known = by_name_[activity.name];
       if (!known.known) {
         known.known = true;
         known.communication.op = collective_op(name(activity.name));
@@ -105,7 +105,7 @@ class TableBuilder {
     if (!added) return at->second;
     TraceGroup group;
     if (facts.group_name != kAbsent) group.name = name(facts.group_name);
-    if (facts.group_ranks != kAbsent) group.ranks = trace_.rank_lists[static_cast<std::size_t>(facts.group_ranks)];
+    if (facts.group_ranks != kAbsent) group.ranks = trace_.rank_lists[facts.group_ranks];
     group.size = facts.group_size > 0 ? facts.group_size : static_cast<std::int64_t>(group.ranks.size());
     if (!group.name.empty()) group.label = group.name;
     if (facts.group_description != kAbsent) {
@@ -184,7 +184,7 @@ int size_class(std::int64_t bytes) {
 }
 
 std::string_view size_class_name(int size) {
-  return size < 0 ? "?" : kSizeNames[static_cast<std::size_t>(size)];
+  return size < 0 ? "?" : kSizeNames[size];
 }
 
 CommunicationTable communication_table(const DeviceTrace& trace) {

@@ -53,12 +53,12 @@ TEST(CommunicationTable, CountsBytesAsNcclTestsDo) {
   t.trace().collectives.back().out_elements = 400;
   t.collective(huge, "allreduce", "tp", INT64_MAX, -1, {0, 1, 2, 3});
   const CommunicationTable table = communication_table(t.trace());
-  EXPECT_EQ(table.of[static_cast<std::size_t>(gather)].bytes, 1600);
-  EXPECT_EQ(table.of[static_cast<std::size_t>(unknown)].bytes, -1);
-  EXPECT_EQ(table.of[static_cast<std::size_t>(unknown)].op, CollectiveOp::all_reduce);
-  EXPECT_EQ(table.of[static_cast<std::size_t>(unknown)].group, 0);
-  EXPECT_EQ(table.of[static_cast<std::size_t>(huge)].bytes, -1);
-  EXPECT_EQ(table.of[static_cast<std::size_t>(huge)].group, table.of[static_cast<std::size_t>(gather)].group);
+  EXPECT_EQ(table.of[gather].bytes, 1600);
+  EXPECT_EQ(table.of[unknown].bytes, -1);
+  EXPECT_EQ(table.of[unknown].op, CollectiveOp::all_reduce);
+  EXPECT_EQ(table.of[unknown].group, 0);
+  EXPECT_EQ(table.of[huge].bytes, -1);
+  EXPECT_EQ(table.of[huge].group, table.of[gather].group);
   EXPECT_EQ(table.groups[1].label, "tp");
   EXPECT_EQ(table.groups[1].size, 4);
 }

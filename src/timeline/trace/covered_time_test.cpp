@@ -18,7 +18,7 @@ std::vector<TimeInterval> random_intervals(std::mt19937& random, Instants& cover
     const auto begin = static_cast<std::int64_t>(random() % kInstants);
     const std::int64_t end = std::min<std::int64_t>(kInstants, begin + static_cast<std::int64_t>(random() % 12));
     intervals.push_back({Nanos{begin}, Nanos{end}});
-    for (std::int64_t t = begin; t < end; ++t) covered[static_cast<std::size_t>(t)] = true;
+    for (std::int64_t t = begin; t < end; ++t) covered[t] = true;
   }
   return intervals;
 }

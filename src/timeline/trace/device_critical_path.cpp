@@ -39,7 +39,7 @@ class ActivityEnds {
   }
 
  private:
-  const DeviceActivity& of(std::int32_t i) const { return trace_.device[static_cast<std::size_t>(i)]; }
+  const DeviceActivity& of(std::int32_t i) const { return trace_.device[i]; }
   const DeviceTrace& trace_;
   std::vector<std::int32_t> by_end_;
 };
@@ -54,7 +54,7 @@ class PathWalker {
     }
     for (const PathRank& rank : ranks) {
       for (const std::int32_t i : rank.order->activities) {
-        const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
+        const DeviceActivity& activity = rank.trace->device[i];
         if (begin == kNoTime && (begin_ == kNoTime || activity.start + rank.offset < begin_)) {
           begin_ = activity.start + rank.offset;
         }
@@ -77,9 +77,9 @@ class PathWalker {
   }
 
  private:
-  const PathRank& rank() const { return ranks_[static_cast<std::size_t>(rank_)]; }
+  const PathRank& rank() const { return ranks_[rank_]; }
   Nanos offset() const { return rank().offset; }
-  const DeviceActivity& device(std::int32_t i) const { return rank().trace->device[static_cast<std::size_t>(i)]; }
+  const DeviceActivity& device(std::int32_t i) const { return rank().trace->device[i]; }
 
   // What ended last, at end_ or before it: the path begins (at its end) there.
   std::int32_t last_activity() {
@@ -87,7 +87,7 @@ class PathWalker {
     Nanos best_end = kNoTime;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       for (const std::int32_t i : ranks_[r].order->activities) {
-        const Nanos end = ranks_[r].trace->device[static_cast<std::size_t>(i)].end + ranks_[r].offset;
+        const Nanos end = ranks_[r].trace->device[i].end + ranks_[r].offset;
         if (end > end_ || (best != kAbsent && end <= best_end)) continue;
         best = i;
         best_end = end;
@@ -134,7 +134,7 @@ class PathWalker {
       previous = wait.before;
     }
     if (rank().trace->source == TraceSource::weft && latest < ready_to_begin(device(i))) {
-      const std::int32_t awaited = ends_[static_cast<std::size_t>(rank_)].ended_at(ready_to_begin(device(i)));
+      const std::int32_t awaited = ends_[rank_].ended_at(ready_to_begin(device(i)));
       if (awaited != kAbsent) {
         previous = awaited;
         latest = device(awaited).end;
@@ -151,10 +151,10 @@ class PathWalker {
 
   // Back along the host from the beginning of a call to the last wait for the device; kAbsent: there was none.
   std::int32_t host_before(std::int32_t call) {
-    std::int32_t thread = rank().trace->host[static_cast<std::size_t>(call)].thread;
+    std::int32_t thread = rank().trace->host[call].thread;
     while (at_ > begin_) {
       const Nanos t = at_ - offset();
-      const Nanos working_since = work_[static_cast<std::size_t>(rank_)].work_begin(thread, t);
+      const Nanos working_since = work_[rank_].work_begin(thread, t);
       const std::span<const HostWait> waits = rank().order->host_waits_of(thread);
       const auto after = std::upper_bound(waits.begin(), waits.end(), t,
                                           [](Nanos time, const HostWait& wait) { return time < wait.end; });
@@ -166,7 +166,7 @@ class PathWalker {
       }
       go_to(working_since, PathKind::host, kAbsent, thread);
       // Idle before: whoever worked last handed over (forward to backward thread, say).
-      const HostWork::Moment last = work_[static_cast<std::size_t>(rank_)].last_work(thread, at_ - offset());
+      const HostWork::Moment last = work_[rank_].last_work(thread, at_ - offset());
       if (last.thread == kAbsent) break;
       if (last.thread == thread && last.at == at_ - offset()) break;
       go_to(last.at, PathKind::host, kAbsent, thread);

@@ -105,7 +105,7 @@ TEST(PathEntries, ShareTheHostOutAmongItsOutermostOperators) {
   const auto other = t.call(HostCall::other, 240, 270);
   t.launch(b, 300, 305);
   for (const auto& [call, name] : {std::pair{outer, "outer"}, {inner, "inner"}, {other, "other"}}) {
-    t.trace().host[static_cast<std::size_t>(call)].name = t.name(name);
+    t.trace().host[call].name = t.name(name);
   }
   const DeviceTrace trace = t.trace();
   Nanos sum{0};

@@ -14,7 +14,7 @@ namespace {
 void fill_streams(const DeviceTrace& trace, DeviceOrder& order) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> numbers;
   for (const std::int32_t i : order.activities) {
-    const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = trace.device[i];
     numbers.try_emplace({activity.device, activity.stream}, 0);
   }
   for (auto& [key, number] : numbers) {
@@ -26,7 +26,7 @@ void fill_streams(const DeviceTrace& trace, DeviceOrder& order) {
   for (const std::int32_t i : order.activities) {
     const auto index = static_cast<std::size_t>(i);
     const std::int32_t number = numbers.at({trace.device[index].device, trace.device[index].stream});
-    DeviceStream& stream = order.streams[static_cast<std::size_t>(number)];
+    DeviceStream& stream = order.streams[number];
     order.stream[index] = number;
     order.place[index] = static_cast<std::int32_t>(stream.activities.size());
     stream.activities.push_back(i);
@@ -42,7 +42,7 @@ std::string_view name_of(WaitSource source) {
 std::int32_t DeviceOrder::previous_on_stream(std::int32_t activity) const {
   const auto index = static_cast<std::size_t>(activity);
   if (place[index] == 0) return kAbsent;
-  return streams[static_cast<std::size_t>(stream[index])].activities[static_cast<std::size_t>(place[index] - 1)];
+  return streams[stream[index]].activities[place[index] - 1];
 }
 
 std::span<const DeviceDependency> DeviceOrder::waits_of(std::int32_t activity) const {

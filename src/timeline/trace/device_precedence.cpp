@@ -23,10 +23,10 @@ void DevicePrecedence::raise(Clock& clock, std::int32_t stream, std::int64_t at,
 }
 
 void DevicePrecedence::merge(Clock& into, std::int64_t at, std::int32_t activity, std::int32_t own_stream) const {
-  const std::int32_t stream = order_->stream[static_cast<std::size_t>(activity)];
-  const std::int32_t place = order_->place[static_cast<std::size_t>(activity)];
+  const std::int32_t stream = order_->stream[activity];
+  const std::int32_t place = order_->place[activity];
   if (stream != own_stream) raise(into, stream, at, place + 1);
-  for (const auto& [other, changes] : clocks_[static_cast<std::size_t>(stream)]) {
+  for (const auto& [other, changes] : clocks_[stream]) {
     const std::int32_t count = count_at(changes, place);
     if (other != own_stream && count > 0) raise(into, other, at, count);
   }
@@ -48,21 +48,21 @@ DevicePrecedence::DevicePrecedence(const DeviceTrace& trace, const DeviceOrder& 
     const DeviceActivity& activity = trace.device[index];
     for (; next_wait < waits.size() && waits[next_wait]->end <= activity.start; ++next_wait) {
       const HostWait& wait = *waits[next_wait];
-      merge(threads[static_cast<std::size_t>(wait.thread)], wait.end.value, wait.activity, kAbsent);
-      changed[static_cast<std::size_t>(wait.thread)] = wait.end;
+      merge(threads[wait.thread], wait.end.value, wait.activity, kAbsent);
+      changed[wait.thread] = wait.end;
     }
     const std::int32_t stream = order.stream[index];
-    Clock& clock = clocks_[static_cast<std::size_t>(stream)];
+    Clock& clock = clocks_[stream];
     for (; edge != order.waits.end() && edge->after == i; ++edge)
       merge(clock, order.place[index], edge->before, stream);
     if (activity.launch == kAbsent) continue;
-    const std::int32_t thread = trace.host[static_cast<std::size_t>(activity.launch)].thread;
+    const std::int32_t thread = trace.host[activity.launch].thread;
     const Nanos launch = launched_at(trace, activity);
-    if (changed[static_cast<std::size_t>(thread)] == kNoTime) continue;
-    Nanos& merged = seen[static_cast<std::size_t>(stream)].try_emplace(thread, kNoTime).first->second;
-    if (merged >= std::min(launch, changed[static_cast<std::size_t>(thread)])) continue;
+    if (changed[thread] == kNoTime) continue;
+    Nanos& merged = seen[stream].try_emplace(thread, kNoTime).first->second;
+    if (merged >= std::min(launch, changed[thread])) continue;
     merged = launch;
-    for (const auto& [other, changes] : threads[static_cast<std::size_t>(thread)]) {
+    for (const auto& [other, changes] : threads[thread]) {
       const std::int32_t count = count_at(changes, launch.value);
       if (other != stream && count > 0) raise(clock, other, order.place[index], count);
     }
@@ -72,7 +72,7 @@ DevicePrecedence::DevicePrecedence(const DeviceTrace& trace, const DeviceOrder& 
 std::int32_t DevicePrecedence::count_before(std::int32_t activity, std::int32_t stream) const {
   const auto index = static_cast<std::size_t>(activity);
   if (order_->stream[index] == stream) return order_->place[index];
-  const Clock& clock = clocks_[static_cast<std::size_t>(order_->stream[index])];
+  const Clock& clock = clocks_[order_->stream[index]];
   const auto found = clock.find(stream);
   return found == clock.end() ? 0 : count_at(found->second, order_->place[index]);
 }
@@ -81,8 +81,8 @@ std::int32_t DevicePrecedence::first_after(std::int32_t activity, std::int32_t s
   const auto index = static_cast<std::size_t>(activity);
   const std::int32_t own = order_->stream[index];
   if (own == stream) return order_->place[index] + 1;
-  const auto length = static_cast<std::int32_t>(order_->streams[static_cast<std::size_t>(stream)].activities.size());
-  const Clock& clock = clocks_[static_cast<std::size_t>(stream)];
+  const auto length = static_cast<std::int32_t>(order_->streams[stream].activities.size());
+  const Clock& clock = clocks_[stream];
   const auto found = clock.find(own);
   if (found == clock.end()) return length;
   const auto change = std::upper_bound(found->second.begin(), found->second.end(), order_->place[index],
@@ -91,8 +91,7 @@ std::int32_t DevicePrecedence::first_after(std::int32_t activity, std::int32_t s
 }
 
 bool DevicePrecedence::precedes(std::int32_t before, std::int32_t after) const {
-  return order_->place[static_cast<std::size_t>(before)] <
-         count_before(after, order_->stream[static_cast<std::size_t>(before)]);
+  return order_->place[before] < count_before(after, order_->stream[before]);
 }
 
 }  // namespace weft

@@ -19,19 +19,18 @@ Relation closure(const DeviceTrace& trace, const DeviceOrder& order) {
   Relation before(n, std::vector<bool>(n, false));
   for (const DeviceStream& stream : order.streams) {
     for (std::size_t i = 1; i < stream.activities.size(); ++i) {
-      before[static_cast<std::size_t>(stream.activities[i - 1])][static_cast<std::size_t>(stream.activities[i])] = true;
+      before[stream.activities[i - 1]][stream.activities[i]] = true;
     }
   }
   for (const DeviceDependency& wait : order.waits) {
-    before[static_cast<std::size_t>(wait.before)][static_cast<std::size_t>(wait.after)] = true;
+    before[wait.before][wait.after] = true;
   }
   for (const HostWait& wait : order.host_waits) {
     for (std::size_t i = 0; i < n; ++i) {
       const std::int32_t launch = trace.device[i].launch;
       if (launch == kAbsent) continue;
-      const HostActivity& call = trace.host[static_cast<std::size_t>(launch)];
-      if (call.thread == wait.thread && call.start >= wait.end)
-        before[static_cast<std::size_t>(wait.activity)][i] = true;
+      const HostActivity& call = trace.host[launch];
+      if (call.thread == wait.thread && call.start >= wait.end) before[wait.activity][i] = true;
     }
   }
   for (std::size_t k = 0; k < n; ++k) {

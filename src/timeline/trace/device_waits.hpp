@@ -15,7 +15,7 @@ void find_host_waits(const DeviceTrace& trace, DeviceOrder& order);
 inline Nanos launched_at(const DeviceTrace& trace, const DeviceActivity& activity) {
   if (trace.source == TraceSource::weft) return kNoTime;
   if (activity.issued != kNoTime) return activity.issued;
-  return activity.launch == kAbsent ? kNoTime : trace.host[static_cast<std::size_t>(activity.launch)].start;
+  return activity.launch == kAbsent ? kNoTime : trace.host[activity.launch].start;
 }
 
 // The activities of every stream in the order of their launches.

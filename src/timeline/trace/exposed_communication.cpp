@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, kExposedReasons> kReasonNames = {"late_pe
                                                                         "dependency",  "launch_delay", "other_wait"};
 
 const DeviceActivity& activity_of(const DeviceTrace& trace, std::int32_t i) {
-  return trace.device[static_cast<std::size_t>(i)];
+  return trace.device[i];
 }
 
 CoveredTime covered_by(const DeviceTrace& trace, const DeviceOrder& order, KernelKind kind) {
@@ -84,8 +84,7 @@ class ReasonFinder {
     const DeviceActivity& next = activity_of(trace_, current_.next);
     before_launch(next);
     const std::int32_t previous = order_.previous_on_stream(current_.next);
-    const bool same_stream = order_.stream[static_cast<std::size_t>(communication)] ==
-                             order_.stream[static_cast<std::size_t>(current_.next)];
+    const bool same_stream = order_.stream[communication] == order_.stream[current_.next];
     if (!same_stream && previous != kAbsent) {
       const DeviceActivity& front = activity_of(trace_, previous);
       const bool communicates = front.kind == KernelKind::communication;
@@ -116,8 +115,7 @@ class ReasonFinder {
     const Nanos launch = launched_at(trace_, next);
     if (launch == kNoTime || launch <= from_) return;
     if (next.launch != kAbsent) {
-      const std::span<const HostWait> waits =
-          order_.host_waits_of(trace_.host[static_cast<std::size_t>(next.launch)].thread);
+      const std::span<const HostWait> waits = order_.host_waits_of(trace_.host[next.launch].thread);
       auto wait =
           std::upper_bound(waits.begin(), waits.end(), from_, [](Nanos t, const HostWait& w) { return t < w.end; });
       for (; wait != waits.end() && wait->start < std::min(launch, end_); ++wait) {

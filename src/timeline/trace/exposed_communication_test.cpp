@@ -155,7 +155,7 @@ TEST(ExposedCommunication, OfOurOwnTracesNoHostIsLate) {
   const auto a = t.compute(0, 100, 200), c = t.communicate(1, 200, 500), b = t.compute(0, 500, 600);
   t.depends(a, c);
   t.depends(c, b);
-  t.trace().device[static_cast<std::size_t>(b)].issued = Nanos{500};
+  t.trace().device[b].issued = Nanos{500};
   EXPECT_EQ(text(exposed(t.trace())), "dependency 200 500\n");
 }
 
@@ -214,7 +214,7 @@ TEST(ExposedCommunication, ReasonsAddUpToTheExposedTime) {
       const bool inside = stretch < found.stretches.size() && found.stretches[stretch].begin.value <= now;
       ASSERT_EQ(inside, ends >= 0 && !computes) << "seed " << seed << " at " << now;
       if (!inside) continue;
-      const DeviceActivity& charged = t.trace().device[static_cast<std::size_t>(found.stretches[stretch].activity)];
+      const DeviceActivity& charged = t.trace().device[found.stretches[stretch].activity];
       ASSERT_EQ(charged.kind, KernelKind::communication);
       ASSERT_EQ(charged.end.value, ends);
     }

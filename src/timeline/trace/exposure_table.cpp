@@ -6,8 +6,7 @@ namespace weft {
 namespace {
 
 ExposureKey key_of(const CommunicationTable& table, const TracedCommunication& what) {
-  return {table.labels[static_cast<std::size_t>(what.label)], table.groups[static_cast<std::size_t>(what.group)].label,
-          size_class(what.bytes)};
+  return {table.labels[what.label], table.groups[what.group].label, size_class(what.bytes)};
 }
 
 class TableFiller {
@@ -16,20 +15,20 @@ class TableFiller {
 
   ExposureTable fill() && {
     for (const std::int32_t i : input_.order->activities) {
-      if (input_.trace->device[static_cast<std::size_t>(i)].kind == KernelKind::communication) count(i);
+      if (input_.trace->device[i].kind == KernelKind::communication) count(i);
     }
     for (const DeviceExposure& stretch : input_.exposed->stretches) {
-      ExposureRow& row = *rows_[static_cast<std::size_t>(stretch.activity)];
+      ExposureRow& row = *rows_[stretch.activity];
       const Nanos time = stretch.end - stretch.begin;
       row.exposed += time;
       row.reasons[static_cast<std::size_t>(stretch.reason)] += time;
     }
     for (const Hideable& hideable : input_.bound->communications) {
-      ExposureRow& row = *rows_[static_cast<std::size_t>(hideable.activity)];
+      ExposureRow& row = *rows_[hideable.activity];
       row.possible += hideable.possible();
       for (const HidingPlace& place : hideable.nearest) {
-        const std::int32_t name = input_.trace->device[static_cast<std::size_t>(place.computation)].name;
-        row.beside[input_.trace->names[static_cast<std::size_t>(name)]] += place.time;
+        const std::int32_t name = input_.trace->device[place.computation].name;
+        row.beside[input_.trace->names[name]] += place.time;
       }
     }
     return std::move(table_);
@@ -42,7 +41,7 @@ class TableFiller {
     const TracedCommunication& what = input_.communication->of[index];
     const std::tuple facts{what.label, what.group, size_class(what.bytes)};
     ExposureRow*& row = by_facts_[facts];
-    const std::int64_t ranks = input_.communication->groups[static_cast<std::size_t>(what.group)].size;
+    const std::int64_t ranks = input_.communication->groups[what.group].size;
     if (row == nullptr) {
       const auto [at, added] = table_.try_emplace(key_of(*input_.communication, what));
       row = &at->second;

@@ -23,21 +23,19 @@ class HostWaitFinder {
     std::stable_sort(by_end_.begin(), by_end_.end(),
                      [&](std::int32_t a, std::int32_t b) { return activity(a).end < activity(b).end; });
     for (std::size_t i = 0; i < trace.syncs.size(); ++i) {
-      if (trace.syncs[i].call != kAbsent)
-        sync_of_[static_cast<std::size_t>(trace.syncs[i].call)] = static_cast<std::int32_t>(i);
+      if (trace.syncs[i].call != kAbsent) sync_of_[trace.syncs[i].call] = static_cast<std::int32_t>(i);
     }
   }
 
   // The activity that the call waited for last; kAbsent: all was done when it began.
   std::int32_t awaited(std::size_t call) const {
     const HostActivity& host = trace_.host[call];
-    const SyncActivity* sync =
-        sync_of_[call] == kAbsent ? nullptr : &trace_.syncs[static_cast<std::size_t>(sync_of_[call])];
+    const SyncActivity* sync = sync_of_[call] == kAbsent ? nullptr : &trace_.syncs[sync_of_[call]];
     if (sync != nullptr && sync->kind == SyncKind::event_sync && sync->wait_on_stream >= 0 &&
         sync->record_call != kAbsent) {
       const std::int32_t stream = launched_.find(sync->device, sync->wait_on_stream);
       if (stream == kAbsent) return kAbsent;
-      const Nanos recorded_at = trace_.host[static_cast<std::size_t>(sync->record_call)].start;
+      const Nanos recorded_at = trace_.host[sync->record_call].start;
       const std::int32_t marked = launched_.last_before(stream, recorded_at);
       return marked != kAbsent && ends_within(marked, host) ? marked : kAbsent;
     }
@@ -50,7 +48,7 @@ class HostWaitFinder {
   }
 
  private:
-  const DeviceActivity& activity(std::int32_t i) const { return trace_.device[static_cast<std::size_t>(i)]; }
+  const DeviceActivity& activity(std::int32_t i) const { return trace_.device[i]; }
   bool ends_within(std::int32_t i, const HostActivity& call) const {
     return activity(i).end > call.start && activity(i).end <= call.end;
   }
@@ -62,7 +60,7 @@ class HostWaitFinder {
       if (activity(*i).end <= call.start) break;
       const Nanos launch = launched_at(trace_, activity(*i));
       const bool there = launch == kNoTime ? activity(*i).start < call.start : launch < call.start;
-      if (there && (stream == kAbsent || order_.stream[static_cast<std::size_t>(*i)] == stream)) return *i;
+      if (there && (stream == kAbsent || order_.stream[*i] == stream)) return *i;
     }
     return kAbsent;
   }
@@ -89,9 +87,9 @@ void find_host_waits(const DeviceTrace& trace, DeviceOrder& order) {
   }
   // A copy from or to pageable memory, or one that was not asynchronous: its call ends after it.
   for (const std::int32_t i : order.activities) {
-    const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = trace.device[i];
     if (activity.kind != KernelKind::memory || activity.launch == kAbsent) continue;
-    const HostActivity& call = trace.host[static_cast<std::size_t>(activity.launch)];
+    const HostActivity& call = trace.host[activity.launch];
     if (call.end >= activity.end && activity.end > call.start) add(static_cast<std::size_t>(activity.launch), i);
   }
   std::sort(order.host_waits.begin(), order.host_waits.end(), [](const HostWait& a, const HostWait& b) {

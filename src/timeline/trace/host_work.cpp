@@ -8,7 +8,7 @@ HostWork::HostWork(const DeviceTrace& trace) {
   std::vector<bool> launches(trace.threads.size(), false);
   for (const DeviceActivity& activity : trace.device) {
     if (activity.launch == kAbsent) continue;
-    launches[static_cast<std::size_t>(trace.host[static_cast<std::size_t>(activity.launch)].thread)] = true;
+    launches[trace.host[activity.launch].thread] = true;
   }
   std::vector<std::vector<TimeInterval>> intervals(trace.threads.size());
   for (const HostActivity& activity : trace.host) {
@@ -21,7 +21,7 @@ HostWork::HostWork(const DeviceTrace& trace) {
 }
 
 Nanos HostWork::work_begin(std::int32_t thread, Nanos t) const {
-  const std::vector<TimeInterval>& intervals = work_[static_cast<std::size_t>(thread)].intervals();
+  const std::vector<TimeInterval>& intervals = work_[thread].intervals();
   // The first that ends at t or later.
   const auto found = std::lower_bound(intervals.begin(), intervals.end(), t,
                                       [](const TimeInterval& interval, Nanos time) { return interval.end < time; });

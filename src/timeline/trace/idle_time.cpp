@@ -62,17 +62,17 @@ std::string_view name_of(IdleReason reason) {
 std::vector<IdleTime> idle_times(const DeviceTrace& trace, const std::vector<std::int32_t>& activities) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::int32_t>> streams;
   for (const std::int32_t i : activities) {
-    const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = trace.device[i];
     streams[{activity.device, activity.stream}].push_back(i);
   }
   std::vector<IdleTime> result(1);
   GapFinder all(trace, result.front());
-  for (const std::int32_t i : activities) all.add(trace.device[static_cast<std::size_t>(i)]);
+  for (const std::int32_t i : activities) all.add(trace.device[i]);
   for (const auto& [id, own] : streams) {
     IdleTime idle;
     std::tie(idle.device, idle.stream) = id;
     GapFinder stream(trace, idle);
-    for (const std::int32_t i : own) stream.add(trace.device[static_cast<std::size_t>(i)]);
+    for (const std::int32_t i : own) stream.add(trace.device[i]);
     result.push_back(idle);
   }
   return result;

@@ -74,8 +74,8 @@ TEST_F(IdleTimeTest, AKernelWithoutLaunchIsNeverTheHosts) {
 TEST_F(IdleTimeTest, OurOwnOperationsWaitUntilTheyAreReady) {
   t_.trace().source = TraceSource::weft;
   t_.compute(0, 0, 10);
-  t_.trace().device[static_cast<std::size_t>(t_.compute(0, 65, 70))].ready = Nanos{60};
-  t_.trace().device[static_cast<std::size_t>(t_.communicate(1, 90, 100))].ready = Nanos{75};
+  t_.trace().device[t_.compute(0, 65, 70)].ready = Nanos{60};
+  t_.trace().device[t_.communicate(1, 90, 100)].ready = Nanos{75};
   const IdleTime idle = idle_times(t_.trace(), t_.all())[0];
   EXPECT_EQ(time_of(idle, IdleReason::other).value, 50 + 20);
   EXPECT_EQ(time_of(idle, IdleReason::kernel_wait).value, 5);

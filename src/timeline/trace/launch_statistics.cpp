@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, 10> kLaunchCalls = {
 // The call that launched it; null: none, or one that launches many.
 const HostActivity* call_of(const DeviceTrace& trace, const DeviceActivity& activity) {
   if (activity.launch == kAbsent) return nullptr;
-  const HostActivity& call = trace.host[static_cast<std::size_t>(activity.launch)];
-  const std::string& name = trace.names[static_cast<std::size_t>(call.name)];
+  const HostActivity& call = trace.host[activity.launch];
+  const std::string& name = trace.names[call.name];
   return std::find(kLaunchCalls.begin(), kLaunchCalls.end(), name) == kLaunchCalls.end() ? nullptr : &call;
 }
 
@@ -62,7 +62,7 @@ LaunchStatistics launch_statistics(const DeviceTrace& trace, const std::vector<s
   LaunchStatistics result;
   std::vector<Nanos> calls, kernels, delays;
   for (const std::int32_t i : activities) {
-    const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = trace.device[i];
     const HostActivity* call = call_of(trace, activity);
     if (call == nullptr) continue;
     const Nanos start = hta_start(trace, activity.start), call_end = hta_end(trace, call->start, call->end);
@@ -86,7 +86,7 @@ LaunchStatistics launch_statistics(const DeviceTrace& trace, const std::vector<s
 std::vector<QueueLength> queue_lengths(const DeviceTrace& trace, const std::vector<std::int32_t>& activities) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<QueueChange>> streams;
   for (const std::int32_t i : activities) {
-    const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = trace.device[i];
     const HostActivity* call = call_of(trace, activity);
     if (call == nullptr) continue;
     std::vector<QueueChange>& changes = streams[{activity.device, activity.stream}];

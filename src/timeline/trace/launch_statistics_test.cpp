@@ -18,7 +18,7 @@ class LaunchStatisticsTest : public ::testing::Test {
               const std::string& name = "cudaLaunchKernel") {
     const std::int32_t activity = t_.compute(stream, start * kMicro, end * kMicro);
     const std::int32_t host = t_.launch(activity, call * kMicro, call_end * kMicro);
-    t_.trace().host[static_cast<std::size_t>(host)].name = t_.name(name);
+    t_.trace().host[host].name = t_.name(name);
   }
   TestDeviceTrace t_;
 };

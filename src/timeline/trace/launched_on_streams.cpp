@@ -11,7 +11,7 @@ LaunchedOnStreams::LaunchedOnStreams(const DeviceTrace& trace, const DeviceOrder
   for (const std::int32_t i : order.activities) {
     const auto index = static_cast<std::size_t>(i);
     const Nanos at = launched_at(trace, trace.device[index]);
-    if (at != kNoTime) launches_[static_cast<std::size_t>(order.stream[index])].push_back({at, i});
+    if (at != kNoTime) launches_[order.stream[index]].push_back({at, i});
   }
   const auto by_time = [](const Launch& a, const Launch& b) { return a.at < b.at; };
   for (std::vector<Launch>& launches : launches_) {
@@ -22,14 +22,14 @@ LaunchedOnStreams::LaunchedOnStreams(const DeviceTrace& trace, const DeviceOrder
 }
 
 std::int32_t LaunchedOnStreams::last_before(std::int32_t stream, Nanos t) const {
-  const std::vector<Launch>& launches = launches_[static_cast<std::size_t>(stream)];
+  const std::vector<Launch>& launches = launches_[stream];
   const auto found = std::lower_bound(launches.begin(), launches.end(), t,
                                       [](const Launch& launch, Nanos time) { return launch.at < time; });
   return found == launches.begin() ? kAbsent : (found - 1)->activity;
 }
 
 std::int32_t LaunchedOnStreams::first_from(std::int32_t stream, Nanos t) const {
-  const std::vector<Launch>& launches = launches_[static_cast<std::size_t>(stream)];
+  const std::vector<Launch>& launches = launches_[stream];
   const auto found = std::lower_bound(launches.begin(), launches.end(), t,
                                       [](const Launch& launch, Nanos time) { return launch.at < time; });
   return found == launches.end() ? kAbsent : found->activity;

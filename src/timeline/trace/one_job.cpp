@@ -59,8 +59,8 @@ void require_equal_groups(std::span<const DeviceTrace> traces) {
   for (const DeviceTrace& trace : traces) {
     for (const CollectiveFacts& facts : trace.collectives) {
       if (facts.group_name == kAbsent || facts.group_ranks == kAbsent) continue;
-      const std::string& name = trace.names[static_cast<std::size_t>(facts.group_name)];
-      const Members members{&trace, &trace.rank_lists[static_cast<std::size_t>(facts.group_ranks)]};
+      const std::string& name = trace.names[facts.group_name];
+      const Members members{&trace, &trace.rank_lists[facts.group_ranks]};
       std::vector<Members>& known = by_name[name];
       bool is_new = true;
       for (const Members& other : known) {

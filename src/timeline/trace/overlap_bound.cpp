@@ -68,7 +68,7 @@ class BoundFinder {
   }
 
  private:
-  const DeviceActivity& activity(std::int32_t i) const { return trace_.device[static_cast<std::size_t>(i)]; }
+  const DeviceActivity& activity(std::int32_t i) const { return trace_.device[i]; }
   std::int32_t step_of(std::int32_t i) const { return activity(i).step; }
   // Of a computation: in which nothing communicates.
   Nanos free_time(std::int32_t i) const {
@@ -77,7 +77,7 @@ class BoundFinder {
   }
   Nanos sum(std::size_t stream, PlaceRange range) const {
     if (range.end <= range.begin) return {0};
-    return sums_[stream][static_cast<std::size_t>(range.end)] - sums_[stream][static_cast<std::size_t>(range.begin)];
+    return sums_[stream][range.end] - sums_[stream][range.begin];
   }
 
   Hideable hideable(std::int32_t communication, Nanos exposed) const {
@@ -88,7 +88,7 @@ class BoundFinder {
     std::vector<std::pair<std::size_t, PlaceRange>> earlier;
     for (std::size_t s = 0; s < order_.streams.size(); ++s) {
       const auto stream = static_cast<std::int32_t>(s);
-      if (stream == order_.stream[static_cast<std::size_t>(communication)]) continue;
+      if (stream == order_.stream[communication]) continue;
       const auto step = steps_[s].find(step_of(communication));
       if (step == steps_[s].end()) continue;
       const PlaceRange range{std::max(step->second.begin, precedence_.count_before(communication, stream)),
@@ -112,7 +112,7 @@ class BoundFinder {
     return left > Nanos{0} && result.nearest.size() < kMostPlaces;
   }
   void take(Hideable& result, std::size_t stream, std::int32_t place, Nanos& left) const {
-    const std::int32_t computation = order_.streams[stream].activities[static_cast<std::size_t>(place)];
+    const std::int32_t computation = order_.streams[stream].activities[place];
     const Nanos time = std::min(left, free_time(computation));
     if (time <= Nanos{0}) return;
     left -= time;

@@ -68,8 +68,8 @@ TEST(OverlapBound, NothingHidesAcrossSteps) {
   t.step(1, 0, 100);
   t.step(2, 100, 300);
   const auto a = t.compute(7, 0, 90), c = t.communicate(20, 100, 200);
-  t.trace().device[static_cast<std::size_t>(a)].step = 0;
-  t.trace().device[static_cast<std::size_t>(c)].step = 1;
+  t.trace().device[a].step = 0;
+  t.trace().device[c].step = 1;
   const Found found = find(t.trace());
   EXPECT_EQ(found.bound.exposed.value, 100);
   EXPECT_EQ(found.bound.gain_any_order.value, 0);

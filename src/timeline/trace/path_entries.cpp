@@ -38,14 +38,12 @@ void add_host(Entries& entries, const DeviceTrace& trace, std::int32_t thread,
   std::size_t next = 0;
   for (const TimeInterval& segment : segments) {
     Nanos left = segment.end - segment.begin;
-    const auto host = [&](std::size_t i) -> const HostActivity& {
-      return trace.host[static_cast<std::size_t>(operators[i])];
-    };
+    const auto host = [&](std::size_t i) -> const HostActivity& { return trace.host[operators[i]]; };
     while (next < operators.size() && host(next).end <= segment.begin) ++next;
     for (std::size_t i = next; i < operators.size() && host(i).start < segment.end; ++i) {
       const Nanos time = std::min(host(i).end, segment.end) - std::max(host(i).start, segment.begin);
       if (time <= Nanos{0}) continue;
-      add(entries, PathKind::host, trace.names[static_cast<std::size_t>(host(i).name)], time);
+      add(entries, PathKind::host, trace.names[host(i).name], time);
       left -= time;
     }
     if (left > Nanos{0}) add(entries, PathKind::host, std::string(), left);
@@ -73,13 +71,13 @@ std::vector<PathEntry> path_entries(const TraceStudy& study) {
       } else {
         const std::int32_t number =
             segment.kind == PathKind::host_wake ? trace.host[index].name : trace.device[index].name;
-        name = trace.names[static_cast<std::size_t>(number)];
+        name = trace.names[number];
       }
     }
     add(entries, segment.kind, name, segment.end - segment.begin);
   }
   for (const auto& [where, segments] : host) {
-    add_host(entries, *study.ranks[static_cast<std::size_t>(where.first)].trace, where.second, segments);
+    add_host(entries, *study.ranks[where.first].trace, where.second, segments);
   }
   std::vector<PathEntry> result;
   for (auto& [key, entry] : entries) result.push_back(std::move(entry));

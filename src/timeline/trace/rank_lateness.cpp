@@ -12,13 +12,13 @@ bool is_own(const RankCommunications& rank) {
 }
 
 bool is_own_message(const RankCommunications& rank, std::int32_t activity) {
-  return is_own(rank) && rank.table->of[static_cast<std::size_t>(activity)].op == CollectiveOp::send_recv;
+  return is_own(rank) && rank.table->of[activity].op == CollectiveOp::send_recv;
 }
 
 // When a member was there. Kernels of a profiler run while they wait for others; in our own traces a transfer begins
 // on all ranks at once, when the last of them is ready.
 Nanos arrival(const RankCommunications& rank, std::int32_t activity) {
-  const DeviceActivity& own = rank.trace->device[static_cast<std::size_t>(activity)];
+  const DeviceActivity& own = rank.trace->device[activity];
   return is_own(rank) ? ready_to_begin(own) : own.start;
 }
 
@@ -32,7 +32,7 @@ void for_each_late(const std::vector<RankCommunications>& ranks, const RankMatch
   for (std::size_t c = 0; c < match.collectives(); ++c) {
     std::vector<CollectiveMember> members;
     for (std::size_t m = match.begin[c]; m < match.begin[c + 1]; ++m) {
-      if (match.aligned[static_cast<std::size_t>(match.members[m].rank)]) members.push_back(match.members[m]);
+      if (match.aligned[match.members[m].rank]) members.push_back(match.members[m]);
     }
     if (members.size() < 2) continue;
     const auto last = std::max_element(members.begin(), members.end(), [&](const auto& a, const auto& b) {
@@ -50,7 +50,7 @@ std::vector<std::vector<PeerStart>> late_peers(const std::vector<RankCommunicati
                 [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
                   for (const CollectiveMember& member : members) {
                     const auto rank = static_cast<std::size_t>(member.rank);
-                    const DeviceActivity& own = ranks[rank].trace->device[static_cast<std::size_t>(member.activity)];
+                    const DeviceActivity& own = ranks[rank].trace->device[member.activity];
                     const Nanos here = std::clamp(at - match.offset[rank], own.start, std::max(own.start, own.end));
                     // Nobody is seen to wait in our own traces, but who was last decided when it began.
                     if (here > own.start || (is_own(ranks[rank]) && last.rank != member.rank)) {
@@ -69,13 +69,13 @@ std::vector<RankLateness> lateness(const std::vector<RankCommunications>& ranks,
   std::vector<RankLateness> result(ranks.size());
   for_each_late(
       ranks, match, [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
-        RankLateness& cause = result[static_cast<std::size_t>(last.rank)];
+        RankLateness& cause = result[last.rank];
         ++cause.last;
         // A receiver of our own is ready as soon as it has room: that is no wait.
-        if (is_own_message(ranks[static_cast<std::size_t>(last.rank)], last.activity)) return;
+        if (is_own_message(ranks[last.rank], last.activity)) return;
         for (const CollectiveMember& member : members) {
           const auto rank = static_cast<std::size_t>(member.rank);
-          const DeviceActivity& own = ranks[rank].trace->device[static_cast<std::size_t>(member.activity)];
+          const DeviceActivity& own = ranks[rank].trace->device[member.activity];
           const Nanos wait = std::min(at - match.offset[rank], own.end) - arrival(ranks[rank], member.activity);
           if (wait <= Nanos{0}) continue;
           cause.caused += wait;

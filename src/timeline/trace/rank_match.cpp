@@ -66,10 +66,10 @@ std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunicatio
       const auto index = static_cast<std::size_t>(i);
       if (trace.device[index].kind != KernelKind::communication) continue;
       const TracedCommunication& what = table.of[index];
-      const TraceGroup& group = table.groups[static_cast<std::size_t>(what.group)];
+      const TraceGroup& group = table.groups[what.group];
       // A message concerns two; in a larger group its order says nothing about others.
       if (what.op == CollectiveOp::send_recv && what.group != 0 && group.size != 2) continue;
-      GroupLists& lists = *of_group[static_cast<std::size_t>(what.group)];
+      GroupLists& lists = *of_group[what.group];
       if (lists.ranks.empty() || lists.ranks.back() != static_cast<std::int32_t>(r)) {
         lists.ranks.push_back(static_cast<std::int32_t>(r));
         lists.lists.emplace_back();
@@ -98,7 +98,7 @@ EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, 
   for (std::size_t i = 0; i < b.size(); i += stride) {
     const std::int64_t j = static_cast<std::int64_t>(i) + shift;
     if (j >= 0 && j < static_cast<std::int64_t>(a.size())) {
-      differences.push_back(a[static_cast<std::size_t>(j)].end - b[i].end);
+      differences.push_back(a[j].end - b[i].end);
     }
   }
   EndSpread spread;
@@ -119,7 +119,7 @@ std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::
     for (std::size_t i = 0; i < b.size(); ++i) {
       const std::int64_t j = static_cast<std::int64_t>(i) + shift;
       if (j < 0 || j >= static_cast<std::int64_t>(a.size())) continue;
-      if (!a[static_cast<std::size_t>(j)].same_as(b[i])) return false;
+      if (!a[j].same_as(b[i])) return false;
       ++common;
     }
     return 2 * common >= static_cast<std::int64_t>(std::min(a.size(), b.size())) && common > 0;
@@ -236,7 +236,7 @@ class RankMatcher {
     std::vector<std::size_t> begin = {0};
     for (std::size_t c = 0; c < result_.collectives(); ++c) {
       for (std::size_t m = result_.begin[c]; m < result_.begin[c + 1]; ++m) {
-        if (!ranks[static_cast<std::size_t>(result_.members[m].rank)]) members.push_back(result_.members[m]);
+        if (!ranks[result_.members[m].rank]) members.push_back(result_.members[m]);
       }
       if (members.size() - begin.back() < 2) members.resize(begin.back());
       if (members.size() > begin.back()) begin.push_back(members.size());
@@ -266,12 +266,11 @@ class RankMatcher {
   }
 
   const DeviceActivity& activity(const CollectiveMember& member) const {
-    return ranks_[static_cast<std::size_t>(member.rank)].trace->device[static_cast<std::size_t>(member.activity)];
+    return ranks_[member.rank].trace->device[member.activity];
   }
   // The root of a broadcast or reduction may be done before others.
   bool ends_together(const CollectiveMember& member) const {
-    const CollectiveOp op =
-        ranks_[static_cast<std::size_t>(member.rank)].table->of[static_cast<std::size_t>(member.activity)].op;
+    const CollectiveOp op = ranks_[member.rank].table->of[member.activity].op;
     return op != CollectiveOp::broadcast && op != CollectiveOp::reduce && op != CollectiveOp::gather &&
            op != CollectiveOp::scatter;
   }
@@ -291,8 +290,8 @@ class RankMatcher {
     std::vector<std::vector<std::pair<std::int32_t, Nanos>>> neighbours(ranks_.size());
     for (const auto& [pair, ends] : differences) {
       const Nanos difference = median(ends.first.empty() ? ends.second : ends.first);
-      neighbours[static_cast<std::size_t>(pair.first)].emplace_back(pair.second, difference);
-      neighbours[static_cast<std::size_t>(pair.second)].emplace_back(pair.first, Nanos{0} - difference);
+      neighbours[pair.first].emplace_back(pair.second, difference);
+      neighbours[pair.second].emplace_back(pair.first, Nanos{0} - difference);
     }
     result_.offset.resize(ranks_.size());
     result_.aligned.assign(ranks_.size(), false);
@@ -306,9 +305,9 @@ class RankMatcher {
       const auto from = static_cast<std::size_t>(known.front());
       known.pop_front();
       for (const auto& [to, difference] : neighbours[from]) {
-        if (result_.aligned[static_cast<std::size_t>(to)]) continue;
-        result_.aligned[static_cast<std::size_t>(to)] = true;
-        result_.offset[static_cast<std::size_t>(to)] = result_.offset[from] + difference;
+        if (result_.aligned[to]) continue;
+        result_.aligned[to] = true;
+        result_.offset[to] = result_.offset[from] + difference;
         known.push_back(to);
       }
     }

@@ -17,10 +17,10 @@ class WaitCollector {
   // A wait that the times contradict (an event that was recorded again, say) is none.
   void add(std::int32_t before, std::int32_t after) {
     if (before == kAbsent || after == kAbsent || before == after) return;
-    const std::int32_t stream = order_.stream[static_cast<std::size_t>(before)];
-    if (stream == kAbsent || stream == order_.stream[static_cast<std::size_t>(after)]) return;
-    const DeviceActivity& first = trace_.device[static_cast<std::size_t>(before)];
-    const DeviceActivity& second = trace_.device[static_cast<std::size_t>(after)];
+    const std::int32_t stream = order_.stream[before];
+    if (stream == kAbsent || stream == order_.stream[after]) return;
+    const DeviceActivity& first = trace_.device[before];
+    const DeviceActivity& second = trace_.device[after];
     // Equal starts have the order of their indices, so that waits never form a circle.
     if (before > after || first.end > second.start + kRounding) return;
     order_.waits.push_back({before, after});
@@ -40,7 +40,7 @@ class WaitCollector {
 };
 
 Nanos call_time(const DeviceTrace& trace, std::int32_t call, Nanos otherwise) {
-  return call == kAbsent ? otherwise : trace.host[static_cast<std::size_t>(call)].start;
+  return call == kAbsent ? otherwise : trace.host[call].start;
 }
 
 // cudaEventRecord marks what its stream was given before; cudaStreamWaitEvent holds what its stream is given after.
@@ -73,9 +73,9 @@ struct ThreadState {
 void infer(const DeviceTrace& trace, const DeviceOrder& order, WaitCollector& waits) {
   std::vector<std::int32_t> launched(trace.host.size(), kAbsent);
   for (const std::int32_t i : order.activities) {
-    const std::int32_t launch = trace.device[static_cast<std::size_t>(i)].launch;
-    if (launch != kAbsent && launched[static_cast<std::size_t>(launch)] == kAbsent) {
-      launched[static_cast<std::size_t>(launch)] = i;
+    const std::int32_t launch = trace.device[i].launch;
+    if (launch != kAbsent && launched[launch] == kAbsent) {
+      launched[launch] = i;
     }
   }
   std::vector<ThreadState> threads(trace.threads.size());
@@ -83,7 +83,7 @@ void infer(const DeviceTrace& trace, const DeviceOrder& order, WaitCollector& wa
   for (std::size_t h = 0; h < trace.host.size(); ++h) {
     const HostActivity& call = trace.host[h];
     if (call.call == HostCall::none || call.call == HostCall::other) continue;
-    ThreadState& state = threads[static_cast<std::size_t>(call.thread)];
+    ThreadState& state = threads[call.thread];
     if (call.call == HostCall::event_record) {
       state.recorded = state.last;
     } else if (call.call == HostCall::stream_wait_event) {
@@ -94,7 +94,7 @@ void infer(const DeviceTrace& trace, const DeviceOrder& order, WaitCollector& wa
       }
     } else if (launched[h] != kAbsent) {
       const std::int32_t activity = launched[h];
-      const bool communicates = trace.device[static_cast<std::size_t>(activity)].kind == KernelKind::communication;
+      const bool communicates = trace.device[activity].kind == KernelKind::communication;
       for (const std::int32_t before : state.awaited) waits.add(before, activity);
       if (state.awaits_older) waits.add(communication, activity);
       if (communicates && state.awaited.empty()) waits.add(state.last_no_communication, activity);
@@ -118,7 +118,7 @@ void find_stream_waits(const DeviceTrace& trace, DeviceOrder& order) {
   if (!trace.dependencies.empty()) {
     order.source = WaitSource::recorded;
     for (const DeviceDependency& dependency : trace.dependencies) {
-      if (order.stream[static_cast<std::size_t>(dependency.after)] != kAbsent) {
+      if (order.stream[dependency.after] != kAbsent) {
         waits.add(dependency.before, dependency.after);
       }
     }

@@ -56,8 +56,8 @@ class TestDeviceTrace {
     trace_.host.push_back(host);
     const auto index = static_cast<std::int32_t>(trace_.host.size()) - 1;
     if (activity != kAbsent) {
-      trace_.device[static_cast<std::size_t>(activity)].launch = index;
-      trace_.device[static_cast<std::size_t>(activity)].issued = Nanos{start};
+      trace_.device[activity].launch = index;
+      trace_.device[activity].issued = Nanos{start};
     }
     return index;
   }
@@ -68,8 +68,8 @@ class TestDeviceTrace {
   void stream_waits(std::int32_t call, std::int32_t stream, std::int32_t record_call, std::int32_t awaited) {
     SyncActivity sync;
     sync.kind = SyncKind::stream_wait_event;
-    sync.start = trace_.host[static_cast<std::size_t>(call)].start;
-    sync.end = trace_.host[static_cast<std::size_t>(call)].end;
+    sync.start = trace_.host[call].start;
+    sync.end = trace_.host[call].end;
     sync.call = call;
     sync.record_call = record_call;
     sync.stream = stream;
@@ -97,8 +97,7 @@ class TestDeviceTrace {
     facts.in_elements = facts.out_elements = elements;
     facts.sequence = sequence;
     trace_.collectives.push_back(facts);
-    trace_.device[static_cast<std::size_t>(activity)].collective =
-        static_cast<std::int32_t>(trace_.collectives.size()) - 1;
+    trace_.device[activity].collective = static_cast<std::int32_t>(trace_.collectives.size()) - 1;
   }
 
   std::int32_t name(const std::string& text) {

@@ -38,7 +38,7 @@ class LastStep {
   bool keeps(const SyncActivity& sync) const {
     if (!begin_) return true;
     if (sync.correlation < 0) return keeps(sync.start);
-    return sync.call != kAbsent && keeps(trace_.host[static_cast<std::size_t>(sync.call)].start);
+    return sync.call != kAbsent && keeps(trace_.host[sync.call].start);
   }
 
  private:
@@ -61,7 +61,7 @@ std::vector<StreamRow> stream_rows(const DeviceTrace& trace, bool without_last_s
   }
   for (const SyncActivity& sync : trace.syncs) {
     if (!sync.names_stream || !last.keeps(sync)) continue;
-    add(sync.start, sync.end, sync.position, kernel_kind(trace.names[static_cast<std::size_t>(sync.name)]));
+    add(sync.start, sync.end, sync.position, kernel_kind(trace.names[sync.name]));
   }
   std::sort(rows.begin(), rows.end(), [](const StreamRow& a, const StreamRow& b) {
     return a.start != b.start ? a.start < b.start : a.position < b.position;
@@ -152,8 +152,8 @@ std::vector<KernelTypeTime> kernel_type_times(const std::vector<StreamRow>& rows
   std::array<bool, 8> occurs{};
   sweep(changes, [&](int running, Nanos stretch) {
     if (running <= 0 || running >= 8) return;
-    time[static_cast<std::size_t>(running)] += stretch;
-    if (stretch != Nanos{}) occurs[static_cast<std::size_t>(running)] = true;
+    time[running] += stretch;
+    if (stretch != Nanos{}) occurs[running] = true;
   });
   std::vector<KernelTypeTime> result;
   for (std::size_t kinds = 1; kinds < time.size(); ++kinds) {
@@ -247,7 +247,7 @@ std::vector<KernelSummary> summarize_kernels(const DeviceTrace& trace, bool with
   for (std::size_t i = 0; i < trace.device.size(); ++i) {
     if (!counted[i]) continue;
     const DeviceActivity& activity = trace.device[i];
-    KernelSummary& summary = by_name[static_cast<std::size_t>(activity.name)];
+    KernelSummary& summary = by_name[activity.name];
     const Nanos duration = activity.duration();
     if (summary.count == 0) summary = {activity.name, activity.kind, 0, {}, duration, duration};
     ++summary.count;

@@ -10,10 +10,10 @@ void measure_span(RankStudy& study) {
   std::vector<bool> seen(study.trace->steps.size(), false);
   Nanos first{0}, last{0};
   for (const std::int32_t i : study.order.activities) {
-    const DeviceActivity& activity = study.trace->device[static_cast<std::size_t>(i)];
+    const DeviceActivity& activity = study.trace->device[i];
     if (i == study.order.activities.front()) first = last = activity.start;
     last = std::max(last, activity.end);
-    if (activity.step != kAbsent) seen[static_cast<std::size_t>(activity.step)] = true;
+    if (activity.step != kAbsent) seen[activity.step] = true;
   }
   study.span = last - first;
   study.steps = std::count(seen.begin(), seen.end(), true);
@@ -26,8 +26,8 @@ TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
     const RankStudy& rank = study.ranks[r];
     if (!study.match.aligned[r]) continue;
     for (const std::int32_t i : rank.order.activities) {
-      const DeviceActivity& activity = rank.trace->device[static_cast<std::size_t>(i)];
-      if (activity.step == kAbsent || rank.trace->steps[static_cast<std::size_t>(activity.step)].number != number) {
+      const DeviceActivity& activity = rank.trace->device[i];
+      if (activity.step == kAbsent || rank.trace->steps[activity.step].number != number) {
         continue;
       }
       const Nanos start = activity.start + study.match.offset[r], end = activity.end + study.match.offset[r];

@@ -20,16 +20,16 @@ class RankTotals {
     std::vector<bool> seen(rank_.trace->steps.size(), false);
     Nanos first{0}, last{0};
     for (const std::int32_t i : rank_.order->activities) {
-      const DeviceActivity& activity = rank_.trace->device[static_cast<std::size_t>(i)];
+      const DeviceActivity& activity = rank_.trace->device[i];
       if (i == rank_.order->activities.front()) first = last = activity.start;
       last = std::max(last, activity.end);
-      if (activity.step != kAbsent) seen[static_cast<std::size_t>(activity.step)] = true;
+      if (activity.step != kAbsent) seen[activity.step] = true;
       OperationTotal& total = total_of(i);
       total.count += 1;
       total.time_s += seconds(activity.duration());
     }
     for (const DeviceExposure& stretch : rank_.exposed->stretches) {
-      totals_of_[static_cast<std::size_t>(stretch.activity)]->exposed_s += seconds(stretch.end - stretch.begin);
+      totals_of_[stretch.activity]->exposed_s += seconds(stretch.end - stretch.begin);
     }
     const auto steps = static_cast<double>(std::max<std::ptrdiff_t>(std::count(seen.begin(), seen.end(), true), 1));
     ++all.ranks;
@@ -70,12 +70,12 @@ class RankTotals {
 std::string operation_name(const TotalsInput& rank, std::int32_t activity) {
   const auto index = static_cast<std::size_t>(activity);
   const DeviceActivity& what = rank.trace->device[index];
-  const std::string& name = rank.trace->names[static_cast<std::size_t>(what.name)];
+  const std::string& name = rank.trace->names[what.name];
   if (rank.trace->source == TraceSource::weft) return std::string(kind_of_operation(name));
   if (what.kind != KernelKind::communication) return name;
   const TracedCommunication& communication = rank.communication->of[index];
-  const std::string& label = rank.communication->labels[static_cast<std::size_t>(communication.label)];
-  const std::string& group = rank.communication->groups[static_cast<std::size_t>(communication.group)].label;
+  const std::string& label = rank.communication->labels[communication.label];
+  const std::string& group = rank.communication->groups[communication.group].label;
   return group == "?" ? label : label + " over " + group;
 }
 

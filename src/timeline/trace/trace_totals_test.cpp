@@ -28,8 +28,8 @@ TEST(TraceTotals, AreMeansOverRanksPerStep) {
   two_steps.step(1, 0, 100);
   two_steps.step(2, 100, 200);
   const auto a = two_steps.compute(7, 0, 100, "gemm"), b = two_steps.compute(7, 100, 400, "gemm");
-  two_steps.trace().device[static_cast<std::size_t>(a)].step = 0;
-  two_steps.trace().device[static_cast<std::size_t>(b)].step = 1;
+  two_steps.trace().device[a].step = 0;
+  two_steps.trace().device[b].step = 1;
   const TraceTotals found = totals({two_steps, one_step(1000, 50)});
   EXPECT_EQ(found.ranks, 2);
   EXPECT_DOUBLE_EQ(found.steps, 1.5);

@@ -13,10 +13,10 @@ RankMatch match_transfers(const std::vector<RankCommunications>& ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const DeviceTrace& trace = *ranks[r].trace;
     for (const std::int32_t i : ranks[r].order->activities) {
-      const DeviceActivity& activity = trace.device[static_cast<std::size_t>(i)];
-      const std::int64_t number = ranks[r].table->of[static_cast<std::size_t>(i)].sequence;
+      const DeviceActivity& activity = trace.device[i];
+      const std::int64_t number = ranks[r].table->of[i].sequence;
       if (activity.kind != KernelKind::communication || number < 0 || activity.step == kAbsent) continue;
-      const std::int64_t iteration = trace.steps[static_cast<std::size_t>(activity.step)].number;
+      const std::int64_t iteration = trace.steps[activity.step].number;
       transfers[{trace.file, iteration, number}].push_back({static_cast<std::int32_t>(r), i});
     }
   }

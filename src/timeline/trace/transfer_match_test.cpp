@@ -19,7 +19,7 @@ class OwnTrace : public TestDeviceTrace {
     step(0, 0, 1'000'000);
   }
   std::int32_t add(std::int32_t activity, std::int64_t ready) {
-    DeviceActivity& added = trace().device[static_cast<std::size_t>(activity)];
+    DeviceActivity& added = trace().device[activity];
     added.issued = added.ready = Nanos{ready};
     added.step = 0;
     return activity;

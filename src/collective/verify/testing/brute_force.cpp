@@ -28,7 +28,7 @@ BruteForce::BruteForce(const Program& program) : program_(program) {
   };
   const auto ranks = static_cast<std::int64_t>(program.ranks.size());
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const std::vector<ThreadBlock>& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+    const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
     const std::size_t first_block = states_.size();
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       BlockState& state = states_.emplace_back();
@@ -69,14 +69,14 @@ void BruteForce::lay_out_memory() {
     }
     begin.push_back(size);
   }
-  initial_.assign(static_cast<std::size_t>(size), 0);
-  is_set_.assign(static_cast<std::size_t>(size), 0);
+  initial_.assign(size, 0);
+  is_set_.assign(size, 0);
   for (std::int64_t rank = 0; rank < program_.spec.ranks; ++rank) {
     for (std::int64_t slot = 0; slot < input_slots(program_.spec, rank); ++slot) {
       const std::int64_t at = address(rank, {BufferKind::input, slot}, 1);
-      initial_[static_cast<std::size_t>(at)] = value_of(initial_content(program_.spec, rank, slot));
-      is_set_[static_cast<std::size_t>(at)] = 1;
-      if (!program_.in_place) expected_.push_back({at, initial_[static_cast<std::size_t>(at)]});
+      initial_[at] = value_of(initial_content(program_.spec, rank, slot));
+      is_set_[at] = 1;
+      if (!program_.in_place) expected_.push_back({at, initial_[at]});
     }
     for (std::int64_t slot = 0; slot < output_slots(program_.spec, rank); ++slot) {
       const std::int64_t at = address(rank, {BufferKind::output, slot}, 1);
@@ -87,7 +87,7 @@ void BruteForce::lay_out_memory() {
 
 std::int64_t BruteForce::address(std::int64_t rank, SlotRef first, std::int64_t count) {
   const SlotRef real = located(program_, rank, first);
-  const auto& begin = buffer_begin_[static_cast<std::size_t>(rank)];
+  const auto& begin = buffer_begin_[rank];
   const auto buffer = static_cast<std::size_t>(real.buffer);
   const std::int64_t slots = begin[buffer + 1] - begin[buffer];
   if (real.slot < 0 || count < 1 || real.slot + count > slots) broken_ = true;
@@ -115,7 +115,7 @@ void BruteForce::reset(const Timing& timing) {
   timing_ = timing;
   garbled_at_ = -1;
   if (timing.garbled) {
-    const auto& begin = buffer_begin_[static_cast<std::size_t>(timing.garbled->rank)];
+    const auto& begin = buffer_begin_[timing.garbled->rank];
     garbled_at_ = begin[static_cast<std::size_t>(timing.garbled_slot.buffer)] + timing.garbled_slot.slot;
   }
   memory_ = initial_;
@@ -207,7 +207,7 @@ bool BruteForce::try_block(std::size_t index, Random& random) {
 }
 
 bool BruteForce::has_room(std::int64_t connection) const {
-  const Connection& each = connections_[static_cast<std::size_t>(connection)];
+  const Connection& each = connections_[connection];
   const auto unread = static_cast<std::int64_t>(each.messages.size() - each.received);
   return unread + each.held < timing_.message_slots;
 }
@@ -218,7 +218,7 @@ bool BruteForce::can_begin(const BlockState& state) const {
     if (static_cast<std::int64_t>(states_[other.block].next) <= other.step) return false;
   }
   if (receives(step.kind)) {
-    const Connection& in = connections_[static_cast<std::size_t>(state.in)];
+    const Connection& in = connections_[state.in];
     if (in.received == in.messages.size()) return false;
   }
   return !sends(step.kind) || !wait_for_room_first_ || has_room(state.out);
@@ -228,15 +228,14 @@ void BruteForce::begin(BlockState& state, Random& random) {
   const Step& step = state.steps[state.next];
   state.begun = true;
   state.turn = 0;
-  state.values.assign(static_cast<std::size_t>(step.count), 0);
-  state.slot_order.resize(static_cast<std::size_t>(step.count));
+  state.values.assign(step.count, 0);
+  state.slot_order.resize(step.count);
   std::iota(state.slot_order.begin(), state.slot_order.end(), 0);
   for (std::size_t i = state.slot_order.size(); i > 1; --i) {
-    std::swap(state.slot_order[i - 1],
-              state.slot_order[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(i)))]);
+    std::swap(state.slot_order[i - 1], state.slot_order[random.below(static_cast<std::int64_t>(i))]);
   }
   if (!receives(step.kind)) return;
-  Connection& in = connections_[static_cast<std::size_t>(state.in)];
+  Connection& in = connections_[state.in];
   state.message = in.messages[in.received++];
   if (static_cast<std::int64_t>(state.message.size()) != step.count) broken_ = true;
   // A runtime may give the slot back at once or hold it to the end.
@@ -245,17 +244,17 @@ void BruteForce::begin(BlockState& state, Random& random) {
 
 void BruteForce::move_slot(BlockState& state) {
   const Step& step = state.steps[state.next];
-  const std::int64_t i = state.slot_order[static_cast<std::size_t>(state.turn / 2)];
-  std::uint64_t& value = state.values[static_cast<std::size_t>(i)];
+  const std::int64_t i = state.slot_order[state.turn / 2];
+  std::uint64_t& value = state.values[i];
   const bool is_read = state.turn % 2 == 0;
   ++state.turn;
   if (is_read) {
-    if (receives(step.kind)) value = state.message[static_cast<std::size_t>(i)];
-    if (reads_src(step.kind)) value += memory_[static_cast<std::size_t>(step.src + i)];
-    if (step.kind == InstructionKind::reduce) value += memory_[static_cast<std::size_t>(step.dst + i)];
+    if (receives(step.kind)) value = state.message[i];
+    if (reads_src(step.kind)) value += memory_[step.src + i];
+    if (step.kind == InstructionKind::reduce) value += memory_[step.dst + i];
     if (reads_src(step.kind) && is_garbled(state, step.src + i)) value = mixed(value);
   } else if (writes_dst(step.kind)) {
-    memory_[static_cast<std::size_t>(step.dst + i)] = is_garbled(state, step.dst + i) ? mixed(value) : value;
+    memory_[step.dst + i] = is_garbled(state, step.dst + i) ? mixed(value) : value;
   }
 }
 
@@ -269,9 +268,9 @@ bool BruteForce::end(BlockState& state) {
   const Step& step = state.steps[state.next];
   if (sends(step.kind)) {
     if (!has_room(state.out)) return false;
-    connections_[static_cast<std::size_t>(state.out)].messages.push_back(state.values);
+    connections_[state.out].messages.push_back(state.values);
   }
-  if (receives(step.kind) && wait_for_room_first_) --connections_[static_cast<std::size_t>(state.in)].held;
+  if (receives(step.kind) && wait_for_room_first_) --connections_[state.in].held;
   state.begun = false;
   ++state.next;
   return true;
@@ -279,7 +278,7 @@ bool BruteForce::end(BlockState& state) {
 
 Outcome BruteForce::outcome() const {
   for (const Expected& each : expected_) {
-    if (memory_[static_cast<std::size_t>(each.address)] != each.value) return Outcome::wrong;
+    if (memory_[each.address] != each.value) return Outcome::wrong;
   }
   for (const Connection& each : connections_) {
     if (each.received != each.messages.size()) return Outcome::left_over;

@@ -7,7 +7,7 @@ using enum InstructionKind;
 
 Program empty(std::string name, Collective kind, std::int64_t ranks, std::int64_t pieces, bool in_place) {
   Program program{.name = std::move(name), .spec = {kind, ranks, 0, pieces}, .in_place = in_place, .ranks = {}};
-  program.ranks.resize(static_cast<std::size_t>(ranks));
+  program.ranks.resize(ranks);
   return program;
 }
 
@@ -39,7 +39,7 @@ Program fused_ring_all_reduce(std::int64_t ranks, std::int64_t channels) {
         block.steps.push_back({receive_copy_send, {}, slot(hop), 1, {}});
       }
       block.steps.push_back({receive, {}, slot(ranks - 2), 1, {}});
-      program.ranks[static_cast<std::size_t>(rank)].blocks.push_back(std::move(block));
+      program.ranks[rank].blocks.push_back(std::move(block));
     }
   }
   return program;
@@ -48,7 +48,7 @@ Program fused_ring_all_reduce(std::int64_t ranks, std::int64_t channels) {
 Program direct_all_to_all(std::int64_t ranks) {
   Program program = empty("direct_by_peer", Collective::all_to_all, ranks, ranks, false);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    auto& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+    auto& blocks = program.ranks[rank].blocks;
     blocks.push_back({-1, -1, 0, {{copy, input(rank), output(rank), 1, {}}}});
     for (std::int64_t peer = 0; peer < ranks; ++peer) {
       if (peer == rank) continue;
@@ -61,7 +61,7 @@ Program direct_all_to_all(std::int64_t ranks) {
 Program recursive_doubling_all_gather(std::int64_t ranks) {
   Program program = empty("doubling", Collective::all_gather, ranks, ranks, true);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    auto& blocks = program.ranks[static_cast<std::size_t>(rank)].blocks;
+    auto& blocks = program.ranks[rank].blocks;
     for (std::int64_t distance = 1; distance < ranks; distance *= 2) {
       const std::int64_t peer = rank ^ distance;
       const std::int64_t mine = rank / distance * distance;
@@ -81,7 +81,7 @@ Program recursive_doubling_all_gather(std::int64_t ranks) {
 Program all_reduce_by_helper(std::int64_t ranks) {
   Program program = empty("helper", Collective::all_reduce, ranks, 2, false);
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    program.ranks[static_cast<std::size_t>(rank)].blocks.push_back(
+    program.ranks[rank].blocks.push_back(
         {ranks, ranks, 0, {{send, input(0), {}, 2, {}}, {receive, {}, output(0), 2, {}}}});
   }
   RankProgram& helper = program.ranks.emplace_back();

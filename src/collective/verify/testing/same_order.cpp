@@ -62,7 +62,7 @@ void SameOrder::add_rank(std::size_t rank, const Mutant& mutant, Picture& pictur
         if (block == b || block >= nodes.size() || static_cast<std::size_t>(other.step) >= nodes[block].size()) {
           picture.comparable = false;
         } else {
-          picture.waits_for[node].push_back(nodes[block][static_cast<std::size_t>(other.step)]);
+          picture.waits_for[node].push_back(nodes[block][other.step]);
         }
       }
       if (sends(step.kind)) {

@@ -119,7 +119,7 @@ class OrderSearch {
                      [&](std::int32_t i, std::int32_t j) { return start(i) < start(j); });
     fitted_.set(current_.sequence, periods_.ends());
   }
-  double start(std::int32_t i) const { return periods_.ends()[static_cast<std::size_t>(i)] - graph_.ns(i); }
+  double start(std::int32_t i) const { return periods_.ends()[i] - graph_.ns(i); }
 
   // In turn from the best orders with some operations moved, and from orders made in one go: by every rule, then, where
   // there are few operations, by urgencies that are partly chance.

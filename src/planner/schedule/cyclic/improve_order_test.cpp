@@ -21,13 +21,12 @@ using test::CyclicProblems;
 // Every operation once, none before what it waits for within the iteration.
 bool is_sequence(const CyclicProblem& p, const std::vector<std::int32_t>& sequence) {
   std::vector<int> place(p.operations.size(), -1);
-  for (std::size_t k = 0; k < sequence.size(); ++k)
-    place.at(static_cast<std::size_t>(sequence[k])) = static_cast<int>(k);
+  for (std::size_t k = 0; k < sequence.size(); ++k) place.at(sequence[k]) = static_cast<int>(k);
   for (int where : place) {
     if (where < 0) return false;
   }
   for (const CyclicEdge& edge : p.edges) {
-    if (edge.distance == 0 && place[static_cast<std::size_t>(edge.from)] > place[static_cast<std::size_t>(edge.to)]) {
+    if (edge.distance == 0 && place[edge.from] > place[edge.to]) {
       return false;
     }
   }

@@ -81,9 +81,8 @@ class ListRules {
   // The most urgent first, even if a queue has to wait for it. None stands before what it waits for: that is more
   // urgent.
   static std::vector<std::int32_t> sort(std::vector<std::int32_t> sequence, const std::vector<double>& urgency) {
-    std::stable_sort(sequence.begin(), sequence.end(), [&](std::int32_t i, std::int32_t j) {
-      return urgency[static_cast<std::size_t>(i)] > urgency[static_cast<std::size_t>(j)];
-    });
+    std::stable_sort(sequence.begin(), sequence.end(),
+                     [&](std::int32_t i, std::int32_t j) { return urgency[i] > urgency[j]; });
     return sequence;
   }
 

@@ -18,17 +18,17 @@ using test::CyclicProblems;
 // A random order of each queue and link, seldom one that can run.
 QueueOrders shuffled_orders(const CyclicProblem& p, CyclicProblems& random) {
   QueueOrders orders;
-  orders.queues.resize(static_cast<std::size_t>(p.queues));
-  orders.links.resize(static_cast<std::size_t>(p.links));
+  orders.queues.resize(p.queues);
+  orders.links.resize(p.links);
   std::vector<std::int32_t> all(p.operations.size());
   std::iota(all.begin(), all.end(), 0);
   for (std::size_t i = all.size(); i > 1; --i) {
-    std::swap(all[i - 1], all[static_cast<std::size_t>(random.below(static_cast<std::int32_t>(i)))]);
+    std::swap(all[i - 1], all[random.below(static_cast<std::int32_t>(i))]);
   }
   for (std::int32_t i : all) {
-    const CyclicOperation& operation = p.operations[static_cast<std::size_t>(i)];
-    orders.queues[static_cast<std::size_t>(operation.queue)].push_back(i);
-    if (operation.link >= 0) orders.links[static_cast<std::size_t>(operation.link)].push_back(i);
+    const CyclicOperation& operation = p.operations[i];
+    orders.queues[operation.queue].push_back(i);
+    if (operation.link >= 0) orders.links[operation.link].push_back(i);
   }
   return orders;
 }
