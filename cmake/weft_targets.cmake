@@ -13,17 +13,17 @@ target_compile_options(weft_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>
                        $<$<BOOL:${WEFT_WERROR}>:-Werror>)
 # Tests are compiled for little time, not for speed, and without the checks for undefined behaviour, which cost the compiler
-# most: those watch the libraries. With sanitizers, optimizing a test takes as long again as compiling it.
+# most: those watch the libraries. Only tests that search by themselves (WEFT_SEARCHES) are optimized, and not with
+# sanitizers, where optimizing a test takes as long again as compiling it.
 add_library(weft_test_flags INTERFACE)
 get_target_property(weft_warnings weft_flags INTERFACE_COMPILE_OPTIONS)
-target_compile_options(weft_test_flags INTERFACE ${weft_warnings})
-if(NOT WEFT_SANITIZE)
-  target_compile_options(weft_test_flags INTERFACE -O1)
-else()
+target_compile_options(weft_test_flags INTERFACE ${weft_warnings}
+                       $<IF:$<BOOL:$<TARGET_PROPERTY:WEFT_SEARCHES>>,-O1,-O0>)
+if(WEFT_SANITIZE)
   string(REPLACE ",undefined" "" test_sanitizers ${WEFT_SANITIZE})
   target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
-  target_compile_options(weft_test_flags INTERFACE -O0 -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
+  target_compile_options(weft_test_flags INTERFACE -fsanitize=${test_sanitizers} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
   target_link_options(weft_test_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
@@ -121,15 +121,19 @@ function(weft_finished_library name file)
   target_link_libraries(weft_${name} INTERFACE ${ARGN})
 endfunction()
 
-# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [SHARDS 2])
+# Folders whose tests another build folder runs, so that `make test` compiles and runs them once.
+set(WEFT_TESTED_ELSEWHERE "" CACHE STRING "Folders whose tests this build leaves out")
+
+# weft_test(FOLDER SOURCES a_test.cpp ... [LABELS fast] [DEPENDS other folders] [PRECOMPILE <header> ...] [SHARDS 2] [SEARCHES])
 # One executable and one process for all test cases of a folder: starting a process takes longer than most of them. What failed
 # is named at the end of its output. PRECOMPILE: a precompiled header of its own, with these headers too. SHARDS: so many
-# processes, each with its share of the test cases, where they take long enough to keep several cores busy.
+# processes, each with its share of the test cases, where they take long enough to keep several cores busy. SEARCHES: the
+# oracles of these tests try so many cases that optimizing them pays.
 function(weft_test folder)
-  if(NOT BUILD_TESTING)
+  if(NOT BUILD_TESTING OR folder IN_LIST WEFT_TESTED_ELSEWHERE)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ARG "SEARCHES" "SHARDS" "SOURCES;LABELS;DEPENDS;PRECOMPILE" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS fast)
   endif()
@@ -142,6 +146,9 @@ function(weft_test folder)
   target_compile_definitions(${folder}_test PRIVATE WEFT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   if(ARG_PRECOMPILE)
     weft_precompile(${folder}_test TEST_OF_${folder} "${weft_pch_test_headers};${ARG_PRECOMPILE}")
+  elseif(ARG_SEARCHES AND NOT WEFT_SANITIZE)
+    set_property(TARGET ${folder}_test PROPERTY WEFT_SEARCHES ON)
+    weft_precompile(${folder}_test SEARCHING_TEST "${weft_pch_test_headers}")
   else()
     weft_precompile(${folder}_test TEST "${weft_pch_test_headers}")
   endif()

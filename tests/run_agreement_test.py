@@ -15,6 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+import warm_program  # noqa: E402
+
 MODEL = "--layers 2 --hidden 32 --heads 4 --seq 16 --micro-batch 2 --vocab 256 --global-batch 8 --policy ddp".split()
 SHORT = "--threads 1 --calibrate-seconds 0.05".split()
 
@@ -37,8 +40,7 @@ def run_by_hand(weft, flags):
     for rank in (0, 1):
         variables = {**os.environ, "WEFT_RANK": str(rank), "WEFT_RANKS": "2", "WEFT_ROOT_ADDRESS": root,
                      "WEFT_JOB_SECRET": "a secret of this test alone"}
-        ranks.append(subprocess.Popen([weft, "run", *flags[rank]], env=variables, text=True, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE))
+        ranks.append(warm_program.start([weft, "run", *flags[rank]], env=variables))
     try:
         said = [rank.communicate(timeout=60)[1] for rank in ranks]
     finally:

@@ -22,6 +22,7 @@ import zlib
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import warm_program  # noqa: E402
 from read_checkpoint import read_checkpoint  # noqa: E402
 
 MODEL = "--layers 2 --hidden 32 --heads 4 --seq 16 --micro-batch 2 --vocab 256 --global-batch 8 --threads 1".split()
@@ -47,8 +48,7 @@ class Program:
         self.weft = weft
         self.started = []
         self.profile = ["--profile", f"{folder}/profile.json"]
-        done = subprocess.run([weft, "calibrate", *MODEL, *CALIBRATE, *THREADS, "--out", folder], capture_output=True,
-                              text=True, timeout=120)
+        done = warm_program.run([weft, "calibrate", *MODEL, *CALIBRATE, *THREADS, "--out", folder], timeout=120)
         if "needs kernels" in done.stderr:
             print(f"skipped: {done.stderr.strip()}")
             sys.exit(77)
@@ -61,7 +61,7 @@ class Program:
 
     def run(self, folder, steps, *flags, code=0, under=()):
         command = [*under, *self.command(folder, steps, *flags)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = warm_program.run(command, timeout=120)
         check(done.returncode == code, " ".join(command), "exit code", done.returncode, "\n", done.stderr)
         return done
 
@@ -71,8 +71,7 @@ class Program:
         return policy["losses"], answer["checkpoints"]
 
     def start(self, folder, steps, *flags):
-        running = subprocess.Popen(self.command(folder, steps, *flags), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        running = warm_program.start(self.command(folder, steps, *flags))
         self.started.append((str(folder), running))
         return running
 
@@ -424,7 +423,7 @@ def main():
         print(f"ok    {name} ({time.monotonic() - begin:.1f} s)", flush=True)
         return True
 
-    # Most of a run's time goes into loading libtorch: parts go side by side, the longest first.
+    # Parts go side by side, the longest first.
     chosen = [name for name in ("broken", *parts) if arguments.only in name]
     with concurrent.futures.ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
         try:

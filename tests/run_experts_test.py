@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 import oracle  # noqa: E402  (exits 77 where there is no torch)
+import warm_program  # noqa: E402
 from records import BadRecord, read_record  # noqa: E402
 
 CONFIGS = {
@@ -76,7 +77,7 @@ IN_PARTS = [
 
 
 def call(command):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=300)
+    done = warm_program.run(command, timeout=300)
     if done.returncode != 0:
         raise BadRecord(f"exit code {done.returncode}: {' '.join(done.args)}\n{done.stderr[-2000:]}")
 

@@ -23,6 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 import oracle  # noqa: E402  (exits 77 where there is no torch)
 import reference_model  # noqa: E402
+import warm_program  # noqa: E402
 from cases import UPDATES, all_cases, alone, expected_in_record, flags_of, name_of, twice  # noqa: E402
 from layouts import CONFIGS, LAYOUTS  # noqa: E402
 from records import BadRecord, read_record  # noqa: E402
@@ -38,7 +39,7 @@ class Failure(Exception):
 
 
 class Runs:
-    """Runs of the program, made ahead of the checks, some at a time: loading the kernels takes most of a run's time."""
+    """Runs of the program, made ahead of the checks, some at a time."""
 
     def __init__(self, weft, folder, pool, extra):
         self.weft, self.folder, self.pool, self.extra = weft, Path(folder), pool, extra
@@ -51,11 +52,10 @@ class Runs:
     def call(self, model, ranks, flags):
         command = [self.weft, "run", "--model", self.folder / f"{model}.json", "--cluster", f"local:{ranks},nic=1GB/s",
                    *flags, *FLAGS, "--profile", self.profile, *self.extra]
-        command = [str(part) for part in command]
         try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
+            return warm_program.run(command, timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
-            raise Failure(f"does not end within {TIMEOUT} s: {' '.join(command)}") from error
+            raise Failure(f"does not end within {TIMEOUT} s: {' '.join(error.cmd)}") from error
 
     def begin(self, case, suffix=""):
         """The record of a case, some time later; run once for every suffix."""
