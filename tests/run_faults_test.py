@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
+import warm_program  # noqa: E402
 from fault_jobs import Failure, Job, expect_words, is_running  # noqa: E402
 from read_checkpoint import read_checkpoint  # noqa: E402
 
@@ -85,8 +86,8 @@ class Runs:
     def profile(self, case):
         if case.name not in self.profiles:
             folder = self.folder("profile")
-            done = subprocess.run([self.weft, "calibrate", *MODEL, *case.flags, "--cluster", f"local:{case.ranks}",
-                                   "--calibrate-seconds", "0.1", "--out", str(folder)], capture_output=True, text=True)
+            done = warm_program.run([self.weft, "calibrate", *MODEL, *case.flags, "--cluster", f"local:{case.ranks}",
+                                     "--calibrate-seconds", "0.1", "--out", folder], timeout=180)
             if "needs kernels" in done.stderr:
                 print(f"skipped: {done.stderr.strip()}")
                 sys.exit(77)
@@ -108,7 +109,7 @@ class Runs:
         return [*start, "-x", "FAULTS_TEST", self.weft, "run", *flags]
 
     def losses(self, *command):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+        done = warm_program.run(command, timeout=180)
         if done.returncode != 0:
             raise Failure(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
         (policy,) = json.loads(done.stdout)["policies"].values()
