@@ -16,7 +16,7 @@ foreach(folder ${folders})
       foreach(shard RANGE 1 ${shards})
         math(EXPR index "${shard} - 1")
         string(APPEND core_ctest "add_test(${target}_${shard} \"$<TARGET_FILE:${target}>\")\n"
-               "set_tests_properties(${target}_${shard} PROPERTIES TIMEOUT 600"
+               "set_tests_properties(${target}_${shard} PROPERTIES TIMEOUT 600 COST ${shards}"
                " ENVIRONMENT \"GTEST_TOTAL_SHARDS=${shards};GTEST_SHARD_INDEX=${index}\")\n")
       endforeach()
     endforeach()
