@@ -84,6 +84,8 @@ endfunction()
 
 # Folders whose own code takes no time worth speaking of: the compiler saves its time there.
 set(weft_quick_folders app study calibrate)
+# The same, under sanitizers: there optimizing what is made of JSON takes as long again as compiling it.
+set(weft_quick_folders_sanitized exec io)
 
 # weft_library(NAME SOURCES a.cpp ... DEPENDS base ... [LINK fmt::fmt ...])
 function(weft_library name)
@@ -102,6 +104,9 @@ function(weft_library name)
   if(name IN_LIST weft_quick_folders)
     target_compile_options(weft_${name} PRIVATE -O1)
     set(kind QUICK_LIBRARY)  # g++ takes no precompiled header that was made with other optimizations
+  elseif(WEFT_SANITIZE AND name IN_LIST weft_quick_folders_sanitized)
+    target_compile_options(weft_${name} PRIVATE -O0)
+    set(kind UNOPTIMIZED_LIBRARY)
   endif()
   if(WEFT_BATCHES STREQUAL "all")
     weft_batch(weft_${name} "${ARG_SOURCES}")
