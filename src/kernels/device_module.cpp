@@ -1,0 +1,17 @@
+#include "kernels/device_module.hpp"
+
+#include <dlfcn.h>
+
+#include "kernels/module_file.hpp"
+
+namespace weft {
+
+std::unique_ptr<Device> make_cuda_device(const DeviceOptions& options) {
+  static const OpenedModule opened = open_module("the kernels for CUDA", {WEFT_CUDA_INSTALLED_AT, WEFT_CUDA_BUILT_AT});
+  if (opened.handle == nullptr) fail("{}", opened.problem);
+  const auto factory = reinterpret_cast<const DeviceFactory* (*)()>(dlsym(opened.handle, kDeviceFactorySymbol));
+  if (factory == nullptr) fail("{}: not a module for CUDA", opened.path);
+  return std::unique_ptr<Device>(factory()->make(options, checked_kernels));
+}
+
+}  // namespace weft
