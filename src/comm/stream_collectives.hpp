@@ -21,7 +21,7 @@ class StreamCollectives {
   // Programs, uneven exchanges and `on_done` are not for streams. Returns its number. Throws Error where the library
   // has no way to carry it out.
   virtual std::size_t prepare(const PreparedCall& call) = 0;
-  // Enqueues it in `stream`, the library's own name of one (Device::native). Segments as Communicator::start has them.
+  // Enqueues it in `stream`, the library's own name of one (Accelerator::native). Segments as Communicator::start has them.
   virtual void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
                      void* stream) = 0;
   // What has gone wrong since (a lost rank, a broken link), in words; empty: nothing. From any thread.

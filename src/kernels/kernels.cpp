@@ -1,7 +1,7 @@
 #include "kernels/kernels.hpp"
 
+#include "kernels/accelerator_module.hpp"
 #include "kernels/checks.hpp"
-#include "kernels/device_module.hpp"
 #include "kernels/kernel_module.hpp"
 
 namespace weft {

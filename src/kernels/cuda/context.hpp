@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device.hpp"
+#include "kernels/accelerator.hpp"
 
 namespace weft::cuda {
 

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/device.hpp"
+#include "kernels/accelerator.hpp"
 
 namespace weft {
 
@@ -26,7 +26,7 @@ class TestMemory {
  public:
   // `type` is what tensors hold unless they are asked for in f32; in the CPU's memory (no device) f32 of the same
   // values.
-  TestMemory(Device* device, ElementType type, bool sliced) : device_(device), type_(type), sliced_(sliced) {}
+  TestMemory(Accelerator* device, ElementType type, bool sliced) : device_(device), type_(type), sliced_(sliced) {}
 
   Matrix matrix(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
     return make(rows, columns, seed, type_, sliced_);
@@ -142,7 +142,7 @@ class TestMemory {
     return all;
   }
 
-  Device* device_;
+  Accelerator* device_;
   ElementType type_;
   bool sliced_;
   std::deque<std::vector<std::byte>> host_;
@@ -168,7 +168,7 @@ class CudaTest : public testing::Test {
   void SetUp() override {
     if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
     try {
-      device_ = make_cuda_device();
+      device_ = make_cuda_accelerator();
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
@@ -196,7 +196,7 @@ class CudaTest : public testing::Test {
     }
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<Accelerator> device_;
 };
 
 }  // namespace weft

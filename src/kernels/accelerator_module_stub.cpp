@@ -1,9 +1,9 @@
 // Where Weft was built without CUDA.
-#include "kernels/device.hpp"
+#include "kernels/accelerator.hpp"
 
 namespace weft {
 
-std::unique_ptr<Device> make_cuda_device(const DeviceOptions& /*options*/) {
+std::unique_ptr<Accelerator> make_cuda_accelerator(const AcceleratorOptions& /*options*/) {
   fail("this Weft was built without CUDA: configure it with -DWEFT_CUDA=ON (preset cuda), where nvcc is installed");
 }
 

@@ -5,21 +5,21 @@
 namespace weft {
 namespace {
 
-class CudaDevice : public CudaTest {};
+class CudaAccelerator : public CudaTest {};
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-TEST_F(CudaDevice, MemoryBeginsAsZeros) {
+TEST_F(CudaAccelerator, MemoryBeginsAsZeros) {
   std::byte* const memory = device_->allocate({1000});
   std::vector<std::byte> host(1000, std::byte{1});
   device_->copy_out(memory, host);
   EXPECT_EQ(host, std::vector<std::byte>(1000));
 }
 
-TEST_F(CudaDevice, WorkOfAnotherStreamWaitsForTheEvent) {
+TEST_F(CudaAccelerator, WorkOfAnotherStreamWaitsForTheEvent) {
   constexpr std::int64_t kSize = 50'000'000;
   const StreamId first = device_->make_stream(StreamPriority::usual),
                  second = device_->make_stream(StreamPriority::high);
@@ -47,7 +47,7 @@ TEST_F(CudaDevice, WorkOfAnotherStreamWaitsForTheEvent) {
   EXPECT_LT(device_->time_of(copied), after + 100'000);  // the two clocks agree to within so much
 }
 
-TEST_F(CudaDevice, ResultsAreDeliveredByNumber) {
+TEST_F(CudaAccelerator, ResultsAreDeliveredByNumber) {
   TestMemory memory(device_.get(), ElementType::fp32, false);
   const Vector good = memory.vector32(100, 1), bad = memory.given(std::vector<float>(100, NAN), 1, 100).row(0);
   const std::uint64_t begin = device_->results_asked_for();
@@ -64,7 +64,7 @@ TEST_F(CudaDevice, ResultsAreDeliveredByNumber) {
 }
 
 // Far more than the staging memory holds at once.
-TEST_F(CudaDevice, StagedDataIsReadBeforeItsPlaceIsUsedAgain) {
+TEST_F(CudaAccelerator, StagedDataIsReadBeforeItsPlaceIsUsedAgain) {
   constexpr std::int64_t kTokens = 40'000, kCalls = 50;
   TestMemory memory(device_.get(), ElementType::fp32, false);
   const Matrix table = memory.matrix(64, 8, 1);
@@ -79,8 +79,8 @@ TEST_F(CudaDevice, StagedDataIsReadBeforeItsPlaceIsUsedAgain) {
       EXPECT_EQ(memory.values(y.row_slice(row, row + 1)), memory.values(table.row_slice(call, call + 1)));
 }
 
-TEST(CudaDevices, ANumberThatDoesNotExistIsAnError) {
-  EXPECT_THROW(make_cuda_device({.number = 1000}), Error);
+TEST(CudaAccelerators, ANumberThatDoesNotExistIsAnError) {
+  EXPECT_THROW(make_cuda_accelerator({.number = 1000}), Error);
 }
 
 }  // namespace

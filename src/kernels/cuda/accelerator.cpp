@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <deque>
 
+#include "kernels/accelerator_module.hpp"
 #include "kernels/cuda/cuda_kernels.hpp"
 #include "kernels/cuda/fast_attention.hpp"
-#include "kernels/device_module.hpp"
 
 namespace weft::cuda {
 
@@ -21,11 +21,11 @@ void CudaKernels::synchronize() {
 
 namespace {
 
-class CudaDevice final : public Device {
+class CudaAccelerator final : public Accelerator {
  public:
-  CudaDevice(int number, CheckKernels* checked)
+  CudaAccelerator(int number, CheckKernels* checked)
       : context_(number), kernels_(checked(std::make_unique<CudaKernels>(context_))) {}
-  ~CudaDevice() override {
+  ~CudaAccelerator() override {
     context_.enter();
     cudaDeviceSynchronize();  // nothing may use what is freed now; an error has been reported or nobody asks any more
   }
@@ -101,7 +101,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Kernels> kernels_;
 };
 
-Device* make_device(const DeviceOptions& options, CheckKernels* checked) {
+Accelerator* make_accelerator(const AcceleratorOptions& options, CheckKernels* checked) {
   int count = 0, driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
     fail("no GPU can be used: this machine has no driver of NVIDIA");
@@ -111,13 +111,13 @@ Device* make_device(const DeviceOptions& options, CheckKernels* checked) {
   if (status != cudaSuccess) fail("no GPU can be used: {}", cudaGetErrorString(status));
   if (options.number < 0 || options.number >= count)
     fail("GPU {} is not in 0..{}, those of this machine", options.number, count - 1);
-  return new CudaDevice(options.number, checked);
+  return new CudaAccelerator(options.number, checked);
 }
 
 }  // namespace
 }  // namespace weft::cuda
 
-extern "C" __attribute__((visibility("default"))) const weft::DeviceFactory* weft_device_factory() {
-  static const weft::DeviceFactory factory = {weft::cuda::make_device};
+extern "C" __attribute__((visibility("default"))) const weft::AcceleratorFactory* weft_accelerator_factory() {
+  static const weft::AcceleratorFactory factory = {weft::cuda::make_accelerator};
   return &factory;
 }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "kernels/device.hpp"
+#include "kernels/accelerator.hpp"
 #include "kernels/kernel_backend.hpp"
 
 namespace weft {
@@ -12,11 +12,11 @@ namespace weft {
 using CheckKernels = std::unique_ptr<Kernels>(std::unique_ptr<KernelBackend> backend);
 CheckKernels checked_kernels;
 
-struct DeviceFactory {
-  Device* (*make)(const DeviceOptions& options, CheckKernels* checked);  // the caller owns it
+struct AcceleratorFactory {
+  Accelerator* (*make)(const AcceleratorOptions& options, CheckKernels* checked);  // the caller owns it
 };
 
-// extern "C" const DeviceFactory* weft_device_factory()
-inline constexpr const char* kDeviceFactorySymbol = "weft_device_factory";
+// extern "C" const AcceleratorFactory* weft_accelerator_factory()
+inline constexpr const char* kAcceleratorFactorySymbol = "weft_accelerator_factory";
 
 }  // namespace weft
