@@ -27,8 +27,8 @@ class StreamCollectives {
   // All ranks, once, when all have prepared their calls: members find each other, and compare what they prepared.
   // Throws RunFailed where that differs.
   virtual void connect() = 0;
-  // Enqueues it in `stream`, the library's own name of one (Device::native). In place where both lists name the same
-  // memory. Returns when all of it is in the stream.
+  // Enqueues it in `stream`, the library's own name of one (Accelerator::native). In place where both lists name the
+  // same memory. Returns when all of it is in the stream.
   virtual void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
                      void* stream) = 0;
   // What has gone wrong since (a lost rank, a broken link), in words; empty: nothing. From any thread.
