@@ -24,9 +24,10 @@ fi
 work=$(mktemp -d)
 export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log
 mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-pids=()
+declare -A running=()
+watch=
 finish() {
-  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  for pid in "${!running[@]}" $watch; do kill -KILL "$pid" 2>/dev/null || true; done
   echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1 || true
   rm -rf "$work"
 }
@@ -47,18 +48,19 @@ export WEFT_JOB_SECRET
 
 for ((rank = 0; rank < ranks; ++rank)); do
   WEFT_RANK=$rank NCCL_HOSTID=weft-rank-$rank "$@" &
-  pids+=($!)
+  running[$!]=$rank
 done
 status=0
-for ((left = ranks; left > 0; --left)); do
+while ((${#running[@]} > 0)); do
   code=0
-  wait -n "${pids[@]}" || code=$?
+  wait -n -p ended "${!running[@]}" || code=$?
+  unset "running[$ended]"
   if ((code != 0 && status == 0)); then
     status=$code
     # Others may wait for it for ever.
-    (sleep "${GPU_RANKS_GRACE:-15}" && kill -KILL "${pids[@]}" 2>/dev/null) &
+    (sleep "${GPU_RANKS_GRACE:-15}" && kill -KILL "${!running[@]}") >/dev/null 2>&1 &
     watch=$!
+    disown "$watch"
   fi
 done
-[[ -z ${watch:-} ]] || kill "$watch" 2>/dev/null || true
 exit "$status"

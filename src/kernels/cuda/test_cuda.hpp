@@ -188,7 +188,7 @@ class CudaTest : public testing::Test {
         device_->kernels().synchronize();
         ASSERT_EQ(right.size(), found.size());
         for (std::size_t i = 0; i < right.size(); ++i) {
-          const double allowed = type == ElementType::fp32 ? 1e-5 : roundings * 0x1p-9;
+          const double allowed = type == ElementType::fp32 ? 1e-5 : roundings * 0x1p-8;
           EXPECT_LE(relative_error(actual.values(found[i]), expected.values(right[i])), allowed) << "result " << i;
         }
         actual.expect_surroundings_intact();
