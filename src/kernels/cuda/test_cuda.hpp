@@ -177,7 +177,7 @@ class CudaTest : public testing::Test {
   // Calls kernels and returns what they wrote.
   using Body = std::function<std::vector<Matrix>(TestMemory&, Kernels&)>;
   // Sums in another order differ by a few units of f32's last place (2^-24) times the root of their length. Results in
-  // bf16 are rounded once, by 2^-9 at most; `roundings` says how often values are rounded on their way.
+  // bf16 are rounded once, by 2^-8 at most; `roundings` says how often values are rounded on their way.
   void compare(const Body& body, double roundings = 1) {
     for (const ElementType type : {ElementType::fp32, ElementType::bf16}) {
       for (const bool sliced : {false, true}) {
