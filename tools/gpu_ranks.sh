@@ -39,8 +39,11 @@ if ! nvidia-cuda-mps-control -d; then
 fi
 
 export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((ranks < 100 ? 100 / ranks : 1))
-# With fewer hardware queues NCCL's kernels wait behind products, and products behind them.
-export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
+# With fewer hardware queues NCCL's kernels wait behind products, and products behind them. The ranks share those of the
+# GPU: with 32 for each of four, the third finds no memory for its own.
+connections=$((64 / ranks))
+connections=$((connections > 32 ? 32 : connections < 1 ? 1 : connections))
+export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-$connections}
 export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
 export WEFT_RANKS=$ranks WEFT_LOCAL_RANK=0 WEFT_ROOT_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))
 WEFT_JOB_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
