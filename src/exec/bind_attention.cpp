@@ -43,7 +43,7 @@ AttentionShape shape_of(const RankView& view) {
 
 // Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own.
 // `rows`: of whole sequences, where the operation is cut; empty: all.
-std::vector<AttentionCall> calls_of(const RankView& view, std::int32_t micro_batch, ElementRange rows) {
+std::vector<AttentionCall> calls_of(const RankView& view, MicroBatch micro_batch, ElementRange rows) {
   const Layout& layout = view.plan().layout;
   AttentionShape shape = shape_of(view);
   const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
@@ -121,7 +121,7 @@ AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCal
   saved.softmax = Matrix::dense(data(find(Operand::softmax)) + first, rows, keys);
   const ValueId kept = find(Operand::kept_elements);
   if (!kept.valid()) return saved;
-  saved.kept = of.kept(kept).subspan(first, static_cast<std::size_t>(rows * keys));
+  saved.kept = of.kept(kept).subspan(first, rows * keys);
   saved.dropped = Matrix::dense(data(find(Operand::dropped_softmax)) + first, rows, keys);
   return saved;
 }
@@ -139,7 +139,7 @@ AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int6
 
 }  // namespace
 
-KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                            ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto written = [&](Operand operand) { return find_write(op, operand); };
@@ -162,7 +162,7 @@ KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Opera
   };
 }
 
-KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                                 ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto read = [&](Operand operand) { return find_read(op, operand); };

@@ -7,9 +7,9 @@
 namespace weft {
 
 // `seed`: of dropout, where the model has it. `rows`: of whole sequences, where the operation is cut; empty: all.
-KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                            ElementRange rows = {});
-KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                                 ElementRange rows = {});
 
 }  // namespace weft

@@ -38,16 +38,16 @@ class ComputeBinder {
 
   // The kernel of one operation of the plan at a micro-batch (-1: once a step). Everything is looked up here; calling
   // the result only computes. Throws Error where there is no kernel for it yet.
-  BoundOperation bind(OpId operation, std::int32_t micro_batch) const;
+  BoundOperation bind(OpId operation, MicroBatch micro_batch) const;
 
  private:
-  BoundOperation bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const;
-  // One after the other the windows of the rows that a part of `op` works on.
-  std::vector<BoundOperation> bind_part(const Operation& op, const Origin& part, std::int32_t micro_batch) const;
+  BoundOperation bind_whole(const Operation& op, MicroBatch micro_batch, bool first_write) const;
+  // Binds the row ranges that a part of `op` works on, one after the other.
+  std::vector<BoundOperation> bind_part(const Operation& op, const Origin& part, MicroBatch micro_batch) const;
   // `rows`: where the operation is cut; empty: all.
-  BoundOperation bind_forward(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_input_grad(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const;
+  BoundOperation bind_forward(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_input_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_weight_grad(const Operation& op, MicroBatch micro_batch, Into into) const;
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;
   struct DropoutPlace {
@@ -55,15 +55,15 @@ class ComputeBinder {
     double rate;
   };
   DropoutPlace dropout_of(const Operation& op) const;
-  BoundOperation bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_embedding(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss_part(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss_grad(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_dropout(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_embedding(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss_part(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss_grad(const Operation& op, MicroBatch micro_batch) const;
   std::vector<LossPart> loss_parts(const Vector& value) const;
   LearnedPositions learned_positions(const Matrix& table) const { return {table, positions_}; }
-  void load_batch(std::int64_t step, std::int32_t micro_batch) const;
-  std::string first_not_finite(Kernels& kernels, std::int32_t micro_batch) const;
+  void load_batch(std::int64_t step, MicroBatch micro_batch) const;
+  std::string first_not_finite(Kernels& kernels, MicroBatch micro_batch) const;
 
   const RankView& view_;
   const ParameterStates& parameters_;

@@ -22,7 +22,7 @@ GateLoad load_in(const Matrix& value) {
 // What one operation, or a part of it, works on.
 class ExpertOperation {
  public:
-  ExpertOperation(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part)
+  ExpertOperation(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part)
       : view_(view),
         op_(op),
         micro_batch_(micro_batch),
@@ -93,8 +93,8 @@ class ExpertOperation {
   }
   Matrix routing() const { return tokens(whole_.read(Operand::routing)); }
   EmptySlots empty_slots() const { return use_.is_data() ? EmptySlots::keep : EmptySlots::clear; }
-  static ExpertBlocks used(ExpertBlocks blocks, SlotUse& use) {
-    blocks.used = use.windows();
+  static CapacityBlocks used(CapacityBlocks blocks, SlotUse& use) {
+    blocks.used = use.ranges();
     return blocks;
   }
 
@@ -102,9 +102,8 @@ class ExpertOperation {
   std::function<void()> teller() const {
     if (!use_.is_data()) return [] {};
     const Matrix all = whole_.read(Operand::routing);
-    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, all, rows = token_rows_of(all)] {
-      windows.fill(op, micro_batch, all, rows);
-    };
+    return [&ranges = view_.expert_row_ranges(), &op = op_, micro_batch = micro_batch_, all,
+            rows = token_rows_of(all)] { ranges.fill(op, micro_batch, all, rows); };
   }
 
   KernelCalls bind_gate() const {
@@ -163,7 +162,7 @@ class ExpertOperation {
 
   const RankView& view_;
   const Operation& op_;
-  std::int32_t micro_batch_;
+  MicroBatch micro_batch_;
   Origin part_;
   Operands whole_;
   SlotUse use_;
@@ -185,13 +184,13 @@ bool is_of_routed_experts(const Operation& op) {
   }
 }
 
-KernelCalls bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+KernelCalls bind_experts(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part) {
   const ExpertOperation operation(view, op, micro_batch, part);
   return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
 }
 
 // Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
-KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ExpertWeights d = of.experts(write_of(op, Operand::weight_grad));
   const Matrix x = of.read(Operand::input), dy = of.read(Operand::output_grad);
@@ -199,13 +198,13 @@ KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, 
   Operation as_pass = op;
   for (const Phase phase : {Phase::weight_grad, Phase::recompute, Phase::forward}) {
     as_pass.phase = phase;
-    if (!view.expert_windows().has_tables(as_pass, micro_batch)) continue;
+    if (!view.expert_row_ranges().has_tables(as_pass, micro_batch)) continue;
     use = slot_use(view, as_pass, micro_batch, {});
     break;
   }
   return [blocks = blocks_of(view, op, x), use, x, dy, d, into](Kernels& kernels, std::int64_t) mutable {
-    ExpertBlocks of_rows = blocks;
-    of_rows.used = use.windows();
+    CapacityBlocks of_rows = blocks;
+    of_rows.used = use.ranges();
     kernels.expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
   };
 }

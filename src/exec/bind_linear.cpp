@@ -39,7 +39,7 @@ std::vector<Matrix> output_grads(const Operands& of) {
 
 }  // namespace
 
-KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_linear(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
   const ValueId weight = read_of(op, Operand::weight);
   const std::vector<Matrix> outputs = present({of.write(Operand::output), of.find_write(Operand::output_beside)});
@@ -49,7 +49,7 @@ KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t 
   };
 }
 
-KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch,
                                    ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
   return
@@ -64,7 +64,7 @@ KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, st
       };
 }
 
-KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ValueId gradient = write_of(op, Operand::weight_grad);
   return [x = of.read(Operand::input), parts = side_by_side(output_grads(of), of.weight(gradient), of.bias(gradient)),

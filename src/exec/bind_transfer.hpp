@@ -28,7 +28,7 @@ class TransferBinder {
   TransferBinder(const RankView& view, const ParameterStates& parameters);
   // Throws Error where `weft run` cannot carry it out yet.
   TransferCall call(OpId operation) const;
-  BoundTransfer bind(OpId operation, std::int32_t micro_batch) const;
+  BoundTransfer bind(OpId operation, MicroBatch micro_batch) const;
 
  private:
   struct Ends {
@@ -37,16 +37,16 @@ class TransferBinder {
     bool in_place = false;
     std::optional<UnevenBlocks> uneven = {};
   };
-  Ends ends(const Operation& op, std::int32_t micro_batch) const;
-  void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  Ends ends(const Operation& op, MicroBatch micro_batch) const;
+  void add_whole_values(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_message(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   Vector gradient_in(const Operation& original, ValueId value) const;
   std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId share,
-                                              ValueId whole, std::int32_t micro_batch) const;
+                                              ValueId whole, MicroBatch micro_batch) const;
   std::vector<std::int64_t> members(const Communication& communication) const;
   std::int64_t queue(OpId operation) const;  // of the communicator: the same on all members
 

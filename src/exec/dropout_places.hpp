@@ -16,8 +16,8 @@ enum class DropoutSite : std::uint8_t { embedding, attention, attention_residual
 std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::int32_t layer, DropoutSite site);
 
 // The sequences of a micro-batch, in the batch of all ranks.
-std::vector<std::int64_t> sample_numbers(const RankView& view, std::int32_t micro_batch);
+std::vector<std::int64_t> sample_numbers(const RankView& view, MicroBatch micro_batch);
 // sample * seq + position of the rows of the stream between blocks; `rows`: which of them, empty: all.
-std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro_batch, ElementRange rows);
+std::vector<std::int64_t> token_numbers(const RankView& view, MicroBatch micro_batch, ElementRange rows);
 
 }  // namespace weft

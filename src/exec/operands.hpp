@@ -18,7 +18,7 @@ struct ExpertWeights {
 class Operands {
  public:
   // `rows`: which of them, where the operation is cut; empty: all.
-  Operands(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {})
+  Operands(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows = {})
       : view_(view), op_(op), micro_batch_(micro_batch), rows_(rows) {}
 
   Matrix read(Operand operand) const { return matrix(read_of(op_, operand)); }
@@ -52,7 +52,7 @@ class Operands {
 
   const RankView& view_;
   const Operation& op_;
-  std::int32_t micro_batch_;
+  MicroBatch micro_batch_;
   ElementRange rows_;
 };
 

@@ -47,7 +47,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.weight = read_of(op, Operand::weight);
     p.gradient = before_reductions(graph, writers, p.reduced);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
-      if (address(view.plan(), part, 0) == address(view.plan(), whole, 0)) continue;
+      if (address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
            graph.value(whole).name);
     }
@@ -87,7 +87,7 @@ bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const 
   return view_.plan().graph.value(value).elements() >= p.elements;
 }
 
-Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch,
+Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch,
                                  std::int64_t position) const {
   const ElementRange range = view_.shard(p.elements, p.group, position);
   const ElementPointer base = view_.data(value, micro_batch);
@@ -95,18 +95,18 @@ Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::in
 }
 
 Vector ParameterStates::own_weights(const ParameterState& p) const {
-  if (!sharded(p)) return {view_.data(p.weight, -1), p.elements};
-  return shard_in(p, p.weight, -1, view_.position_in(p.group));
+  if (!sharded(p)) return {view_.data(p.weight), p.elements};
+  return shard_in(p, p.weight, kOncePerStep, view_.position_in(p.group));
 }
 
 Vector ParameterStates::own_gradient(const ParameterState& p) const {
-  if (!sharded(p)) return {view_.data(p.gradient, -1), p.elements};
-  return shard_in(p, p.gradient, -1, view_.position_in(p.group));
+  if (!sharded(p)) return {view_.data(p.gradient), p.elements};
+  return shard_in(p, p.gradient, kOncePerStep, view_.position_in(p.group));
 }
 
 Vector ParameterStates::own_moment(const ParameterState& p, int which) const {
   const std::int64_t room = view_.plan().graph.value(p.state).elements();
-  return {view_.data(p.state, -1) + which * room, own(p).size()};
+  return {view_.data(p.state) + which * room, own(p).size()};
 }
 
 }  // namespace weft

@@ -44,7 +44,7 @@ class ParameterStates {
   // Whether of the ranks of `among` that hold the same elements as this one it is the first.
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the shard.
-  Vector shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch, std::int64_t position) const;
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const;
   bool holds_whole(const ParameterState& p, ValueId value) const;
 
  private:

@@ -24,35 +24,29 @@ std::int64_t nanos(Clock::time_point time) {
 
 RankRun::RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
                  const TransferBinder& transfers)
-    : view_(view), communicator_(communicator), kernels_(kernels) {
-  const std::vector<Instance>& instances = view.unfolded().instances();
-  const auto of_class = [&](const Instance& i) { return i.rank_class == view.rank_class().value; };
-  first_instance_ =
-      static_cast<std::size_t>(std::find_if(instances.begin(), instances.end(), of_class) - instances.begin());
-  const auto count = static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_class));
-  for (std::size_t c = 0; c < view.plan().classes.size(); ++c) {
-    const auto of_this = [&](const Instance& i) { return static_cast<std::size_t>(i.rank_class) == c; };
-    most_instances_ =
-        std::max(most_instances_, static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_this)));
+    : view_(view),
+      communicator_(communicator),
+      kernels_(kernels),
+      instances_(view.unfolded().instances_of(view.rank_class())) {
+  for (const ClassId c : view.plan().classes.ids()) {
+    most_instances_ = std::max(most_instances_, view.unfolded().instances_of(c).size());
   }
-  const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
+  const ClassPlan& plan = view.plan().classes[view.rank_class()];
   transfers_.resize(plan.queues.size());
-  operations_.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Instance& instance = instances[first_instance_ + i];
+  operations_.resize(instances_.size());
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    const Instance& instance = view.unfolded().instances()[instances_[i]];
     RunOperation& op = operations_[i];
     op.operation = instance.operation;
     op.micro_batch = instance.micro_batch;
-    for (const Edge& edge : view.unfolded().waits_for(first_instance_ + i)) {
-      // Queues keep their order by themselves.
-      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
-      if (edge.kind == EdgeKind::queue) continue;
-      op.waits.push_back({from, edge.distance, edge.kind == EdgeKind::blocking});
+    for (const Edge& edge : view.unfolded().waits_for(instances_[i])) {
+      if (edge.kind == EdgeKind::queue) continue;  // queues keep their order by themselves
+      op.waits.push_back({instances_.position_of(edge.from), edge.distance, edge.kind == EdgeKind::blocking});
     }
-    const auto queue = static_cast<std::size_t>(instance.queue);
-    RunQueue& target = plan.queues[queue].kind == QueueKind::compute ? compute_
-                       : plan.queues[queue].kind == QueueKind::extra ? extra_
-                                                                     : transfers_[queue];
+    const QueueKind kind = plan.queues[instance.queue].kind;
+    RunQueue& target = kind == QueueKind::compute ? compute_
+                       : kind == QueueKind::extra ? extra_
+                                                  : transfers_[instance.queue];
     target.operations.push_back(static_cast<std::int32_t>(i));
   }
   bind(compute);
@@ -124,10 +118,9 @@ void RankRun::prepare_validation() {
   if (std::exchange(prepared_validation_, true)) return;
   const ForwardPart part = forward_part(view_.whole());
   for (std::size_t i = 0; i < operations_.size(); ++i) {
-    operations_[i].validates = part.needed[first_instance_ + i];
-    for (const Edge& edge : part.waits[first_instance_ + i]) {
-      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
-      operations_[i].validation_waits.push_back({from, edge.distance, false});
+    operations_[i].validates = part.needed[instances_[i]];
+    for (const Edge& edge : part.waits[instances_[i]]) {
+      operations_[i].validation_waits.push_back({instances_.position_of(edge.from), edge.distance, false});
     }
   }
 }
@@ -240,8 +233,7 @@ bool RankRun::start_transfers_once() {
       running_[op->running] = op;
       span_of(*op).ready = ready_at(*op);
       pop(queue);
-      for (const Segment& segment : op->places.clear)
-        std::memset(segment.data, 0, static_cast<std::size_t>(segment.bytes));
+      for (const Segment& segment : op->places.clear) std::memset(segment.data, 0, segment.bytes);
       last_started_ = communicator_.start(*op->prepared, op->places.input, op->places.output);
     }
   }

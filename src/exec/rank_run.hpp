@@ -44,9 +44,8 @@ class RankRun {
   // Of a step after which another has ended its compute, or of the last when all is over.
   StepGlance glance(std::int64_t step);
 
-  // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
+  // How many instances this rank's class has, in issue order as Unfolded has them.
   std::size_t instances() const { return operations_.size(); }
-  std::size_t first_instance() const { return first_instance_; }
   // Of several calls of run() the longest is measured, of equal ones the last; of a long one the last steps alone are
   // kept, as many on every rank: [step * instances() + instance].
   std::int64_t measured_steps() const { return SpanRing::steps_kept(measured().steps, most_instances_); }
@@ -61,7 +60,7 @@ class RankRun {
   };
   struct RunOperation {
     OpId operation;
-    std::int32_t micro_batch = -1;
+    MicroBatch micro_batch = kOncePerStep;
     std::vector<Dependency> waits;
     BoundOperation compute;  // of the worker's
     // Of a transfer:
@@ -113,10 +112,10 @@ class RankRun {
   const RankView& view_;
   Communicator& communicator_;
   Kernels& kernels_;
-  std::size_t first_instance_ = 0;
+  IdRange<InstanceId> instances_;  // of this rank's class
   std::vector<RunOperation> operations_;
   RunQueue compute_, extra_;
-  std::vector<RunQueue> transfers_;
+  IdVector<QueueId, RunQueue> transfers_;
   Stretch now_, longest_;  // the longest before this one
   bool prepared_validation_ = false, validating_ = false;
   std::size_t most_instances_ = 0;  // of any class

@@ -14,7 +14,7 @@ void set_initial_weights(const RankView& view, const ParameterStates& parameters
     // ZeRO-3 keeps a shard; everybody else begins with the whole.
     const bool whole = parameters.holds_whole(p, p.weight);
     const ElementRange range = whole ? ElementRange{0, p.elements} : parameters.own(p);
-    initial_weights(p.tensors, seed, range.begin, floats_of({view.data(p.weight, -1), range.size()}));
+    initial_weights(p.tensors, seed, range.begin, floats_of({view.data(p.weight), range.size()}));
   }
 }
 
@@ -22,11 +22,6 @@ void keep_weights(const ParameterStates& parameters, TensorCollector& tensors) {
   for (const ParameterState& p : parameters.all()) {
     tensors.add(p, parameters.own(p), parameters.own_weights(p));
   }
-}
-
-std::int64_t instances_of(const TrainJob& job, ClassId rank_class) {
-  return std::count_if(job.whole.unfolded().instances().begin(), job.whole.unfolded().instances().end(),
-                       [&](const Instance& i) { return i.rank_class == rank_class.value; });
 }
 
 MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const RankRun& run) {
@@ -37,7 +32,8 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Ra
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[rank]};
-    counts.push_back(kNumbers * run.measured_steps() * instances_of(job, rank_class));
+    counts.push_back(kNumbers * run.measured_steps() *
+                     static_cast<std::int64_t>(job.whole.unfolded().instances_of(rank_class).size()));
   }
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
   const std::vector<std::int64_t> offsets =
@@ -256,7 +252,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels&
                        const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
-  const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
+  const Rank rank = make_id<Rank>(communicator.rank());
   const RankView view(job.whole, rank);
   const ParameterStates parameters(view);
   const Layout& layout = view.plan().layout;

@@ -21,6 +21,8 @@ inline constexpr int kPlanVersion = 2;
 enum class QueueKind : std::uint8_t { compute, extra, communication };
 std::string_view name_of(QueueKind kind);
 
+inline constexpr QueueId kComputeQueue{0};  // of every rank class
+
 // A queue starts its operations in issue order, one after the other.
 struct Queue {
   std::string name;
@@ -37,14 +39,14 @@ struct IssueBlock {
 };
 std::string name_of(const IssueBlock& block);  // "forward 0", "update"
 
-// A block's turn in the issue order, or a piece of it: where two blocks are woven into each other, their pieces take
-// turns.
-struct Slot {
-  std::int32_t block = 0;
-  std::int32_t micro_batch = -1;  // -1: a block that runs once a step
-  std::int32_t begin = 0;         // position in the block
-  std::int32_t end = -1;          // -1: to the end of the block
-  friend bool operator==(const Slot&, const Slot&) = default;
+// The turn of a block in the issue order, or of a section of it: where two blocks are woven into each other, their
+// sections take turns.
+struct IssueSlot {
+  BlockId block{0};
+  MicroBatch micro_batch = kOncePerStep;
+  std::int32_t begin = 0;  // position in the block
+  std::int32_t end = -1;   // -1: to the end of the block
+  friend bool operator==(const IssueSlot&, const IssueSlot&) = default;
 };
 
 // Memory that what one forward of a model chunk leaves for its backward lies in. Chunks take turns: a forward takes
@@ -55,9 +57,9 @@ struct Frame {
 };
 
 struct ClassPlan {
-  std::vector<Queue> queues;  // queue 0 is `compute`
-  std::vector<IssueBlock> blocks;
-  std::vector<Slot> order;  // issue order of one iteration; a queue's order is its share of it
+  IdVector<QueueId, Queue> queues;
+  IdVector<BlockId, IssueBlock> blocks;
+  std::vector<IssueSlot> order;  // issue order of one iteration; a queue's order is its share of it
   std::vector<Frame> frames;
   Bytes memory;  // what the placements need
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
@@ -66,16 +68,16 @@ struct ClassPlan {
 // The first block of a kind, which must be there.
 IssueBlock& block_of(ClassPlan& plan, BlockKind kind);
 const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind);
-const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot);
-std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot);
+const IssueBlock& block_of(const ClassPlan& plan, const IssueSlot& slot);
+std::span<const OpId> operations_of(const ClassPlan& plan, const IssueSlot& slot);
 // Whether it ends its block for this micro-batch.
-bool ends_block(const ClassPlan& plan, const Slot& slot);
-// Whether blocks are woven into each other: some slot is a piece.
-bool has_pieces(const ClassPlan& plan);
+bool ends_block(const ClassPlan& plan, const IssueSlot& slot);
+// Whether blocks are woven into each other: some slot is a section of a block.
+bool has_sections(const ClassPlan& plan);
 
 // How an operation is issued.
 struct Issue {
-  std::int32_t queue = 0;  // of its class
+  QueueId queue = kComputeQueue;  // of its class
   // A transfer that computation waits for: it starts after all compute issued before it, and compute issued after it
   // starts when it has ended.
   bool blocking = false;
@@ -119,13 +121,13 @@ struct Plan {
   ClusterSpec cluster;
   Layout layout;
   StepGraph graph;
-  std::vector<ClassPlan> classes;     // by ClassId
-  std::vector<Issue> issues;          // by OpId
-  std::vector<Placement> placements;  // by ValueId
+  IdVector<ClassId, ClassPlan> classes;
+  IdVector<OpId, Issue> issues;
+  IdVector<ValueId, Placement> placements;
   std::vector<Wait> waits;
 };
 
 // Where micro-batch i of a value begins (any i for one that a step has once).
-Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch);
+Bytes address(const Plan& plan, ValueId value, MicroBatch micro_batch);
 
 }  // namespace weft

@@ -24,11 +24,11 @@ class SharedQueues {
 
   // Equal for queues of different classes that are one, different for the queues of a class. The least numbers for
   // which that holds, so they stay few however many stages there are.
-  std::int32_t number(ClassId rank_class, std::int32_t queue) const { return numbers_[rank_class.index()][queue]; }
+  std::int32_t number(ClassId rank_class, QueueId queue) const { return numbers_[rank_class][queue]; }
 
  private:
   std::optional<Conflict> conflict_;
-  std::vector<std::vector<std::int32_t>> numbers_;  // [class][queue]
+  IdVector<ClassId, IdVector<QueueId, std::int32_t>> numbers_;
 };
 
 }  // namespace weft

@@ -66,7 +66,7 @@ TEST(SharedQueues, NameTwoTransfersThatOneMemberKeepsApartAndAnotherDoesNot) {
   plan.classes[0].queues.push_back({"another", QueueKind::communication});
   // Stage 1 sends the gradients of both model chunks on one queue; stage 0 now receives one of them on another.
   const OpId moved = test::find_op(plan.graph, "stage 0", "stage_output input_grad");
-  plan.issues[moved.index()].queue = static_cast<std::int32_t>(plan.classes[0].queues.size()) - 1;
+  plan.issues[moved].queue = plan.classes[0].queues.last_id();
   const SharedQueues queues(plan);
   ASSERT_TRUE(queues.conflict());
   const auto stage = [&](OpId id) { return plan.graph.op(id).rank_class.index(); };

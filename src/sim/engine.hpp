@@ -31,13 +31,13 @@ struct SimCost {
   std::vector<ResourceUse> use;  // of a transfer while moving
 };
 
-enum class SimLane : std::uint8_t { compute, extra, transfer };
+enum class SimQueue : std::uint8_t { compute, extra, transfer };
 
 struct SimOperation {
   std::int32_t rank = 0;
-  SimLane lane = SimLane::compute;
-  std::int32_t cost = 0;    // index into SimProblem::costs
-  std::int32_t joint = -1;  // transfers on several ranks with the same number are one; the first one's cost counts
+  SimQueue queue = SimQueue::compute;
+  std::int32_t cost = 0;  // index into SimProblem::costs
+  JointId joint;          // transfers on several ranks with the same one are one; the first one's cost counts
   // Place in the rank's chain, counted from 0: compute and the transfers that compute waits for. Each member waits for
   // the one before, the first for the last of the previous iteration, by an edge of its own or through operations that
   // run beside the chain. -1: runs beside it.

@@ -1,4 +1,4 @@
-// Simulation without writing out what repeats: the times of nodes (folding.hpp), and of the few operations inside runs
+// Simulation without writing out what repeats: the times of nodes (folding.hpp), and of the few operations inside folds
 // that took longer than alone.
 #pragma once
 
@@ -8,14 +8,14 @@ namespace weft {
 
 struct SlowedOperation {
   std::int32_t node = 0;
-  std::int32_t offset = 0;  // within its run
+  std::int32_t offset = 0;  // within its fold
   Nanos length;
   friend auto operator<=>(const SlowedOperation&, const SlowedOperation&) = default;
 };
 
 struct FoldedIteration {
   std::vector<Nanos> start, end;        // by node
-  std::vector<SlowedOperation> slowed;  // ascending; the other operations of runs took their time alone
+  std::vector<SlowedOperation> slowed;  // ascending; the other operations of folds took their time alone
 };
 
 // As SimResult.
@@ -45,7 +45,7 @@ void for_each_stretch(const Folding& folding, const FoldedIteration& iteration, 
   auto slowed = iteration.slowed.begin();
   for (std::size_t n = 0; n < folding.nodes.size(); ++n) {
     const FoldedNode& node = folding.nodes[n];
-    if (!node.is_run()) {
+    if (!node.is_fold()) {
       visit(Stretch{node.first, 1, iteration.start[n], iteration.end[n], true});
       continue;
     }

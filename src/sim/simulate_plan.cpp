@@ -54,7 +54,7 @@ void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::i
                std::vector<SimCost>& costs) {
   std::vector<bool> added(costs.size(), false);
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
-    const auto index = static_cast<std::size_t>(cost_of[i]);
+    const std::size_t index = cost_of[i];
     if (!plan.issues[i].blocking || added[index] || costs[index].fixed + costs[index].moving == Nanos{0}) continue;
     added[index] = true;
     costs[index].fixed += cost.wake(plan.graph.operations[i].rank_class);
@@ -76,16 +76,16 @@ void add_spans(const FoldedResult& result, Timeline& timeline) {
   if (timeline.folded.empty()) add_waits(timeline);
 }
 
-SimLane lane_of(QueueKind kind) {
+SimQueue queue_of(QueueKind kind) {
   switch (kind) {
     case QueueKind::compute:
-      return SimLane::compute;
+      return SimQueue::compute;
     case QueueKind::extra:
-      return SimLane::extra;
+      return SimQueue::extra;
     case QueueKind::communication:
       break;
   }
-  return SimLane::transfer;
+  return SimQueue::transfer;
 }
 
 // A hundred days of nanoseconds are all that a double counts one by one, and several steps are simulated.
@@ -125,23 +125,23 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_wakes(plan, cost, cost_of, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);
-  const std::vector<Instance>& instances = unfolded.instances();
+  const Instances& instances = unfolded.instances();
   std::size_t edges = 0;
-  for (std::size_t i = 0; i < instances.size(); ++i) edges += unfolded.waits_for(i).size();
+  for (const InstanceId i : instances.ids()) edges += unfolded.waits_for(i).size();
   if (edges > INT32_MAX) fail("the plan has {} dependencies a step, at most {} can be simulated", edges, INT32_MAX);
   problem.edges.reserve(edges);
   problem.operations.reserve(instances.size());
   problem.edge_begin.reserve(instances.size() + 1);
   problem.edge_begin.push_back(0);
-  for (std::size_t i = 0; i < instances.size(); ++i) {
+  for (const InstanceId i : instances.ids()) {
     const Instance& instance = instances[i];
     const ClassPlan& class_plan = plan.classes[instance.rank_class];
-    problem.operations.push_back({instance.rank_class, lane_of(class_plan.queues[instance.queue].kind),
+    problem.operations.push_back({instance.rank_class.value, queue_of(class_plan.queues[instance.queue].kind),
                                   cost_of[instance.operation.index()], instance.joint, instance.chain_position});
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
       const bool memory = edge.kind == EdgeKind::reuse || edge.kind == EdgeKind::wait;
-      problem.edges.push_back({edge.from, edge.distance, order, memory});
+      problem.edges.push_back({edge.from.value, edge.distance, order, memory});
     }
     problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
   }
@@ -183,7 +183,7 @@ Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimO
   for (const Instance& instance : unfolded.instances()) {
     TimelineOperation& op = timeline.operations.emplace_back(templates[instance.operation.index()]);
     op.micro_batch = instance.micro_batch;
-    op.transfer = instance.joint;
+    op.transfer = instance.joint.value;
   }
   timeline.dependency_begin = std::move(problem.edge_begin);
   timeline.dependencies = std::move(problem.edges);

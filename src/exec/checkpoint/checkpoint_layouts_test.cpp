@@ -130,7 +130,7 @@ class Ranks {
  public:
   Ranks(const Transformer& model, const Case& c) : planned_(model, c.layout, c.ranks, "serial", 2) {
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
-      views_.push_back(std::make_unique<RankView>(planned_.whole, make_id<Rank>(static_cast<std::size_t>(rank))));
+      views_.push_back(std::make_unique<RankView>(planned_.whole, make_id<Rank>(rank)));
       parameters_.push_back(std::make_unique<ParameterStates>(*views_.back()));
     }
   }
@@ -171,10 +171,10 @@ class Ranks {
                           const WholeTensors& tensors) {
     for (const HeldTensor& held : p.tensors) {
       const std::vector<float>& whole = tensors.at({kind, held.whole.name});
-      for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(data[held.offset + run.in_part + i - range.begin], whole[run.in_whole + i])
-              << held.whole.name << " element " << run.in_whole + i;
+      for_each_range(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& held_range) {
+        for (std::int64_t i = 0; i < held_range.count; ++i) {
+          ASSERT_EQ(data[held.offset + held_range.in_part + i - range.begin], whole[held_range.in_whole + i])
+              << held.whole.name << " element " << held_range.in_whole + i;
         }
       });
     }

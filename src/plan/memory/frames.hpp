@@ -15,7 +15,7 @@ namespace weft {
 // Places them from `top` on, among the values of a class; returns the first byte behind them. Memory is taken before
 // the first writer of a frame and freed behind its last reader, or at the end of the pass where nothing could use it
 // sooner.
-std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<ValueId>& values,
+std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<ValueId>& values,
                           const std::vector<Lifetime>& lifetimes, std::int64_t top);
 
 }  // namespace weft

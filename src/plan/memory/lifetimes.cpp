@@ -63,7 +63,7 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     life.block = beside.spot(life.writers.front()).block;
     life.leaves_block = true;
     const auto here = [&](OpId id) { return beside.spot(id).block == life.block; };
-    const bool stays = plan.graph.values[i].per_micro_batch && life.block >= 0 &&
+    const bool stays = plan.graph.values[i].per_micro_batch && life.block.valid() &&
                        std::all_of(life.writers.begin(), life.writers.end(), here) &&
                        std::all_of(life.readers.begin(), life.readers.end(), here);
     if (stays) bound(plan, beside, life);

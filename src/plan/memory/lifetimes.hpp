@@ -12,7 +12,7 @@ namespace weft {
 struct Lifetime {
   std::vector<OpId> writers;
   std::vector<OpId> readers;
-  std::int32_t block = -1;           // where it is written
+  BlockId block;                     // where it is written
   bool leaves_block = false;         // read in another block, or when a transfer uses it is not known
   std::int32_t begin = 0, end = 0;   // half steps: two values of which one ends no later than the other begins may
                                      // share memory

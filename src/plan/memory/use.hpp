@@ -16,10 +16,10 @@ struct MemoryTerm {
 // The operation, in issue order, at which most bytes hold something: what a step has once, and what micro-batches made
 // from the issue of its first writer to that of its last reader.
 struct MemoryPeak {
-  std::string block;              // its block: "backward 0"
-  std::int32_t micro_batch = -1;  // -1: once a step
-  std::int64_t in_flight = 0;     // forwards whose backward has not ended, over all model chunks
-  Bytes live;                     // at most what the placement needs
+  std::string block;  // its block: "backward 0"
+  MicroBatch micro_batch = kOncePerStep;
+  std::int64_t in_flight = 0;  // forwards whose backward has not ended, over all model chunks
+  Bytes live;                  // at most what the placement needs
 };
 
 struct MemoryUse {

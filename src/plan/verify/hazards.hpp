@@ -10,6 +10,6 @@
 namespace weft {
 
 // `order`: all instances, each after what it waits for.
-std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order);
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<InstanceId>& order);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 namespace weft {
 
 // The communication queue of that name, added where the class has none.
-std::int32_t communication_queue(ClassPlan& plan, const std::string& name);
+QueueId communication_queue(ClassPlan& plan, const std::string& name);
 // One queue for compute and one for every kind of group a class communicates in; sets plan.classes and plan.issues.
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
@@ -17,7 +17,7 @@ void block_on_transfers(Plan& plan);
 // Fills blocks and order from the layout's pipeline schedule (graph/pipeline_schedule.hpp), operations in graph order.
 void order_blocks(Plan& plan, bool paired = false);
 // The same with the order of every class given.
-void order_blocks(Plan& plan, const std::vector<std::vector<PipelineSlot>>& pipelines);
+void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.
 // `finished`: by operation, the graph position of the last gradient it waits for; -1: not a reduction.
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished);
