@@ -61,7 +61,7 @@ class Search {
     std::int32_t node;
     double work_ns;
   };
-  // From the first part of v to the first part of the next v, or from the last to the last.
+  // A window goes from the first part of v to the first part of the next v, or from the last to the last.
   static constexpr std::size_t kFirstParts = 0, kWindows = 2;
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -74,11 +74,11 @@ class Search {
     }
   }
 
-  // Could a resource with that much work in all give more than is known, where no head and tail together have more than
-  // `chain`?
+  // Returns whether a resource with that much work in all could give more than is known, where no head and tail
+  // together have more than `chain`.
   bool may_exceed(double work, double chain) const { return (work + chain) * (1 + kRounding) > best_.period_ns; }
 
-  // What no subset of the jobs can exceed, for all of a resource's jobs and all starts in one pass.
+  // Finds what no subset of the jobs can exceed, for all of a resource's jobs and all starts in one pass.
   void add_up(const std::vector<std::int32_t>& together, std::size_t resource) {
     struct Sum {
       double work = 0, around_one = 0;
@@ -122,7 +122,7 @@ class Search {
     }
   }
 
-  // What runs in the window around v, which is `start` of chains_.
+  // Returns what runs in the window around v, which is `start` of chains_.
   std::optional<Job> job_of(const User& user, std::size_t window, std::int32_t v, std::size_t start) const {
     const std::int32_t s = user.node;
     if (window == kFirstParts) {
@@ -174,9 +174,9 @@ Bound lower_bound(const BoundProblem& problem) {
 
 namespace {
 
-// The least that each link carries, whatever the algorithm: a collective that first reduces inside a node spares the
-// outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each link gets the
-// smaller of the two.
+// Returns the least that each link carries, whatever the algorithm: a collective that first reduces inside a node
+// spares the outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each
+// link gets the smaller of the two.
 TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
   TransferCost least = cost.least_transfer(op);
   const TransferCost usual = cost.transfer(op);
@@ -188,7 +188,7 @@ TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
   return least;
 }
 
-// Cut by tokens, experts work on the slots that are filled and no others.
+// Experts that are cut by tokens work on the slots that are filled and no others.
 TransferCost least_on_each_link(const StepGraph& graph, const Operation& op, const CostModel& cost) {
   TransferCost least = least_of_whole(op, cost);
   if (!works_on_slots(op) || cost.expert_sizes().are_data(op)) return least;
@@ -211,7 +211,7 @@ double least_compute(const StepGraph& graph, const Operation& op, const CostMode
   return std::min(least, sizes.least_load(op) * least_compute_of_whole(with_balanced_load(graph, op), cost));
 }
 
-// Resources: the worker of each class, then the link directions.
+// Resources are the worker of each class, then the link directions.
 BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
   BoundProblem problem;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());

@@ -42,8 +42,8 @@ Chains::Links Chains::links(std::int32_t distance, bool incoming) const {
   return links;
 }
 
-// The lowest number first: where the nodes come in such an order already, as those of a step mostly do, tables are read
-// from front to back.
+// Takes the lowest number first: where nodes come in such an order already, as those of a step mostly do, tables are
+// read from front to back.
 void Chains::sort_nodes() {
   std::vector<std::size_t> pending(p_.nodes.size());
   std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> free;

@@ -17,7 +17,7 @@ class Chains {
   // `problem` must outlive this.
   explicit Chains(const BoundProblem& problem);
 
-  // Chains from and to each of `starts`, at most kMaxStarts of them, which the others name by their index.
+  // Finds the chains from and to each of `starts`, at most kMaxStarts of them; head and tail name them by their index.
   void find(std::span<const std::int32_t> starts);
 
   // By total distance 0 or 1; negative: there is no way. Heads count the nodes from v on but not `node`, tails those
@@ -30,7 +30,7 @@ class Chains {
   std::vector<double> longest_from_each() const;
 
  private:
-  // Two lanes fill a register of every machine; GCC and Clang know such pairs. A loop over plain numbers is not turned
+  // Two starts fill a register of every machine; GCC and Clang know such pairs. A loop over plain numbers is not turned
   // into instructions on pairs.
   using Pair [[gnu::vector_size(2 * sizeof(double))]] = double;
   struct Lanes {
@@ -38,7 +38,7 @@ class Chains {
     double operator[](std::size_t start) const { return pairs[start / 2][start % 2]; }
     void set(std::size_t start, double value) { pairs[start / 2][start % 2] = value; }
   };
-  // By node, its neighbours over the edges of one distance.
+  // Each node has its neighbours over the edges of one distance.
   struct Links {
     std::vector<std::int32_t> begin, nodes;
     std::vector<std::int32_t> order;  // those with neighbours, in the order in which chains pass through them

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kNothingLoaded = INT64_MIN;
 
-// The value that has a row for every token that an operation works on.
+// Returns the value that has a row for every token that an operation works on.
 ValueId rows_written_by(const Operation& op) {
   if (op.phase != Phase::input_grad) return write_of(op, Operand::output);
   return write_of(op, op.role == Role::attention ? Operand::queries_grad : Operand::input_grad);
@@ -314,7 +314,7 @@ void ComputeBinder::load_batch(std::int64_t step, MicroBatch micro_batch) const 
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
   if (op.role != Role::grad_norm) no_kernel(op);
-  // Every element of the model once: not those that another rank answers for.
+  // Every element of the model counts once, so this leaves out those that another rank answers for.
   std::vector<Vector> gradients;
   for (const ParameterState& p : parameters_.all()) {
     if (!parameters_.answers_for(p, GroupKind::norm)) continue;

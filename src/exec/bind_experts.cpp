@@ -19,7 +19,7 @@ GateLoad load_in(const Matrix& value) {
   return {value.row(0), value.row(1)};
 }
 
-// What one operation, or a part of it, works on.
+// Knows what one operation, or a part of it, works on.
 class ExpertOperation {
  public:
   ExpertOperation(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part)
@@ -83,7 +83,7 @@ class ExpertOperation {
   }
 
  private:
-  // The rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
+  // Returns the rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
   ElementRange token_rows_of(const Matrix& all) const {
     return is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
   }
@@ -189,7 +189,8 @@ KernelCalls bind_experts(const RankView& view, const Operation& op, MicroBatch m
   return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
 }
 
-// Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
+// Uses the rows in use alone, where the others were never written: those of the gradients, or of what was computed
+// last.
 KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ExpertWeights d = of.experts(write_of(op, Operand::weight_grad));

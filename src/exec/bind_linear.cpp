@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// One matrix of the output, with the rows of the weight that make it.
+// A matrix of the output goes with the rows of the weight that make it.
 struct Output {
   Matrix values, weight;
   Vector bias;
@@ -24,7 +24,7 @@ std::vector<Output> side_by_side(const std::vector<Matrix>& outputs, const Matri
   return parts;
 }
 
-// The values of the operands that are there.
+// Returns the values of the operands that are there.
 std::vector<Matrix> present(std::initializer_list<Matrix> matrices) {
   std::vector<Matrix> found;
   for (const Matrix& matrix : matrices) {

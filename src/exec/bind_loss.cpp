@@ -1,4 +1,4 @@
-// The loss of ComputeBinder: over a whole vocabulary, or over one whose columns are spread over ranks.
+// Binds the loss, over a whole vocabulary or over one whose columns are spread over ranks.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -16,7 +16,7 @@ BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch mic
   };
 }
 
-// One after the other in a value: the three numbers of every token of every vocabulary part.
+// A value holds, one after the other, the three numbers of every token of every vocabulary part.
 std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
   const std::int64_t tokens = view_.plan().layout.tokens();
   std::vector<LossPart> parts;
@@ -60,7 +60,7 @@ BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch mic
   };
 }
 
-// The first result of forward, among those that backward still needs, that holds a NaN or an infinity.
+// Names the first result of forward, among those that backward still needs, that holds a NaN or an infinity.
 std::string ComputeBinder::first_not_finite(Kernels& kernels, MicroBatch micro_batch) const {
   const StepGraph& graph = view_.original();
   std::vector<bool> kept(graph.values.size(), false);

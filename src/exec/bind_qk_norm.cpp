@@ -7,10 +7,10 @@
 namespace weft {
 namespace {
 
-// Which of the parameter's tensors a head is scaled by.
+// Says which of the parameter's tensors a head is scaled by.
 enum Tensor : std::size_t { kQueryNorm, kKeyNorm };
 
-// The rank's queries, keys and values, each head a matrix of its own.
+// Holds the rank's queries, keys and values, each head a matrix of its own.
 struct Heads {
   std::vector<Matrix> queries, keys;
   Matrix values;

@@ -36,7 +36,7 @@ std::int64_t elements_in(const std::vector<Segment>& segments, const WireFormat&
   return elements_in(bytes, format);
 }
 
-// From the experts back to where the tokens are, or their gradients: the way that they came is known.
+// Returns whether tokens or their gradients go from the experts back: the way that they came is known.
 bool returns_rows(const Operation& exchange) {
   return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
 }
@@ -91,7 +91,7 @@ void TransferBinder::add_whole_values(const Operation& op, MicroBatch micro_batc
   ends.in_place = same_places(ends.input, ends.output);
 }
 
-// A gradient between backward and the update: whole, or this rank's shard, which may lie in the memory of the whole.
+// Returns a gradient between backward and the update: whole, or this rank's shard, which may lie in the whole's memory.
 Vector TransferBinder::gradient_in(const Operation& original, ValueId value) const {
   const ParameterState& p = parameters_.of(original.layer, original.subject);
   if (view_.original().value(value).elements() >= p.elements) return {view_.data(value), p.elements};
@@ -125,8 +125,8 @@ void TransferBinder::add_rows(const Operation& op, MicroBatch micro_batch, Ends&
   ends.output = scatters ? own : all;
 }
 
-// Blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a part
-// of every expert's capacity, or (then both sides have a table too) those that are there.
+// Adds blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a
+// part of every expert's capacity, or (then both sides have a table too) those that are there.
 void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const Origin& part = op.origins.front();
   const Operation& original = view_.original().op(part.operation);
@@ -167,7 +167,7 @@ void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, E
                    .known = returns};
 }
 
-// `share`: the value of one member. It says how the rows of the whole are shared out.
+// `share` is the value of one member. It says how the rows of the whole are shared out.
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
                                                             ValueId share, ValueId whole,
                                                             MicroBatch micro_batch) const {

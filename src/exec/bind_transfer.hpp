@@ -1,4 +1,4 @@
-// From a transfer of the plan to a prepared collective on a rank's memory.
+// Binds a transfer of the plan to a prepared collective on a rank's memory.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace weft {
 
-// One execution of a transfer: the same collective may serve many, in different places.
+// One execution of a transfer has its own places: the same collective may serve many executions.
 struct BoundTransfer {
   std::vector<Segment> input, output;  // in place: output alone
   bool accumulate = false;             // the result is added to what is there
   std::vector<Segment> clear;          // before it starts: parts of the output where nothing is there yet
 };
 
-// What a transfer is, whatever micro-batch it serves.
+// Says what a transfer is, whatever micro-batch it serves.
 struct TransferCall {
   PreparedCall call;  // without on_done
   bool in_place = false;

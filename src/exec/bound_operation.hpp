@@ -23,7 +23,7 @@ class BoundOperation {
   // Calls the kernels, waits until they have ended (others read the memory that they wrote from then on) and reads what
   // they left for the host. Throws RunFailed where that is not finite.
   void run(Kernels& kernels, std::int64_t step) const;
-  // One operation of several, in their order.
+  // Makes one operation of several, in their order.
   static BoundOperation join(std::vector<BoundOperation> pieces);
 
  private:

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Where tokens, or their gradients, set out for experts. Of one rank alone, where they are put into their slots.
+// Returns whether tokens, or their gradients, set out for experts here; on one rank alone, are put into their slots.
 bool is_way_out(const Operation& op, bool exchanges) {
   if (op.phase == Phase::input_grad) return op.role == (exchanges ? Role::expert_combine : Role::combine);
   if (op.phase == Phase::weight_grad) return false;
@@ -19,7 +19,7 @@ bool begins_in(const Origin& part, const Origin& within) {
   return within.begin * part.of <= part.begin * within.of && part.begin * within.of < within.end * part.of;
 }
 
-// What rows of routing use, by expert.
+// Finds by expert which of its slots rows of the routing use.
 void find_row_ranges(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
   std::ranges::fill(by_expert, ElementRange{});
   for (std::int64_t r = 0; r < routing.rows; ++r) {

@@ -1,6 +1,6 @@
-// Which rows of the experts' slots are in use, where that is data: parts of a micro-batch's tokens, or experts whose
-// exchange has the sizes that the gate found. There is a table for every way out, from tokens to experts: of each part
-// of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
+// Knows which rows of the experts' slots are in use, where that is data: parts of a micro-batch's tokens, or experts
+// whose exchange has the sizes that the gate found. There is a table for every way out, from tokens to experts: of each
+// part of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class ExpertRowRanges {
   // among parts of whatever number, and each part waits for the exchanges that it needs. They stay where they are.
   std::vector<ExpertTable*> of(const Operation& op, MicroBatch micro_batch, const Origin& part);
   bool has_tables(const Operation& op, MicroBatch micro_batch) const;
-  // Rows `rows` of the routing (kernels/experts.hpp) are there: tells the tables that they concern.
+  // Tells the tables that they concern that rows `rows` of the routing (kernels/experts.hpp) are there.
   void fill(const Operation& op, MicroBatch micro_batch, const Matrix& routing, ElementRange rows);
 
  private:
@@ -48,7 +48,7 @@ class ExpertRowRanges {
   std::map<Key, std::vector<ExpertTable>> tables_;
 };
 
-// The smallest range that holds both.
+// Returns the smallest range that holds both.
 ElementRange joined(ElementRange a, ElementRange b);
 
 }  // namespace weft

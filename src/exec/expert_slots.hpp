@@ -1,4 +1,4 @@
-// The experts' slots on a rank: how they lie, and which of them an operation works on.
+// Knows how the experts' slots lie on a rank, and which of them an operation works on.
 #pragma once
 
 #include <span>
@@ -11,19 +11,20 @@ namespace weft {
 
 GateShape gate_shape(const RankView& view);
 
-// What the experts of this rank work on: blocks from all ranks whose tokens come here, in a matrix with so many rows.
+// Returns what the experts of this rank work on: blocks from all ranks whose tokens come here, in a matrix of these
+// rows.
 CapacityBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows);
 
-// The rows of every block that an operation or a part of it works on, by source and expert.
+// Knows by source and expert which rows of a block an operation or a part of it works on.
 class SlotUse {
  public:
   SlotUse() = default;  // all rows
-  // A part of every expert's capacity.
+  // Uses a part of every expert's capacity.
   static SlotUse of_capacity(std::int64_t blocks, ElementRange rows);
-  // Those that tokens have: data, so it is looked up at every call of ranges().
+  // Uses the slots that tokens have. They are data, so they are looked up at every call of ranges().
   static SlotUse of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks);
 
-  // By source and expert; empty: all rows.
+  // Returns the rows by source and expert; nothing means all rows.
   std::span<const ElementRange> ranges();
   const std::vector<ExpertTable*>& tables() const { return tables_; }
   bool is_data() const { return is_data_; }

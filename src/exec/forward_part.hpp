@@ -1,4 +1,4 @@
-// The part of a plan's step that a loss without training needs: what validation runs.
+// Finds the part of a plan's step that a loss without training needs, which validation runs.
 #pragma once
 
 #include <vector>

@@ -124,7 +124,7 @@ class Assembly {
     }
   }
 
-  // From the first compute of the first step that counts to that of the end, on the first rank.
+  // The window goes from the first compute of the first step that counts to that of the end, on the first rank.
   void set_steady_window(Timeline& timeline) const {
     const IdRange<InstanceId> own = instances_of(run_.ranks.front());
     const std::vector<RankSpan>& spans = run_.ranks.front().spans;

@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-// The value that a once-a-step reduction works on: from what the update reads back to what backward wrote.
+// Returns the value that a once-a-step reduction works on: it goes from what the update reads back to what backward
+// wrote.
 ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<OpId>>& writers, ValueId value) {
   for (;;) {
     const Operation& writer = graph.op(writers[value.index()].front());

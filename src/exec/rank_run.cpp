@@ -67,7 +67,7 @@ void RankRun::bind(const ComputeBinder& compute) {
   }
 }
 
-// One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
+// Prepares one collective per transfer, or two where its first execution of a step overwrites and the others add.
 void RankRun::prepare(const TransferBinder& transfers) {
   struct Known {
     Communicator::Prepared* prepared = nullptr;
@@ -218,7 +218,7 @@ void RankRun::start_transfers() {
   }
 }
 
-// True where one ended at once: others may wait for it.
+// Returns whether one ended at once: others may wait for it.
 bool RankRun::start_transfers_once() {
   bool ended = false;
   for (RunQueue& queue : transfers_) {

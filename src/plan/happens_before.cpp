@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Members of a joint transfer are one node: the first member stands for all.
+// Members of a joint transfer are one node, and the first member stands for all.
 class Nodes {
  public:
   explicit Nodes(const Unfolded& unfolded) : unfolded_(unfolded) {}
@@ -21,7 +21,7 @@ class Nodes {
   const Unfolded& unfolded_;
 };
 
-// Instances that run one after the other, in issue order: the chain of a class, or a queue beside it.
+// A sequence is the chain of a class or a queue beside it: its instances run one after the other, in issue order.
 class Sequences {
  public:
   explicit Sequences(const Instances& instances) {
@@ -40,7 +40,7 @@ class Sequences {
   }
 
   std::size_t count() const { return sequences_.size(); }
-  // Not valid at its end.
+  // The result is not valid at the end of the sequence.
   InstanceId next(std::size_t sequence) const {
     const Sequence& s = sequences_[sequence];
     return s.at < s.instances.size() ? s.instances[s.at] : InstanceId{};
@@ -124,8 +124,8 @@ RunOrder find_run_order(const Unfolded& unfolded) {
 
 namespace {
 
-// The last of each sequence: whoever waits for it knows all that the earlier ones know. An update that reads the
-// gradients of every micro-batch waits for many.
+// Keeps the last edge of each sequence: whoever waits for it knows all that the earlier ones know. An update that reads
+// the gradients of every micro-batch waits for many.
 void find_latest(const Instances& instances, std::span<const Edge> edges, std::vector<Edge>& latest) {
   const auto instance = [&](const Edge& edge) -> const Instance& { return instances[edge.from]; };
   const auto same_sequence = [&](const Edge& a, const Edge& b) {
@@ -134,7 +134,7 @@ void find_latest(const Instances& instances, std::span<const Edge> edges, std::v
     return ia.chain_position >= 0 || ia.queue == ib.queue;
   };
   const auto later = [&](const Edge& a, const Edge& b) {
-    // Of one class, so in issue order.
+    // Both are of one class, whose instances are in issue order.
     return a.distance != b.distance ? a.distance < b.distance : a.from > b.from;
   };
   latest.clear();
@@ -240,7 +240,7 @@ const std::int32_t* HappensBefore::row(const Landmarks::Known& known, int iterat
   return &clock_[(rows_before + static_cast<std::size_t>(known.row)) * width_];
 }
 
-// What is certain once the source has ended.
+// Adds what is certain once the source has ended.
 void HappensBefore::learn(std::int32_t* clock, const Landmarks::Source& source, int iteration) const {
   if (const std::int32_t* known = row(source.known, iteration)) {
     for (std::size_t w = 0; w < width_; ++w) clock[w] = std::max(clock[w], known[w]);

@@ -1,5 +1,5 @@
-// What is certain about time: an order in which all instances can run, or the cycle that forbids one; and for one
-// rank class, which operations have surely ended before another starts.
+// This file answers what is certain about time: an order in which all instances can run, or the cycle that forbids
+// one; and for one rank class, which operations have surely ended before another starts.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ RunOrder find_run_order(const Unfolded& unfolded);
 
 // Few instances learn anything that their chain does not know already: transfers across classes, operations beside
 // the chain, and those that read from one. These are landmarks; any other knows what the last landmark before it in
-// its chain knew, and its chain. The same for the clocks of all classes, so found once.
+// its chain knew, and its chain. Landmarks serve the clocks of all classes, so they are found once.
 class Landmarks {
  public:
-  // `order` as find_run_order gives it.
+  // `order` is what find_run_order returns.
   Landmarks(const Unfolded& unfolded, const std::vector<InstanceId>& order);
 
   struct Known {
     std::int32_t row = -1;  // of the landmark; -1: its chain has none. Members of a joint transfer share one.
     std::int32_t ago = 0;   // iterations
   };
-  // What a landmark learns from: an instance it waits for, with what that one knows; or one of its own members.
+  // A landmark learns from an instance that it waits for, with what that one knows, or from one of its own members.
   struct Source {
     Known known;
     InstanceId instance;
@@ -48,14 +48,14 @@ class Landmarks {
   std::vector<std::size_t> source_begin_{0};
 };
 
-// Happens-before for the operations of one class, by vector clocks over its chain (compute and blocking transfers)
-// and its other queues, through all classes and two iterations. Later iterations repeat the second.
+// Answers happens-before for the operations of one class. Vector clocks over its chain (compute and blocking transfers)
+// and its other queues go through all classes and two iterations. Later iterations repeat the second.
 class HappensBefore {
  public:
   HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, ClassId rank_class);
 
-  // Has instance a (of this class) of iteration ia surely ended when b (of this class) of iteration ib starts?
-  // Iterations 0 or 1.
+  // Returns whether instance a of iteration ia has surely ended when b of iteration ib starts. Both are of this class,
+  // and both iterations are 0 or 1.
   bool ended_before(InstanceId a, int ia, InstanceId b, int ib) const;
 
  private:

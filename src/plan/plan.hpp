@@ -1,5 +1,5 @@
-// The Plan: a graph after partitioning, what is issued in which order to which queue, and where each value lies.
-// Plain data; one verifier checks it, simulation and execution both take it. Saved as JSON (docs/plan-format.md).
+// A Plan says what a graph is cut and merged into, what is issued in which order to which queue, and where values lie.
+// It is plain data: one verifier checks it, simulation and execution take it, files hold it (docs/plan-format.md).
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,8 @@ struct IssueSlot {
   friend bool operator==(const IssueSlot&, const IssueSlot&) = default;
 };
 
-// Memory that what one forward of a model chunk leaves for its backward lies in. Chunks take turns: a forward takes
-// what the backward of any chunk has freed. Where it begins, by micro-batch.
+// A frame is the memory of what one forward of a model chunk leaves for its backward. Chunks take turns: a forward
+// takes what the backward of any chunk has freed. `base` says by micro-batch where the frame begins.
 struct Frame {
   std::vector<Bytes> base;
   friend bool operator==(const Frame&, const Frame&) = default;
@@ -65,14 +65,14 @@ struct ClassPlan {
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
 };
 
-// The first block of a kind, which must be there.
+// Returns the first block of a kind, which must be there.
 IssueBlock& block_of(ClassPlan& plan, BlockKind kind);
 const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind);
 const IssueBlock& block_of(const ClassPlan& plan, const IssueSlot& slot);
 std::span<const OpId> operations_of(const ClassPlan& plan, const IssueSlot& slot);
-// Whether it ends its block for this micro-batch.
+// Returns whether the slot ends its block for this micro-batch.
 bool ends_block(const ClassPlan& plan, const IssueSlot& slot);
-// Whether blocks are woven into each other: some slot is a section of a block.
+// Returns whether blocks are woven into each other: some slot is a section of a block.
 bool has_sections(const ClassPlan& plan);
 
 // How an operation is issued.
@@ -84,7 +84,7 @@ struct Issue {
   friend bool operator==(const Issue&, const Issue&) = default;
 };
 
-// Values begin at multiples of this: what CUDA's allocator gives, and enough for vector loads.
+// Values begin at multiples of this, as those of CUDA's allocator do; it is enough for vector loads.
 inline constexpr std::int64_t kAlignment = 256;
 constexpr Bytes aligned(Bytes bytes) {
   return {(bytes.value + kAlignment - 1) / kAlignment * kAlignment};
@@ -103,7 +103,7 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-// An order that neither data nor queues give: an instance of `operation` starts only after one of `until` has ended, as
+// A wait orders what neither data nor queues do: an instance of `operation` starts after one of `until` has ended, as
 // a CUDA event between two streams has it. Both are of one class and repeat alike, or `operation` runs once a step: it
 // then waits for the last micro-batch of `until` in the order in which the class issues them.
 struct Wait {
@@ -127,7 +127,7 @@ struct Plan {
   std::vector<Wait> waits;
 };
 
-// Where micro-batch i of a value begins (any i for one that a step has once).
+// Returns where a micro-batch of a value begins. Of a value that a step has once, every micro-batch is the same.
 Bytes address(const Plan& plan, ValueId value, MicroBatch micro_batch);
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Sets of queues, each queue at first in one of its own.
+// Each queue is at first in a set of its own.
 class QueueSets {
  public:
   explicit QueueSets(const Plan& plan) {
@@ -21,7 +21,7 @@ class QueueSets {
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
   }
   std::size_t index(ClassId rank_class, QueueId queue) const { return first_[rank_class] + queue.index(); }
-  // The least of its set.
+  // Returns the least queue of its set.
   std::size_t find(std::size_t queue) const {
     while (parent_[queue] != queue) queue = parent_[queue];
     return queue;

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// Every number that names something names something that is there.
+// Throws where a number names something that is not there.
 void check_names(const Plan& plan) {
   if (plan.classes.size() != plan.graph.classes.size() || plan.issues.size() != plan.graph.operations.size()) {
     fail("the plan orders {} rank classes and issues {} operations, its graph has {} and {}", plan.classes.size(),
@@ -90,7 +90,7 @@ IdVector<ValueId, std::vector<OpId>> readers_of_waiting_values(const Plan& plan)
 
 }  // namespace
 
-// By operation: who writes what it reads.
+// Knows for each operation who writes what it reads.
 class Unfolded::DataSources {
  public:
   struct Source {
@@ -272,7 +272,7 @@ void Unfolded::connect(const Plan& plan) {
   }
 }
 
-// Room for all data edges and the order's; memory and explicit waits add few.
+// Makes room for all edges of data and order; memory and explicit waits add few.
 void Unfolded::reserve_edges(const Plan& plan, const DataSources& sources) {
   const std::size_t micro_batches = plan.graph.micro_batches;
   std::size_t edges = 2 * instances_.size() + plan.waits.size() * micro_batches;

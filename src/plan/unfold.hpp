@@ -12,7 +12,7 @@ namespace weft {
 
 enum class EdgeKind : std::uint8_t { data, queue, blocking, reuse, wait };
 
-// What an instance waits for: `from` of the same iteration (distance 0) or of the previous one (distance 1).
+// An instance waits for `from` of the same iteration (distance 0) or of the previous one (distance 1).
 struct Edge {
   InstanceId from;
   std::int8_t distance = 0;
@@ -45,7 +45,7 @@ class Unfolded {
   std::span<const Edge> waits_for(InstanceId instance) const;
   std::size_t joints() const { return joint_begin_.size() - 1; }
   std::span<const InstanceId> members(JointId joint) const;
-  // The instance of an operation at a micro-batch (ignored for one that runs once a step).
+  // Returns the instance of an operation at a micro-batch, which is ignored for one that runs once a step.
   InstanceId instance_of(OpId operation, MicroBatch micro_batch) const;
   std::int32_t queue_length(ClassId rank_class, QueueId queue) const { return queue_length_[rank_class][queue]; }
   std::int32_t chain_length(ClassId rank_class) const { return chain_length_[rank_class]; }
@@ -71,7 +71,7 @@ class Unfolded {
   IdVector<OpId, bool> per_micro_batch_;
 };
 
-// "stage 1: layer 3 qkv forward, micro-batch 2".
+// Returns words such as "stage 1: layer 3 qkv forward, micro-batch 2".
 std::string describe(const Plan& plan, const Instance& instance);
 
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Explicit waits of a plan (Plan::waits), as unfolding takes them: by the operation that waits, in issue order.
+// Unfolding takes the explicit waits of a plan (Plan::waits) by the operation that waits, in issue order.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ void check_waits(const Plan& plan);
 
 class WaitsInIssueOrder {
  public:
-  // `instances`: of all classes, in issue order.
+  // `instances` are those of all classes, in issue order.
   WaitsInIssueOrder(const Plan& plan, const Instances& instances);
 
   struct For {
@@ -23,7 +23,7 @@ class WaitsInIssueOrder {
     MicroBatch micro_batch = kOncePerStep;
     std::int8_t distance = 0;  // iterations back
   };
-  // What `instance` is told to wait for. To be asked for every instance, in issue order.
+  // Returns what `instance` is told to wait for. Callers ask for every instance, in issue order.
   const std::vector<For>& next(const Instance& instance);
 
  private:

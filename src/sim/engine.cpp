@@ -1,4 +1,4 @@
-// Every operation's times, written out from the folded result.
+// Writes out the times of every operation from the folded result.
 #include "sim/engine.hpp"
 
 #include <algorithm>

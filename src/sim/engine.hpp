@@ -1,5 +1,5 @@
-// Discrete-event simulation of one repeating step: integer nanoseconds, deterministic, iteration after iteration until
-// the pattern repeats.
+// Simulates one repeating step event by event, in integer nanoseconds and deterministically, iteration after iteration
+// until the pattern repeats.
 //
 // Three kinds of things take time. A *compute* operation occupies its rank's worker, one at a time; an *extra* one
 // takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
@@ -66,7 +66,7 @@ struct SimTimes {
   Nanos issued, ready, start, end;
 };
 
-// How much work a simulation took, over all its iterations, including unfinished ones.
+// Counts the work of a simulation over all its iterations, including unfinished ones.
 struct SimWork {
   std::int64_t operations = 0;  // that ended
   std::int64_t simulated = 0;   // with an event of their own, and one for each stretch of the others

@@ -78,7 +78,7 @@ void EventEngine::begin_iteration(std::int32_t k) {
   for (const auto& members : joint_members_) it.joint_pending.push_back(static_cast<std::int32_t>(members.size()));
   it.unfinished = static_cast<std::int64_t>(nodes);
   iterations_.push_back(std::move(it));
-  // Operations that wait for nothing at all. (Queue order makes later iterations wait for earlier ones.)
+  // These operations wait for nothing at all. (Queue order makes later iterations wait for earlier ones.)
   for (std::size_t n = 0; n < nodes; ++n) {
     if (iterations_.back().pending[n] == 0) became_ready({static_cast<std::int32_t>(n), k});
   }
@@ -183,7 +183,7 @@ void EventEngine::handle(const Event& event) {
   ended(what);
 }
 
-// After all events of an instant: start what can start, then let speeds follow.
+// After all events of an instant, starts what can start, then lets speeds follow.
 void EventEngine::settle() {
   for (const Ready& what : starting_) start_transfer(what);
   starting_.clear();

@@ -1,4 +1,4 @@
-// The event loop behind simulate(): who is ready, what runs, what is closed. How fast things run is in
+// The event loop behind simulate() knows who is ready, what runs and what is closed. How fast things run is in
 // event_engine_speed.cpp.
 //
 // A fold (folding.hpp) that nothing disturbs is *closed*: one event, at its end. A transfer that starts on its rank, or
@@ -24,7 +24,7 @@ class EventEngine {
 
  private:
   enum class Happens : std::uint8_t { worker_ends, transfer_goes_on, worker_wakes };
-  // Kept small: the heap is the simulator's hot path.
+  // Events are small, because the heap is the simulator's hot path.
   struct Event {
     std::int64_t time;
     std::uint64_t sequence;  // ties are served in the order of scheduling
@@ -43,14 +43,14 @@ class EventEngine {
     std::int64_t unfinished = 0;
   };
 
-  // A node to start or running; of a fold, the operation that Worker::fold stands at.
+  // A node is ready to start or runs. Of a fold it means the operation that Worker::fold stands at.
   struct Ready {
     std::int32_t node = -1;
     std::int32_t iteration = 0;
     bool valid() const { return node >= 0; }
   };
 
-  // A rank's fold under way. The chain lets it have one at a time.
+  // A rank has at most one fold under way, because its chain runs in order.
   struct ActiveFold {
     Ready what;
     std::int32_t offset = 0;  // the operation that runs; closed: the first of the closed stretch
@@ -84,7 +84,7 @@ class EventEngine {
     bool live = false;
   };
 
-  // What a resource has saved up, at a time since which it is idle or in use.
+  // A resource has saved up so much at a time since which it is idle or in use.
   struct IdleTime {
     double saved_ns = 0;
     std::int64_t since = 0;

@@ -1,4 +1,4 @@
-// How fast compute and transfers run: fluids that change speed when something starts or ends beside them.
+// Decides how fast compute and transfers run: they change speed when something starts or ends beside them.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -17,7 +17,7 @@ void EventEngine::dispatch_marked(SimQueue queue) {
   }
 }
 
-// True where an operation began.
+// Returns whether an operation began.
 bool EventEngine::dispatch(std::int32_t rank, SimQueue queue) {
   Worker& w = worker(rank);
   Ready& next = queue == SimQueue::compute ? w.compute : w.extra;
@@ -106,7 +106,7 @@ void EventEngine::start_transfer(Ready what) {
   }
 }
 
-// The transfer of an opened fold, which started at `started`, alone so far.
+// Takes up the transfer of an opened fold, which started at `started` and was alone so far.
 void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
   const Ready what = worker(rank).fold.what;
   const std::int32_t slot = new_transfer(what);
@@ -139,7 +139,7 @@ void EventEngine::start_moving(std::int32_t slot) {
   schedule_transfer(slot);
 }
 
-// By how much what begins to move is ahead: as much as every resource on its way has saved up while nobody used it.
+// Returns by how much a transfer is ahead that begins to move: what every resource on its way has saved up while idle.
 double EventEngine::saved_for(const SimCost& cost) {
   if (idle_.empty() || cost.use.empty()) return 0;
   auto saved = static_cast<double>(cost.moving.value);
@@ -211,7 +211,7 @@ void EventEngine::follow_compute(std::int32_t rank) {
 }
 
 void EventEngine::reshare() {
-  // In an order that does not depend on when a fold was opened: sums of shares round alike.
+  // The order does not depend on when a fold was opened, so that sums of shares round alike.
   std::sort(moving_.begin(), moving_.end(), [&](std::int32_t a, std::int32_t b) {
     const auto key = [&](std::int32_t slot) {
       const Transfer& transfer = transfers_[slot];

@@ -33,18 +33,18 @@ class Folder {
   }
 
  private:
-  // An operation's place in a chain that is folded, small for the many looks at it.
+  // The place of an operation in a chain that is folded is small, because it is looked at often.
   struct Place {
     std::int32_t rank = -1;  // -1: none
     std::int32_t chain = -1;
   };
 
-  // The chain's order alone makes one wait for the other.
+  // Returns whether the chain's order alone makes one wait for the other.
   static bool implied(Place waits, Place from, int distance) {
     return waits.rank >= 0 && waits.rank == from.rank && (distance > 0 || from.chain < waits.chain);
   }
 
-  // `from` comes before `waits` in the chain, with none between.
+  // Returns whether `from` comes right before `waits` in the chain.
   bool next_in_chain(Place waits, Place from, int distance) const {
     return waits.chain > 0 ? distance == 0 && from.chain == waits.chain - 1
                            : distance == 1 && from.chain == chain_length_[at(waits.rank)] - 1;
@@ -93,7 +93,7 @@ class Folder {
            !slows_itself_[at(op.cost)];
   }
 
-  // By cost: uses more than a whole resource.
+  // Finds by cost whether it uses more than a whole resource.
   std::vector<bool> find_costs_that_slow_themselves() const {
     std::vector<bool> slow;
     std::map<std::int32_t, double> shares;

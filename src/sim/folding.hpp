@@ -1,8 +1,8 @@
-// What can be simulated as one event. In a rank's chain, consecutive operations form a *fold* when nothing outside
-// touches their inside: an inner operation waits for operations of its own chain alone (so, for the one before it), and
-// what waits for an inner operation other than the last is later in the same chain. As long as no other transfer is
-// under way on the rank and nobody else uses the links of the fold's transfers, its operations follow each other
-// without a gap, each as long as alone.
+// Finds what can be simulated as one event. In a rank's chain, consecutive operations form a *fold* when nothing
+// outside touches their inside: an inner operation waits for operations of its own chain alone (so, for the one before
+// it), and what waits for an inner operation other than the last is later in the same chain. As long as no other
+// transfer is under way on the rank and nobody else uses the links of the fold's transfers, its operations follow each
+// other without a gap, each as long as alone.
 //
 // The problem becomes a graph of nodes: folds, and single operations. An operation of no length is never part of a
 // fold: with two ends at one instant, the last-finishing predecessor would not be the one before.
@@ -18,7 +18,7 @@ namespace weft {
 struct FoldedNode {
   std::int32_t first = 0, count = 1;  // operations first .. first + count - 1
   std::int32_t resources = 0;         // of a fold's transfers: index into Folding::resource_sets
-  // Of its first operation, at hand where events are handled: the table of all operations is too large for caches.
+  // These are of its first operation. Events need them, and the table of all operations is too large for caches.
   std::int32_t rank = 0;
   JointId joint;
   SimQueue queue = SimQueue::compute;

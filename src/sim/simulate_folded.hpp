@@ -1,5 +1,5 @@
-// Simulation without writing out what repeats: the times of nodes (folding.hpp), and of the few operations inside folds
-// that took longer than alone.
+// Simulates without writing out what repeats: the result has the times of nodes (folding.hpp), and of the few
+// operations inside folds that took longer than alone.
 #pragma once
 
 #include "sim/folding.hpp"
@@ -18,7 +18,7 @@ struct FoldedIteration {
   std::vector<SlowedOperation> slowed;  // ascending; the other operations of folds took their time alone
 };
 
-// As SimResult.
+// The fields are those of SimResult.
 struct FoldedResult {
   Folding folding;
   std::vector<FoldedIteration> iterations;
@@ -39,7 +39,7 @@ struct Stretch {
   Nanos start, end;
   bool slowed = false;
 };
-// visit(Stretch) for all nodes in order. A single operation is always `slowed`: its end is stored.
+// Calls visit(Stretch) for all nodes in order. A single operation is always `slowed`: its end is stored.
 template <class Visit>
 void for_each_stretch(const Folding& folding, const FoldedIteration& iteration, Visit visit) {
   auto slowed = iteration.slowed.begin();

@@ -23,7 +23,7 @@ SimCost transfer_cost(const TransferCost& cost) {
   return result;
 }
 
-// One cost for each operation; members of a transfer across classes share theirs.
+// Finds one cost for each operation; members of a transfer across classes share theirs.
 std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostModel& cost,
                                              std::vector<SimCost>& costs) {
   std::map<std::int32_t, TransferCost> joint;
@@ -49,7 +49,7 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
-// Transfers that some class waits for on the spot. (What waits for others wakes when they end: SimRank::wake.)
+// Some class waits for these transfers on the spot. (What waits for others wakes when they end: SimRank::wake.)
 void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
                std::vector<SimCost>& costs) {
   std::vector<bool> added(costs.size(), false);
@@ -61,7 +61,7 @@ void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::i
   }
 }
 
-// Single operations and slowed ones as spans, the rest folded.
+// Adds single operations and slowed ones as spans, and leaves the rest folded.
 void add_spans(const FoldedResult& result, Timeline& timeline) {
   for (std::size_t k = 0; k < result.iterations.size(); ++k) {
     const auto iteration = static_cast<std::int32_t>(k);
@@ -106,7 +106,7 @@ void require_a_step_of_days(const SimProblem& problem) {
   }
 }
 
-// The problem, and the cost of each plan operation.
+// Returns the problem, and the cost of each operation of the plan.
 std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& whole, const CostModel& cost) {
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();

@@ -64,8 +64,8 @@ bool SteadyState::completed(std::int32_t k, const FoldedIteration& times, std::i
   return true;
 }
 
-// The most by which an operation of `to` starts after the same of `from`. Within a fold that changes only after an
-// operation that was slowed.
+// Returns the most by which an operation of `to` starts after the same of `from`. Within a fold that changes only after
+// an operation that was slowed.
 Nanos SteadyState::longest_shift(const FoldedIteration& from, const FoldedIteration& to) const {
   Nanos longest;
   auto a = from.slowed.begin(), b = to.slowed.begin();

@@ -51,7 +51,7 @@ void BesideChain::note(const Wait& wait) {
   }
 }
 
-// Through the block in issue order, and back: what an operation waits for stands before it. What does not is left
+// Goes through the block in issue order, and back: what an operation waits for stands before it. What does not is left
 // out, which makes lifetimes longer and no place unsafe.
 void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpLists& writers, const OpLists& readers) {
   const StepGraph& graph = plan_.graph;

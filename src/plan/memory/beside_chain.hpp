@@ -1,5 +1,5 @@
-// When operations that run beside the chain of compute and blocking transfers surely start and have surely ended,
-// counted in the positions of their block.
+// Finds when operations that run beside the chain of compute and blocking transfers surely start and have surely ended.
+// Times are positions in their block.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@ class BesideChain {
   const Spot& spot(OpId id) const { return spots_[id]; }
   std::int32_t length_of_block(OpId id) const;
 
-  // The last position of the chain, in the same execution of the block, whose end it waits for; -1: none.
+  // Returns the last position of the chain, in the same execution of the block, whose end it waits for, or -1.
   std::int32_t starts_after(OpId id) const { return starts_after_[id]; }
-  // The first position of the chain that waits for its end, counted on into the next execution of the block; kNever.
+  // Returns the first position of the chain that waits for its end, counted on into the block's next execution, or
+  // kNever.
   std::int32_t ended_at(OpId id) const { return ended_at_[id]; }
 
  private:

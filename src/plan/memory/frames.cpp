@@ -16,7 +16,7 @@ bool in_chain(const Plan& plan, OpId op) {
   return issue.queue == kComputeQueue || issue.blocking;
 }
 
-// First fit over what is in use, which is kept by address.
+// Allocates by first fit. What is in use is kept by address.
 class Allocator {
  public:
   explicit Allocator(std::int64_t first) : first_(first), highest_(first) {}
@@ -42,13 +42,13 @@ class Allocator {
   std::vector<Used> used_;
 };
 
-// Where an operation stands: a block of the class, and the position in it.
+// An operation stands in a block of the class, at a position.
 struct Spot {
   BlockId block;
   std::int32_t position = 0;
 };
 
-// Values that one pass takes together, before the operation at `taken`, and frees together, behind the one at `freed`.
+// A pass takes these values together, before the operation at `taken`, and frees them behind the one at `freed`.
 struct Group {
   Spot taken, freed;
   std::vector<ValueId> values;
@@ -79,7 +79,7 @@ class FramePlacer {
            std::all_of(life.readers.begin(), life.readers.end(), reads);
   }
 
-  // All that a forward leaves, from its begin to the end of its pass.
+  // One group holds all that a forward leaves, from its begin to the end of its pass.
   std::vector<Group> by_chunk(const std::vector<ValueId>& framed) const {
     std::map<std::int32_t, Group> groups;
     for (const ValueId id : framed) {
@@ -100,7 +100,7 @@ class FramePlacer {
     return result;
   }
 
-  // What has the same last reader, from its first writer on.
+  // One group holds the values with the same last reader, from their first writer on.
   std::vector<Group> by_last_reader(const std::vector<ValueId>& framed) const {
     std::map<std::pair<BlockId, std::int32_t>, Group> groups;
     for (const ValueId id : framed) {
@@ -117,7 +117,7 @@ class FramePlacer {
     return result;
   }
 
-  // First fit in issue order. Returns the first byte behind all of them.
+  // Places groups by first fit in issue order. Returns the first byte behind all of them.
   std::int64_t find_bases(std::vector<Group>& groups, std::int64_t top) const {
     struct Event {
       std::int32_t position;
@@ -169,8 +169,8 @@ class FramePlacer {
   IdVector<OpId, Spot> spots_;
 };
 
-// Whether forwards run between the operations of another pass's backward, and could use what these free: where blocks
-// are woven into each other, and where a backward is split into two blocks.
+// Returns whether forwards run between the operations of another pass's backward and could use what these free. They do
+// where blocks are woven into each other, and where a backward is split into two blocks.
 bool frees_within_passes(const ClassPlan& plan) {
   return has_sections(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
                                            [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });

@@ -25,7 +25,7 @@ bool leaves_nothing_in_block(const Plan& plan, OpId id) {
                       [&](const Write& write) { return plan.graph.value(write.value).per_micro_batch; });
 }
 
-// All uses are in one block; whether they lie in one execution of it.
+// All uses are in one block. Finds whether they lie in one execution of it.
 void bound(const Plan& plan, const BesideChain& beside, Lifetime& life) {
   const std::int32_t length = beside.length_of_block(life.writers.front());
   life.begin = BesideChain::kNever;

@@ -1,4 +1,4 @@
-// Who writes and reads each value, and which values share memory because an operation works in place.
+// Finds who writes and reads each value, and which values share memory because an operation works in place.
 #pragma once
 
 #include <vector>
@@ -22,13 +22,13 @@ struct Lifetime {
   bool pooled = false;
 };
 
-// By ValueId. An operation that runs beside the chain starts after the last one in the chain that it waits for, and has
-// ended when the first one that waits for it begins, be it for data, in its queue or by an explicit wait. Lifetimes are
-// as short as that makes them. Waits come first and memory follows: a policy states what may overlap what, the placer
-// shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
+// Results are by ValueId. An operation that runs beside the chain starts after the last one in the chain that it waits
+// for, and has ended when the first one that waits for it begins, be it for data, in its queue or by an explicit wait.
+// Lifetimes are as short as that makes them. Waits come first and memory follows: a policy states what may overlap
+// what, the placer shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
 std::vector<Lifetime> find_lifetimes(const Plan& plan);
 
-// The value whose memory each value shares: itself, or the buffer that an in-place reduction or gather works in.
+// Returns whose memory each value shares: its own, or the buffer that an in-place reduction or gather works in.
 std::vector<ValueId> find_storage(const Plan& plan);
 
 }  // namespace weft

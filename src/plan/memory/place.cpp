@@ -17,7 +17,7 @@ namespace {
 
 class Placer {
  public:
-  // `may_wait`: what only transfers hold on to gets two copies, and its writer waits for them.
+  // With `may_wait`, what only transfers hold on to gets two copies, and its writer waits for them.
   Placer(Plan& plan, const Unfolded& unfolded, bool may_wait)
       : plan_(plan),
         may_wait_(may_wait),
@@ -85,7 +85,7 @@ class Placer {
     plan_.classes[c].memory = Bytes{highest};
   }
 
-  // The smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next
+  // Returns the smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next
   // iteration's only after this one's.
   std::int32_t copies_of(ClassId c, const Lifetime& life) {
     const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
@@ -98,8 +98,8 @@ class Placer {
     return copies;
   }
 
-  // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
-  // next write overlap.
+  // Where writers wait for transfers beside compute, these copies are enough: what compute itself needs, and at least
+  // two, so that a transfer and the next write overlap.
   std::int32_t copies_if_waited_for(ClassId c, const Lifetime& life) {
     if (!std::all_of(life.writers.begin(), life.writers.end(), [&](OpId op) { return in_chain(op); })) return INT32_MAX;
     Lifetime compute_only = life;
@@ -109,7 +109,7 @@ class Placer {
 
   bool in_chain(OpId op) const { return unfolded_.instances()[unfolded_.instance_of(op, {0})].chain_position >= 0; }
 
-  // Received beside compute, used by compute: nothing on this rank but the memory holds the message back.
+  // A message that is received beside compute and used by compute is held back by nothing on this rank but memory.
   bool received_ahead(const Lifetime& life) const {
     if (life.writers.size() != 1 || life.readers.empty()) return false;
     const auto& transfer = plan_.graph.op(life.writers.front()).communication;
@@ -118,7 +118,7 @@ class Placer {
            std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) { return in_chain(reader); });
   }
 
-  // As many as if compute waited for the message in front of its first reader, and one that the message fills
+  // Returns as many as if compute waited for the message in front of its first reader, and one that the message fills
   // meanwhile. It waits for what a blocking receive would find free, so it closes no cycle.
   std::int32_t copies_to_receive_ahead(ClassId c, const Lifetime& life) {
     const auto position = [&](OpId op) { return unfolded_.instances()[unfolded_.instance_of(op, {0})].chain_position; };
@@ -138,7 +138,7 @@ class Placer {
     return true;
   }
 
-  // Has every reader of micro-batch `used` of iteration 0 ended when `next` of `iteration` is written?
+  // Returns whether every reader of micro-batch `used` of iteration 0 has ended when `next` of `iteration` is written.
   bool free_for(ClassId c, const Lifetime& life, MicroBatch used, MicroBatch next, int iteration) {
     return std::all_of(life.writers.begin(), life.writers.end(), [&](OpId by) {
       const InstanceId writer = unfolded_.instance_of(by, next);
@@ -153,7 +153,7 @@ class Placer {
     return *before_;
   }
 
-  // First fit over the block's positions; returns the highest address used.
+  // Packs by first fit over the positions of the block. Returns the highest address used.
   std::int64_t pack(std::vector<ValueId>& list, std::int64_t base) {
     struct Live {
       std::int64_t begin, end;
@@ -177,7 +177,7 @@ class Placer {
     return highest;
   }
 
-  // What is freed at one moment is a slab: the gradients of a layer. Returns the highest address used.
+  // What is freed at one moment is a slab, say the gradients of a layer. Returns the highest address used.
   std::int64_t place_pool(const std::vector<ValueId>& list, std::int64_t base, std::size_t block_length) {
     std::map<std::int32_t, Slab> by_end;
     for (const ValueId id : list) {

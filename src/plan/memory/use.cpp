@@ -23,7 +23,7 @@ const char* term_of(const Value& value) {
   }
 }
 
-// What the placements of one class are for.
+// Says what the placements of one class are for.
 struct Holdings {
   std::map<std::string, Bytes> terms;
   Bytes named;  // sum of the terms
@@ -34,7 +34,7 @@ bool is_scratch(const Value& value, const Lifetime& life) {
   return value.per_micro_batch && (!life.leaves_block || life.pooled);
 }
 
-// The stretch of memory that the frames of a class lie in, all of them together.
+// Returns the size of the stretch of memory that all frames of a class lie in.
 Bytes extent_of_frames(const ClassPlan& plan, const std::vector<Bytes>& frame_sizes) {
   Bytes lowest{INT64_MAX}, highest;
   for (std::size_t f = 0; f < frame_sizes.size(); ++f) {
@@ -74,7 +74,7 @@ std::vector<Holdings> find_holdings(const Plan& plan, const std::vector<Lifetime
   return classes;
 }
 
-// Where the operations of one class stand in its issue order, which is the time that liveness is counted in.
+// Knows where the operations of one class stand in its issue order: liveness is counted in these positions.
 class IssuePositions {
  public:
   IssuePositions(const Plan& plan, std::size_t rank_class)
@@ -99,7 +99,7 @@ class IssuePositions {
   }
 
   std::int32_t count() const { return count_; }
-  // Of an operation that runs once a step, whatever the micro-batch.
+  // An operation that runs once a step has one position for every micro-batch.
   std::int32_t of(OpId op, MicroBatch micro_batch) const {
     return table_[row_[op] * micro_batches_ + micro_batch.index()];
   }
@@ -111,7 +111,7 @@ class IssuePositions {
   std::int32_t count_ = 0;
 };
 
-// From the issue of its first writer to that of its last reader; `copy` is the place it lies in.
+// A value is in use from the issue of its first writer to that of its last reader; `copy` is where it lies.
 struct InUse {
   std::int32_t first = 0, last = 0, copy = 0;
 };
@@ -134,8 +134,8 @@ std::vector<InUse> uses_of(const Plan& plan, std::size_t value, const Lifetime& 
   return uses;
 }
 
-// By issue position: bytes that hold something. Values whose memory is shared are never in use at the same position,
-// but for a copy that a message is issued into while the micro-batch before it is still read: it counts once.
+// Returns by issue position the bytes that hold something. Values whose memory is shared are never in use at the same
+// position, but for a copy that a message is issued into while the micro-batch before it is still read: it counts once.
 std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, const IssuePositions& positions,
                                      const std::vector<Lifetime>& lifetimes, const std::vector<ValueId>& storage) {
   std::vector<std::int64_t> live(static_cast<std::size_t>(positions.count()) + 1, 0);

@@ -1,4 +1,4 @@
-// What a placed plan's memory is for, and when most of it is in use.
+// Says what the memory of a placed plan is for, and when most of it is in use.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct MemoryTerm {
   Bytes bytes;
 };
 
-// The operation, in issue order, at which most bytes hold something: what a step has once, and what micro-batches made
-// from the issue of its first writer to that of its last reader.
+// The peak is at the operation, in issue order, at which most bytes hold something: what a step has once, and what
+// micro-batches made, from the issue of its first writer to that of its last reader.
 struct MemoryPeak {
   std::string block;  // its block: "backward 0"
   MicroBatch micro_batch = kOncePerStep;

@@ -19,7 +19,7 @@ struct Access {
   QueueId queue;  // not valid where the instance is in the chain
 };
 
-// A stretch of memory inside which no value begins or ends: what it holds, and the accesses that may not have ended.
+// No value begins or ends inside a stretch of memory. It knows what it holds, and which accesses may not have ended.
 struct Stretch {
   ValueId value;
   MicroBatch micro_batch = kOncePerStep;
@@ -131,7 +131,7 @@ class Memory {
                                  shared.offset.value)};
   }
 
-  // A frame that is there, with a place for every micro-batch.
+  // A frame that a value names must be there and have a place for every micro-batch.
   std::optional<Violation> check_frame(ValueId id) const {
     const Placement& place = plan_.placements[id];
     if (place.frame < 0) return std::nullopt;
@@ -180,7 +180,7 @@ class Memory {
     return std::nullopt;
   }
 
-  // All parts that write what it reads have been issued.
+  // All parts that write what an operation reads must have been issued.
   std::optional<Violation> check_parts(ValueId id, int iteration, MicroBatch mb, Access who) const {
     const std::span<const OpId> writers = writers_[id.index()];
     if (writers.size() < 2 || !is_part(plan_.graph.op(writers.front()))) return std::nullopt;
@@ -226,7 +226,7 @@ class Memory {
     return std::nullopt;
   }
 
-  // One of the accesses that may not have ended when `who` writes.
+  // Returns one of the accesses that may not have ended when `who` writes.
   const Access* still_using(const std::vector<Access>& accesses, const Stretch& stretch, ValueId id, Access who) const {
     for (const Access& earlier : accesses) {
       const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
@@ -246,7 +246,7 @@ class Memory {
                         itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
   }
 
-  // Whether another part has written its elements of the value, which must stay until the value is read.
+  // Returns whether another part has written its elements of the value, which must stay until the value is read.
   bool another_part_is_there(ValueId id, MicroBatch mb, Access who) const {
     if (!is_part(operation(who)) || plan_.graph.value(id).accumulated) return false;
     const std::span<const OpId> writers = writers_[id.index()];
@@ -274,7 +274,7 @@ class Memory {
 
   const Operation& operation(Access who) const { return plan_.graph.op(instance(who.instance).operation); }
 
-  // Two parts of one operation touch different elements, in whatever stage: neither is in the other's way.
+  // Two parts of one operation touch different elements, in whatever leg: neither is in the other's way.
   bool part_of_the_same(Access a, Access b) const {
     if (a.instance == b.instance || a.iteration != b.iteration) return false;
     const Operation &x = operation(a), &y = operation(b);
@@ -283,7 +283,8 @@ class Memory {
     return !overlap(Slice{p.begin, p.end, p.of, p.axis}, Slice{q.begin, q.end, q.of, q.axis});
   }
 
-  // In place: where another part has left its result, this one still finds its own elements of what they all read.
+  // Operations in place: where another part has left its result, this one still finds its own elements of what both
+  // read.
   bool another_part_wrote(const Stretch& stretch, ValueId id, Access who) const {
     return stretch.value.valid() && stretch.value != id && in_place(id, stretch.value) &&
            !stretch.micro_batch.valid() && stretch.iteration == who.iteration &&

@@ -30,7 +30,7 @@ struct Footprint {
   Bytes bytes;
 };
 
-// Of sizes that come from files: a sum at the limit equals that of no operation.
+// Sizes may come from files: a sum at the limit equals that of no operation.
 std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
@@ -253,7 +253,7 @@ std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph
 
 namespace {
 
-// `whole`: the graph of the model, with its transfers in the legs that the plan has.
+// `whole` is the graph of the model, with its transfers in the legs that the plan has.
 std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& graph) {
   if (graph.values != whole.values) {
     return violation("the plan's values are not those of its model and layout, and of its transfers' legs");

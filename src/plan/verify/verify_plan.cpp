@@ -30,7 +30,7 @@ std::string_view reason(EdgeKind kind) {
   return "?";
 }
 
-// How `waiting` waits for the transfer or operation that `other` belongs to.
+// Returns the edge by which `waiting` waits for the transfer or operation that `other` belongs to.
 const Edge& edge_between(const Unfolded& unfolded, InstanceId waiting, InstanceId other) {
   const JointId joint = unfolded.instances()[other].joint;
   const std::span<const Edge> edges = unfolded.waits_for(waiting);

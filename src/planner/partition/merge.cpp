@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// What one kernel or one message can do at once: all but the size agrees (and, across classes, the number: a bucket's
+// One kernel or one message can do these at once: all but the size agrees (and, across classes, the number: a bucket's
 // members are several transfers of the same classes).
 bool agree(const Operation& a, const Operation& b) {
   OpKey ka = a.key, kb = b.key;

@@ -29,7 +29,7 @@ void keep_axes_apart(const StepGraph& graph, LayerCuts& cuts) {
   }
 }
 
-// By operation of the graph: the parts that the choice names, and the rows.
+// Returns by operation of the graph the parts that the choice names, and the rows.
 LayerCuts all_cuts(const StepGraph& graph, const PartitionChoice& choice, bool rows_of_experts) {
   const bool rows = choice.forward_rows > 1 || choice.backward_rows > 1;
   if (!rows && choice.layers.parts.empty()) return {choice.parts, {}};

@@ -37,7 +37,7 @@ constexpr Policy kPolicies[] = {
     {"centauri", centauri_overlap},
     {"weft", weft_overlap, {.searches = true, .reads_megatron_flags = true}},
 };
-// Other names that are understood and not listed.
+// These other names are understood and not listed.
 struct Alias {
   std::string_view name, meaning;
 };

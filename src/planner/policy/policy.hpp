@@ -1,4 +1,4 @@
-// A policy: a named way from a step graph to a plan.
+// A policy is a named way from a step graph to a plan.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What the rest of the program knows of a policy beside its plans.
+// The rest of the program knows these facts of a policy, beside its plans.
 struct PolicyFacts {
   bool searches = false;               // it needs PlanRequest::search
   bool of_experts = false;             // without all-to-alls of experts it does what `ddp` does

@@ -25,9 +25,9 @@ std::string queue_name(const Operation& op) {
   return std::string(name_of(c.group));
 }
 
-// The moment in backward at which each reduction may start, counted in the operations of its class; -1: `finished` has
-// none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike although what
-// hides their all-to-alls may differ; and no reduction goes before one that it reads from.
+// Returns the moment in backward at which each reduction may start, counted in the operations of its class, or -1 where
+// `finished` has none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike
+// although what hides their all-to-alls may differ; and no reduction goes before one that it reads from.
 std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vector<std::int32_t>& finished) {
   std::vector<std::int32_t> operations(graph.classes.size(), 0), place, moments(graph.operations.size(), -1);
   for (const Operation& op : graph.operations) place.push_back(operations[op.rank_class.index()]++);
@@ -58,7 +58,7 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   return moments;
 }
 
-// The blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
+// Holds the blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
 class Blocks {
  public:
   Blocks(const std::vector<PipelinePass>& pipeline, std::int64_t chunks) : ids_(chunks * kBlockKinds) {
@@ -159,7 +159,7 @@ void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
     std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     const auto rest =
         std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
-    // Stable: replicas' reductions stand before the buckets that read them and finish no later.
+    // The sort is stable: replicas' reductions stand before the buckets that read them and finish no later.
     std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return moments[a.index()] < moments[b.index()]; });
   }
 }
