@@ -78,7 +78,8 @@ std::string_view name_of(CollectiveMaker maker);
 // What executes plans for the cluster. `weft run` needs one, and it says what training takes where flags are silent.
 enum class Runtime : std::uint8_t {
   none,  // plans are made and simulated only
-  cpu    // ranks of this machine compute on its processors
+  cpu,   // ranks of this machine compute on its processors
+  cuda   // ranks of this machine compute on its NVIDIA GPUs
 };
 std::string_view name_of(Runtime runtime);
 
@@ -92,6 +93,9 @@ struct Execution {
 };
 // Of `local:N`: ranks of this machine play the cluster.
 inline constexpr Execution kEmulation{LinkTiming::paced, CollectiveMaker::programs, Runtime::cpu};
+
+// Of `gpu:N`: GPUs of this machine, with NCCL between them.
+inline constexpr Execution kGpuRanks{LinkTiming::nominal, CollectiveMaker::library, Runtime::cuda};
 
 // What a user writes (a preset string or a JSON file); plain data.
 struct ClusterSpec {

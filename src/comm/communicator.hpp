@@ -97,6 +97,8 @@ class Communicator {
   bool done(Handle handle);
   // Throws RunFailed where it cannot end.
   void wait(Handle handle);
+  // From any thread. Throws RunFailed once the run has failed.
+  void require_alive();
   // From any thread: this rank cannot go on. When it returns, the other ranks have been told, and whoever waits, here
   // or there, gets RunFailed with these words. Only the first failure counts.
   void fail(const std::string& why);

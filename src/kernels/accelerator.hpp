@@ -1,5 +1,5 @@
-// A processor with memory of its own, which carries out kernels in streams while the host goes on. A rank has one
-// object of it, which one thread at a time may call.
+// An accelerator: a processor with memory of its own, which carries out kernels in streams while the host goes on. A
+// rank has one object of it, which one thread at a time may call.
 //
 // Work of one stream runs in the order in which it was given; work of two streams runs in any order, except where an
 // event that one recorded is waited for by the other. What a device cannot do any more (an error that it reports later
@@ -28,9 +28,9 @@ struct ResultRange {
   std::uint64_t begin = 0, end = 0;
 };
 
-class Device {
+class Accelerator {
  public:
-  virtual ~Device() = default;
+  virtual ~Accelerator() = default;
 
   // Its kernels work in the stream that use() named last, on memory of this device. Results that a call names are
   // there after deliver() or synchronize(). Host memory that a call reads (tokens, say) may change when it returns.
@@ -64,10 +64,10 @@ class Device {
 };
 
 // The processors of this machine that kernels can be made for.
-struct DeviceOptions {
+struct AcceleratorOptions {
   int number = 0;  // of several in this machine
 };
 // Throws Error where there is none, or it cannot be used: no driver, one that is too old, a build without CUDA.
-std::unique_ptr<Device> make_cuda_device(const DeviceOptions& options = {});
+std::unique_ptr<Accelerator> make_cuda_accelerator(const AcceleratorOptions& options = {});
 
 }  // namespace weft
