@@ -27,7 +27,7 @@ class CalibrationPasses {
         compute_(view_, parameters_, settings_, batches_, training_) {
     for (const Instance& instance : step.unfolded().instances()) {
       const Operation& op = step.plan().graph.op(instance.operation);
-      if (instance.rank_class != view_.rank_class().value) continue;
+      if (instance.rank_class != view_.rank_class()) continue;
       if (op.is_transfer()) {
         stand_in(step.plan().graph, op, instance.micro_batch);
       } else {
@@ -37,7 +37,7 @@ class CalibrationPasses {
     }
     for (const ParameterState& p : parameters_.all()) {
       const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
-      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight, -1), all.size()}));
+      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight), all.size()}));
     }
   }
 

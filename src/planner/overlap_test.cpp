@@ -252,7 +252,7 @@ TEST(Ddp, ReducesInTheOrderInWhichBackwardFinishes) {
   r.options.bucket_mib = 0;
   const Plan plan = make_plan(r, test::build(r), "ddp");
   const Unfolded u(plan);
-  std::map<std::int32_t, std::int32_t> last;  // by class
+  std::map<ClassId, std::int32_t> last;
   for (const InstanceId i : u.instances().ids()) {
     const Instance& reduction = u.instances()[i];
     if (plan.graph.op(reduction.operation).role != Role::grad_reduce) continue;

@@ -56,7 +56,7 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSample> sam
   for (int round = 0; round < kMostRounds && !settled; ++round) {
     settled = true;
     for (const HostSample& sample : samples) {
-      const std::size_t part = sample.part;
+      const auto part = static_cast<std::size_t>(sample.part);
       const double now = missing(sample, values);
       if (std::abs(now) <= kExact * static_cast<double>(sample.time.value)) continue;
       settled = false;
