@@ -32,10 +32,10 @@ constexpr Policy kPolicies[] = {
     {"megatron-param", megatron_param_overlap, kMegatron},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
-    {"tutel", tutel_overlap, {.of_experts = true}},
-    {"lancet", lancet_overlap, {.of_experts = true}},
-    {"centauri", centauri_overlap},
-    {"weft", weft_overlap, {.searches = true, .reads_megatron_flags = true}},
+    {"tutel", tutel_overlap, {.cuts_layers = true, .of_experts = true}},
+    {"lancet", lancet_overlap, {.cuts_layers = true, .of_experts = true}},
+    {"centauri", centauri_overlap, {.cuts_layers = true}},
+    {"weft", weft_overlap, {.searches = true, .cuts_layers = true, .reads_megatron_flags = true}},
 };
 // These other names are understood and not listed.
 struct Alias {

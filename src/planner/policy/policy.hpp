@@ -13,6 +13,7 @@ namespace weft {
 // The rest of the program knows these facts of a policy, beside its plans.
 struct PolicyFacts {
   bool searches = false;               // it needs PlanRequest::search
+  bool cuts_layers = false;            // it cuts layers where they communicate, so a run measures parts
   bool of_experts = false;             // without all-to-alls of experts it does what `ddp` does
   bool reads_megatron_flags = false;   // --tp-comm-overlap and the others that Megatron has
   bool buckets_by_bytes = false;       // PolicyOptions::bucket_mib sizes its buckets
