@@ -114,7 +114,7 @@ Outcome evaluate(const Case& c, const SharedGraph& graph, const Cluster& cluster
   const Timeline timeline = simulate_plan(made, cost);
   const Accounting accounting = account(timeline);
   if (explain_exposed) print_exposed(timeline);
-  const double exposed = accounting.mean.exposed_by[static_cast<std::size_t>(TrafficKind::ep)];
+  const double exposed = accounting.mean.exposed_by[TrafficKind::ep];
   outcome.step_ms = timeline.period_ns * 1e-6;
   outcome.exposed_ms = 1e3 * exposed;
   outcome.other_exposed_ms = 1e3 * (accounting.mean.exposed_s - exposed);

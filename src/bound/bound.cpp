@@ -49,7 +49,7 @@ class Search {
     for (std::size_t i = 0; i < candidates.size(); i += stride) {
       if (may_exceed(most, longest_[at(candidates[i])])) together.push_back(candidates[i]);
       const bool last = i + stride >= candidates.size();
-      if (together.empty() || (together.size() < Chains::kLanes && !last)) continue;
+      if (together.empty() || (together.size() < Chains::kMaxStarts && !last)) continue;
       around(together);
       together.clear();
     }
@@ -61,7 +61,7 @@ class Search {
     std::int32_t node;
     double work_ns;
   };
-  // From the first part of v to the first part of the next v, or from the last to the last.
+  // A window goes from the first part of v to the first part of the next v, or from the last to the last.
   static constexpr std::size_t kFirstParts = 0, kWindows = 2;
 
   static std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
@@ -74,29 +74,29 @@ class Search {
     }
   }
 
-  // Could a resource with that much work in all give more than is known, where no head and tail together have more than
-  // `chain`?
+  // Returns whether a resource with that much work in all could give more than is known, where no head and tail
+  // together have more than `chain`.
   bool may_exceed(double work, double chain) const { return (work + chain) * (1 + kRounding) > best_.period_ns; }
 
-  // What no subset of the jobs can exceed, for all of a resource's jobs and all lanes in one pass.
+  // Finds what no subset of the jobs can exceed, for all of a resource's jobs and all starts in one pass.
   void add_up(const std::vector<std::int32_t>& together, std::size_t resource) {
     struct Sum {
       double work = 0, around_one = 0;
     };
-    std::array<std::array<Sum, Chains::kLanes>, kWindows> sums{};
+    std::array<std::array<Sum, Chains::kMaxStarts>, kWindows> sums{};
     for (const User& user : users_[resource]) {
-      for (std::size_t lane = 0; lane < together.size(); ++lane) {
+      for (std::size_t start = 0; start < together.size(); ++start) {
         for (std::size_t window = 0; window < kWindows; ++window) {
-          const std::optional<Job> job = job_of(user, window, together[lane], lane);
+          const std::optional<Job> job = job_of(user, window, together[start], start);
           if (!job) continue;
-          sums[window][lane].work += job->work;
-          sums[window][lane].around_one = std::max(sums[window][lane].around_one, job->head + job->tail);
+          sums[window][start].work += job->work;
+          sums[window][start].around_one = std::max(sums[window][start].around_one, job->head + job->tail);
         }
       }
     }
     for (std::size_t window = 0; window < kWindows; ++window) {
-      for (std::size_t lane = 0; lane < together.size(); ++lane) {
-        most_[resource][window][lane] = sums[window][lane].work + sums[window][lane].around_one;
+      for (std::size_t start = 0; start < together.size(); ++start) {
+        most_[resource][window][start] = sums[window][start].work + sums[window][start].around_one;
       }
     }
   }
@@ -105,47 +105,47 @@ class Search {
     chains_.find(together);
     // Every head and tail are parts of a way from v to the next v.
     double longest = -1;
-    for (std::size_t lane = 0; lane < together.size(); ++lane) {
-      longest = std::max(longest, chains_.head(1, together[lane], lane));
+    for (std::size_t start = 0; start < together.size(); ++start) {
+      longest = std::max(longest, chains_.head(1, together[start], start));
     }
     if (longest < 0) return;  // there is none
     for (std::size_t r = 0; r < users_.size(); ++r) {
       most_[r] = {};
       if (may_exceed(work_[r], longest)) add_up(together, r);
     }
-    for (std::size_t lane = 0; lane < together.size(); ++lane) {
+    for (std::size_t start = 0; start < together.size(); ++start) {
       for (std::size_t window = 0; window < kWindows; ++window) {
         for (std::size_t r = 0; r < users_.size(); ++r) {
-          if (most_[r][window][lane] > best_.period_ns) try_subsets(together[lane], lane, window, r);
+          if (most_[r][window][start] > best_.period_ns) try_subsets(together[start], start, window, r);
         }
       }
     }
   }
 
-  // What runs in the window around v, a lane of chains_.
-  std::optional<Job> job_of(const User& user, std::size_t window, std::int32_t v, std::size_t lane) const {
+  // Returns what runs in the window around v, which is `start` of chains_.
+  std::optional<Job> job_of(const User& user, std::size_t window, std::int32_t v, std::size_t start) const {
     const std::int32_t s = user.node;
     if (window == kFirstParts) {
       // v, and what it reaches within its iteration.
-      const double head = chains_.head(0, s, lane), tail = chains_.tail(1, s, lane);
+      const double head = chains_.head(0, s, start), tail = chains_.tail(1, s, start);
       if (head >= 0 && tail >= 0) return Job{head, user.work_ns, tail};
       return std::nullopt;
     }
     // What v reaches in the next iteration, and the next v; behind a barrier also the rest of v's own iteration.
     const double own = p_.nodes[at(v)].part_ns;
-    if (chains_.head(1, s, lane) >= 0 && chains_.tail(0, s, lane) >= 0) {
-      return Job{chains_.head(1, s, lane) - own, user.work_ns, s == v ? 0 : chains_.tail(0, s, lane) + own};
+    if (chains_.head(1, s, start) >= 0 && chains_.tail(0, s, start) >= 0) {
+      return Job{chains_.head(1, s, start) - own, user.work_ns, s == v ? 0 : chains_.tail(0, s, start) + own};
     }
-    if (p_.nodes[at(v)].barrier && s != v && chains_.head(0, s, lane) >= 0 && chains_.tail(1, s, lane) >= 0) {
-      return Job{chains_.head(0, s, lane) - own, user.work_ns, chains_.tail(1, s, lane) + own};
+    if (p_.nodes[at(v)].barrier && s != v && chains_.head(0, s, start) >= 0 && chains_.tail(1, s, start) >= 0) {
+      return Job{chains_.head(0, s, start) - own, user.work_ns, chains_.tail(1, s, start) + own};
     }
     return std::nullopt;
   }
 
-  void try_subsets(std::int32_t v, std::size_t lane, std::size_t window, std::size_t resource) {
+  void try_subsets(std::int32_t v, std::size_t start, std::size_t window, std::size_t resource) {
     jobs_.clear();
     for (const User& user : users_[resource]) {
-      if (const auto job = job_of(user, window, v, lane)) jobs_.push_back(*job);
+      if (const auto job = job_of(user, window, v, start)) jobs_.push_back(*job);
     }
     const Job bound = one_machine_bound(jobs_);
     const double burst = p_.burst_ns.empty() ? 0 : p_.burst_ns[resource];
@@ -159,8 +159,8 @@ class Search {
   std::vector<double> longest_;           // by node: Chains::longest_from_each
   std::vector<std::vector<User>> users_;  // by resource
   std::vector<double> work_;              // by resource
-  // By resource, window and lane: what no subset of the jobs exceeds.
-  std::vector<std::array<std::array<double, Chains::kLanes>, kWindows>> most_;
+  // By resource, window and start: what no subset of the jobs exceeds.
+  std::vector<std::array<std::array<double, Chains::kMaxStarts>, kWindows>> most_;
   std::vector<Job> jobs_;  // of one window and resource
   Bound best_;
 };
@@ -174,9 +174,9 @@ Bound lower_bound(const BoundProblem& problem) {
 
 namespace {
 
-// The least that each link carries, whatever the algorithm: a collective that first reduces inside a node spares the
-// outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each link gets the
-// smaller of the two.
+// Returns the least that each link carries, whatever the algorithm: a collective that first reduces inside a node
+// spares the outer links, a ring over all ranks the inner ones. No algorithm is credited with both at once, so each
+// link gets the smaller of the two.
 TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
   TransferCost least = cost.least_transfer(op);
   const TransferCost usual = cost.transfer(op);
@@ -188,7 +188,7 @@ TransferCost least_of_whole(const Operation& op, const CostModel& cost) {
   return least;
 }
 
-// Cut by tokens, experts work on the slots that are filled and no others.
+// Experts that are cut by tokens work on the slots that are filled and no others.
 TransferCost least_on_each_link(const StepGraph& graph, const Operation& op, const CostModel& cost) {
   TransferCost least = least_of_whole(op, cost);
   if (!works_on_slots(op) || cost.expert_sizes().are_data(op)) return least;
@@ -211,7 +211,7 @@ double least_compute(const StepGraph& graph, const Operation& op, const CostMode
   return std::min(least, sizes.least_load(op) * least_compute_of_whole(with_balanced_load(graph, op), cost));
 }
 
-// Resources: the worker of each class, then the link directions.
+// Resources are the worker of each class, then the link directions.
 BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
   BoundProblem problem;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());

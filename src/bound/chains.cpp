@@ -42,8 +42,8 @@ Chains::Links Chains::links(std::int32_t distance, bool incoming) const {
   return links;
 }
 
-// The lowest number first: where the nodes come in such an order already, as those of a step mostly do, tables are read
-// from front to back.
+// Takes the lowest number first: where nodes come in such an order already, as those of a step mostly do, tables are
+// read from front to back.
 void Chains::sort_nodes() {
   std::vector<std::size_t> pending(p_.nodes.size());
   std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> free;
@@ -78,7 +78,7 @@ void Chains::extend(const Links& links, const std::vector<Lanes>& from, std::vec
     Lanes longest = to[at(node)];
     for (const std::int32_t other : links.of(node)) {
       const Lanes& before = from[at(other)];
-      for (std::size_t i = 0; i < kLanes / 2; ++i) {
+      for (std::size_t i = 0; i < kMaxStarts / 2; ++i) {
         const Pair through = before.pairs[i] + parts_[at(other)];
         longest.pairs[i] = longest.pairs[i] < through ? through : longest.pairs[i];
       }
@@ -88,13 +88,13 @@ void Chains::extend(const Links& links, const std::vector<Lanes>& from, std::vec
 }
 
 void Chains::find(std::span<const std::int32_t> starts) {
-  WEFT_CHECK(starts.size() <= kLanes);
+  WEFT_CHECK(starts.size() <= kMaxStarts);
   Lanes never;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) never.set(lane, kNever);
+  for (std::size_t start = 0; start < kMaxStarts; ++start) never.set(start, kNever);
   for (auto* table : {&heads_[0], &heads_[1], &tails_[0], &tails_[1]}) table->assign(p_.nodes.size(), never);
-  for (std::size_t lane = 0; lane < starts.size(); ++lane) {
-    heads_[0][at(starts[lane])].set(lane, 0);
-    tails_[0][at(starts[lane])].set(lane, -parts_[at(starts[lane])]);  // a tail does not count v
+  for (std::size_t start = 0; start < starts.size(); ++start) {
+    heads_[0][at(starts[start])].set(start, 0);
+    tails_[0][at(starts[start])].set(start, -parts_[at(starts[start])]);  // a tail does not count v
   }
   extend(in_[0], heads_[0], heads_[0]);
   extend(in_[1], heads_[0], heads_[1]);
@@ -102,7 +102,7 @@ void Chains::find(std::span<const std::int32_t> starts) {
   extend(out_[0], tails_[0], tails_[0]);
   extend(out_[1], tails_[0], tails_[1]);
   extend(out_[0], tails_[1], tails_[1]);
-  for (std::size_t lane = 0; lane < starts.size(); ++lane) tails_[0][at(starts[lane])].set(lane, 0);
+  for (std::size_t start = 0; start < starts.size(); ++start) tails_[0][at(starts[start])].set(start, 0);
 }
 
 std::vector<double> Chains::longest_from_each() const {

@@ -12,33 +12,33 @@ namespace weft {
 
 class Chains {
  public:
-  static constexpr std::size_t kLanes = 8;  // v at once
+  static constexpr std::size_t kMaxStarts = 8;  // v at once
 
   // `problem` must outlive this.
   explicit Chains(const BoundProblem& problem);
 
-  // Chains from and to each of `starts`, at most kLanes of them; start i is lane i.
+  // Finds the chains from and to each of `starts`, at most kMaxStarts of them; head and tail name them by their index.
   void find(std::span<const std::int32_t> starts);
 
   // By total distance 0 or 1; negative: there is no way. Heads count the nodes from v on but not `node`, tails those
   // after `node` but not v.
-  double head(int distance, std::int32_t node, std::size_t lane) const { return heads_[distance][at(node)][lane]; }
-  double tail(int distance, std::int32_t node, std::size_t lane) const { return tails_[distance][at(node)][lane]; }
+  double head(int distance, std::int32_t node, std::size_t start) const { return heads_[distance][at(node)][start]; }
+  double tail(int distance, std::int32_t node, std::size_t start) const { return tails_[distance][at(node)][start]; }
 
   // By node: no chain from there has more within this iteration and the next. So no head and tail of one node have more
   // either, as seen from v = that node.
   std::vector<double> longest_from_each() const;
 
  private:
-  // Two lanes fill a register of every machine; GCC and Clang know such pairs. A loop over plain numbers is not turned
+  // Two starts fill a register of every machine; GCC and Clang know such pairs. A loop over plain numbers is not turned
   // into instructions on pairs.
   using Pair [[gnu::vector_size(2 * sizeof(double))]] = double;
   struct Lanes {
-    Pair pairs[kLanes / 2];
-    double operator[](std::size_t lane) const { return pairs[lane / 2][lane % 2]; }
-    void set(std::size_t lane, double value) { pairs[lane / 2][lane % 2] = value; }
+    Pair pairs[kMaxStarts / 2];
+    double operator[](std::size_t start) const { return pairs[start / 2][start % 2]; }
+    void set(std::size_t start, double value) { pairs[start / 2][start % 2] = value; }
   };
-  // By node, its neighbours over the edges of one distance.
+  // Each node has its neighbours over the edges of one distance.
   struct Links {
     std::vector<std::int32_t> begin, nodes;
     std::vector<std::int32_t> order;  // those with neighbours, in the order in which chains pass through them

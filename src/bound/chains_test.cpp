@@ -28,7 +28,7 @@ BoundProblem random_problem(std::mt19937& random, std::int32_t nodes) {
     problem.nodes.emplace_back().part_ns = static_cast<double>(1 + random() % 9);
   }
   // Numbers that are not in the order of the edges.
-  std::vector<std::int32_t> name(static_cast<std::size_t>(nodes));
+  std::vector<std::int32_t> name(nodes);
   std::iota(name.begin(), name.end(), 0);
   std::shuffle(name.begin(), name.end(), random);
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -46,20 +46,20 @@ TEST(Chains, AreTheLongestWaysInEveryLane) {
     const std::int32_t nodes = 10;
     const BoundProblem problem = random_problem(random, nodes);
     Chains chains(problem);
-    std::vector<std::int32_t> all(static_cast<std::size_t>(nodes));
+    std::vector<std::int32_t> all(nodes);
     std::iota(all.begin(), all.end(), 0);
     const auto half = all.begin() + 5;
     for (const auto& starts : {std::vector(all.begin(), half), std::vector(half, all.end())}) {
       chains.find(starts);
-      for (std::size_t lane = 0; lane < starts.size(); ++lane) {
-        const std::int32_t v = starts[lane];
+      for (std::size_t start = 0; start < starts.size(); ++start) {
+        const std::int32_t v = starts[start];
         for (std::int32_t s = 0; s < nodes; ++s) {
           for (int d = 0; d < 2; ++d) {
-            EXPECT_EQ(std::max(-1.0, chains.head(d, s, lane)), longest_way(problem, v, s, d, true));
+            EXPECT_EQ(std::max(-1.0, chains.head(d, s, start)), longest_way(problem, v, s, d, true));
             // A tail leaves out s, which the way from s counts.
             const double way = longest_way(problem, s, v, d, false);
             const double tail = s == v && d == 0 ? 0 : way < 0 ? -1 : way - problem.nodes[s].part_ns;
-            EXPECT_EQ(std::max(-1.0, chains.tail(d, s, lane)), tail) << "round " << round;
+            EXPECT_EQ(std::max(-1.0, chains.tail(d, s, start)), tail) << "round " << round;
           }
         }
       }

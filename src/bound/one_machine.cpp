@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// The tail of the job that ends last in Jackson's preemptive schedule, its tail included.
+// Returns the tail of the job that ends last, its tail included, in Jackson's preemptive schedule.
 double deciding_tail(const std::vector<Job>& by_head) {
   std::priority_queue<std::pair<double, double>> waiting;  // tail, work left
   double now = 0, longest = -1, tail_of_longest = 0;
@@ -40,7 +40,7 @@ Job one_machine_bound(std::vector<Job>& jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.head < b.head; });
   Job bound;
   bound.tail = deciding_tail(jobs);
-  // The jobs with at least that tail, from the last gap between them on.
+  // Those are the jobs with at least that tail, from the last gap between them on.
   for (const Job& job : jobs) {
     if (job.tail < bound.tail) continue;
     if (job.head >= bound.head + bound.work) {

@@ -61,8 +61,8 @@ struct Measured {
 
 // Whether this rank takes longest of its class: it is the one that the others wait for.
 bool is_slowest_of_class(const Plan& plan, Communicator& communicator, double total) {
-  std::vector<double> totals(static_cast<std::size_t>(communicator.size()), 0.0);
-  const auto own = static_cast<std::size_t>(communicator.rank());
+  std::vector<double> totals(communicator.size(), 0.0);
+  const std::size_t own = communicator.rank();
   totals[own] = total;
   totals = sums_of_ranks(communicator, totals);
   const RankClasses classes =
@@ -193,7 +193,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
 }
 
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels) {
-  const auto rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
+  const auto rank = make_id<Rank>(communicator.rank());
   const double share = kAloneShare / static_cast<double>(1 + job.cuts.size());
   auto advance = [&, done = 0.0](double by) mutable {
     done += by;

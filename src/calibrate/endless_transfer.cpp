@@ -78,8 +78,7 @@ Nanos EndlessTransfer::predicted(const Cluster& cluster) const {
   const std::vector<LoweredRank> lowered = lower(*program_, run_symbolically(*program_),
                                                  even_sizes(program_->spec, std::ssize(data_)), Bytes{sizeof(float)});
   std::vector<Rank> members;
-  for (std::int64_t rank = 0; rank < communicator_.size(); ++rank)
-    members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+  for (std::int64_t rank = 0; rank < communicator_.size(); ++rank) members.push_back(make_id<Rank>(rank));
   return program_time(lowered, cluster, members);
 }
 

@@ -52,7 +52,7 @@ ExpertLoad load_of(const std::vector<std::vector<double>>& sent, double balanced
 ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, CalibrationPasses& passes) {
   const RoutedSlots& routed = plan.graph.tokens.routed;
   const auto balanced = static_cast<double>(plan.graph.tokens.rows * routed.top_k);
-  const auto ep = static_cast<std::size_t>(plan.layout.ep);
+  const std::size_t ep = plan.layout.ep;
   const std::size_t gates = std::min(gates_of(plan), kMostGates);
   std::vector<RowsByRank> own;  // by gate; none where a pipeline stage has fewer
   passes.run_gates([&](std::span<const float> choices) {
@@ -72,8 +72,7 @@ ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, Cal
       }
     }
     for (std::int64_t r = 0; r < communicator.size(); ++r) {
-      const std::vector<Rank> group =
-          group_members(plan.layout, groups, GroupKind::ep, make_id<Rank>(static_cast<std::size_t>(r)));
+      const std::vector<Rank> group = group_members(plan.layout, groups, GroupKind::ep, make_id<Rank>(r));
       std::vector<RowsByRank> of_group;
       for (const Rank member : group) of_group.push_back(sent[member.index()]);
       if (std::ranges::all_of(of_group.front(), [](double rows) { return rows == 0; })) continue;

@@ -27,7 +27,7 @@ class CalibrationPasses {
         compute_(view_, parameters_, settings_, batches_, training_) {
     for (const Instance& instance : step.unfolded().instances()) {
       const Operation& op = step.plan().graph.op(instance.operation);
-      if (instance.rank_class != view_.rank_class().value) continue;
+      if (instance.rank_class != view_.rank_class()) continue;
       if (op.is_transfer()) {
         stand_in(step.plan().graph, op, instance.micro_batch);
       } else {
@@ -37,7 +37,7 @@ class CalibrationPasses {
     }
     for (const ParameterState& p : parameters_.all()) {
       const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
-      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight, -1), all.size()}));
+      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight), all.size()}));
     }
   }
 
@@ -97,13 +97,13 @@ class CalibrationPasses {
     BoundOperation compute;
     std::span<const float> choices = {};  // of a forward gate, by expert
   };
-  std::span<const float> choices_of(const Operation& op, std::int32_t micro_batch) const {
+  std::span<const float> choices_of(const Operation& op, MicroBatch micro_batch) const {
     if (op.role != Role::gate || op.phase != Phase::forward) return {};
     return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
   // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
   // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
-  void stand_in(const StepGraph& graph, const Operation& transfer, std::int32_t micro_batch) {
+  void stand_in(const StepGraph& graph, const Operation& transfer, MicroBatch micro_batch) {
     if (!transfer.per_micro_batch) return;
     std::vector<std::pair<Vector, float>> results;
     for (const Write& write : transfer.writes) {

@@ -21,7 +21,7 @@ LevelId find_level(const ClusterSpec& spec, const std::string& name) {
   const auto found =
       std::find_if(spec.levels.begin(), spec.levels.end(), [&](const LevelSpec& level) { return level.name == name; });
   WEFT_CHECK(found != spec.levels.end());  // validate() has seen every name
-  return make_id<LevelId>(static_cast<std::size_t>(found - spec.levels.begin()));
+  return make_id<LevelId>(found - spec.levels.begin());
 }
 
 }  // namespace
@@ -94,8 +94,8 @@ void Cluster::apply(const NodeOverride& change) {
   if (change.level.empty()) return;
   const LevelId level = find_level(spec_, change.level);
   const std::int64_t begin = change.node * spec_.devices_per_node;
-  const LinkId first = link_of(level, make_id<Rank>(static_cast<std::size_t>(begin)));
-  const LinkId last = link_of(level, make_id<Rank>(static_cast<std::size_t>(begin + spec_.devices_per_node - 1)));
+  const LinkId first = link_of(level, make_id<Rank>(begin));
+  const LinkId last = link_of(level, make_id<Rank>(begin + spec_.devices_per_node - 1));
   for (std::size_t i = first.index(); i <= last.index(); ++i) {
     if (change.bandwidth) links_[i].bandwidth = *change.bandwidth;
     if (change.latency) links_[i].latency = *change.latency;

@@ -34,7 +34,7 @@ TEST(Presets, EveryPresetBuildsWithOneNodeAndWithMany) {
     for (const char* nodes : {":1", ":2", ":16"}) {
       const Cluster cluster(parse_cluster(name + nodes));
       const std::int64_t last = cluster.device_count() - 1;
-      EXPECT_NO_THROW(cluster.common_fabric(Rank{0}, make_id<Rank>(static_cast<std::size_t>(last)))) << name;
+      EXPECT_NO_THROW(cluster.common_fabric(Rank{0}, make_id<Rank>(last))) << name;
       EXPECT_EQ(cluster.spec().name, name + nodes);
     }
   }

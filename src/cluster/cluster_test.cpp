@@ -13,7 +13,7 @@ namespace weft {
 namespace {
 
 Rank rank(std::int64_t n) {
-  return make_id<Rank>(static_cast<std::size_t>(n));
+  return make_id<Rank>(n);
 }
 
 LevelSpec level(std::string name, Domain joins, double gigabytes, std::int64_t shared_by,

@@ -144,7 +144,7 @@ void FlowNetwork::set_rates() {
   }
   for (const std::int32_t id : rising_) {
     for (const std::int32_t link : lane(flow(id)).links) {
-      const auto l = static_cast<std::size_t>(link);
+      const std::size_t l = link;
       room_[l] = capacity_[l] * std::max(0.5, 1 - sharing_loss_ * (users_[l] - 1));
     }
   }
@@ -152,7 +152,7 @@ void FlowNetwork::set_rates() {
     double level = std::numeric_limits<double>::infinity();
     for (const std::int32_t id : rising_) {
       for (const std::int32_t link : lane(flow(id)).links) {
-        const auto l = static_cast<std::size_t>(link);
+        const std::size_t l = link;
         level = std::min(level, room_[l] / users_[l]);
       }
     }
@@ -178,7 +178,7 @@ void FlowNetwork::set_rates() {
 bool FlowNetwork::meets_full_link(const Flow& rising, double level) const {
   const auto& links = lane(rising).links;
   return std::any_of(links.begin(), links.end(), [&](std::int32_t link) {
-    const auto l = static_cast<std::size_t>(link);
+    const std::size_t l = link;
     return room_[l] / users_[l] <= level * (1 + 1e-12);
   });
 }

@@ -14,7 +14,7 @@ namespace {
 const std::vector<Axis> kAllAxes{Axis::tp, Axis::cp, Axis::dp, Axis::pp, Axis::etp, Axis::ep, Axis::edp};
 
 Rank rank(std::int64_t n) {
-  return make_id<Rank>(static_cast<std::size_t>(n));
+  return make_id<Rank>(n);
 }
 
 using Coordinates = std::map<Axis, std::int64_t>;

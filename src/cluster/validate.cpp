@@ -88,7 +88,7 @@ void check_via(const ClusterSpec& spec, std::size_t index, std::string_view pref
       }
       fail("{}via names '{}', which is no level{}", prefix, name, suggestion(name, others));
     }
-    const auto position = static_cast<std::size_t>(found - spec.levels.begin());
+    const std::size_t position = found - spec.levels.begin();
     if (position == index) fail("{}via names the level itself", prefix);
     if (position > index && found->joins != Domain::none) {
       fail("{}via names '{}', which comes later; only hops and earlier levels are allowed", prefix, name);

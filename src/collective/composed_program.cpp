@@ -63,7 +63,7 @@ class LegComposer {
 
   std::vector<std::vector<std::int64_t>> groups(Scope scope) const {
     const std::int64_t count = scope == Scope::whole ? 1 : scope == Scope::inner ? outer_ : inner_;
-    std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(count));
+    std::vector<std::vector<std::int64_t>> result(count);
     for (std::int64_t rank = 0; rank < spec().ranks; ++rank) {
       const std::int64_t group = scope == Scope::whole ? 0 : scope == Scope::inner ? rank / inner_ : rank % inner_;
       result[group].push_back(rank);

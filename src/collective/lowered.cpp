@@ -92,7 +92,7 @@ class RankLowering {
   // Slots as the user lays them out: by input pieces, by output pieces, or in place by both.
   void lay_out(BufferKind buffer, std::int64_t& total) {
     const CollectiveSpec& spec = program_.spec;
-    std::vector<std::int64_t> capacities(static_cast<std::size_t>(slot_count(program_, rank_, buffer)), -1);
+    std::vector<std::int64_t> capacities(slot_count(program_, rank_, buffer), -1);
     const auto hold = [&](std::int64_t slot, const Content& content) {
       std::int64_t& capacity = capacities[slot];
       if (capacity >= 0 && capacity != bytes_of(content)) {

@@ -17,7 +17,7 @@ void join(std::vector<std::int32_t>& clock, const std::vector<std::int32_t>& oth
 }
 
 bool covers(const std::vector<std::int32_t>& clock, InstructionId step) {
-  const auto block = static_cast<std::size_t>(step.block);
+  const std::size_t block = step.block;
   return block < clock.size() && clock[block] >= step.step;
 }
 

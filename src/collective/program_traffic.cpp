@@ -61,7 +61,7 @@ ProgramTraffic program_traffic(const Program& program, const PieceSizes& sizes, 
   traffic.instructions.resize(program.ranks.size());
   ChainCounter chains(program);
   for (const StepTrace& trace : run.steps) {
-    const auto rank = static_cast<std::size_t>(trace.rank);
+    const std::size_t rank = trace.rank;
     const ThreadBlock& block = program.ranks[rank].blocks[trace.step.block];
     ++traffic.instructions[rank];
     traffic.longest_chain = std::max(traffic.longest_chain, chains.visit(trace.rank, trace.step));

@@ -24,12 +24,12 @@ class RankSet {
   }
 
   void insert(std::int64_t rank) {
-    const auto word = static_cast<std::size_t>(rank / 64);
+    const std::size_t word = rank / 64;
     if (word >= words_.size()) words_.resize(word + 1);
     words_[word] |= std::uint64_t{1} << (rank % 64);
   }
   bool contains(std::int64_t rank) const {
-    const auto word = static_cast<std::size_t>(rank / 64);
+    const std::size_t word = rank / 64;
     return word < words_.size() && ((words_[word] >> (rank % 64)) & 1) != 0;
   }
   bool meets(const RankSet& other) const {

@@ -118,7 +118,7 @@ std::int64_t members_per_node(const Cluster& cluster, const std::vector<Rank>& m
   std::int64_t run = 0, common = 0;
   const auto count = std::ssize(members);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const std::size_t at = i;
     ++run;
     const bool last = i + 1 == count || cluster.node_of(members[at]) != cluster.node_of(members[at + 1]);
     if (!last) continue;

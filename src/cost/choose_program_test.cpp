@@ -10,7 +10,7 @@ namespace {
 
 std::vector<Rank> first_devices(std::int64_t count) {
   std::vector<Rank> members;
-  for (std::int64_t i = 0; i < count; ++i) members.push_back(make_id<Rank>(static_cast<std::size_t>(i)));
+  for (std::int64_t i = 0; i < count; ++i) members.push_back(make_id<Rank>(i));
   return members;
 }
 

@@ -120,7 +120,7 @@ TransferCost CostModel::from_traffic(const RankClass& rank_class, const std::vec
   for (const FabricTraffic& t : traffic) {
     for (const LinkId link : cluster_.path(t.fabric, rank_class.representative)) {
       const LinkUse& use = rank_class.links[cluster_.links()[link.index()].level.index()];
-      const auto index = static_cast<std::size_t>(use.link_class);
+      const std::size_t index = use.link_class;
       const double busy = t.bytes * static_cast<double>(use.ranks_on_link) * link_seconds_per_byte_[index];
       const std::int32_t out = 2 * use.link_class;
       if (sends) add_work(cost.work, ResourceId{out}, busy);

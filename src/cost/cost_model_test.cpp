@@ -150,7 +150,7 @@ struct ExpertCase {
   }
   Operation part(Role role, Phase phase, std::int32_t axis) const {
     Operation op = find(graph, role, phase);
-    const auto id = make_id<OpId>(static_cast<std::size_t>(&find(graph, role, phase) - graph.operations.data()));
+    const auto id = make_id<OpId>(&find(graph, role, phase) - graph.operations.data());
     op.origins = {{id, axis, 0, 1, 4}};
     op.key.dims[0] = part_size(graph, graph.op(id), op.origins.front());
     if (op.communication) op.communication->bytes = {op.key.dims[0]};

@@ -33,7 +33,7 @@ class ExpertSizesTest : public testing::TestWithParam<ExpertExchange> {
   }
   Operation half(Role role, Phase phase) const {
     Operation op = find(role, phase);
-    const auto id = make_id<OpId>(static_cast<std::size_t>(&find(role, phase) - graph_.operations.data()));
+    const auto id = make_id<OpId>(&find(role, phase) - graph_.operations.data());
     op.origins = {{id, kTokenAxis, 0, 1, 2}};
     return op;
   }

@@ -284,7 +284,7 @@ class ProgramSimulation {
   }
 
   void note(const Moving& moving, std::int32_t number) {
-    if (moving_.size() <= static_cast<std::size_t>(number)) moving_.resize(static_cast<std::size_t>(number) + 1);
+    if (moving_.size() <= static_cast<std::size_t>(number)) moving_.resize(number + 1);
     moving_[number] = moving;
   }
 

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// One call of the kernel: queries that follow each other, with the keys of their whole sequences.
+// One call of the kernel works on queries that follow each other, with the keys of their whole sequences.
 struct AttentionCall {
   AttentionShape shape;
   ElementRange query_rows, key_rows;
@@ -28,7 +28,7 @@ AttentionShape shape_of(const RankView& view) {
                        .keys = layout.seq};
   if (model.positions == Positions::rotary) shape.rotary_base = kRotaryBase;
   if (model.latent) {
-    // Of every head its key's own columns, then its value.
+    // Every head has its key's own columns, then its value.
     shape.value_size = model.latent->value_head_dim;
     shape.key_pitch = shape.value_pitch = model.latent->nope_head_dim + shape.value_size;
   }
@@ -42,8 +42,8 @@ AttentionShape shape_of(const RankView& view) {
 }
 
 // Without context parallelism one call serves all sequences; with it each stretch of each sequence needs its own.
-// `rows`: of whole sequences, where the operation is cut; empty: all.
-std::vector<AttentionCall> calls_of(const RankView& view, std::int32_t micro_batch, ElementRange rows) {
+// Where the operation is cut, `rows` are those of whole sequences; empty means all.
+std::vector<AttentionCall> calls_of(const RankView& view, MicroBatch micro_batch, ElementRange rows) {
   const Layout& layout = view.plan().layout;
   AttentionShape shape = shape_of(view);
   const std::vector<std::int64_t> samples = sample_numbers(view, micro_batch);
@@ -106,7 +106,7 @@ Packed packed_grads(const AttentionCall& call, const Operands& of) {
                 of.find_write(Operand::rotary_key_grad));
 }
 
-// What forward keeps: the logarithms of sums; or the softmax, with dropout also what was kept and what that left.
+// Forward keeps the logarithms of sums; or the softmax, with dropout also what was kept and what that left.
 // `find` gives the value of an operand that forward writes or backward reads.
 template <class Find>
 AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCall& call) {
@@ -121,12 +121,12 @@ AttentionSaved saved_in(const Operands& of, const Find& find, const AttentionCal
   saved.softmax = Matrix::dense(data(find(Operand::softmax)) + first, rows, keys);
   const ValueId kept = find(Operand::kept_elements);
   if (!kept.valid()) return saved;
-  saved.kept = of.kept(kept).subspan(first, static_cast<std::size_t>(rows * keys));
+  saved.kept = of.kept(kept).subspan(first, rows * keys);
   saved.dropped = Matrix::dense(data(find(Operand::dropped_softmax)) + first, rows, keys);
   return saved;
 }
 
-// The shape with what dropout draws from at a step.
+// Returns the shape with what dropout draws from at a step.
 AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int64_t step, std::int32_t layer) {
   AttentionShape shape = call.shape;
   if (is_validation(step)) shape.dropout.rate = 0;
@@ -139,7 +139,7 @@ AttentionShape shape_at(const AttentionCall& call, std::uint64_t seed, std::int6
 
 }  // namespace
 
-KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                            ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto written = [&](Operand operand) { return find_write(op, operand); };
@@ -162,7 +162,7 @@ KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Opera
   };
 }
 
-KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                                 ElementRange rows) {
   const Operands of(view, op, micro_batch);
   const auto read = [&](Operand operand) { return find_read(op, operand); };

@@ -1,4 +1,4 @@
-// The attention of a rank: its heads, and the positions of each sequence that it holds the queries of.
+// Binds the attention of a rank: its heads, and the positions of each sequence that it holds the queries of.
 #pragma once
 
 #include "exec/bound_operation.hpp"
@@ -6,10 +6,10 @@
 
 namespace weft {
 
-// `seed`: of dropout, where the model has it. `rows`: of whole sequences, where the operation is cut; empty: all.
-KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+// `seed` is that of dropout, where the model has it. Where the operation is cut, `rows` are those of whole sequences.
+KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                            ElementRange rows = {});
-KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const Operation& op, MicroBatch micro_batch,
                                 ElementRange rows = {});
 
 }  // namespace weft

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kNothingLoaded = INT64_MIN;
 
-// The value that has a row for every token that an operation works on.
+// Returns the value that has a row for every token that an operation works on.
 ValueId rows_written_by(const Operation& op) {
   if (op.phase != Phase::input_grad) return write_of(op, Operand::output);
   return write_of(op, op.role == Role::attention ? Operand::queries_grad : Operand::input_grad);
@@ -40,8 +40,8 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   const std::int64_t first = view.coordinate(Axis::tp) * rows;
   vocabulary_ = {first, std::clamp<std::int64_t>(view.plan().model.vocab - first, 0, rows)};
   const Layout& layout = view.plan().layout;
-  const auto tokens = static_cast<std::size_t>(layout.tokens());
-  const auto micro_batches = static_cast<std::size_t>(layout.micro_batches());
+  const std::size_t tokens = layout.tokens();
+  const std::size_t micro_batches = layout.micro_batches();
   training_.tokens.assign(micro_batches, std::vector<std::int64_t>(tokens));
   training_.targets = training_.tokens;
   training_.loaded.assign(micro_batches, kNothingLoaded);
@@ -55,14 +55,14 @@ ComputeBinder::ComputeBinder(const RankView& view, const ParameterStates& parame
   training_.loss_sums.assign(settings.steps, 0.0);
 }
 
-BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
+BoundOperation ComputeBinder::bind(OpId id, MicroBatch micro_batch) const {
   const Operation& op = view_.plan().graph.op(id);
   std::vector<BoundOperation> pieces;
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
     if (!is_whole(origin)) {
-      const std::vector<BoundOperation> windows = bind_part(original, origin, micro_batch);
-      pieces.insert(pieces.end(), windows.begin(), windows.end());
+      const std::vector<BoundOperation> ranges = bind_part(original, origin, micro_batch);
+      pieces.insert(pieces.end(), ranges.begin(), ranges.end());
       continue;
     }
     const ValueId sum = find_write(original, Operand::weight_grad);
@@ -73,18 +73,18 @@ BoundOperation ComputeBinder::bind(OpId id, std::int32_t micro_batch) const {
 }
 
 std::vector<BoundOperation> ComputeBinder::bind_part(const Operation& op, const Origin& part,
-                                                     std::int32_t micro_batch) const {
+                                                     MicroBatch micro_batch) const {
   if (is_of_routed_experts(op)) return {bind_experts(view_, op, micro_batch, part)};
   const Value& value = view_.original().value(rows_written_by(op));
-  std::vector<BoundOperation> windows;
+  std::vector<BoundOperation> ranges;
   for (const ElementRange& rows : row_ranges(view_.plan().layout, value.shape.front(), part)) {
-    windows.push_back(op.phase == Phase::input_grad ? bind_input_grad(op, micro_batch, rows)
-                                                    : bind_forward(op, micro_batch, rows));
+    ranges.push_back(op.phase == Phase::input_grad ? bind_input_grad(op, micro_batch, rows)
+                                                   : bind_forward(op, micro_batch, rows));
   }
-  return windows;
+  return ranges;
 }
 
-BoundOperation ComputeBinder::bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const {
+BoundOperation ComputeBinder::bind_whole(const Operation& op, MicroBatch micro_batch, bool first_write) const {
   if (is_of_routed_experts(op)) return bind_experts(view_, op, micro_batch);
   switch (op.phase) {
     case Phase::forward:
@@ -100,7 +100,7 @@ BoundOperation ComputeBinder::bind_whole(const Operation& op, std::int32_t micro
   no_kernel(op);
 }
 
-BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+BoundOperation ComputeBinder::bind_forward(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {
   const Operands of(view_, op, micro_batch, rows);
   switch (op.role) {
     case Role::embedding:
@@ -156,7 +156,7 @@ BoundOperation ComputeBinder::bind_forward(const Operation& op, std::int32_t mic
   }
 }
 
-BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+BoundOperation ComputeBinder::bind_input_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {
   const Operands of(view_, op, micro_batch, rows);
   switch (op.role) {
     case Role::attention_norm:
@@ -211,7 +211,7 @@ BoundOperation ComputeBinder::bind_input_grad(const Operation& op, std::int32_t 
   }
 }
 
-BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const {
+BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, MicroBatch micro_batch, Into into) const {
   const Operands of(view_, op, micro_batch);
   const ValueId gradient = write_of(op, Operand::weight_grad);
   switch (op.role) {
@@ -245,8 +245,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, std::int32_t
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return [&tokens = training_.tokens[micro_batch], dy = of.read(Operand::output_grad), dw = of.weight(gradient),
-              first = vocabulary_.first,
+      return [&tokens = training_.tokens[micro_batch.index()], dy = of.read(Operand::output_grad),
+              dw = of.weight(gradient), first = vocabulary_.first,
               into](Kernels& kernels, std::int64_t) { kernels.embedding_weight_grad(tokens, dy, dw, first, into); };
     case Role::positions:
       return [dy = of.read(Operand::output_grad), d = learned_positions(of.weight(gradient)), into](
@@ -263,7 +263,7 @@ ComputeBinder::DropoutPlace ComputeBinder::dropout_of(const Operation& op) const
 }
 
 // Writes what it kept beside the result, and adds the stream where it reads one.
-BoundOperation ComputeBinder::bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const {
+BoundOperation ComputeBinder::bind_dropout(const Operation& op, MicroBatch micro_batch, ElementRange rows) const {
   const Operands of(view_, op, micro_batch, rows);
   return [x = of.read(Operand::input), stream = of.find_read(Operand::addend), y = of.write(Operand::output),
           kept = of.kept(write_of(op, Operand::kept_elements)), place = dropout_of(op),
@@ -275,7 +275,7 @@ BoundOperation ComputeBinder::bind_dropout(const Operation& op, std::int32_t mic
 }
 
 // Each rank has the tokens of its vocabulary's part; the first of them also adds the positions.
-BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t micro_batch) const {
+BoundOperation ComputeBinder::bind_embedding(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
   LearnedPositions positions;
   const ValueId positions_table = find_read(op, Operand::positions);
@@ -284,7 +284,7 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t m
     table.role = Role::positions;
     positions = learned_positions(Operands(view_, table, micro_batch).weight(positions_table));
   }
-  return [this, micro_batch, &tokens = training_.tokens[micro_batch], positions,
+  return [this, micro_batch, &tokens = training_.tokens[micro_batch.index()], positions,
           table = of.weight(read_of(op, Operand::weight)),
           y = of.write(Operand::output)](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
@@ -293,17 +293,17 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, std::int32_t m
 }
 
 // Whoever needs a step's tokens or targets first loads both: the first stage of a pipeline, and its last.
-void ComputeBinder::load_batch(std::int64_t step, std::int32_t micro_batch) const {
-  const auto m = static_cast<std::size_t>(micro_batch);
+void ComputeBinder::load_batch(std::int64_t step, MicroBatch micro_batch) const {
+  const std::size_t m = micro_batch.index();
   if (training_.loaded[m] == step) return;
   training_.loaded[m] = step;
   const Batches& batches = is_validation(step) ? *validation_ : batches_;
   const std::int64_t number = is_validation(step) ? validation_batch(step) : step;
-  const auto all = static_cast<std::size_t>(view_.plan().layout.seq);
+  const std::size_t all = view_.plan().layout.seq;
   if (positions_.size() == all) {
-    return batches.fill(number, view_.data_rank(), micro_batch, training_.tokens[m], training_.targets[m]);
+    return batches.fill(number, view_.data_rank(), micro_batch.value, training_.tokens[m], training_.targets[m]);
   }
-  batches.fill(number, view_.data_rank(), micro_batch, batch_tokens_, batch_targets_);
+  batches.fill(number, view_.data_rank(), micro_batch.value, batch_tokens_, batch_targets_);
   for (std::size_t i = 0; i < training_.tokens[m].size(); ++i) {
     const std::size_t at = i / positions_.size() * all + static_cast<std::size_t>(positions_[i % positions_.size()]);
     training_.tokens[m][i] = batch_tokens_[at];
@@ -314,7 +314,7 @@ void ComputeBinder::load_batch(std::int64_t step, std::int32_t micro_batch) cons
 BoundOperation ComputeBinder::bind_once(const Operation& op) const {
   if (op.role == Role::update) return bind_update(op);
   if (op.role != Role::grad_norm) no_kernel(op);
-  // Every element of the model once: not those that another rank answers for.
+  // Every element of the model counts once, so this leaves out those that another rank answers for.
   std::vector<Vector> gradients;
   for (const ParameterState& p : parameters_.all()) {
     if (!parameters_.answers_for(p, GroupKind::norm)) continue;
@@ -326,8 +326,9 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
         gradients.push_back(gradient.slice(part.begin - own.begin, part.end - own.begin));
     }
   }
-  return [gradients, out = Vector{view_.data(write_of(op, Operand::square_sum), -1), 1}](
-             Kernels& kernels, std::int64_t) { kernels.square_sum(gradients, out); };
+  return [gradients, out = Vector{view_.data(write_of(op, Operand::square_sum)), 1}](Kernels& kernels, std::int64_t) {
+    kernels.square_sum(gradients, out);
+  };
 }
 
 BoundOperation ComputeBinder::bind_update(const Operation& op) const {
@@ -337,7 +338,7 @@ BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   if (updated.weights.data.type != ElementType::fp32) updated.master = parameters_.own_master(p);
   GradientClip clip;
   const ValueId norm = find_read(op, Operand::square_sum);  // absent: gradients are not clipped
-  if (norm.valid()) clip = {{view_.data(norm, -1), 1}, view_.plan().layout.clip_grad};
+  if (norm.valid()) clip = {{view_.data(norm), 1}, view_.plan().layout.clip_grad};
   bool& finite = training_.gradient_is_finite[&p - parameters_.all().data()];
   const auto compute = [this, &p, updated, clip, &finite](Kernels& kernels, std::int64_t step) {
     if (step == 0 && training_.on_first_gradient) training_.on_first_gradient(p, updated.gradient);

@@ -1,4 +1,4 @@
-// From an operation of the graph to the kernel that carries it out on a rank's memory.
+// Binds an operation of the graph to the kernel that carries it out on a rank's memory.
 #pragma once
 
 #include <deque>
@@ -13,41 +13,42 @@
 
 namespace weft {
 
-// What operations of a rank leave beside the plan's values. Written by the thread that computes.
+// Operations of a rank leave this beside the plan's values. The thread that computes writes it.
 struct RankTraining {
-  // Of the positions that this rank holds, by micro-batch.
+  // These are of the positions that this rank holds, by micro-batch.
   std::vector<std::vector<std::int64_t>> tokens, targets;
   std::vector<std::int64_t> loaded;  // by micro-batch: the step they are of
   std::vector<double> losses;        // by micro-batch, of the last one computed: the sum of -log p over its tokens
-  // By parameter: whether the gradient of the last update was finite. A deque, because kernels write to its elements.
+  // Says by parameter whether the gradient of the last update was finite. It is a deque, because kernels write to its
+  // elements.
   std::deque<bool> gradient_is_finite;
   std::vector<double> loss_sums;   // by step: the losses of this rank's micro-batches
   double validation_loss_sum = 0;  // the same of all batches of validation since somebody set it to 0
-  // Told of the gradients that the first step's updates read, where somebody asks.
+  // It is told of the gradients that the first step's updates read, where somebody asks.
   std::function<void(const ParameterState&, const Vector& gradient)> on_first_gradient = {};
-  // Told of every update when it has been made: the rank's own weights and moments of the parameter are of this step
-  // until its next update.
+  // It is told of every update when it has been made: the rank's own weights and moments of the parameter are of this
+  // step until its next update.
   std::function<void(std::int64_t step, const ParameterState&)> on_updated = {};
 };
 
 class ComputeBinder {
  public:
-  // All must outlive what it binds.
+  // All arguments must outlive what it binds.
   ComputeBinder(const RankView& view, const ParameterStates& parameters, const TrainSettings& settings,
                 const Batches& batches, RankTraining& training, const Batches* validation = nullptr);
 
-  // The kernel of one operation of the plan at a micro-batch (-1: once a step). Everything is looked up here; calling
+  // Returns the kernel of one operation of the plan at a micro-batch. Everything is looked up here; calling
   // the result only computes. Throws Error where there is no kernel for it yet.
-  BoundOperation bind(OpId operation, std::int32_t micro_batch) const;
+  BoundOperation bind(OpId operation, MicroBatch micro_batch) const;
 
  private:
-  BoundOperation bind_whole(const Operation& op, std::int32_t micro_batch, bool first_write) const;
-  // One after the other the windows of the rows that a part of `op` works on.
-  std::vector<BoundOperation> bind_part(const Operation& op, const Origin& part, std::int32_t micro_batch) const;
-  // `rows`: where the operation is cut; empty: all.
-  BoundOperation bind_forward(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_input_grad(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_weight_grad(const Operation& op, std::int32_t micro_batch, Into into) const;
+  BoundOperation bind_whole(const Operation& op, MicroBatch micro_batch, bool first_write) const;
+  // Binds the row ranges that a part of `op` works on, one after the other.
+  std::vector<BoundOperation> bind_part(const Operation& op, const Origin& part, MicroBatch micro_batch) const;
+  // `rows` are those of a cut operation; empty means all.
+  BoundOperation bind_forward(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_input_grad(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_weight_grad(const Operation& op, MicroBatch micro_batch, Into into) const;
   BoundOperation bind_once(const Operation& op) const;
   BoundOperation bind_update(const Operation& op) const;
   struct DropoutPlace {
@@ -55,15 +56,15 @@ class ComputeBinder {
     double rate;
   };
   DropoutPlace dropout_of(const Operation& op) const;
-  BoundOperation bind_dropout(const Operation& op, std::int32_t micro_batch, ElementRange rows) const;
-  BoundOperation bind_embedding(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss_part(const Operation& op, std::int32_t micro_batch) const;
-  BoundOperation bind_loss_grad(const Operation& op, std::int32_t micro_batch) const;
+  BoundOperation bind_dropout(const Operation& op, MicroBatch micro_batch, ElementRange rows) const;
+  BoundOperation bind_embedding(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss_part(const Operation& op, MicroBatch micro_batch) const;
+  BoundOperation bind_loss_grad(const Operation& op, MicroBatch micro_batch) const;
   std::vector<LossPart> loss_parts(const Vector& value) const;
   LearnedPositions learned_positions(const Matrix& table) const { return {table, positions_}; }
-  void load_batch(std::int64_t step, std::int32_t micro_batch) const;
-  std::string first_not_finite(Kernels& kernels, std::int32_t micro_batch) const;
+  void load_batch(std::int64_t step, MicroBatch micro_batch) const;
+  std::string first_not_finite(Kernels& kernels, MicroBatch micro_batch) const;
 
   const RankView& view_;
   const ParameterStates& parameters_;

@@ -19,10 +19,10 @@ GateLoad load_in(const Matrix& value) {
   return {value.row(0), value.row(1)};
 }
 
-// What one operation, or a part of it, works on.
+// Knows what one operation, or a part of it, works on.
 class ExpertOperation {
  public:
-  ExpertOperation(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part)
+  ExpertOperation(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part)
       : view_(view),
         op_(op),
         micro_batch_(micro_batch),
@@ -81,7 +81,7 @@ class ExpertOperation {
   }
 
  private:
-  // The rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
+  // Returns the rows of the part's tokens. Experts see a rank's own tokens: one stretch of them, whatever the layout.
   ElementRange token_rows_of(const Matrix& all) const {
     return is_whole(part_) ? ElementRange{0, all.rows} : part_range(all.rows, part_);
   }
@@ -91,8 +91,8 @@ class ExpertOperation {
   }
   Matrix routing() const { return tokens(whole_.read(Operand::routing)); }
   EmptySlots empty_slots() const { return use_.is_data() ? EmptySlots::keep : EmptySlots::clear; }
-  static ExpertBlocks used(ExpertBlocks blocks, SlotUse& use) {
-    blocks.used = use.windows();
+  static CapacityBlocks used(CapacityBlocks blocks, SlotUse& use) {
+    blocks.used = use.ranges();
     return blocks;
   }
 
@@ -103,10 +103,10 @@ class ExpertOperation {
       fail("'{}': its exchange has sizes that only the device knows; give --expert-exchange padded", describe(op_));
     }
     const Matrix all = whole_.read(Operand::routing);
-    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, all,
+    return [&ranges = view_.expert_row_ranges(), &op = op_, micro_batch = micro_batch_, all,
             rows = token_rows_of(all)](Kernels& kernels) {
       kernels.synchronize();
-      windows.fill(op, micro_batch, all, rows);
+      ranges.fill(op, micro_batch, all, rows);
     };
   }
 
@@ -166,7 +166,7 @@ class ExpertOperation {
 
   const RankView& view_;
   const Operation& op_;
-  std::int32_t micro_batch_;
+  MicroBatch micro_batch_;
   Origin part_;
   Operands whole_;
   SlotUse use_;
@@ -188,13 +188,14 @@ bool is_of_routed_experts(const Operation& op) {
   }
 }
 
-KernelCalls bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
+KernelCalls bind_experts(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part) {
   const ExpertOperation operation(view, op, micro_batch, part);
   return op.phase == Phase::input_grad ? operation.input_grad() : operation.forward();
 }
 
-// Of the rows in use alone, where the others were never written: those of the gradients, or of what was computed last.
-KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+// Uses the rows in use alone, where the others were never written: those of the gradients, or of what was computed
+// last.
+KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ExpertWeights d = of.experts(write_of(op, Operand::weight_grad));
   const Matrix x = of.read(Operand::input), dy = of.read(Operand::output_grad);
@@ -202,13 +203,13 @@ KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, 
   Operation as_pass = op;
   for (const Phase phase : {Phase::weight_grad, Phase::recompute, Phase::forward}) {
     as_pass.phase = phase;
-    if (!view.expert_windows().has_tables(as_pass, micro_batch)) continue;
+    if (!view.expert_row_ranges().has_tables(as_pass, micro_batch)) continue;
     use = slot_use(view, as_pass, micro_batch, {});
     break;
   }
   return [blocks = blocks_of(view, op, x), use, x, dy, d, into](Kernels& kernels, std::int64_t) mutable {
-    ExpertBlocks of_rows = blocks;
-    of_rows.used = use.windows();
+    CapacityBlocks of_rows = blocks;
+    of_rows.used = use.ranges();
     kernels.expert_linear_weight_grad(of_rows, x, dy, d.weights, d.biases, into);
   };
 }

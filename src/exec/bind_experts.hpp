@@ -10,7 +10,7 @@ namespace weft {
 // Whether these are for it: forward, again, and dX; of the products of experts also dW.
 bool is_of_routed_experts(const Operation& op);
 
-KernelCalls bind_experts(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part = {});
-KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
+KernelCalls bind_experts(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part = {});
+KernelCalls bind_experts_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into);
 
 }  // namespace weft

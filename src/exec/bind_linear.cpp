@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// One matrix of the output, with the rows of the weight that make it.
+// A matrix of the output goes with the rows of the weight that make it.
 struct Output {
   Matrix values, weight;
   Vector bias;
@@ -24,7 +24,7 @@ std::vector<Output> side_by_side(const std::vector<Matrix>& outputs, const Matri
   return parts;
 }
 
-// The values of the operands that are there.
+// Returns the values of the operands that are there.
 std::vector<Matrix> present(std::initializer_list<Matrix> matrices) {
   std::vector<Matrix> found;
   for (const Matrix& matrix : matrices) {
@@ -39,7 +39,7 @@ std::vector<Matrix> output_grads(const Operands& of) {
 
 }  // namespace
 
-KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows) {
+KernelCalls bind_linear(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
   const ValueId weight = read_of(op, Operand::weight);
   const std::vector<Matrix> outputs = present({of.write(Operand::output), of.find_write(Operand::output_beside)});
@@ -49,7 +49,7 @@ KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t 
   };
 }
 
-KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch,
                                    ElementRange rows) {
   const Operands of(view, op, micro_batch, rows);
   return
@@ -64,7 +64,7 @@ KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, st
       };
 }
 
-KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ValueId gradient = write_of(op, Operand::weight_grad);
   return [x = of.read(Operand::input), parts = side_by_side(output_grads(of), of.weight(gradient), of.bias(gradient)),

@@ -8,9 +8,9 @@
 
 namespace weft {
 
-KernelCalls bind_linear(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {});
-KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch,
+KernelCalls bind_linear(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows = {});
+KernelCalls bind_linear_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch,
                                    ElementRange rows = {});
-KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
+KernelCalls bind_linear_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into);
 
 }  // namespace weft

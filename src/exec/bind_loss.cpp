@@ -1,4 +1,4 @@
-// The loss of ComputeBinder: over a whole vocabulary, or over one whose columns are spread over ranks.
+// Binds the loss, over a whole vocabulary or over one whose columns are spread over ranks.
 #include <cmath>
 
 #include "base/error.hpp"
@@ -7,16 +7,16 @@
 
 namespace weft {
 
-BoundOperation ComputeBinder::bind_loss_part(const Operation& op, std::int32_t micro_batch) const {
+BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
-  return [this, micro_batch, &targets = training_.targets[micro_batch], logits = of.read(Operand::input),
+  return [this, micro_batch, &targets = training_.targets[micro_batch.index()], logits = of.read(Operand::input),
           part = loss_parts(of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
     kernels.cross_entropy_part(logits, targets, vocabulary_, part);
   };
 }
 
-// One after the other in a value: the three numbers of every token of every vocabulary part.
+// A value holds, one after the other, the three numbers of every token of every vocabulary part.
 std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
   const std::int64_t tokens = view_.plan().layout.tokens();
   std::vector<LossPart> parts;
@@ -27,14 +27,14 @@ std::vector<LossPart> ComputeBinder::loss_parts(const Vector& value) const {
   return parts;
 }
 
-BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_batch) const {
+BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
   std::vector<LossPart> parts;
   const ValueId gathered = find_read(op, Operand::loss_parts);
   if (gathered.valid()) parts = loss_parts(of.flat(gathered));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
-  double& loss = training_.losses[micro_batch];
-  const auto compute = [this, micro_batch, parts, &targets = training_.targets[micro_batch],
+  double& loss = training_.losses[micro_batch.index()];
+  const auto compute = [this, micro_batch, parts, &targets = training_.targets[micro_batch.index()],
                         logits = of.read(Operand::input), p = of.write(Operand::output),
                         &loss](Kernels& kernels, std::int64_t step) {
     load_batch(step, micro_batch);
@@ -49,19 +49,19 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, std::int32_t micro_
   return {compute, read};
 }
 
-BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, std::int32_t micro_batch) const {
+BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
   const Layout& layout = view_.plan().layout;
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-  return [&targets = training_.targets[micro_batch], scale, first = vocabulary_.first, p = of.read(Operand::output),
-          dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
+  return [&targets = training_.targets[micro_batch.index()], scale, first = vocabulary_.first,
+          p = of.read(Operand::output), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
     kernels.cross_entropy_input_grad(p, targets, first, scale, dx);
   };
 }
 
-// The first result of forward, among those that backward still needs, that holds a NaN or an infinity.
-std::string ComputeBinder::first_not_finite(Kernels& kernels, std::int32_t micro_batch) const {
+// Names the first result of forward, among those that backward still needs, that holds a NaN or an infinity.
+std::string ComputeBinder::first_not_finite(Kernels& kernels, MicroBatch micro_batch) const {
   const StepGraph& graph = view_.original();
   std::vector<bool> kept(graph.values.size(), false);
   for (const Operation& op : graph.operations) {

@@ -7,10 +7,10 @@
 namespace weft {
 namespace {
 
-// Which of the parameter's tensors a head is scaled by.
+// Says which of the parameter's tensors a head is scaled by.
 enum Tensor : std::size_t { kQueryNorm, kKeyNorm };
 
-// The rank's queries, keys and values, each head a matrix of its own.
+// Holds the rank's queries, keys and values, each head a matrix of its own.
 struct Heads {
   std::vector<Matrix> queries, keys;
   Matrix values;
@@ -46,7 +46,7 @@ Heads output_grads(const RankView& view, const Operands& of) {
 
 }  // namespace
 
-KernelCalls bind_qk_norm(const RankView& view, const Operation& op, std::int32_t micro_batch) {
+KernelCalls bind_qk_norm(const RankView& view, const Operation& op, MicroBatch micro_batch) {
   const Operands of(view, op, micro_batch);
   const ValueId weights = read_of(op, Operand::weight);
   return [x = inputs(view, of), y = heads_of(view, of.write(Operand::output), of.find_write(Operand::output_beside)),
@@ -58,7 +58,7 @@ KernelCalls bind_qk_norm(const RankView& view, const Operation& op, std::int32_t
   };
 }
 
-KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch) {
+KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch) {
   const Operands of(view, op, micro_batch);
   const ValueId weights = read_of(op, Operand::weight);
   return [dy = output_grads(view, of), x = inputs(view, of),
@@ -75,7 +75,7 @@ KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, s
 }
 
 // All heads of the rank add to the same two gradients.
-KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into) {
+KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into) {
   const Operands of(view, op, micro_batch);
   const ValueId gradient = write_of(op, Operand::weight_grad);
   return [dy = output_grads(view, of), x = inputs(view, of), d_queries = of.norm_of_tensor(gradient, kQueryNorm),

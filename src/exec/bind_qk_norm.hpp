@@ -6,8 +6,8 @@
 
 namespace weft {
 
-KernelCalls bind_qk_norm(const RankView& view, const Operation& op, std::int32_t micro_batch);
-KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, std::int32_t micro_batch);
-KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, std::int32_t micro_batch, Into into);
+KernelCalls bind_qk_norm(const RankView& view, const Operation& op, MicroBatch micro_batch);
+KernelCalls bind_qk_norm_input_grad(const RankView& view, const Operation& op, MicroBatch micro_batch);
+KernelCalls bind_qk_norm_weight_grad(const RankView& view, const Operation& op, MicroBatch micro_batch, Into into);
 
 }  // namespace weft

@@ -36,7 +36,7 @@ std::int64_t elements_in(const std::vector<Segment>& segments, const WireFormat&
   return elements_in(bytes, format);
 }
 
-// From the experts back to where the tokens are, or their gradients: the way that they came is known.
+// Returns whether tokens or their gradients go from the experts back: the way that they came is known.
 bool returns_rows(const Operation& exchange) {
   return (exchange.role == Role::expert_combine) == (exchange.phase != Phase::input_grad);
 }
@@ -56,7 +56,7 @@ std::int64_t identity_of(OpId operation, const Communication& c) {
 TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters, bool library)
     : view_(view), parameters_(parameters), queues_(view.plan()), library_(library) {}
 
-TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micro_batch) const {
+TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_batch) const {
   Ends ends;
   if (is_message(*op.communication)) {
     add_message(op, micro_batch, ends);
@@ -74,7 +74,7 @@ TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micr
   return ends;
 }
 
-void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_whole_values(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
     const bool of_gradients = original.phase == Phase::optimizer && original.role != Role::norm_reduce;
@@ -91,20 +91,20 @@ void TransferBinder::add_whole_values(const Operation& op, std::int32_t micro_ba
   ends.in_place = same_places(ends.input, ends.output);
 }
 
-// A gradient between backward and the update: whole, or this rank's shard, which may lie in the memory of the whole.
+// Returns a gradient between backward and the update: whole, or this rank's shard, which may lie in the whole's memory.
 Vector TransferBinder::gradient_in(const Operation& original, ValueId value) const {
   const ParameterState& p = parameters_.of(original.layer, original.subject);
-  if (view_.original().value(value).elements() >= p.elements) return {view_.data(value, -1), p.elements};
-  return parameters_.shard_in(p, value, -1, view_.position_in(p.group));
+  if (view_.original().value(value).elements() >= p.elements) return {view_.data(value), p.elements};
+  return parameters_.shard_in(p, value, kOncePerStep, view_.position_in(p.group));
 }
 
 // Members hold equal shares of the rows of every value: in their order, or (context parallelism) each the rows of the
 // positions that it holds. A member's share of the buffer is its rows of the first value, then of the next.
-void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const Origin& origin = op.origins.front();
   const Operation& original = view_.original().op(origin.operation);
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
-  std::vector<std::vector<Segment>> of_members(static_cast<std::size_t>(view_.group_size(op.communication->group)));
+  std::vector<std::vector<Segment>> of_members(view_.group_size(op.communication->group));
   std::vector<Segment> own;
   for (const auto& [read, written] : carried_by(original)) {
     const ValueId share = scatters ? written : read;
@@ -125,14 +125,14 @@ void TransferBinder::add_rows(const Operation& op, std::int32_t micro_batch, End
   ends.output = scatters ? own : all;
 }
 
-// Blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a part
-// of every expert's capacity, or (then both sides have a table too) those that are there.
-void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+// Adds blocks of slots, as many for each member, in the order of members on both sides: all of their rows, those of a
+// part of every expert's capacity, or (then both sides have a table too) those that are there.
+void TransferBinder::add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const Origin& part = op.origins.front();
   const Operation& original = view_.original().op(part.operation);
   const ValueId read = read_of(original, Operand::payload), written = write_of(original, Operand::payload);
   SlotUse use = slot_use(view_, original, micro_batch, part);
-  const ExpertWindows& experts = view_.expert_windows();
+  const ExpertRowRanges& experts = view_.expert_row_ranges();
   const auto blocks = [&](ValueId value) {
     const Value& of = view_.original().value(value);
     const ElementPointer data = view_.data(value, micro_batch);
@@ -140,7 +140,7 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
     std::vector<Segment> segments;
     const std::int64_t width = of.shape.back();
     std::int64_t first = 0;
-    for (const ElementRange& rows : use.windows()) {
+    for (const ElementRange& rows : use.ranges()) {
       segments.push_back(segment_of(data + (first + rows.begin) * width, rows.size() * width));
       first += experts.capacity();
     }
@@ -152,14 +152,14 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
   if (use.tables().size() != 1) {
     fail("'{}' is cut otherwise than the way to the experts: weft run cannot carry it out", describe(op));
   }
-  ExpertTable& windows = *use.tables().front();
+  ExpertTable& ranges = *use.tables().front();
   const auto table = [](std::vector<ElementRange>& list) {
     return Segment{reinterpret_cast<std::byte*>(list.data()),
                    static_cast<std::int64_t>(list.size() * sizeof(ElementRange))};
   };
   const bool returns = returns_rows(original);
-  ends.input.push_back(table(returns ? windows.incoming : windows.outgoing));
-  ends.output.push_back(table(returns ? windows.outgoing : windows.incoming));
+  ends.input.push_back(table(returns ? ranges.incoming : ranges.outgoing));
+  ends.output.push_back(table(returns ? ranges.outgoing : ranges.incoming));
   ends.uneven =
       UnevenBlocks{.blocks = experts.experts() / experts.ranks(),
                    .units = experts.capacity(),
@@ -167,10 +167,10 @@ void TransferBinder::add_exchange(const Operation& op, std::int32_t micro_batch,
                    .known = returns};
 }
 
-// `share`: the value of one member. It says how the rows of the whole are shared out.
+// `share` is the value of one member. It says how the rows of the whole are shared out.
 std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& original, const Origin& part,
                                                             ValueId share, ValueId whole,
-                                                            std::int32_t micro_batch) const {
+                                                            MicroBatch micro_batch) const {
   const GroupKind group = original.communication->group;
   const Value& value = view_.original().value(whole);
   const Share how = view_.original().value(share).sharding.rows_over(axis_of(group)).value_or(Share::blocks);
@@ -188,7 +188,7 @@ std::vector<std::vector<Segment>> TransferBinder::shares_of(const Operation& ori
 }
 
 // Where tensor-parallel ranks hold the same rows, each sends its own share of them.
-void TransferBinder::add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_message(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const Operation& original = view_.original().op(op.origins.front().operation);
   const std::int64_t sent = elements_in(op.communication->bytes, op.communication->format);
   if (!op.communication->sends) {
@@ -216,11 +216,11 @@ std::int64_t TransferBinder::queue(OpId id) const {
 }
 
 // The buffer of the whole is the members' shares one after the other, each with its shard of every parameter.
-void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const std::int64_t n = view_.group_size(group), self = view_.position_in(group);
-  std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(n));
+  std::vector<std::vector<Segment>> whole(n);
   std::vector<Segment> own;
   for (const Origin& origin : op.origins) {
     const Operation& original = view_.original().op(origin.operation);
@@ -250,7 +250,7 @@ void TransferBinder::add_shards(const Operation& op, std::int32_t micro_batch, E
 // A leg works on shares of the elements of every parameter (exec/leg_shares.hpp). Once a step all of them lie in
 // the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the legs, and
 // the shard that it ends in one more.
-void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const {
+void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
   const bool scatters = op.communication->collective == Collective::reduce_scatter;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
@@ -262,7 +262,7 @@ void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends
                          .position = view_.position_in(group)};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
-  std::vector<std::vector<Segment>> whole(static_cast<std::size_t>(members));
+  std::vector<std::vector<Segment>> whole(members);
   std::vector<Segment> own;
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
     const Operation& original = view_.original().op(op.origins[i].operation);
@@ -270,7 +270,7 @@ void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends
     const ElementPointer in = view_.data(carried[i].read, micro_batch);
     const ElementPointer out = view_.data(carried[i].written, micro_batch);
     if (!op.per_micro_batch && in != out) {
-      fail("'{}': the plan places what its stages work on apart; weft run works in place", describe(op));
+      fail("'{}': the plan places what its legs work on apart; weft run works in place", describe(op));
     }
     const auto segment = [](const ElementPointer& begin, const ElementRange& range) {
       return segment_of(begin + range.begin, range.size());
@@ -308,7 +308,7 @@ void TransferBinder::add_leg(const Operation& op, std::int32_t micro_batch, Ends
 TransferCall TransferBinder::call(OpId id) const {
   const Operation& op = view_.plan().graph.op(id);
   const Communication& c = *op.communication;
-  const Ends places = ends(op, 0);
+  const Ends places = ends(op, MicroBatch{0});
   TransferCall result;
   result.in_place = places.in_place;
   result.call.type = c.format.type;
@@ -345,7 +345,7 @@ TransferCall TransferBinder::call(OpId id) const {
   return result;
 }
 
-BoundTransfer TransferBinder::bind(OpId id, std::int32_t micro_batch) const {
+BoundTransfer TransferBinder::bind(OpId id, MicroBatch micro_batch) const {
   const Operation& op = view_.plan().graph.op(id);
   Ends places = ends(op, micro_batch);
   BoundTransfer bound;

@@ -1,4 +1,4 @@
-// From a transfer of the plan to a prepared collective on a rank's memory.
+// Binds a transfer of the plan to a prepared collective on a rank's memory.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace weft {
 
-// One execution of a transfer: the same collective may serve many, in different places.
+// One execution of a transfer has its own places: the same collective may serve many executions.
 struct BoundTransfer {
   std::vector<Segment> input, output;  // in place: output alone
   bool accumulate = false;             // the result is added to what is there
   std::vector<Segment> clear;          // before it starts: parts of the output where nothing is there yet
 };
 
-// What a transfer is, whatever micro-batch it serves.
+// Says what a transfer is, whatever micro-batch it serves.
 struct TransferCall {
   PreparedCall call;  // without on_done
   bool in_place = false;
@@ -29,7 +29,7 @@ class TransferBinder {
   TransferBinder(const RankView& view, const ParameterStates& parameters, bool library = false);
   // Throws Error where `weft run` cannot carry it out yet.
   TransferCall call(OpId operation) const;
-  BoundTransfer bind(OpId operation, std::int32_t micro_batch) const;
+  BoundTransfer bind(OpId operation, MicroBatch micro_batch) const;
 
  private:
   struct Ends {
@@ -38,16 +38,16 @@ class TransferBinder {
     bool in_place = false;
     std::optional<UnevenBlocks> uneven = {};
   };
-  Ends ends(const Operation& op, std::int32_t micro_batch) const;
-  void add_whole_values(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_shards(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_leg(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_rows(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_exchange(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
-  void add_message(const Operation& op, std::int32_t micro_batch, Ends& ends) const;
+  Ends ends(const Operation& op, MicroBatch micro_batch) const;
+  void add_whole_values(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_shards(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_rows(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_exchange(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
+  void add_message(const Operation& op, MicroBatch micro_batch, Ends& ends) const;
   Vector gradient_in(const Operation& original, ValueId value) const;
   std::vector<std::vector<Segment>> shares_of(const Operation& original, const Origin& part, ValueId share,
-                                              ValueId whole, std::int32_t micro_batch) const;
+                                              ValueId whole, MicroBatch micro_batch) const;
   std::vector<std::int64_t> members(const Communication& communication) const;
   std::int64_t queue(OpId operation) const;  // of the communicator: the same on all members
 

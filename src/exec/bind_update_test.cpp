@@ -41,8 +41,8 @@ TEST(BindUpdate, ClipsWhereItReadsANormWhateverElseItReads) {
   const StepGraph& graph = run.whole.plan().graph;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
-    if (op.role == Role::grad_norm) floats_of({changed_view.data(op.writes.front().value, -1), 1}).front() = 4;
-    if (op.role == Role::update) binder.bind(make_id<OpId>(i), -1).run(*kernels, 0);
+    if (op.role == Role::grad_norm) floats_of({changed_view.data(op.writes.front().value), 1}).front() = 4;
+    if (op.role == Role::update) binder.bind(make_id<OpId>(i), kOncePerStep).run(*kernels, 0);
   }
   for (const ParameterState& p : parameters.all()) {
     const Vector weights = parameters.own_weights(p);

@@ -11,15 +11,16 @@ std::uint64_t dropout_key(std::uint64_t seed, std::int64_t step, std::int32_t la
   return mix_bits(mix_bits(mix_bits(seed) + static_cast<std::uint64_t>(step)) + place);
 }
 
-std::vector<std::int64_t> sample_numbers(const RankView& view, std::int32_t micro_batch) {
+std::vector<std::int64_t> sample_numbers(const RankView& view, MicroBatch micro_batch) {
   const Layout& layout = view.plan().layout;
-  const std::int64_t first = view.data_rank() * (layout.global_batch / layout.dp) + micro_batch * layout.micro_batch;
+  const std::int64_t first =
+      view.data_rank() * (layout.global_batch / layout.dp) + micro_batch.value * layout.micro_batch;
   std::vector<std::int64_t> samples;
   for (std::int64_t i = 0; i < layout.micro_batch; ++i) samples.push_back(first + i);
   return samples;
 }
 
-std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro_batch, ElementRange rows) {
+std::vector<std::int64_t> token_numbers(const RankView& view, MicroBatch micro_batch, ElementRange rows) {
   const Layout& layout = view.plan().layout;
   const std::int64_t held = layout.tokens() / (layout.sequence_parallel ? layout.tp : 1);
   if (rows.empty()) rows = {0, held};
@@ -31,9 +32,9 @@ std::vector<std::int64_t> token_numbers(const RankView& view, std::int32_t micro
   const auto length = std::ssize(of_sequence);
   std::vector<std::int64_t> numbers;
   const AxisPlace place = layout.sequence_parallel ? AxisPlace{view.coordinate(Axis::tp), layout.tp} : AxisPlace{};
-  for (const ElementRange& window :
+  for (const ElementRange& range :
        rows_of_share(Share::sequences, {layout.tokens(), layout.micro_batch}, place, rows)) {
-    for (std::int64_t row = window.begin; row < window.end; ++row) {
+    for (std::int64_t row = range.begin; row < range.end; ++row) {
       numbers.push_back(samples[row / length] * layout.seq + of_sequence[row % length]);
     }
   }

@@ -26,13 +26,13 @@ GateShape gate_shape(const RankView& view) {
   const Experts& experts = *view.plan().model.experts;
   return {.experts = experts.count,
           .top_k = experts.top_k,
-          .capacity = view.expert_windows().capacity(),
+          .capacity = view.expert_row_ranges().capacity(),
           .order = slot_order(experts.gate_order),
           .renormalise = experts.renormalise && experts.top_k > 1};
 }
 
-ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
-  const ExpertWindows& all = view.expert_windows();
+CapacityBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& rows) {
+  const ExpertRowRanges& all = view.expert_row_ranges();
   const std::int64_t local = all.experts() / all.ranks();
   if (rows.rows % (local * all.capacity()) != 0) {
     fail("'{}': {} rows are no blocks of {}", describe(op), rows.rows, all.capacity());
@@ -42,27 +42,27 @@ ExpertBlocks blocks_of(const RankView& view, const Operation& op, const Matrix& 
 
 SlotUse SlotUse::of_capacity(std::int64_t blocks, ElementRange rows) {
   SlotUse use;
-  use.windows_.assign(blocks, rows);
+  use.ranges_.assign(blocks, rows);
   return use;
 }
 
 SlotUse SlotUse::of_tables(std::vector<ExpertTable*> tables, std::int64_t blocks) {
   SlotUse use;
   use.tables_ = std::move(tables);
-  use.windows_.resize(blocks);
+  use.ranges_.resize(blocks);
   use.is_data_ = true;
   return use;
 }
 
-std::span<const ElementRange> SlotUse::windows() {
-  if (!is_data_) return windows_;
-  std::ranges::fill(windows_, ElementRange{});
+std::span<const ElementRange> SlotUse::ranges() {
+  if (!is_data_) return ranges_;
+  std::ranges::fill(ranges_, ElementRange{});
   for (const ExpertTable* table : tables_) {
-    for (std::size_t block = 0; block < windows_.size(); ++block) {
-      windows_[block] = joined(windows_[block], table->incoming[block]);
+    for (std::size_t block = 0; block < ranges_.size(); ++block) {
+      ranges_[block] = joined(ranges_[block], table->incoming[block]);
     }
   }
-  return windows_;
+  return ranges_;
 }
 
 namespace {
@@ -75,8 +75,8 @@ ValueId slots_read_by(const Operation& op) {
 
 }  // namespace
 
-SlotUse slot_use(const RankView& view, const Operation& op, std::int32_t micro_batch, const Origin& part) {
-  ExpertWindows& all = view.expert_windows();
+SlotUse slot_use(const RankView& view, const Operation& op, MicroBatch micro_batch, const Origin& part) {
+  ExpertRowRanges& all = view.expert_row_ranges();
   if (!is_whole(part) && part.axis == kCapacityAxis) {
     const std::int64_t rows = view.original().value(slots_read_by(op)).shape.front();
     return SlotUse::of_capacity(rows / all.capacity(), part_range(all.capacity(), part));

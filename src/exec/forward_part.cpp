@@ -8,34 +8,32 @@
 namespace weft {
 namespace {
 
-std::vector<bool> needed_for_loss(const WholePlan& whole) {
+IdVector<InstanceId, bool> needed_for_loss(const WholePlan& whole) {
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();
-  const std::vector<Instance>& instances = unfolded.instances();
-  std::vector<bool> needed(instances.size(), false);
-  std::vector<std::size_t> open;
-  const auto need = [&](std::size_t i) {
+  const Instances& instances = unfolded.instances();
+  IdVector<InstanceId, bool> needed(instances.size(), false);
+  std::vector<InstanceId> open;
+  const auto need = [&](InstanceId i) {
     if (needed[i]) return;
     needed[i] = true;
     open.push_back(i);
   };
-  for (std::size_t i = 0; i < instances.size(); ++i) {
+  for (const InstanceId i : instances.ids()) {
     const Operation& op = plan.graph.op(instances[i].operation);
     if (op.role == Role::loss && op.phase == Phase::forward) need(i);
   }
   WEFT_CHECK(!open.empty());
   while (!open.empty()) {
-    const std::size_t i = open.back();
+    const InstanceId i = open.back();
     open.pop_back();
     for (const Edge& edge : unfolded.waits_for(i)) {
       const Operation& from = plan.graph.op(instances[edge.from].operation);
       const bool updates = from.phase == Phase::optimizer && !from.is_transfer();
-      if (edge.kind == EdgeKind::data && !updates) need(static_cast<std::size_t>(edge.from));
+      if (edge.kind == EdgeKind::data && !updates) need(edge.from);
     }
-    if (instances[i].joint < 0) continue;
-    for (const std::int32_t member : unfolded.members(instances[i].joint)) {
-      need(static_cast<std::size_t>(member));
-    }
+    if (!instances[i].joint.valid()) continue;
+    for (const InstanceId member : unfolded.members(instances[i].joint)) need(member);
   }
   return needed;
 }
@@ -45,10 +43,10 @@ class MemoryUse {
  public:
   explicit MemoryUse(const WholePlan& whole) : plan_(whole.plan()), unfolded_(whole.unfolded()) {}
 
-  void follow(const std::vector<std::int32_t>& instances, std::vector<std::vector<Edge>>& waits) {
+  void follow(const std::vector<InstanceId>& instances, IdVector<InstanceId, std::vector<Edge>>& waits) {
     lay_out(instances);
     for (int iteration = 0; iteration < 2; ++iteration) {
-      for (const std::int32_t i : instances) {
+      for (const InstanceId i : instances) {
         const Operation& op = plan_.graph.op(instance(i).operation);
         const Access who{i, iteration};
         for (const Read& read : op.reads) use(read.value, who, nullptr);
@@ -61,12 +59,12 @@ class MemoryUse {
 
  private:
   struct Access {
-    std::int32_t instance = -1;
+    InstanceId instance;
     int iteration = 0;
   };
   struct Content {
     ValueId value;
-    std::int32_t micro_batch = -1;
+    MicroBatch micro_batch = kOncePerStep;
     int iteration = -1;
     friend bool operator==(const Content&, const Content&) = default;
   };
@@ -77,21 +75,21 @@ class MemoryUse {
     std::vector<Access> displaced;  // to what it held before
   };
 
-  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[i]; }
-  std::int32_t micro_batch_of(ValueId value, std::int32_t i) const {
-    return plan_.graph.value(value).per_micro_batch ? instance(i).micro_batch : -1;
+  const Instance& instance(InstanceId i) const { return unfolded_.instances()[i]; }
+  MicroBatch micro_batch_of(ValueId value, InstanceId i) const {
+    return plan_.graph.value(value).per_micro_batch ? instance(i).micro_batch : kOncePerStep;
   }
-  std::int64_t begin_of(ValueId value, std::int32_t i) const {
-    return address(plan_, value, std::max(0, micro_batch_of(value, i))).value;
+  std::int64_t begin_of(ValueId value, InstanceId i) const {
+    return address(plan_, value, micro_batch_of(value, i)).value;
   }
-  std::int64_t end_of(ValueId value, std::int32_t i) const {
+  std::int64_t end_of(ValueId value, InstanceId i) const {
     return begin_of(value, i) + plan_.graph.value(value).bytes().value;
   }
 
   // Cuts the memory where any value begins or ends.
-  void lay_out(const std::vector<std::int32_t>& instances) {
+  void lay_out(const std::vector<InstanceId>& instances) {
     stretches_.clear();
-    for (const std::int32_t i : instances) {
+    for (const InstanceId i : instances) {
       const Operation& op = plan_.graph.op(instance(i).operation);
       const auto cut = [&](ValueId value) {
         stretches_[begin_of(value, i)];
@@ -132,11 +130,10 @@ class MemoryUse {
 ForwardPart forward_part(const WholePlan& whole) {
   ForwardPart part{needed_for_loss(whole), {}};
   part.waits.resize(part.needed.size());
-  for (std::size_t c = 0; c < whole.plan().classes.size(); ++c) {
-    std::vector<std::int32_t> own;
-    for (std::size_t i = 0; i < part.needed.size(); ++i) {
-      const bool of_class = static_cast<std::size_t>(whole.unfolded().instances()[i].rank_class) == c;
-      if (part.needed[i] && of_class) own.push_back(static_cast<std::int32_t>(i));
+  for (const ClassId c : whole.plan().classes.ids()) {
+    std::vector<InstanceId> own;
+    for (const InstanceId i : whole.unfolded().instances_of(c)) {
+      if (part.needed[i]) own.push_back(i);
     }
     MemoryUse(whole).follow(own, part.waits);
   }

@@ -1,4 +1,4 @@
-// The part of a plan's step that a loss without training needs: what validation runs.
+// Finds the part of a plan's step that a loss without training needs, which validation runs.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,13 @@
 namespace weft {
 
 struct ForwardPart {
-  // By instance of the unfolded plan: whether the loss is made of it, in this iteration or in the next (gathers of
+  // Whether the loss is made of it, in this iteration or in the next (gathers of
   // updated parameters that the next forward reads). Updates are not among them: what they wrote stays. A transfer is
   // whole: all its members, or none.
-  std::vector<bool> needed;
+  IdVector<InstanceId, bool> needed;
   // What each of these waits for in addition: who used the memory before that it writes. In a whole step others may see
   // to that: a gradient that has come says that the next stage has taken the activations.
-  std::vector<std::vector<Edge>> waits;
+  IdVector<InstanceId, std::vector<Edge>> waits;
 };
 
 ForwardPart forward_part(const WholePlan& whole);

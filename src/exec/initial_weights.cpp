@@ -54,9 +54,9 @@ void initial_weights(const std::vector<HeldTensor>& tensors, std::uint64_t seed,
   const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
   for (const HeldTensor& tensor : tensors) {
     const ElementRange own = overlap({begin, end}, {tensor.offset, tensor.offset + tensor.elements()});
-    for_each_run(tensor, {own.begin - tensor.offset, own.end - tensor.offset}, [&](const HeldRange& run) {
-      initial_elements(tensor.whole, seed, run.in_whole,
-                       out.subspan(tensor.offset + run.in_part - begin, static_cast<std::size_t>(run.count)));
+    for_each_range(tensor, {own.begin - tensor.offset, own.end - tensor.offset}, [&](const HeldRange& held_range) {
+      initial_elements(tensor.whole, seed, held_range.in_whole,
+                       out.subspan(tensor.offset + held_range.in_part - begin, held_range.count));
     });
   }
 }

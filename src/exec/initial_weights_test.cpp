@@ -28,7 +28,7 @@ HeldTensor whole_vector(std::string name, std::int64_t size, double deviation) {
 }
 
 std::vector<float> start_of(const std::vector<HeldTensor>& tensors, std::uint64_t seed) {
-  std::vector<float> whole(static_cast<std::size_t>(elements_of(tensors)));
+  std::vector<float> whole(elements_of(tensors));
   initial_weights(tensors, seed, 0, whole);
   return whole;
 }
@@ -99,9 +99,9 @@ TEST(InitialWeights, OfARankAreThoseOfTheWhole) {
     const std::vector<float> part = start_of(tensors, 5);
     std::int64_t whole_offset = 0;
     for (const HeldTensor& held : tensors) {
-      for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(part[held.offset + run.in_part + i], whole[whole_offset + run.in_whole + i]);
+      for_each_range(held, {0, held.elements()}, [&](const HeldRange& held_range) {
+        for (std::int64_t i = 0; i < held_range.count; ++i) {
+          ASSERT_EQ(part[held.offset + held_range.in_part + i], whole[whole_offset + held_range.in_whole + i]);
         }
       });
       whole_offset += held.whole.elements();

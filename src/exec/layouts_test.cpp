@@ -239,7 +239,7 @@ TEST(Layouts, ForwardAndBackwardInPairsTrainWhatTheyTrainApart) {
       planned.whole = overlapped_plan(planned.request, planned.whole.shared_original(), "weft", overlap);
       const auto violation = verify_plan(planned.whole);
       ASSERT_FALSE(violation.has_value()) << violation->message;
-      EXPECT_TRUE(std::any_of(planned.whole.plan().classes.begin(), planned.whole.plan().classes.end(), has_pieces));
+      EXPECT_TRUE(std::any_of(planned.whole.plan().classes.begin(), planned.whole.plan().classes.end(), has_sections));
       const std::vector<double> paired = losses_of(planned, c.ranks);
       ASSERT_EQ(paired.size(), apart.size());
       for (std::size_t step = 0; step < paired.size(); ++step) {

@@ -1,4 +1,4 @@
-// Which elements of a parameter the members of a leg of a substituted transfer have (graph/substitute.hpp).
+// Knows which elements of a parameter the members of a leg of a substituted transfer have (graph/substitute.hpp).
 #pragma once
 
 #include <cstdint>

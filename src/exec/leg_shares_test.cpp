@@ -11,7 +11,7 @@ const Origin kWhole{OpId{0}, 0, 0, 1, 1};
 
 // How often each element lies in the given stretches.
 std::vector<int> counted(std::int64_t elements, const std::vector<ElementRange>& stretches) {
-  std::vector<int> count(static_cast<std::size_t>(elements), 0);
+  std::vector<int> count(elements, 0);
   for (const ElementRange& stretch : stretches) {
     for (std::int64_t i = stretch.begin; i < stretch.end; ++i) ++count.at(i);
   }

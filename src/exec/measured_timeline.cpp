@@ -11,25 +11,10 @@
 namespace weft {
 namespace {
 
-struct ClassInstances {
-  std::size_t first = 0, count = 0;
-};
-
-std::vector<ClassInstances> instances_by_class(const WholePlan& whole) {
-  const Unfolded& unfolded = whole.unfolded();
-  std::vector<ClassInstances> found(whole.plan().classes.size());
-  for (std::size_t i = unfolded.instances().size(); i-- > 0;) {
-    ClassInstances& c = found[unfolded.instances()[i].rank_class];
-    c.first = i;
-    ++c.count;
-  }
-  return found;
-}
-
 class Assembly {
  public:
   Assembly(const WholePlan& whole, const MeasuredRun& run)
-      : plan_(whole.plan()), unfolded_(whole.unfolded()), run_(run), by_class_(instances_by_class(whole)) {}
+      : plan_(whole.plan()), unfolded_(whole.unfolded()), run_(run) {}
 
   Timeline make(const std::vector<Nanos>& alone) {
     Timeline timeline;
@@ -45,7 +30,7 @@ class Assembly {
   }
 
  private:
-  const ClassInstances& instances_of(const MeasuredRank& rank) const { return by_class_[rank.rank_class.index()]; }
+  IdRange<InstanceId> instances_of(const MeasuredRank& rank) const { return unfolded_.instances_of(rank.rank_class); }
 
   std::int64_t first_start() const {
     std::int64_t first = INT64_MAX;
@@ -57,13 +42,13 @@ class Assembly {
 
   void add_rank(std::size_t r, Timeline& timeline) {
     const MeasuredRank& rank = run_.ranks[r];
-    const ClassInstances& own = instances_of(rank);
+    const IdRange<InstanceId> own = instances_of(rank);
     TimelineRank described{fmt::format("rank {}", rank.rank.value), rank.rank, 1, {}};
-    for (const Queue& queue : plan_.classes[rank.rank_class.index()].queues) described.queues.push_back(queue.name);
+    for (const Queue& queue : plan_.classes[rank.rank_class].queues) described.queues.push_back(queue.name);
     timeline.ranks.push_back(std::move(described));
     const auto first = static_cast<std::int32_t>(timeline.operations.size());
     first_operation_.push_back(first);
-    for (std::size_t i = own.first; i < own.first + own.count; ++i) {
+    for (const InstanceId i : own) {
       const Instance& instance = unfolded_.instances()[i];
       TimelineOperation op = templates_[instance.operation.index()];
       op.rank = static_cast<std::int32_t>(r);
@@ -73,8 +58,7 @@ class Assembly {
       for (const Edge& edge : unfolded_.waits_for(i)) {
         const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
         const bool memory = edge.kind == EdgeKind::reuse || edge.kind == EdgeKind::wait;
-        timeline.dependencies.push_back(
-            {first + edge.from - static_cast<std::int32_t>(own.first), edge.distance, order, memory});
+        timeline.dependencies.push_back({first + own.position_of(edge.from), edge.distance, order, memory});
       }
       timeline.dependency_begin.push_back(static_cast<std::int32_t>(timeline.dependencies.size()));
     }
@@ -87,14 +71,14 @@ class Assembly {
     const Communication& c = *op.communication;
     std::vector<Rank> members = group_members(plan_.layout, model_groups(plan_.model, plan_.layout), c.group, rank);
     if (c.scope != Scope::whole) {
-      const ClassGroup& group = plan_.graph.classes[op.rank_class.index()].group(c.group);
+      const ClassGroup& group = plan_.graph.classes[op.rank_class].group(c.group);
       members = scoped_members(members, group.scoped(Scope::inner).view.size, rank, c.scope);
     }
     std::sort(members.begin(), members.end());
-    const bool joint = instance.joint >= 0;
+    const bool joint = instance.joint.valid();
     return numbers_
-        .try_emplace({joint ? instance.joint : instance.operation.value, joint ? -1 : instance.micro_batch, joint,
-                      members.front().value},
+        .try_emplace({instance.joint, joint ? OpId{} : instance.operation, joint ? kOncePerStep : instance.micro_batch,
+                      members.front()},
                      static_cast<std::int32_t>(numbers_.size()))
         .first->second;
   }
@@ -102,9 +86,9 @@ class Assembly {
   void add_spans(Timeline& timeline) const {
     for (std::int64_t step = 0; step < run_.steps; ++step) {
       for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
-        const std::size_t count = instances_of(run_.ranks[r]).count;
+        const std::size_t count = instances_of(run_.ranks[r]).size();
         for (std::size_t i = 0; i < count; ++i) {
-          const RankSpan& span = run_.ranks[r].spans[static_cast<std::size_t>(step) * count + i];
+          const RankSpan& span = run_.ranks[r].spans[step * count + i];
           const Nanos ready{std::max<std::int64_t>(0, span.ready - zero_)};
           timeline.spans.push_back({first_operation_[r] + static_cast<std::int32_t>(i), static_cast<std::int32_t>(step),
                                     Nanos{0}, ready, Nanos{span.start - zero_}, Nanos{span.end - zero_}});
@@ -116,7 +100,7 @@ class Assembly {
 
   // An operation is issued when the one before it in its queue has ended.
   static void issue_in_queue_order(Timeline& timeline) {
-    std::map<std::pair<std::int32_t, std::int32_t>, Nanos> last_end;  // by rank and queue
+    std::map<std::pair<std::int32_t, QueueId>, Nanos> last_end;  // by rank and queue
     for (Span& span : timeline.spans) {
       const TimelineOperation& op = timeline.operations[span.operation];
       Nanos& last = last_end.try_emplace({op.rank, op.queue}, Nanos{0}).first->second;
@@ -140,16 +124,13 @@ class Assembly {
     }
   }
 
-  // From the first compute of the first step that counts to that of the end, on the first rank.
+  // The window goes from the first compute of the first step that counts to that of the end, on the first rank.
   void set_steady_window(Timeline& timeline) const {
-    const std::size_t count = instances_of(run_.ranks.front()).count;
+    const IdRange<InstanceId> own = instances_of(run_.ranks.front());
     const std::vector<RankSpan>& spans = run_.ranks.front().spans;
     std::size_t first_compute = 0;
-    const std::size_t first = instances_of(run_.ranks.front()).first;
-    while (plan_.graph.op(unfolded_.instances()[first + first_compute].operation).is_transfer()) ++first_compute;
-    const auto begin_of = [&](std::int64_t step) {
-      return spans[static_cast<std::size_t>(step) * count + first_compute].start - zero_;
-    };
+    while (plan_.graph.op(unfolded_.instances()[own[first_compute]].operation).is_transfer()) ++first_compute;
+    const auto begin_of = [&](std::int64_t step) { return spans[step * own.size() + first_compute].start - zero_; };
     WEFT_CHECK(run_.warm_up < run_.steps);
     timeline.steady_first = static_cast<std::int32_t>(run_.warm_up);
     timeline.steady_begin = Nanos{begin_of(run_.warm_up)};
@@ -166,10 +147,9 @@ class Assembly {
   const Plan& plan_;
   const Unfolded& unfolded_;
   const MeasuredRun& run_;
-  std::vector<ClassInstances> by_class_;
   std::vector<TimelineOperation> templates_;
   std::vector<std::int32_t> first_operation_;  // by rank
-  std::map<std::tuple<std::int32_t, std::int32_t, bool, std::int32_t>, std::int32_t> numbers_;
+  std::map<std::tuple<JointId, OpId, MicroBatch, Rank>, std::int32_t> numbers_;
   std::int64_t zero_ = 0;
 };
 

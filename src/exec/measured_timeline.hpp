@@ -1,4 +1,4 @@
-// What ranks measured, put together as the timeline that simulation predicts.
+// Puts together what ranks measured as the timeline that simulation predicts.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// One rank's measurements, on a clock that all ranks share.
+// Holds one rank's measurements, on a clock that all ranks share.
 struct MeasuredRank {
   Rank rank;
   ClassId rank_class;

@@ -168,7 +168,7 @@ class Walk {
     for (;;) {
       Decisions decisions = space.start();
       for (std::size_t& chosen : decisions.chosen) {
-        const auto d = static_cast<std::size_t>(&chosen - decisions.chosen.data());
+        const std::size_t d = &chosen - decisions.chosen.data();
         if (random_() % 2 == 0) chosen = static_cast<std::size_t>(random_() % space.options(d));
       }
       const WholePlan made = overlapped_plan(request_, original_, "weft", space.overlap(decisions));

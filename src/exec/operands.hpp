@@ -1,4 +1,4 @@
-// The matrices that an operation of the graph works on, found in a rank's memory.
+// Finds the matrices that an operation of the graph works on in a rank's memory.
 #pragma once
 
 #include "base/element_range.hpp"
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Of the experts that a rank has, in order.
+// Holds the weights of the experts that a rank has, in order.
 struct ExpertWeights {
   std::vector<Matrix> weights;
   std::vector<Vector> biases;      // empty where there are none
@@ -17,29 +17,29 @@ struct ExpertWeights {
 
 class Operands {
  public:
-  // `rows`: which of them, where the operation is cut; empty: all.
-  Operands(const RankView& view, const Operation& op, std::int32_t micro_batch, ElementRange rows = {})
+  // `rows` are those of a cut operation; empty means all.
+  Operands(const RankView& view, const Operation& op, MicroBatch micro_batch, ElementRange rows = {})
       : view_(view), op_(op), micro_batch_(micro_batch), rows_(rows) {}
 
   Matrix read(Operand operand) const { return matrix(read_of(op_, operand)); }
   Matrix write(Operand operand) const { return matrix(write_of(op_, operand)); }
-  // Empty where the operation has no such operand.
+  // The result is empty where the operation has no such operand.
   Matrix find_read(Operand operand) const { return matrix_or_empty(weft::find_read(op_, operand)); }
   Matrix find_write(Operand operand) const { return matrix_or_empty(weft::find_write(op_, operand)); }
   Vector flat(ValueId value) const;
-  // A byte for every element of a value that dropout writes, of these rows.
+  // Returns a byte for every element, in these rows, of a value that dropout writes.
   KeptElements kept(ValueId value) const;
 
-  // The tensors of the parameter that the operation uses, in the memory of `value` (weights, whole or gathered, or
-  // their gradient).
+  // These return tensors of the parameter that the operation uses, in the memory of `value` (weights, whole or
+  // gathered, or their gradient).
   Matrix weight(ValueId value) const;
-  // Empty where it has none.
+  // The result is empty where it has none.
   Vector bias(ValueId value) const;
   // The same, but where several ranks' products are summed only the first one adds it.
   Vector added_bias(ValueId value) const;
   ExpertWeights experts(ValueId value) const;
   NormWeights norm(ValueId value) const;
-  // RMSNorm with the index-th tensor of the parameter.
+  // Returns RMSNorm with the index-th tensor of the parameter.
   NormWeights norm_of_tensor(ValueId value, std::size_t index) const;
 
  private:
@@ -52,7 +52,7 @@ class Operands {
 
   const RankView& view_;
   const Operation& op_;
-  std::int32_t micro_batch_;
+  MicroBatch micro_batch_;
   ElementRange rows_;
 };
 

@@ -9,7 +9,8 @@
 namespace weft {
 namespace {
 
-// The value that a once-a-step reduction works on: from what the update reads back to what backward wrote.
+// Returns the value that a once-a-step reduction works on: it goes from what the update reads back to what backward
+// wrote.
 ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<OpId>>& writers, ValueId value) {
   for (;;) {
     const Operation& writer = graph.op(writers[value.index()].front());
@@ -55,7 +56,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     p.weight = gathered_from(graph, op, write_of(op, Operand::weight));
     p.gradient = before_reductions(graph, writers, p.reduced);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
-      if (address(view.plan(), part, 0) == address(view.plan(), whole, 0)) continue;
+      if (address(view.plan(), part, kOncePerStep) == address(view.plan(), whole, kOncePerStep)) continue;
       fail("the plan places '{}' apart from '{}'; weft run works in place", graph.value(part).name,
            graph.value(whole).name);
     }
@@ -95,7 +96,7 @@ bool ParameterStates::holds_whole(const ParameterState& p, ValueId value) const 
   return view_.plan().graph.value(value).elements() >= p.elements;
 }
 
-Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch,
+Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch,
                                  std::int64_t position) const {
   const ElementRange range = view_.shard(p.elements, p.group, position);
   const ElementPointer base = view_.data(value, micro_batch);
@@ -103,30 +104,30 @@ Vector ParameterStates::shard_in(const ParameterState& p, ValueId value, std::in
 }
 
 Vector ParameterStates::own_weights(const ParameterState& p) const {
-  if (!sharded(p)) return {view_.data(p.weight, -1), p.elements};
-  return shard_in(p, p.weight, -1, view_.position_in(p.group));
+  if (!sharded(p)) return {view_.data(p.weight), p.elements};
+  return shard_in(p, p.weight, kOncePerStep, view_.position_in(p.group));
 }
 
 Vector ParameterStates::own_gradient(const ParameterState& p) const {
-  if (!sharded(p)) return {view_.data(p.gradient, -1), p.elements};
-  return shard_in(p, p.gradient, -1, view_.position_in(p.group));
+  if (!sharded(p)) return {view_.data(p.gradient), p.elements};
+  return shard_in(p, p.gradient, kOncePerStep, view_.position_in(p.group));
 }
 
 Vector ParameterStates::own_moment(const ParameterState& p, int which) const {
   const std::int64_t room = view_.plan().graph.value(p.state).elements();
-  return {view_.data(p.state, -1) + which * room, own(p).size()};
+  return {view_.data(p.state) + which * room, own(p).size()};
 }
 
 Vector ParameterStates::own_master(const ParameterState& p) const {
   constexpr int kMaster = 2;  // behind the two moments
-  return view_.data(p.weight, -1).type == ElementType::fp32 ? own_weights(p) : own_moment(p, kMaster);
+  return view_.data(p.weight).type == ElementType::fp32 ? own_weights(p) : own_moment(p, kMaster);
 }
 
 void ParameterStates::set_weights(const ParameterState& p,
                                   const std::function<std::span<const float>(ElementRange)>& elements_of) const {
   // ZeRO-3 keeps a shard; everybody else begins with the whole.
   const ElementRange held = holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own(p);
-  const Vector weights{view_.data(p.weight, -1), held.size()};
+  const Vector weights{view_.data(p.weight), held.size()};
   view_.memory().write(elements_of(held), weights);
   if (weights.data.type != ElementType::fp32) view_.memory().write(elements_of(own(p)), own_master(p));
 }

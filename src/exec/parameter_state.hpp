@@ -35,23 +35,25 @@ class ParameterStates {
   explicit ParameterStates(const RankView& view);
 
   const std::vector<ParameterState>& all() const { return parameters_; }
-  // Of an operation of this layer that serves `role` (a tied head's is the embedding). Throws where there is none.
+  // Returns that of an operation of this layer that serves `role` (a tied head's is the embedding). Throws where none
+  // is.
   const ParameterState& of(std::int32_t layer, Role role) const;
 
-  // The elements that this rank updates: all, or its shard under ZeRO.
+  // Returns the elements that this rank updates: all, or its shard under ZeRO.
   ElementRange own(const ParameterState& p) const;
   Vector own_weights(const ParameterState& p) const;
   Vector own_gradient(const ParameterState& p) const;  // reduced
   Vector own_moment(const ParameterState& p, int which) const;
-  // The weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
+  // Returns the weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
   Vector own_master(const ParameterState& p) const;
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
   void set_weights(const ParameterState& p,
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;
-  // Whether of the ranks of `among` that hold the same elements as this one it is the first.
+  // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.
   bool answers_for(const ParameterState& p, GroupKind among) const;
-  // Where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the shard.
-  Vector shard_in(const ParameterState& p, ValueId value, std::int32_t micro_batch, std::int64_t position) const;
+  // Returns where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the
+  // shard.
+  Vector shard_in(const ParameterState& p, ValueId value, MicroBatch micro_batch, std::int64_t position) const;
   bool holds_whole(const ParameterState& p, ValueId value) const;
 
  private:

@@ -7,38 +7,32 @@
 
 namespace weft {
 
-PlanRun::PlanRun(const RankView& view) : view_(view) {
-  std::vector<std::size_t> of_class(view.plan().classes.size(), 0);
-  const std::vector<Instance>& all = view.unfolded().instances();  // by class
-  for (std::size_t i = all.size(); i-- > 0;) {
-    ++of_class[all[i].rank_class];
-    if (all[i].rank_class == view.rank_class().value) first_instance_ = i;
+PlanRun::PlanRun(const RankView& view) : view_(view), instances_(view.unfolded().instances_of(view.rank_class())) {
+  for (const ClassId c : view.plan().classes.ids()) {
+    most_instances_ = std::max(most_instances_, view.unfolded().instances_of(c).size());
   }
-  most_instances_ = *std::ranges::max_element(of_class);
-  count_ = of_class[view.rank_class().index()];
   // Of a rank's two queues of computations one operation runs at a time.
   std::vector<std::int32_t> computes, transfers;
   for (const QueueKind kind : {QueueKind::compute, QueueKind::extra}) {
-    for (std::size_t i = 0; i < count_; ++i) {
+    for (std::size_t i = 0; i < instances(); ++i) {
       if (queue_kind(instance(i)) == kind) computes.push_back(static_cast<std::int32_t>(i));
     }
   }
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < instances(); ++i) {
     if (queue_kind(instance(i)) == QueueKind::communication) transfers.push_back(static_cast<std::int32_t>(i));
   }
   glancer_.emplace(std::move(computes), std::move(transfers));
 }
 
 QueueKind PlanRun::queue_kind(const Instance& instance) const {
-  return view_.plan().classes[view_.rank_class().index()].queues[instance.queue].kind;
+  return view_.plan().classes[view_.rank_class()].queues[instance.queue].kind;
 }
 
 std::vector<PlanRun::Dependency> PlanRun::waits_of(std::size_t index) const {
   std::vector<Dependency> waits;
-  for (const Edge& edge : view_.unfolded().waits_for(first_instance_ + index)) {
+  for (const Edge& edge : view_.unfolded().waits_for(instances_[index])) {
     if (edge.kind == EdgeKind::queue) continue;  // queues keep their order by themselves
-    waits.push_back(
-        {edge.from - static_cast<std::int32_t>(first_instance_), edge.distance, edge.kind == EdgeKind::blocking});
+    waits.push_back({instances_.position_of(edge.from), edge.distance, edge.kind == EdgeKind::blocking});
   }
   return waits;
 }
@@ -46,26 +40,26 @@ std::vector<PlanRun::Dependency> PlanRun::waits_of(std::size_t index) const {
 void PlanRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
   if (now_.steps >= longest_.steps) longest_ = std::move(now_);
   const std::int64_t steps = end - first;
-  now_ = {first, steps, SpanRing(SpanRing::steps_kept(steps, most_instances_), count_)};
+  now_ = {first, steps, SpanRing(SpanRing::steps_kept(steps, most_instances_), instances())};
   run_stretch(on_step);
 }
 
 void PlanRun::prepare_validation() {
   if (std::exchange(prepared_validation_, true)) return;
   const ForwardPart part = forward_part(view_.whole());
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < instances(); ++i) {
     std::vector<Dependency> waits;
-    for (const Edge& edge : part.waits[first_instance_ + i]) {
-      waits.push_back({edge.from - static_cast<std::int32_t>(first_instance_), edge.distance, false});
+    for (const Edge& edge : part.waits[instances_[i]]) {
+      waits.push_back({instances_.position_of(edge.from), edge.distance, false});
     }
-    set_forward_part(i, part.needed[first_instance_ + i], std::move(waits));
+    set_forward_part(i, part.needed[instances_[i]], std::move(waits));
   }
 }
 
 void PlanRun::validate(std::int64_t batches) {
   prepare_validation();
   Stretch trained = std::exchange(now_, {0, batches, {}});
-  now_.spans = SpanRing(SpanRing::steps_kept(batches, most_instances_), count_);
+  now_.spans = SpanRing(SpanRing::steps_kept(batches, most_instances_), instances());
   validating_ = true;
   run_stretch({});
   validating_ = false;

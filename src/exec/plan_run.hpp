@@ -32,9 +32,8 @@ class PlanRun {
   // Of a step after which another has ended its compute, or of the last when all is over.
   virtual StepGlance glance(std::int64_t step);
 
-  // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
-  std::size_t instances() const { return count_; }
-  std::size_t first_instance() const { return first_instance_; }
+  // Returns how many instances this rank's class has, in issue order as Unfolded has them.
+  std::size_t instances() const { return instances_.size(); }
   // Of several calls of run() the longest is measured, of equal ones the last; of a long one the last steps alone are
   // kept, as many on every rank: [step * instances() + instance].
   std::int64_t measured_steps() const { return SpanRing::steps_kept(measured().steps, most_instances_); }
@@ -42,7 +41,7 @@ class PlanRun {
   std::vector<RankSpan> spans() const { return measured().spans.in_order(measured().steps); }
 
  protected:
-  // What an operation waits for, beside the operation before it in its queue. `on` counts from first_instance().
+  // What an operation waits for, beside the operation before it in its queue. `on` counts from the first of its class.
   struct Dependency {
     std::int32_t on = 0;
     std::int8_t distance = 0;
@@ -55,7 +54,7 @@ class PlanRun {
   };
 
   explicit PlanRun(const RankView& view);
-  const Instance& instance(std::size_t index) const { return view_.unfolded().instances()[first_instance_ + index]; }
+  const Instance& instance(std::size_t index) const { return view_.unfolded().instances()[instances_[index]]; }
   QueueKind queue_kind(const Instance& instance) const;
   std::vector<Dependency> waits_of(std::size_t index) const;
   virtual void run_stretch(const OnStep& on_step) = 0;
@@ -74,7 +73,7 @@ class PlanRun {
   const Stretch& measured() const { return now_.steps >= longest_.steps ? now_ : longest_; }
   void prepare_validation();
 
-  std::size_t first_instance_ = 0, count_ = 0;
+  IdRange<InstanceId> instances_;   // of this rank's class
   std::size_t most_instances_ = 0;  // of any class
   Stretch longest_;                 // before this one
   bool prepared_validation_ = false;

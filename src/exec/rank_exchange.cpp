@@ -16,7 +16,7 @@ constexpr double kFixedPoint = 1 << 24;
 constexpr int kRoundTrips = 16;
 
 std::vector<std::int64_t> everybody(const Communicator& communicator) {
-  std::vector<std::int64_t> ranks(static_cast<std::size_t>(communicator.size()));
+  std::vector<std::int64_t> ranks(communicator.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
 }
@@ -112,7 +112,7 @@ std::string text_of_rank_0(Communicator& communicator, const std::string& text) 
   };
   std::int64_t length = std::ssize(text);
   broadcast(&length, 1);
-  std::vector<std::int64_t> words(static_cast<std::size_t>(length / 8 + 1), 0);
+  std::vector<std::int64_t> words(length / 8 + 1, 0);
   if (communicator.rank() == 0) std::memcpy(words.data(), text.data(), text.size());
   broadcast(words.data(), std::ssize(words));
   return {reinterpret_cast<const char*>(words.data()), static_cast<std::size_t>(length)};
@@ -131,7 +131,7 @@ std::vector<std::string> texts_of_all(Communicator& communicator, const std::str
     run_now(communicator, communicator.prepare(std::move(call)), own.data(), all.data());
     return all;
   };
-  const std::vector<std::int64_t> one_each(static_cast<std::size_t>(communicator.size()), 1);
+  const std::vector<std::int64_t> one_each(communicator.size(), 1);
   const std::vector<std::int64_t> lengths = all_gather({std::ssize(text)}, one_each);
   std::vector<std::int64_t> counts;
   for (const std::int64_t length : lengths) counts.push_back(length / 8 + 1);
@@ -152,7 +152,7 @@ std::int64_t steady_nanos() {
 }
 
 std::vector<std::int64_t> clock_offsets(Communicator& communicator, const ClockReader& now) {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(communicator.size()), 0);
+  std::vector<std::int64_t> offsets(communicator.size(), 0);
   for (std::int64_t other = 1; other < communicator.size(); ++other) {
     if (communicator.rank() != 0 && communicator.rank() != other) continue;
     const auto message = [&](std::int64_t root) -> Communicator::Prepared& {

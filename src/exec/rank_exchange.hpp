@@ -1,4 +1,4 @@
-// What ranks tell each other beside the plan: losses, measurements, the difference of their clocks.
+// Ranks tell each other more than the plan says: losses, measurements, the difference of their clocks.
 #pragma once
 
 #include <array>
@@ -12,20 +12,20 @@
 
 namespace weft {
 
-// Queues that no plan uses.
+// No plan uses these queues.
 inline constexpr std::int64_t kLossQueue = 1001, kExchangeQueue = 1002;
 
-// The sums over all ranks of a number and a few counts a step, started when a rank has ended a step and read a step
-// later: nobody waits for it. Sums of fixed-point numbers: the same in any order.
+// Sums a number and a few counts over all ranks in every step. It is started when a rank has ended a step and read a
+// step later: nobody waits for it. Sums of fixed-point numbers: the same in any order.
 class SharedSum {
  public:
   using Counts = std::array<std::int64_t, 3>;  // what they count is their owner's affair
 
   explicit SharedSum(Communicator& communicator);
   void start(double own, const Counts& counts = {});
-  // Of the last start. Waits for the other ranks.
+  // Returns the sum of the last start. Waits for the other ranks.
   double take();
-  // That came with what was taken last.
+  // Returns the counts that came with what was taken last.
   const Counts& counts() const { return counts_; }
   bool is_under_way() const { return under_way_; }
 
@@ -48,7 +48,7 @@ std::string text_of_rank_0(Communicator& communicator, const std::string& text);
 // Every rank gets the texts of all, by rank.
 std::vector<std::string> texts_of_all(Communicator& communicator, const std::string& text);
 
-// This rank's time in nanoseconds.
+// Returns this rank's time in nanoseconds.
 using ClockReader = std::function<std::int64_t()>;
 std::int64_t steady_nanos();
 

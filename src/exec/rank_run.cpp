@@ -24,7 +24,7 @@ std::int64_t nanos(Clock::time_point time) {
 RankRun::RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
                  const TransferBinder& transfers)
     : PlanRun(view), communicator_(communicator), kernels_(kernels) {
-  transfers_.resize(view.plan().classes[view.rank_class().index()].queues.size());
+  transfers_.resize(view.plan().classes[view.rank_class()].queues.size());
   operations_.resize(instances());
   for (std::size_t i = 0; i < instances(); ++i) {
     const Instance& of = instance(i);
@@ -48,7 +48,7 @@ void RankRun::bind(const ComputeBinder& compute) {
   }
 }
 
-// One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
+// Prepares one collective per transfer, or two where its first execution of a step overwrites and the others add.
 void RankRun::prepare(const TransferBinder& transfers) {
   struct Known {
     Communicator::Prepared* prepared = nullptr;
@@ -168,7 +168,7 @@ void RankRun::start_transfers() {
   }
 }
 
-// True where one ended at once: others may wait for it.
+// Returns whether one ended at once: others may wait for it.
 bool RankRun::start_transfers_once() {
   bool ended = false;
   for (RunQueue& queue : transfers_) {
@@ -183,8 +183,7 @@ bool RankRun::start_transfers_once() {
       running_[op->running] = op;
       span_of(*op).ready = ready_at(*op);
       pop(queue);
-      for (const Segment& segment : op->places.clear)
-        std::memset(segment.data, 0, static_cast<std::size_t>(segment.bytes));
+      for (const Segment& segment : op->places.clear) std::memset(segment.data, 0, segment.bytes);
       communicator_.start(*op->prepared, op->places.input, op->places.output);
     }
   }

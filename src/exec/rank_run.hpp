@@ -31,7 +31,7 @@ class RankRun final : public PlanRun {
  private:
   struct RunOperation {
     OpId operation;
-    std::int32_t micro_batch = -1;
+    MicroBatch micro_batch = kOncePerStep;
     std::vector<Dependency> waits;
     BoundOperation compute;  // of the worker's
     // Of a transfer:
@@ -76,7 +76,7 @@ class RankRun final : public PlanRun {
   Kernels& kernels_;
   std::vector<RunOperation> operations_;
   RunQueue compute_, extra_;
-  std::vector<RunQueue> transfers_;
+  IdVector<QueueId, RunQueue> transfers_;
 
   std::mutex mutex_;  // guards all progress
   std::condition_variable changed_;

@@ -19,8 +19,8 @@ RankView::RankView(const WholePlan& whole, Rank rank, Accelerator* device) : who
     }
   }
   context_parts_ = positions_of(Share::mirrored, plan.layout.seq, {coordinate(Axis::cp), plan.layout.cp});
-  memory_ = std::make_unique<RankMemory>(plan.classes[class_.index()].memory, device);
-  expert_windows_ = std::make_unique<ExpertWindows>(plan, class_);
+  memory_ = std::make_unique<RankMemory>(plan.classes[class_].memory, device);
+  expert_row_ranges_ = std::make_unique<ExpertRowRanges>(plan, class_);
 }
 
 std::int64_t RankView::coordinate(Axis axis) const {
@@ -47,7 +47,7 @@ std::vector<std::int64_t> RankView::members(const Communication& c) const {
 }
 
 std::int64_t RankView::inner_size(GroupKind kind) const {
-  return plan().graph.classes[class_.index()].group(kind).scoped(Scope::inner).view.size;
+  return plan().graph.classes[class_].group(kind).scoped(Scope::inner).view.size;
 }
 
 std::int64_t RankView::position_in(GroupKind kind) const {
@@ -57,13 +57,14 @@ std::int64_t RankView::position_in(GroupKind kind) const {
   return found - ranks.begin();
 }
 
-ElementPointer RankView::data(ValueId value, std::int32_t micro_batch) const {
+ElementPointer RankView::data(ValueId value, MicroBatch micro_batch) const {
   const Value& placed = plan().graph.value(value);
   WEFT_CHECK(placed.rank_class == class_);
-  return {memory_->data() + address(plan(), value, std::max(micro_batch, 0)).value, placed.dtype};
+  return {memory_->data() + address(plan(), value, micro_batch.valid() ? micro_batch : MicroBatch{0}).value,
+          placed.dtype};
 }
 
-bool RankView::writes_first(ValueId value, OpId id, std::int32_t micro_batch) const {
+bool RankView::writes_first(ValueId value, OpId id, MicroBatch micro_batch) const {
   const StepGraph& graph = plan().graph;
   if (!graph.value(value).accumulated) return true;
   for (const Instance& instance : unfolded().instances()) {  // in issue order

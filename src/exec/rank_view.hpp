@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/element_range.hpp"
-#include "exec/expert_windows.hpp"
+#include "exec/expert_row_ranges.hpp"
 #include "exec/rank_memory.hpp"
 #include "exec/train_settings.hpp"
 #include "graph/held_tensor.hpp"
@@ -34,7 +34,7 @@ class RankView {
   TensorHolder holder() const;
   const RankMemory& memory() const { return *memory_; }
   // What gates find, beside the plan's values: part of the rank's memory.
-  ExpertWindows& expert_windows() const { return *expert_windows_; }
+  ExpertRowRanges& expert_row_ranges() const { return *expert_row_ranges_; }
   // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
   const std::vector<ElementRange>& context_parts() const { return context_parts_; }
 
@@ -48,10 +48,10 @@ class RankView {
 
   // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
   // memory they lie begin where the whole does: shard_of() says where this rank's part is.
-  ElementPointer data(ValueId value, std::int32_t micro_batch) const;
+  ElementPointer data(ValueId value, MicroBatch micro_batch = kOncePerStep) const;
   // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
   // the two uses of a tied embedding) begin with it. True of values that are no sums.
-  bool writes_first(ValueId value, OpId operation, std::int32_t micro_batch) const;
+  bool writes_first(ValueId value, OpId operation, MicroBatch micro_batch) const;
 
   // The elements of a parameter of `elements` that member `position` of its group holds under ZeRO.
   ElementRange shard(std::int64_t elements, GroupKind kind, std::int64_t position) const;
@@ -66,7 +66,7 @@ class RankView {
   std::vector<ElementRange> context_parts_;
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
   std::unique_ptr<RankMemory> memory_;
-  std::unique_ptr<ExpertWindows> expert_windows_;
+  std::unique_ptr<ExpertRowRanges> expert_row_ranges_;
 };
 
 }  // namespace weft

@@ -5,11 +5,11 @@
 namespace weft {
 namespace {
 
-void append(std::vector<ElementRange>& windows, ElementRange next) {
-  if (!windows.empty() && windows.back().end == next.begin) {
-    windows.back().end = next.end;
+void append(std::vector<ElementRange>& ranges, ElementRange next) {
+  if (!ranges.empty() && ranges.back().end == next.begin) {
+    ranges.back().end = next.end;
   } else {
-    windows.push_back(next);
+    ranges.push_back(next);
   }
 }
 
@@ -38,14 +38,14 @@ std::vector<ElementRange> row_ranges(const Layout& layout, std::int64_t rows, co
   const TokenRows tokens = token_rows(layout);
   if (tokens.shards == 1 || rows != tokens.shards * tokens.rows) return {part_range(rows, part)};
   const auto [all, each] = rows_of_sequence(layout);
-  std::vector<ElementRange> windows;
+  std::vector<ElementRange> ranges;
   for_each_sequence(each, part_range(tokens.rows, part), [&](std::int64_t sequence, ElementRange in_part) {
     for (std::int64_t r = 0; r < tokens.shards; ++r) {
       const std::int64_t first = sequence * all + r * each;
-      append(windows, {first + in_part.begin, first + in_part.end});
+      append(ranges, {first + in_part.begin, first + in_part.end});
     }
   });
-  return windows;
+  return ranges;
 }
 
 }  // namespace weft

@@ -24,7 +24,7 @@ StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerat
       device_(device),
       collectives_(collectives),
       reads_memory_after_(std::move(reads_memory_after)) {
-  const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
+  const ClassPlan& plan = view.plan().classes[view.rank_class()];
   for (const Queue& queue : plan.queues) {
     const bool communicates = queue.kind == QueueKind::communication;
     streams_.push_back(device.make_stream(communicates ? StreamPriority::high : StreamPriority::usual));
@@ -34,7 +34,7 @@ StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerat
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const Instance& of = instance(i);
     StreamOperation& op = operations_[i];
-    op.stream = static_cast<std::size_t>(of.queue);
+    op.stream = of.queue.index();
     op.place = stream_length_[op.stream]++;
     op.waits = waits_of(i);
     op.is_transfer = view.plan().graph.op(of.operation).is_transfer();

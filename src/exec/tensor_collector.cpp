@@ -14,8 +14,8 @@ void TensorCollector::add(const ParameterState& parameter, ElementRange range, s
       tensor.data.assign(held.whole.elements(), 0.0F);
     }
     const auto part = data.begin() + (held.offset - range.begin);
-    for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
-      std::copy_n(part + run.in_part, run.count, tensor.data.begin() + run.in_whole);
+    for_each_range(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& held_range) {
+      std::copy_n(part + held_range.in_part, held_range.count, tensor.data.begin() + held_range.in_whole);
     });
   }
 }

@@ -129,15 +129,15 @@ class DeferredKernels : public Kernels {
                                const Matrix& d_weights, EmptySlots empty) override {
     later([=, this] { inner_->combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty); });
   }
-  void expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+  void expert_linear(const CapacityBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
                      std::span<const Vector> biases, const Matrix& y) override {
     later([=, this] { inner_->expert_linear(blocks, x, weights, biases, y); });
   }
-  void expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
+  void expert_linear_input_grad(const CapacityBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
                                 const Matrix& dx) override {
     later([=, this] { inner_->expert_linear_input_grad(blocks, dy, weights, dx); });
   }
-  void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+  void expert_linear_weight_grad(const CapacityBlocks& blocks, const Matrix& x, const Matrix& dy,
                                  std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                  Into into) override {
     later([=, this] { inner_->expert_linear_weight_grad(blocks, x, dy, d_weights, d_biases, into); });

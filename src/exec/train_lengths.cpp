@@ -24,7 +24,7 @@ BatchShape shape_of(const Plan& plan) {
 class PlanOnRank {
  public:
   PlanOnRank(const WholePlan& given, const LengthsJob& job, Communicator& communicator, Kernels& kernels)
-      : view_(given, make_id<Rank>(static_cast<std::size_t>(communicator.rank()))),
+      : view_(given, make_id<Rank>(communicator.rank())),
         parameters_(view_),
         settings_(job.settings),
         batches_(job.corpus, shape_of(given.plan()), job.settings.seed),
@@ -50,7 +50,7 @@ class PlanOnRank {
         if (kind == TensorKind::weight) continue;
         const Vector to = parameters_.own_moment(own, static_cast<int>(kind) - 1);
         const Vector source = other.parameters_.own_moment(from, static_cast<int>(kind) - 1);
-        std::memcpy(to.data.address, source.data.address, static_cast<std::size_t>(to.bytes().value));
+        std::memcpy(to.data.address, source.data.address, to.bytes().value);
       }
     }
   }
@@ -67,9 +67,7 @@ class PlanOnRank {
   ElementRange kept(const ParameterState& p) const {
     return parameters_.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : parameters_.own(p);
   }
-  std::span<float> weights(const ParameterState& p) const {
-    return floats_of({view_.data(p.weight, -1), kept(p).size()});
-  }
+  std::span<float> weights(const ParameterState& p) const { return floats_of({view_.data(p.weight), kept(p).size()}); }
 
   RankView view_;
   ParameterStates parameters_;

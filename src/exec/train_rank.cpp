@@ -28,11 +28,6 @@ void keep_weights(const RankView& view, const ParameterStates& parameters, Tenso
   }
 }
 
-std::int64_t instances_of(const TrainJob& job, ClassId rank_class) {
-  return std::count_if(job.whole.unfolded().instances().begin(), job.whole.unfolded().instances().end(),
-                       [&](const Instance& i) { return i.rank_class == rank_class.value; });
-}
-
 MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const PlanRun& run) {
   constexpr std::int64_t kNumbers = 3;  // of a span
   const Plan& plan = job.whole.plan();
@@ -41,7 +36,8 @@ MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const Pl
   std::vector<std::int64_t> counts, own;
   for (std::int64_t rank = 0; rank < communicator.size(); ++rank) {
     const ClassId rank_class{classes.class_of[rank]};
-    counts.push_back(kNumbers * run.measured_steps() * instances_of(job, rank_class));
+    counts.push_back(kNumbers * run.measured_steps() *
+                     static_cast<std::int64_t>(job.whole.unfolded().instances_of(rank_class).size()));
   }
   for (const RankSpan& span : run.spans()) own.insert(own.end(), {span.ready, span.start, span.end});
   const std::vector<std::int64_t> offsets =
@@ -265,7 +261,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
                        const OnLoss& on_loss, const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
-  const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
+  const Rank rank = make_id<Rank>(communicator.rank());
   const RankView view(job.whole, rank, processor.device);
   const ParameterStates parameters(view);
   const Layout& layout = view.plan().layout;

@@ -29,36 +29,35 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-// Instances of a rank's class: first and count.
-std::pair<std::size_t, std::size_t> instances_of(const Unfolded& unfolded, ClassId rank_class) {
-  std::size_t first = 0, count = 0;
-  for (std::size_t i = unfolded.instances().size(); i-- > 0;) {
-    if (unfolded.instances()[i].rank_class != rank_class.value) continue;
-    first = i;
-    ++count;
+// Instances of a rank's class, which follow each other.
+std::vector<InstanceId> instances_of(const Unfolded& unfolded, ClassId rank_class) {
+  std::vector<InstanceId> found;
+  for (const InstanceId i : unfolded.instances().ids()) {
+    if (unfolded.instances()[i].rank_class == rank_class) found.push_back(i);
   }
-  return {first, count};
+  return found;
 }
 
 // Whatever an execution waits for has ended when it starts, and all have run.
 void expect_plan_order(const TinyRun& tiny, const MeasuredRun& run) {
   for (const MeasuredRank& rank : run.ranks) {
-    const auto [first, count] = instances_of(tiny.whole.unfolded(), rank.rank_class);
+    const std::vector<InstanceId> own = instances_of(tiny.whole.unfolded(), rank.rank_class);
+    const std::size_t count = own.size();
     ASSERT_EQ(rank.spans.size(), count * kSteps);
     for (std::size_t step = 0; step < kSteps; ++step) {
       for (std::size_t i = 0; i < count; ++i) {
         const RankSpan& span = rank.spans[step * count + i];
         const std::string what = fmt::format("rank {}, step {}, {}", rank.rank.value, step,
-                                             describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[first + i]));
+                                             describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[own[i]]));
         ASSERT_GT(span.start, 0) << what << " has not run";
         ASSERT_LE(span.start, span.end) << what;
-        for (const Edge& edge : tiny.whole.unfolded().waits_for(first + i)) {
+        for (const Edge& edge : tiny.whole.unfolded().waits_for(own[i])) {
           if (static_cast<std::size_t>(edge.distance) > step) continue;
-          const std::size_t from = static_cast<std::size_t>(edge.from) - first;
+          const std::size_t from = edge.from.index() - own.front().index();
           const RankSpan& before = rank.spans[(step - static_cast<std::size_t>(edge.distance)) * count + from];
           ASSERT_LE(before.end, span.start)
               << what << " has not waited for "
-              << describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[first + from]);
+              << describe(tiny.whole.plan(), tiny.whole.unfolded().instances()[edge.from]);
         }
       }
     }
@@ -68,20 +67,20 @@ void expect_plan_order(const TinyRun& tiny, const MeasuredRun& run) {
 // One worker for compute and extra; a communication queue runs one transfer at a time.
 void expect_one_at_a_time(const TinyRun& tiny, const MeasuredRun& run) {
   for (const MeasuredRank& rank : run.ranks) {
-    const auto [first, count] = instances_of(tiny.whole.unfolded(), rank.rank_class);
-    const auto& queues = tiny.whole.plan().classes[rank.rank_class.index()].queues;
-    std::map<std::int32_t, std::vector<RankSpan>> lanes;
+    const std::vector<InstanceId> own = instances_of(tiny.whole.unfolded(), rank.rank_class);
+    const auto& queues = tiny.whole.plan().classes[rank.rank_class].queues;
+    std::map<QueueId, std::vector<RankSpan>> by_queue;
     for (std::size_t k = 0; k < rank.spans.size(); ++k) {
-      const std::int32_t queue = tiny.whole.unfolded().instances()[first + k % count].queue;
+      const QueueId queue = tiny.whole.unfolded().instances()[own[k % own.size()]].queue;
       const QueueKind kind = queues[queue].kind;
-      lanes[kind == QueueKind::extra ? 0 : queue].push_back(rank.spans[k]);
+      by_queue[kind == QueueKind::extra ? kComputeQueue : queue].push_back(rank.spans[k]);
     }
-    for (auto& [queue, spans] : lanes) {
+    for (auto& [queue, spans] : by_queue) {
       std::sort(spans.begin(), spans.end(), [](const RankSpan& a, const RankSpan& b) {
         return std::pair(a.start, a.end) < std::pair(b.start, b.end);
       });
       for (std::size_t k = 1; k < spans.size(); ++k) {
-        ASSERT_LE(spans[k - 1].end, spans[k].start) << "rank " << rank.rank.value << ", queue " << queue;
+        ASSERT_LE(spans[k - 1].end, spans[k].start) << "rank " << rank.rank.value << ", queue " << queue.value;
       }
     }
   }

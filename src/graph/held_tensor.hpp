@@ -41,16 +41,16 @@ struct HeldRange {
   std::int64_t in_whole = 0;  // row-major
   std::int64_t count = 0;
 };
-// The elements `range` of the part, without padding, as runs in ascending order.
+// The elements `range` of the part, without padding, range after range in ascending order.
 template <class Visit>  // visit(HeldRange)
-void for_each_run(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
+void for_each_range(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
   const std::int64_t held = tensor.columns.size(), width = tensor.width();
   std::int64_t first = 0;  // of the rows, in the part
   for (const ElementRange& rows : tensor.rows) {
     const ElementRange wanted = overlap(range, {first, first + rows.size() * held});
     for (std::int64_t at = wanted.begin; at < wanted.end;) {
       const std::int64_t row = (at - first) / held, column = (at - first) % held;
-      // Whole rows are one run.
+      // Whole rows are one range.
       const std::int64_t end = held == width ? wanted.end : std::min(wanted.end, first + (row + 1) * held);
       visit(HeldRange{at, (rows.begin + row) * width + tensor.columns.begin + column, end - at});
       at = end;

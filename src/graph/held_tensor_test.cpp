@@ -100,12 +100,12 @@ TEST(HeldTensors, OfAllRanksTogetherAreTheWholeOnce) {
             seen.resize(held.whole.elements());
             all.resize(seen.size());
             std::int64_t in_part = 0;
-            for_each_run(held, {0, held.elements()}, [&](const HeldRange& run) {
-              EXPECT_EQ(run.in_part, in_part);
-              in_part += run.count;
-              for (std::int64_t i = 0; i < run.count; ++i) {
-                seen[run.in_whole + i] += held.copy ? 0 : 1;
-                ++all[run.in_whole + i];
+            for_each_range(held, {0, held.elements()}, [&](const HeldRange& held_range) {
+              EXPECT_EQ(held_range.in_part, in_part);
+              in_part += held_range.count;
+              for (std::int64_t i = 0; i < held_range.count; ++i) {
+                seen[held_range.in_whole + i] += held.copy ? 0 : 1;
+                ++all[held_range.in_whole + i];
               }
             });
             EXPECT_EQ(in_part, held.elements() - held.padding * held.columns.size());

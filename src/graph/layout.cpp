@@ -248,7 +248,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model) {
   if (!layout.stage_layers.empty()) return layout.stage_layers;
   const std::int64_t n = layout.chunks();
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(n), model.layers / n);
+  std::vector<std::int64_t> layers(n, model.layers / n);
   const std::int64_t rest = model.layers % n;
   const std::int64_t first = (n - rest + 1) / 2;  // the chunks with one layer more lie in the middle
   for (std::int64_t i = first; i < first + rest; ++i) ++layers[i];

@@ -18,7 +18,7 @@ struct StageBytes {
 
 // What each stage's graph keeps between iterations, and what one micro-batch leaves for backward.
 std::vector<StageBytes> stages_of(const StepGraph& graph, std::int64_t pp) {
-  std::vector<StageBytes> stages(static_cast<std::size_t>(pp));
+  std::vector<StageBytes> stages(pp);
   std::vector<char> persists(graph.values.size()), forward(graph.values.size()), later(graph.values.size());
   for (const Operation& op : graph.operations) {
     for (const Read& read : op.reads) {

@@ -10,13 +10,13 @@ namespace {
 
 // The k-th forward (or backward) of a rank with several chunks: micro-batches in rounds of `stages`, each round
 // through all chunks in turn (Narayanan et al. 2021, section 2.2); with one chunk simply micro-batch k.
-PipelineSlot nth(BlockKind kind, std::int64_t k, std::int64_t stages, std::int64_t chunks) {
-  if (chunks == 1) return {kind, 0, static_cast<std::int32_t>(k)};
+PipelinePass nth(BlockKind kind, std::int64_t k, std::int64_t stages, std::int64_t chunks) {
+  if (chunks == 1) return {kind, 0, make_id<MicroBatch>(k)};
   const std::int64_t round = k / (stages * chunks);
   const std::int64_t in_round = k % (stages * chunks);
   const std::int64_t chunk = in_round / stages;
   return {kind, static_cast<std::int32_t>(kind == BlockKind::forward ? chunk : chunks - 1 - chunk),
-          static_cast<std::int32_t>(round * stages + in_round % stages)};
+          make_id<MicroBatch>(round * stages + in_round % stages)};
 }
 
 std::int64_t passes_of_step(const Layout& layout) {
@@ -24,11 +24,11 @@ std::int64_t passes_of_step(const Layout& layout) {
 }
 
 // Forwards of the warm-up; then a forward and a backward take turns; the backwards that are left.
-std::vector<PipelineSlot> in_turns(const Layout& layout, std::int64_t warm_up, bool paired) {
+std::vector<PipelinePass> in_turns(const Layout& layout, std::int64_t warm_up, bool paired) {
   const std::int64_t total = passes_of_step(layout);
   warm_up = std::min(warm_up, total);
   const auto slot = [&](BlockKind kind, std::int64_t k) { return nth(kind, k, layout.pp, layout.vpp); };
-  std::vector<PipelineSlot> order;
+  std::vector<PipelinePass> order;
   for (std::int64_t k = 0; k < warm_up; ++k) order.push_back(slot(BlockKind::forward, k));
   for (std::int64_t k = warm_up; k < total; ++k) {
     order.push_back(slot(BlockKind::forward, k));
@@ -49,7 +49,7 @@ std::int64_t interleaved_warm_up(const Layout& layout, std::int64_t stage, bool 
   return 2 * (layout.pp - 1 - stage) + (layout.vpp - 1) * layout.pp + (paired ? 1 : 0);
 }
 
-std::vector<PipelineSlot> all_forwards_first(const Layout& layout, std::int64_t, bool) {
+std::vector<PipelinePass> all_forwards_first(const Layout& layout, std::int64_t, bool) {
   return in_turns(layout, passes_of_step(layout), false);
 }
 
@@ -60,7 +60,7 @@ std::int64_t all_in_flight(const Layout& layout, std::int64_t) {
 using WarmUp = std::int64_t(const Layout& layout, std::int64_t stage, bool paired);
 
 template <WarmUp warm_up>
-std::vector<PipelineSlot> order_after(const Layout& layout, std::int64_t stage, bool paired) {
+std::vector<PipelinePass> order_after(const Layout& layout, std::int64_t stage, bool paired) {
   return in_turns(layout, warm_up(layout, stage, paired), paired);
 }
 
@@ -100,7 +100,7 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-std::vector<PipelineSlot> pipeline_order(const Layout& layout, std::int64_t stage, bool paired) {
+std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired) {
   return row_of(layout.schedule).order(layout, stage, paired);
 }
 

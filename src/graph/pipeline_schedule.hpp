@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ids.hpp"
+
 namespace weft {
 
 struct Layout;
@@ -24,12 +26,13 @@ constexpr bool ends_pass(BlockKind kind) {
 
 enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };  // as the rows of the table
 
-struct PipelineSlot {
+// A pass at its place in the order of a pipeline rank.
+struct PipelinePass {
   BlockKind kind = BlockKind::forward;
   std::int32_t chunk = 0;  // model chunk of this pipeline rank
-  std::int32_t micro_batch = 0;
+  MicroBatch micro_batch{0};
   bool with_next = false;  // a forward that is a pair with the backward behind it
-  friend bool operator==(const PipelineSlot&, const PipelineSlot&) = default;
+  friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 
 struct ScheduleRow {
@@ -38,7 +41,7 @@ struct ScheduleRow {
   // From the first backward on, forwards and backwards take turns: they may be paired, and the passes under way are as
   // many whatever the micro-batches of a step.
   bool takes_turns = true;
-  std::vector<PipelineSlot> (*order)(const Layout& layout, std::int64_t stage, bool paired);
+  std::vector<PipelinePass> (*order)(const Layout& layout, std::int64_t stage, bool paired);
   std::int64_t (*passes_in_flight)(const Layout& layout, std::int64_t stage);
 };
 const ScheduleRow& row_of(PipelineSchedule schedule);
@@ -50,7 +53,7 @@ std::vector<std::string> schedule_names();  // in the order of the table
 // `paired`: from the first backward on, a forward and the backward behind it are a pair that runs side by side. What
 // either needs of other stages, or of its own forward, was made a pair earlier; so more micro-batches are under way.
 // A schedule that does not take turns has no such pairs.
-std::vector<PipelineSlot> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
+std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
 
 // Passes of a stage between their forward and the end of their backward, at most, where nothing is paired.
 std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage);

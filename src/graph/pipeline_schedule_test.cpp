@@ -25,11 +25,11 @@ Layout pipeline(PipelineSchedule schedule, std::int64_t stages, std::int64_t mic
 // "F0 F1 B0": forward of micro-batch 0, ...; with several chunks "F0.1" is chunk 0, micro-batch 1.
 std::string written(const Layout& layout, std::int64_t stage) {
   std::string text;
-  for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+  for (const PipelinePass& slot : pipeline_order(layout, stage)) {
     if (!text.empty()) text += ' ';
     text += slot.kind == BlockKind::forward ? 'F' : 'B';
     if (layout.vpp > 1) text += fmt::format("{}.", slot.chunk);
-    text += fmt::format("{}", slot.micro_batch);
+    text += fmt::format("{}", slot.micro_batch.value);
   }
   return text;
 }
@@ -92,17 +92,17 @@ TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
   for (const Layout& layout : all_layouts()) {
     SCOPED_TRACE(name(layout));
     for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
-      std::set<std::pair<std::int32_t, std::int32_t>> forward, backward;
-      for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+      std::set<std::pair<std::int32_t, MicroBatch>> forward, backward;
+      for (const PipelinePass& slot : pipeline_order(layout, stage)) {
         const std::pair which{slot.chunk, slot.micro_batch};
         EXPECT_TRUE((slot.kind == BlockKind::forward ? forward : backward).insert(which).second) << "twice";
         if (slot.kind != BlockKind::forward) {
           EXPECT_TRUE(forward.contains(which)) << "backward first";
         }
         EXPECT_TRUE(slot.chunk >= 0 && slot.chunk < layout.vpp);
-        EXPECT_TRUE(slot.micro_batch >= 0 && slot.micro_batch < layout.micro_batches());
+        EXPECT_TRUE(slot.micro_batch.valid() && slot.micro_batch.value < layout.micro_batches());
       }
-      const auto all = static_cast<std::size_t>(layout.vpp * layout.micro_batches());
+      const std::size_t all = layout.vpp * layout.micro_batches();
       EXPECT_EQ(forward.size(), all);
       EXPECT_EQ(backward.size(), all);
     }
@@ -111,7 +111,7 @@ TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
 
 std::int64_t most_in_flight(const Layout& layout, std::int64_t stage) {
   std::int64_t now = 0, most = 0;
-  for (const PipelineSlot& slot : pipeline_order(layout, stage)) {
+  for (const PipelinePass& slot : pipeline_order(layout, stage)) {
     now += slot.kind == BlockKind::forward ? 1 : ends_pass(slot.kind) ? -1 : 0;
     most = std::max(most, now);
   }
@@ -139,9 +139,9 @@ TEST(PipelineOrder, KeepsAsManyMicroBatchesInFlightAsThePapersSay) {
 TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 5, 9);
   for (std::int64_t stage = 0; stage < 5; ++stage) {
-    const std::vector<PipelineSlot> order = pipeline_order(layout, stage);
+    const std::vector<PipelinePass> order = pipeline_order(layout, stage);
     const auto first =
-        std::find_if(order.begin(), order.end(), [](const PipelineSlot& s) { return s.kind != BlockKind::forward; });
+        std::find_if(order.begin(), order.end(), [](const PipelinePass& s) { return s.kind != BlockKind::forward; });
     EXPECT_EQ(first - order.begin(), 4 - stage + 1);
   }
 }
@@ -149,15 +149,15 @@ TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
 // Runs all stages against each other: a stage waits at a forward for the chunk before, at a backward for the chunk
 // after (at the last chunk for its own forward), and sends without waiting.
 bool finishes(const Layout& layout) {
-  std::vector<std::vector<PipelineSlot>> orders;
+  std::vector<std::vector<PipelinePass>> orders;
   for (std::int64_t stage = 0; stage < layout.pp; ++stage) orders.push_back(pipeline_order(layout, stage));
   std::vector<std::size_t> at(orders.size(), 0);
-  std::set<std::tuple<bool, std::int64_t, std::int32_t>> done;  // forward?, chunk of the model, micro-batch
+  std::set<std::tuple<bool, std::int64_t, MicroBatch>> done;  // forward?, chunk of the model, micro-batch
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t stage = 0; stage < orders.size(); ++stage) {
       while (at[stage] < orders[stage].size()) {
-        const PipelineSlot& slot = orders[stage][at[stage]];
+        const PipelinePass& slot = orders[stage][at[stage]];
         const std::int64_t chunk = slot.chunk * layout.pp + static_cast<std::int64_t>(stage);
         const bool first = chunk == 0, last = chunk + 1 == layout.chunks();
         const bool ready = slot.kind == BlockKind::forward
@@ -189,11 +189,11 @@ struct UnitRun {
 };
 UnitRun run_in_units(const Layout& layout) {
   const std::int64_t stages = layout.pp, chunks = layout.vpp;
-  std::vector<std::vector<std::vector<PipelineSlot>>> units(static_cast<std::size_t>(stages));
+  std::vector<std::vector<std::vector<PipelinePass>>> units(stages);
   std::size_t left = 0;
   for (std::int64_t s = 0; s < stages; ++s) {
     auto& of_stage = units[s];
-    for (const PipelineSlot& slot : pipeline_order(layout, s, true)) {
+    for (const PipelinePass& slot : pipeline_order(layout, s, true)) {
       const bool joins = !of_stage.empty() && of_stage.back().back().with_next;
       if (joins) {
         of_stage.back().push_back(slot);
@@ -203,9 +203,9 @@ UnitRun run_in_units(const Layout& layout) {
     }
     left += of_stage.size();
   }
-  using Key = std::tuple<bool, std::int64_t, std::int32_t>;  // forward, virtual stage, micro-batch
+  using Key = std::tuple<bool, std::int64_t, MicroBatch>;  // forward, virtual stage, micro-batch
   std::map<Key, std::int64_t> ended;
-  const auto may_run = [&](std::int64_t stage, const PipelineSlot& slot, std::int64_t now) {
+  const auto may_run = [&](std::int64_t stage, const PipelinePass& slot, std::int64_t now) {
     const std::int64_t here = slot.chunk * stages + stage, last = stages * chunks - 1;
     const auto done = [&](bool forward, std::int64_t where) {
       const auto found = ended.find({forward, where, slot.micro_batch});
@@ -219,13 +219,13 @@ UnitRun run_in_units(const Layout& layout) {
   for (std::int64_t now = 0; left > 0 && now < 1000; ++now) {
     std::map<Key, std::int64_t> ending;
     for (std::int64_t s = 0; s < stages; ++s) {
-      const auto at = static_cast<std::size_t>(s);
+      const std::size_t at = s;
       if (next[at] == units[at].size()) continue;
-      const std::vector<PipelineSlot>& unit = units[at][next[at]];
-      if (!std::all_of(unit.begin(), unit.end(), [&](const PipelineSlot& slot) { return may_run(s, slot, now); })) {
+      const std::vector<PipelinePass>& unit = units[at][next[at]];
+      if (!std::all_of(unit.begin(), unit.end(), [&](const PipelinePass& slot) { return may_run(s, slot, now); })) {
         continue;
       }
-      for (const PipelineSlot& slot : unit)
+      for (const PipelinePass& slot : unit)
         ending[{slot.kind == BlockKind::forward, slot.chunk * stages + s, slot.micro_batch}] = now + 1;
       ++next[at];
       --left;
@@ -260,8 +260,8 @@ TEST(Pairs, NeverWaitForEachOtherOnceTheLastStageHasBegun) {
 TEST(Pairs, OfTwoStagesAndFourMicroBatches) {
   const auto written_in_pairs = [](std::int64_t stage) {
     std::string text;
-    for (const PipelineSlot& slot : pipeline_order(pipeline(PipelineSchedule::one_f_one_b, 2, 4), stage, true)) {
-      text += fmt::format("{}{} ", slot.kind == BlockKind::forward ? 'F' : 'B', slot.micro_batch);
+    for (const PipelinePass& slot : pipeline_order(pipeline(PipelineSchedule::one_f_one_b, 2, 4), stage, true)) {
+      text += fmt::format("{}{} ", slot.kind == BlockKind::forward ? 'F' : 'B', slot.micro_batch.value);
     }
     return text;
   };

@@ -104,7 +104,7 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
                       const Mesh& dense, const Mesh& expert) {
   GroupTable table;
   table.kind = kind;
-  const auto ranks = static_cast<std::size_t>(dense.size());
+  const std::size_t ranks = dense.size();
   table.group_of.assign(ranks, -1);
   table.view_of.assign(ranks, -1);
   const bool trivial = belongs_to_first(kind) || kind == GroupKind::tied ? layout.pp == 1 : false;

@@ -62,7 +62,7 @@ struct RankClass {
 };
 
 struct RankClasses {
-  std::vector<RankClass> classes;  // ordered by lowest rank
+  IdVector<ClassId, RankClass> classes;  // ordered by lowest rank
   std::vector<LinkClass> links;
   std::vector<std::int32_t> class_of;  // by rank
 };

@@ -136,7 +136,7 @@ TEST(RankClassesProperty, RanksOfOneClassSeeTheSame) {
     split += found.classes.size() > static_cast<std::size_t>(layout.pp) ? 1 : 0;
     std::vector<std::int64_t> ranks(found.classes.size(), 0);
     for (std::size_t r = 0; r < found.class_of.size(); ++r) {
-      const auto c = static_cast<std::size_t>(found.class_of[r]);
+      const std::size_t c = found.class_of[r];
       ++ranks[c];
       const RankClass& own = found.classes[c];
       const Seen seen = seen_by(cluster, layout, copies, found, make_id<Rank>(r));

@@ -161,13 +161,13 @@ TokenRows token_rows(const Layout& layout);
 struct StepGraph {
   std::int64_t micro_batches = 1;
   TokenRows tokens = {};
-  std::vector<RankClass> classes;
+  IdVector<ClassId, RankClass> classes;
   std::vector<LinkClass> links;
-  std::vector<Operation> operations;  // in an order that respects distance-0 dependencies within a class
-  std::vector<Value> values;
+  IdVector<OpId, Operation> operations;  // in an order that respects distance-0 dependencies within a class
+  IdVector<ValueId, Value> values;
 
-  const Operation& op(OpId id) const { return operations[id.index()]; }
-  const Value& value(ValueId id) const { return values[id.index()]; }
+  const Operation& op(OpId id) const { return operations[id]; }
+  const Value& value(ValueId id) const { return values[id]; }
 };
 
 // The operations that write each value, by value.

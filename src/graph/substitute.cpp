@@ -100,7 +100,7 @@ SubstitutedGraph::SubstitutedGraph(const StepGraph& whole, const std::vector<Sub
       const ValueId out = last ? final : make_id<ValueId>(graph_.values.size());
       if (!last) {
         Value between = graph_.value(first);
-        between.name = fmt::format("{} after stage {}", graph_.value(final).name, s);
+        between.name = fmt::format("{} after leg {}", graph_.value(final).name, s);
         between.shape = {elements_between(whole, op, how.rule)};
         between.sharding = {};
         between.per_micro_batch = op.per_micro_batch;

@@ -166,22 +166,25 @@ class PlanReader {
     plan_.classes.push_back(std::move(result));
   }
 
-  // Rows of four where blocks come in pieces; the plan's own check knows their lengths.
-  std::vector<Slot> read_order(const JsonObject& line, std::size_t blocks) const {
+  // Rows of four where blocks come in sections; the plan's own check knows their lengths.
+  std::vector<IssueSlot> read_order(const JsonObject& line, std::size_t blocks) const {
     const nlohmann::json& list = line.array("order");
     const JsonColumn block{"block", 0, static_cast<std::int64_t>(blocks) - 1};
     const JsonColumn micro_batch{"micro-batch", -1, counts_.micro_batches - 1};
-    const auto number = [](std::int64_t value) { return static_cast<std::int32_t>(value); };
-    std::vector<Slot> order;
+    std::vector<IssueSlot> order;
+    const auto add = [&](std::int64_t of_block, std::int64_t mb, std::int64_t first, std::int64_t last) {
+      order.push_back({make_id<BlockId>(of_block), make_id<MicroBatch>(mb), static_cast<std::int32_t>(first),
+                       static_cast<std::int32_t>(last)});
+    };
     if (!list.empty() && list.front().is_array() && list.front().size() == 4) {
       const JsonColumn begin{"begin", 0, counts_.operations}, end{"end", -1, counts_.operations};
       for (const auto& row : json_rows<4>(line, "order", {block, micro_batch, begin, end})) {
-        order.push_back({number(row[0]), number(row[1]), number(row[2]), number(row[3])});
+        add(row[0], row[1], row[2], row[3]);
       }
       return order;
     }
     for (const auto& row : json_rows<2>(line, "order", {block, micro_batch})) {
-      order.push_back({number(row[0]), number(row[1])});
+      add(row[0], row[1], 0, -1);
     }
     return order;
   }
@@ -204,8 +207,8 @@ class PlanReader {
   }
 
   // Compute is one chain: with a second queue of that kind its order would not be what the plan says.
-  static std::vector<Queue> read_queues(const JsonObject& line) {
-    std::vector<Queue> queues;
+  static IdVector<QueueId, Queue> read_queues(const JsonObject& line) {
+    IdVector<QueueId, Queue> queues;
     const std::vector<std::string> kinds = names_up_to(QueueKind::communication);
     for_each_line(line, "queues", [&](const JsonObject& queue, std::size_t i) {
       queue.allow_only(std::vector<std::string>{"name", "kind"});

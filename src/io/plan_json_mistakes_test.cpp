@@ -253,10 +253,10 @@ TEST(PlanFileMistakes, OfStagesAreNamed) {
     return message_of(changed.dump());
   };
   const auto contains = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
-  EXPECT_EQ(message("stage", 1), "no error");  // whether it is true the verifier knows
-  EXPECT_TRUE(contains(message("stage", 2), "key 'stage': value 2 is not an integer in 0..1")) << message("stage", 2);
+  EXPECT_EQ(message("leg", 1), "no error");  // whether it is true the verifier knows
+  EXPECT_TRUE(contains(message("leg", 2), "key 'leg': value 2 is not an integer in 0..1")) << message("leg", 2);
   EXPECT_TRUE(contains(message("rule", "all_reduce_in_half"), "is not known; did you mean 'all_reduce_in_halves'?"));
-  EXPECT_TRUE(contains(message("rule", "none"), "one that is not in stages has no such key"));
+  EXPECT_TRUE(contains(message("rule", "none"), "one that is not in legs has no such key"));
   EXPECT_TRUE(contains(message("scope", "inner"),
                        "communication: key 'scope': value 'inner': the dp group of stage 0 has no inner and outer"))
       << message("scope", "inner");

@@ -124,7 +124,7 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
 OperationReader::OperationReader(const PlanCounts& counts)
     : counts_(counts),
       keys_{"id",   "name",  "class",  "chunk",           "layer",   "phase",     "role",    "subject",
-            "part", "rule",  "stage",  "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
+            "part", "rule",  "leg",    "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
             "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
       communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
                           "scope",      "wire",      "bytes", "transfer", "sends"},
@@ -169,16 +169,15 @@ void OperationReader::read_identity(const JsonObject& object, Operation& op) con
 
 void OperationReader::read_stage(const JsonObject& object, Operation& op) const {
   if (!object.has("rule")) {
-    if (object.has("stage"))
-      fail("{}: key 'stage' needs a key 'rule', which says what it is a stage of", object.where());
+    if (object.has("leg")) fail("{}: key 'stage' needs a key 'rule', which says what it is a stage of", object.where());
     return;
   }
   op.rule = static_cast<Substitution>(object.one_of("rule", rules_));
   if (!op.is_transfer() || op.rule == Substitution::none) {
-    fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in stages has no such key",
+    fail("{}: key 'rule': value '{}': only a transfer has a rule, and one that is not in legs has no such key",
          object.where(), name_of(op.rule));
   }
-  op.leg = small_integer_or(object, "stage", 0, 0, std::ssize(rule_of(op.rule).legs) - 1);
+  op.leg = small_integer_or(object, "leg", 0, 0, std::ssize(rule_of(op.rule).legs) - 1);
 }
 
 OpKey OperationReader::read_key(const JsonObject& object, Phase phase) const {
@@ -248,7 +247,7 @@ std::vector<Origin> OperationReader::read_origins(const JsonObject& object) cons
 }
 
 Issue OperationReader::issue(const JsonObject& object, std::size_t queues) const {
-  return {.queue = small_integer_or(object, "queue", 0, 0, static_cast<std::int64_t>(queues) - 1),
+  return {.queue = {small_integer_or(object, "queue", 0, 0, static_cast<std::int64_t>(queues) - 1)},
           .blocking = object.boolean_or("blocking", false)};
 }
 

@@ -200,7 +200,7 @@ TEST(PlanFile, HoldsThePiecesOfPairs) {
 TEST(PlanFile, WithoutStagesHasNoKeysForThem) {
   const json file = json::parse(text_of(plan_of({"", "gpt2", 1, "dgx-a100:2", Layout{}, 1})));
   for (const json& op : file["operations"]) {
-    EXPECT_FALSE(op.contains("rule") || op.contains("stage")) << op;
+    EXPECT_FALSE(op.contains("rule") || op.contains("leg")) << op;
     EXPECT_FALSE(op.contains("communication") && op["communication"].contains("scope")) << op;
   }
 }
@@ -259,7 +259,7 @@ TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
   op.origins = {{OpId{3}, 2, 1, 3, 4}, {OpId{0}, 0, 0, 1, 1}};
   plan.graph.operations[4].origins.clear();
   plan.classes[0].queues.push_back({"a \"quoted\" n\u00e4me", QueueKind::extra});
-  plan.issues[3].queue = static_cast<std::int32_t>(plan.classes[0].queues.size()) - 1;
+  plan.issues[3].queue = plan.classes[0].queues.last_id();
   plan.policy = "none\n\\";
   expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
 }

@@ -89,7 +89,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
   if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
-  if (op.leg != 0) line["stage"] = op.leg;
+  if (op.leg != 0) line["leg"] = op.leg;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;
   line["kind"] = name_of(op.key.kind);
   if (op.key.phase != op.phase) line["key_phase"] = name_of(op.key.phase);
@@ -104,7 +104,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   for (const Origin& origin : op.origins) {
     line["origins"].push_back({origin.operation.value, origin.axis, origin.begin, origin.end, origin.of});
   }
-  if (issue.queue != 0) line["queue"] = issue.queue;
+  if (issue.queue != kComputeQueue) line["queue"] = issue.queue.value;
   if (issue.blocking) line["blocking"] = true;
   return line;
 }
@@ -126,13 +126,13 @@ ordered_json frame_line(const Frame& frame) {
 // A slot or a wait is too short for a line of its own.
 constexpr std::size_t kRowsPerLine = 16;
 
-std::string slots_line(const std::vector<Slot>& order, bool pieces, std::size_t line) {
+std::string slots_line(const std::vector<IssueSlot>& order, bool sections, std::size_t line) {
   std::string text;
   for (std::size_t i = line * kRowsPerLine; i < std::min(order.size(), (line + 1) * kRowsPerLine); ++i) {
     if (!text.empty()) text += ',';
-    const Slot& slot = order[i];
-    text += pieces ? fmt::format("[{},{},{},{}]", slot.block, slot.micro_batch, slot.begin, slot.end)
-                   : fmt::format("[{},{}]", slot.block, slot.micro_batch);
+    const IssueSlot& slot = order[i];
+    text += fmt::format("[{},{}", slot.block.value, slot.micro_batch.value);
+    text += sections ? fmt::format(",{},{}]", slot.begin, slot.end) : "]";
   }
   return text;
 }
@@ -160,7 +160,7 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
   write_lines(out, plan.blocks.size(), "  ", [&](std::size_t i) { return json_text(block_line(plan.blocks[i])); });
   out << ",\n \"order\":";
   const std::size_t lines = (plan.order.size() + kRowsPerLine - 1) / kRowsPerLine;
-  write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, has_pieces(plan), i); });
+  write_lines(out, lines, "  ", [&](std::size_t i) { return slots_line(plan.order, has_sections(plan), i); });
   if (!plan.frames.empty()) {
     out << ",\n \"frames\":";
     write_lines(out, plan.frames.size(), "  ", [&](std::size_t i) { return json_text(frame_line(plan.frames[i])); });

@@ -29,8 +29,8 @@ struct StepBar {
 // first.
 struct RankBars {
   std::string name;
-  std::vector<StepBar> compute;                               // colours: ComputeColour
-  std::array<std::vector<StepBar>, kTrafficKinds> transfers;  // index and colour: TrafficKind
+  std::vector<StepBar> compute;                                           // colours: ComputeColour
+  EnumArray<TrafficKind, std::vector<StepBar>, kTrafficKinds> transfers;  // which is their colour
 };
 
 // Returns the bars of the first period of the steady state, by Timeline::ranks. Spans that reach beyond the period are

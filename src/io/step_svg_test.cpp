@@ -50,8 +50,8 @@ TEST(StepBars, ReachFromBeginToEndOfWhatRan) {
   EXPECT_EQ(ranks[0].compute, compute);
   const std::vector<StepBar> gradients{{kGradients, Nanos{300}, Nanos{600}}};
   EXPECT_EQ(ranks[0].transfers[kGradients], gradients);
-  ASSERT_EQ(ranks[0].transfers[static_cast<std::size_t>(TrafficKind::tp)].size(), 1U);
-  EXPECT_TRUE(ranks[0].transfers[static_cast<std::size_t>(TrafficKind::pp)].empty());
+  ASSERT_EQ(ranks[0].transfers[TrafficKind::tp].size(), 1U);
+  EXPECT_TRUE(ranks[0].transfers[TrafficKind::pp].empty());
 }
 
 TEST(StepBars, AreCutOffWhereTheStepBeginsAndEnds) {

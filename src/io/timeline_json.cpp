@@ -83,7 +83,7 @@ class TimelineReader {
     rank.name = object.string("name");
     rank.rank = {narrow(object.integer("rank", 0, kMaxInt32))};
     rank.ranks = object.integer_or("ranks", 1, 1, kMaxInt32);
-    rank.queues = object.strings("queues");
+    for (std::string& queue : object.strings("queues")) rank.queues.push_back(std::move(queue));
     t_.ranks.push_back(std::move(rank));
   }
 
@@ -100,8 +100,8 @@ class TimelineReader {
     op.phase = name(object, "phase");
     op.rank = narrow(object.integer("rank", 0, static_cast<std::int64_t>(t_.ranks.size()) - 1));
     const std::size_t queues = t_.ranks[op.rank].queues.size();
-    op.queue = narrow(object.integer("queue", 0, static_cast<std::int64_t>(queues) - 1));
-    op.micro_batch = narrow(object.integer_or("micro_batch", -1, -1, kMaxInt32));
+    op.queue = {narrow(object.integer("queue", 0, static_cast<std::int64_t>(queues) - 1))};
+    op.micro_batch = {narrow(object.integer_or("micro_batch", -1, -1, kMaxInt32))};
     op.alone = {object.integer("alone", 0, kFarthest)};
     if (object.has("traffic")) {
       read_transfer(object, op);

@@ -29,14 +29,14 @@ Timeline small_timeline() {
   t.ranks = {{"rank 0", Rank{0}, 1, {"compute", "pp"}}, {"rank 1", Rank{1}, 3, {"compute", "pp", "extra"}}};
   t.operations.resize(3);
   t.operations[0].phase = 2;
-  t.operations[0].micro_batch = 0;
+  t.operations[0].micro_batch = {0};
   t.operations[0].alone = Nanos{100};
   for (std::int32_t i = 0; i < 2; ++i) {
     TimelineOperation& message = t.operations[static_cast<std::size_t>(i) + 1];
     message.name = 1;
     message.phase = 2;
     message.rank = i;
-    message.queue = 1;
+    message.queue = {1};
     message.activity = Activity::transfer;
     message.traffic = TrafficKind::pp;
     message.group = 3;

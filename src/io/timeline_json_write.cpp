@@ -74,8 +74,8 @@ class TimelineWriter {
 
   void operation(std::size_t id) {
     const TimelineOperation& op = t_.operations[id];
-    put("{{\"name\":{},\"phase\":{},\"rank\":{},\"queue\":{}", op.name, op.phase, op.rank, op.queue);
-    if (op.micro_batch >= 0) put(",\"micro_batch\":{}", op.micro_batch);
+    put("{{\"name\":{},\"phase\":{},\"rank\":{},\"queue\":{}", op.name, op.phase, op.rank, op.queue.value);
+    if (op.micro_batch.valid()) put(",\"micro_batch\":{}", op.micro_batch.value);
     put(",\"alone\":{}", op.alone.value);
     if (op.activity == Activity::transfer) {
       put(",\"traffic\":\"{}\",\"bytes\":{}", name_of(op.traffic), op.bytes.value);
@@ -89,8 +89,8 @@ class TimelineWriter {
     put("}}");
   }
   void waits(std::size_t id) {
-    const auto first = static_cast<std::size_t>(t_.dependency_begin[id]);
-    const auto last = static_cast<std::size_t>(t_.dependency_begin[id + 1]);
+    const std::size_t first = t_.dependency_begin[id];
+    const std::size_t last = t_.dependency_begin[id + 1];
     if (first == last) return;
     put(",\"waits\":[");
     for (std::size_t i = first; i < last; ++i) {

@@ -68,7 +68,7 @@ void check_gate(const GateShape& shape, const Matrix& scores, const Matrix& rout
   check_size(load.probabilities, shape.experts);
 }
 
-void check_blocks(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y) {
+void check_blocks(const CapacityBlocks& blocks, const Matrix& x, const Matrix& y) {
   WEFT_CHECK(blocks.sources > 0 && blocks.experts > 0 && blocks.capacity >= 0);
   check_shape(x, blocks.rows(), x.columns);
   check_shape(y, blocks.rows(), y.columns);
@@ -78,7 +78,7 @@ void check_blocks(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y) 
   }
 }
 
-void check_weights(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y, std::span<const Matrix> weights,
+void check_weights(const CapacityBlocks& blocks, const Matrix& x, const Matrix& y, std::span<const Matrix> weights,
                    std::span<const Vector> biases) {
   WEFT_CHECK(std::ssize(weights) == blocks.experts);
   for (const Matrix& weight : weights) check_shape(weight, y.columns, x.columns);

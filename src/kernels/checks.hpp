@@ -41,8 +41,8 @@ void check_attention(const AttentionShape& shape, const Matrix& q, const Matrix&
                      const AttentionSaved& saved, const Matrix& shared_key);
 void check_update(std::int64_t step, const GradientClip& clip, const UpdatedParameter& parameter);
 void check_gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load);
-void check_blocks(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y);
-void check_weights(const ExpertBlocks& blocks, const Matrix& x, const Matrix& y, std::span<const Matrix> weights,
+void check_blocks(const CapacityBlocks& blocks, const Matrix& x, const Matrix& y);
+void check_weights(const CapacityBlocks& blocks, const Matrix& x, const Matrix& y, std::span<const Matrix> weights,
                    std::span<const Vector> biases);
 
 }  // namespace weft

@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t count) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> all(count);
   std::iota(all.begin(), all.end(), first);
   return all;
 }
@@ -31,7 +31,7 @@ TEST(Dropout, KeepsAndScalesWhatItsBytesSay) {
   for (const double rate : {0.0, 0.1, 0.75}) {
     const std::int64_t rows = 7, columns = 33;
     const at::Tensor x = random_tensor({rows, columns}, 1), stream = random_tensor({rows, columns}, 2);
-    std::vector<std::uint8_t> kept(static_cast<std::size_t>(rows * columns), 9);
+    std::vector<std::uint8_t> kept(rows * columns, 9);
     const SlicedTensor alone(rows, columns), sum(rows, columns), dx(rows, columns);
     kernels().dropout(SlicedTensor(x).matrix(), {rate, 5, numbers(3, rows)}, {}, kept, alone.matrix());
     const at::Tensor factors = as_tensor(kept, columns).clone() / (1 - rate);
@@ -83,7 +83,7 @@ TEST(AttentionDropout, ForwardAndGradients) {
   const std::int64_t rows = 2 * 70, key_rows = 2 * 90, softmax_rows = 2 * 2 * 70;
   const at::Tensor q = random_tensor({rows, 16}, 1), k = random_tensor({key_rows, 8}, 2),
                    v = random_tensor({key_rows, 8}, 3), d_context = random_tensor({rows, 16}, 4);
-  std::vector<std::uint8_t> kept(static_cast<std::size_t>(softmax_rows * 90), 9);
+  std::vector<std::uint8_t> kept(softmax_rows * 90, 9);
   at::Tensor softmax = at::empty({softmax_rows, 90}), dropped = at::empty({softmax_rows, 90}),
              log_sums = at::empty({softmax_rows});
   const auto dense = [](const at::Tensor& x) { return Matrix::dense(x.data_ptr<float>(), x.size(0), x.size(1)); };

@@ -54,7 +54,7 @@ enum class EmptySlots : std::uint8_t { clear, keep };
 
 // Rows in blocks of `capacity`, one after the other: [source][expert]. Products take those of every block that `used`
 // says, by block; empty: all of every block.
-struct ExpertBlocks {
+struct CapacityBlocks {
   std::int64_t sources = 1, experts = 1, capacity = 0;
   std::span<const ElementRange> used = {};
   std::int64_t rows() const { return sources * experts * capacity; }

@@ -86,7 +86,7 @@ class ExpertProducts : public testing::TestWithParam<bool> {
  protected:
   static constexpr std::int64_t kSources = 2, kExperts = 3, kCapacity = 4, kOut = 7;
   const std::vector<ElementRange> some{{0, 4}, {1, 3}, {0, 0}, {2, 4}, {3, 4}, {0, 0}};
-  ExpertBlocks blocks{kSources, kExperts, kCapacity};
+  CapacityBlocks blocks{kSources, kExperts, kCapacity};
   at::Tensor mask = at::ones({kSources * kExperts * kCapacity, 1});
   at::Tensor x = random_tensor({blocks.rows(), kHidden}, 1), dy = random_tensor({blocks.rows(), kOut}, 2);
   at::Tensor w = random_tensor({kExperts, kOut, kHidden}, 3), bias = random_tensor({kExperts, kOut}, 4);

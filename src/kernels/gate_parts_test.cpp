@@ -77,7 +77,7 @@ void run_rows(const Batch& batch, std::int64_t begin, std::int64_t end, Layer& l
 at::Tensor brute_force_layer(const Batch& batch, const TestGate& gate) {
   at::Tensor y = at::zeros({batch.tokens(), kHidden}, at::kDouble);
   const at::Tensor p = at::softmax(batch.scores.to(at::kDouble), 1), x = batch.x.to(at::kDouble);
-  const auto k = static_cast<std::size_t>(batch.shape.top_k);
+  const std::size_t k = batch.shape.top_k;
   for (std::size_t i = 0; i < gate.choices.size(); ++i) {
     if (gate.slots[i] < 0) continue;
     const TestChoice& choice = gate.choices[i];

@@ -115,11 +115,11 @@ class Kernels {
   virtual void combine_rows_input_grad(const Matrix& dy, const Matrix& slots, const Matrix& routing,
                                        const Matrix& d_slots, const Matrix& d_weights, EmptySlots empty) = 0;
   // y = x w^T + bias with the expert's own weight, biases all or none. Rows that are not used stay what they are.
-  virtual void expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+  virtual void expert_linear(const CapacityBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
                              std::span<const Vector> biases, const Matrix& y) = 0;
-  virtual void expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
+  virtual void expert_linear_input_grad(const CapacityBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
                                         const Matrix& dx) = 0;
-  virtual void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+  virtual void expert_linear_weight_grad(const CapacityBlocks& blocks, const Matrix& x, const Matrix& dy,
                                          std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                          Into into) = 0;
 

@@ -29,13 +29,13 @@ TrafficKind traffic_kind(const Operation& op) {
   return TrafficKind::other;
 }
 
-// How many ranks take part in it.
+// Returns how many ranks take part in a transfer.
 std::int64_t members_of(const ClassGroup& group, Scope scope) {
   if (scope == Scope::self) return 1;
   return group.levels.empty() ? group.view.size : group.scoped(scope).view.size;
 }
 
-// "dp", or "dp inner" of what works within one of its levels.
+// Returns "dp", or "dp inner" for a transfer within one of the levels of its group.
 std::string group_name(std::pair<GroupKind, Scope> group) {
   const std::string name(name_of(group.first));
   return group.second == Scope::whole ? name : fmt::format("{} {}", name, name_of(group.second));

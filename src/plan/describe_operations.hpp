@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// By OpId, as they are in every micro-batch: `rank` is the operation's class. `alone`: by OpId, durations without
-// interference. Their names go to timeline.names where `names`.
+// Describes every operation, by OpId, as it is in every micro-batch; its `rank` is its class. `alone` holds, by OpId,
+// durations without interference. Names are added to timeline.names where `names` is set.
 std::vector<TimelineOperation> describe_operations(const Plan& plan, const std::vector<Nanos>& alone, bool names,
                                                    Timeline& timeline);
 

@@ -7,83 +7,75 @@
 namespace weft {
 namespace {
 
-// Members of a joint transfer are one node: the first member stands for all.
+// Members of a joint transfer are one node, and the first member stands for all.
 class Nodes {
  public:
   explicit Nodes(const Unfolded& unfolded) : unfolded_(unfolded) {}
-  std::int32_t leader(std::int32_t instance) const {
-    const std::int32_t joint = unfolded_.instances()[instance].joint;
-    return joint < 0 ? instance : unfolded_.members(joint).front();
-  }
-  template <class Visit>
-  void for_each_member(std::int32_t instance, Visit visit) const {
-    const std::int32_t joint = unfolded_.instances()[instance].joint;
-    if (joint < 0) {
-      visit(instance);
-    } else {
-      for (const std::int32_t member : unfolded_.members(joint)) visit(member);
-    }
+  InstanceId leader(InstanceId instance) const { return members(instance).front(); }
+  std::span<const InstanceId> members(const InstanceId& instance) const {
+    const JointId joint = unfolded_.instances()[instance].joint;
+    return joint.valid() ? unfolded_.members(joint) : std::span(&instance, 1);
   }
 
  private:
   const Unfolded& unfolded_;
 };
 
-// Instances that run one after the other, in issue order: the chain of a class, or a queue beside it.
-class Lanes {
+// A sequence is the chain of a class or a queue beside it: its instances run one after the other, in issue order.
+class Sequences {
  public:
-  explicit Lanes(const std::vector<Instance>& instances) : lane_of_(instances.size()) {
-    std::int32_t classes = 0, queues = 0;
+  explicit Sequences(const Instances& instances) {
+    std::size_t classes = 0, width = 1;
     for (const Instance& instance : instances) {
-      classes = std::max(classes, instance.rank_class + 1);
-      queues = std::max(queues, instance.queue + 1);
+      classes = std::max(classes, instance.rank_class.index() + 1);
+      width = std::max(width, instance.queue.index() + 2);
     }
-    lanes_.resize(classes * (queues + 1));
-    for (std::size_t i = 0; i < instances.size(); ++i) {
+    sequences_.resize(classes * width);
+    for (const InstanceId i : instances.ids()) {
       const Instance& instance = instances[i];
-      const std::int32_t in_class = instance.chain_position >= 0 ? 0 : instance.queue + 1;
-      lane_of_[i] = instance.rank_class * (queues + 1) + in_class;
-      lanes_[lane_of_[i]].instances.push_back(static_cast<std::int32_t>(i));
+      const std::size_t in_class = instance.chain_position >= 0 ? 0 : instance.queue.index() + 1;
+      sequence_of_.push_back(instance.rank_class.index() * width + in_class);
+      sequences_[sequence_of_[i]].instances.push_back(i);
     }
   }
 
-  std::size_t count() const { return lanes_.size(); }
-  // -1 at its end.
-  std::int32_t next(std::size_t lane) const {
-    const Lane& l = lanes_[lane];
-    return l.at < l.instances.size() ? l.instances[l.at] : -1;
+  std::size_t count() const { return sequences_.size(); }
+  // The result is not valid at the end of the sequence.
+  InstanceId next(std::size_t sequence) const {
+    const Sequence& s = sequences_[sequence];
+    return s.at < s.instances.size() ? s.instances[s.at] : InstanceId{};
   }
-  bool is_next(std::int32_t instance) const { return next(lane_of(instance)) == instance; }
-  void advance(std::int32_t instance) { ++lanes_[lane_of(instance)].at; }
+  bool is_next(InstanceId instance) const { return next(sequence_of_[instance]) == instance; }
+  void advance(InstanceId instance) { ++sequences_[sequence_of_[instance]].at; }
 
  private:
-  struct Lane {
-    std::vector<std::int32_t> instances;
+  struct Sequence {
+    std::vector<InstanceId> instances;
     std::size_t at = 0;
   };
-  std::size_t lane_of(std::int32_t instance) const { return static_cast<std::size_t>(lane_of_[instance]); }
-
-  std::vector<Lane> lanes_;
-  std::vector<std::int32_t> lane_of_;  // by instance
+  std::vector<Sequence> sequences_;
+  IdVector<InstanceId, std::size_t> sequence_of_;
 };
 
 // From any instance that never ran, following one unfinished predecessor after the other must run into a cycle.
-std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vector<char>& ended, std::int32_t start) {
+std::vector<InstanceId> trace_cycle(const Unfolded& unfolded, const IdVector<InstanceId, char>& ended,
+                                    InstanceId start) {
   const Nodes nodes(unfolded);
-  std::vector<std::int32_t> seen_at(unfolded.instances().size(), -1), path;
-  std::int32_t at = start;
+  IdVector<InstanceId, std::int32_t> seen_at(unfolded.instances().size(), -1);
+  std::vector<InstanceId> path;
+  InstanceId at = start;
   while (seen_at[nodes.leader(at)] < 0) {
     seen_at[nodes.leader(at)] = static_cast<std::int32_t>(path.size());
-    std::int32_t waits_for = -1, waiting_member = at;
-    nodes.for_each_member(at, [&](std::int32_t member) {
+    InstanceId waits_for, waiting_member = at;
+    for (const InstanceId member : nodes.members(at)) {
       for (const Edge& edge : unfolded.waits_for(member)) {
-        if (waits_for < 0 && edge.distance == 0 && !ended[edge.from]) {
+        if (!waits_for.valid() && edge.distance == 0 && !ended[edge.from]) {
           waits_for = edge.from;
           waiting_member = member;
         }
       }
-    });
-    WEFT_CHECK(waits_for >= 0);
+    }
+    WEFT_CHECK(waits_for.valid());
     path.push_back(waiting_member);
     at = waits_for;
   }
@@ -93,16 +85,16 @@ std::vector<std::int32_t> trace_cycle(const Unfolded& unfolded, const std::vecto
 
 }  // namespace
 
-// Every instance stands in one lane, the chain of its class or a queue beside it, and a lane runs in order. So each
-// lane goes on as far as what it waits for has run, again and again, until all lanes are at their ends or stuck.
+// Every instance stands in one sequence, the chain of its class or a queue beside it. So each sequence goes on as far
+// as what it waits for has run, again and again, until all of them are at their ends or stuck.
 RunOrder find_run_order(const Unfolded& unfolded) {
   const Nodes nodes(unfolded);
   const std::size_t n = unfolded.instances().size();
-  Lanes lanes(unfolded.instances());
-  std::vector<char> ended(n, 0);
-  const auto can_run = [&](std::int32_t member) {
+  Sequences sequences(unfolded.instances());
+  IdVector<InstanceId, char> ended(n, 0);
+  const auto can_run = [&](InstanceId member) {
     const std::span<const Edge> edges = unfolded.waits_for(member);
-    return lanes.is_next(member) && std::all_of(edges.begin(), edges.end(), [&](const Edge& edge) {
+    return sequences.is_next(member) && std::all_of(edges.begin(), edges.end(), [&](const Edge& edge) {
              return edge.distance != 0 || ended[edge.from];
            });
   };
@@ -110,46 +102,45 @@ RunOrder find_run_order(const Unfolded& unfolded) {
   result.order.reserve(n);
   for (bool progress = true; progress;) {
     progress = false;
-    for (std::size_t lane = 0; lane < lanes.count(); ++lane) {
-      for (std::int32_t next = lanes.next(lane); next >= 0; next = lanes.next(lane)) {
-        bool ready = true;
-        nodes.for_each_member(next, [&](std::int32_t member) { ready = ready && can_run(member); });
-        if (!ready) break;
-        nodes.for_each_member(next, [&](std::int32_t member) {
+    for (std::size_t s = 0; s < sequences.count(); ++s) {
+      for (InstanceId next = sequences.next(s); next.valid(); next = sequences.next(s)) {
+        const std::span<const InstanceId> members = nodes.members(next);
+        if (!std::all_of(members.begin(), members.end(), can_run)) break;
+        for (const InstanceId member : members) {
           result.order.push_back(member);
           ended[member] = 1;
-          lanes.advance(member);
-        });
+          sequences.advance(member);
+        }
         progress = true;
       }
     }
   }
   if (result.order.size() == n) return result;
   result.order.clear();
-  const auto stuck = static_cast<std::int32_t>(std::find(ended.begin(), ended.end(), 0) - ended.begin());
+  const auto stuck = make_id<InstanceId>(std::find(ended.begin(), ended.end(), 0) - ended.begin());
   result.cycle = trace_cycle(unfolded, ended, stuck);
   return result;
 }
 
 namespace {
 
-// The last of each lane: whoever waits for it knows all that the earlier ones know. An update that reads the gradients
-// of every micro-batch waits for many.
-void find_latest(const std::vector<Instance>& instances, std::span<const Edge> edges, std::vector<Edge>& latest) {
+// Keeps the last edge of each sequence: whoever waits for it knows all that the earlier ones know. An update that reads
+// the gradients of every micro-batch waits for many.
+void find_latest(const Instances& instances, std::span<const Edge> edges, std::vector<Edge>& latest) {
   const auto instance = [&](const Edge& edge) -> const Instance& { return instances[edge.from]; };
-  const auto same_lane = [&](const Edge& a, const Edge& b) {
+  const auto same_sequence = [&](const Edge& a, const Edge& b) {
     const Instance &ia = instance(a), &ib = instance(b);
     if (ia.rank_class != ib.rank_class || (ia.chain_position >= 0) != (ib.chain_position >= 0)) return false;
     return ia.chain_position >= 0 || ia.queue == ib.queue;
   };
   const auto later = [&](const Edge& a, const Edge& b) {
-    // Of one class, so in issue order.
+    // Both are of one class, whose instances are in issue order.
     return a.distance != b.distance ? a.distance < b.distance : a.from > b.from;
   };
   latest.clear();
   for (const Edge& edge : edges) {
     const auto known =
-        std::find_if(latest.begin(), latest.end(), [&](const Edge& other) { return same_lane(edge, other); });
+        std::find_if(latest.begin(), latest.end(), [&](const Edge& other) { return same_sequence(edge, other); });
     if (known == latest.end()) {
       latest.push_back(edge);
     } else if (later(edge, *known)) {
@@ -160,41 +151,40 @@ void find_latest(const std::vector<Instance>& instances, std::span<const Edge> e
 
 }  // namespace
 
-Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& order) {
+Landmarks::Landmarks(const Unfolded& unfolded, const std::vector<InstanceId>& order) {
   const Nodes nodes(unfolded);
-  const std::vector<Instance>& instances = unfolded.instances();
+  const Instances& instances = unfolded.instances();
   known_.resize(instances.size());
   const auto from_chain = [&](const Edge& edge) { return instances[edge.from].chain_position >= 0; };
-  std::vector<std::int32_t> found;
-  for (const std::int32_t i : order) {
+  std::vector<InstanceId> found;
+  for (const InstanceId i : order) {
     if (nodes.leader(i) != i) continue;
     const Instance& instance = instances[i];
     const std::span<const Edge> edges = unfolded.waits_for(i);
-    const bool in_chain = instance.joint < 0 && instance.chain_position >= 0;
+    const bool in_chain = !instance.joint.valid() && instance.chain_position >= 0;
     if (in_chain && std::all_of(edges.begin(), edges.end(), from_chain)) continue;
-    nodes.for_each_member(i,
-                          [&](std::int32_t member) { known_[member].row = static_cast<std::int32_t>(found.size()); });
+    for (const InstanceId member : nodes.members(i)) known_[member].row = static_cast<std::int32_t>(found.size());
     found.push_back(i);
   }
   spread_along_chains(instances);
 
   std::vector<Edge> latest;
-  for (const std::int32_t landmark : found) {
-    nodes.for_each_member(landmark, [&](std::int32_t member) {
-      const std::int32_t rank_class = instances[member].rank_class;
+  for (const InstanceId landmark : found) {
+    for (const InstanceId member : nodes.members(landmark)) {
+      const ClassId rank_class = instances[member].rank_class;
       find_latest(instances, unfolded.waits_for(member), latest);
       for (const Edge& edge : latest) {
         const Known& from = known(edge.from);
         sources_.push_back({{from.row, from.ago + edge.distance}, edge.from, rank_class, edge.distance});
       }
       sources_.push_back({{}, member, rank_class, 0});
-    });
+    }
     source_begin_.push_back(sources_.size());
   }
 }
 
 // The first operations of a chain know what the last landmark of the previous iteration knew.
-void Landmarks::spread_along_chains(const std::vector<Instance>& instances) {
+void Landmarks::spread_along_chains(const Instances& instances) {
   for (std::size_t begin = 0, end = 0; begin < instances.size(); begin = end) {
     Known last{-1, 1};
     for (; end < instances.size() && instances[end].rank_class == instances[begin].rank_class; ++end) {
@@ -211,17 +201,16 @@ void Landmarks::spread_along_chains(const std::vector<Instance>& instances) {
   }
 }
 
-HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks,
-                             std::size_t rank_class)
-    : unfolded_(unfolded), landmarks_(landmarks), rank_class_(static_cast<std::int32_t>(rank_class)) {
-  const std::vector<Queue>& queues = plan.classes[rank_class].queues;
-  entry_of_queue_.assign(queues.size(), -1);
+HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, ClassId rank_class)
+    : unfolded_(unfolded), landmarks_(landmarks), rank_class_(rank_class) {
+  const IdVector<QueueId, Queue>& queues = plan.classes[rank_class].queues;
+  entry_of_queue_.resize(queues.size());
   length_.push_back(unfolded.chain_length(rank_class));
-  for (std::size_t i = 0; i < plan.issues.size(); ++i) {
-    const auto queue = static_cast<std::size_t>(plan.issues[i].queue);
-    if (plan.graph.operations[i].rank_class.index() != rank_class || plan.issues[i].blocking) continue;
-    if (queues[queue].kind == QueueKind::compute || entry_of_queue_[queue] >= 0) continue;
-    entry_of_queue_[queue] = static_cast<std::int32_t>(length_.size());
+  for (const OpId id : plan.issues.ids()) {
+    const QueueId queue = plan.issues[id].queue;
+    if (plan.graph.op(id).rank_class != rank_class || plan.issues[id].blocking) continue;
+    if (queues[queue].kind == QueueKind::compute || entry_of_queue_[queue] > 0) continue;
+    entry_of_queue_[queue] = length_.size();
     length_.push_back(unfolded.queue_length(rank_class, queue));
   }
   width_ = length_.size();
@@ -237,8 +226,7 @@ HappensBefore::HappensBefore(const Plan& plan, const Unfolded& unfolded, const L
 }
 
 std::size_t HappensBefore::entry_of(const Instance& instance) const {
-  if (instance.chain_position >= 0) return 0;
-  return static_cast<std::size_t>(entry_of_queue_[instance.queue]);
+  return instance.chain_position >= 0 ? 0 : entry_of_queue_[instance.queue];
 }
 
 std::int32_t HappensBefore::time_of(const Instance& instance, int iteration) const {
@@ -252,7 +240,7 @@ const std::int32_t* HappensBefore::row(const Landmarks::Known& known, int iterat
   return &clock_[(rows_before + static_cast<std::size_t>(known.row)) * width_];
 }
 
-// What is certain once the source has ended.
+// Adds what is certain once the source has ended.
 void HappensBefore::learn(std::int32_t* clock, const Landmarks::Source& source, int iteration) const {
   if (const std::int32_t* known = row(source.known, iteration)) {
     for (std::size_t w = 0; w < width_; ++w) clock[w] = std::max(clock[w], known[w]);
@@ -263,7 +251,7 @@ void HappensBefore::learn(std::int32_t* clock, const Landmarks::Source& source, 
   own = std::max(own, time_of(instance, iteration - source.distance));
 }
 
-bool HappensBefore::ended_before(std::int32_t a, int ia, std::int32_t b, int ib) const {
+bool HappensBefore::ended_before(InstanceId a, int ia, InstanceId b, int ib) const {
   const Instance& first = unfolded_.instances()[a];
   const Instance& second = unfolded_.instances()[b];
   if (first.chain_position >= 0 && second.chain_position >= 0) return time_of(first, ia) < time_of(second, ib);

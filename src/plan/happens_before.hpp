@@ -1,5 +1,5 @@
-// What is certain about time: an order in which all instances can run, or the cycle that forbids one; and for one
-// rank class, which operations have surely ended before another starts.
+// This file answers what is certain about time: an order in which all instances can run, or the cycle that forbids
+// one; and for one rank class, which operations have surely ended before another starts.
 #pragma once
 
 #include <cstdint>
@@ -10,52 +10,53 @@
 namespace weft {
 
 struct RunOrder {
-  std::vector<std::int32_t> order;  // all instances of one iteration, each after what it waits for
-  std::vector<std::int32_t> cycle;  // where there is no such order: instances each of which waits for the next
+  std::vector<InstanceId> order;  // all instances of one iteration, each after what it waits for
+  std::vector<InstanceId> cycle;  // where there is no such order: instances each of which waits for the next
 };
 RunOrder find_run_order(const Unfolded& unfolded);
 
 // Few instances learn anything that their chain does not know already: transfers across classes, operations beside
 // the chain, and those that read from one. These are landmarks; any other knows what the last landmark before it in
-// its chain knew, and its chain. The same for the clocks of all classes, so found once.
+// its chain knew, and its chain. Landmarks serve the clocks of all classes, so they are found once.
 class Landmarks {
  public:
-  // `order` as find_run_order gives it.
-  Landmarks(const Unfolded& unfolded, const std::vector<std::int32_t>& order);
+  // `order` is what find_run_order returns.
+  Landmarks(const Unfolded& unfolded, const std::vector<InstanceId>& order);
 
   struct Known {
     std::int32_t row = -1;  // of the landmark; -1: its chain has none. Members of a joint transfer share one.
     std::int32_t ago = 0;   // iterations
   };
-  // What a landmark learns from: an instance it waits for, with what that one knows; or one of its own members.
+  // A landmark learns from an instance that it waits for, with what that one knows, or from one of its own members.
   struct Source {
     Known known;
-    std::int32_t instance = -1, rank_class = -1;
+    InstanceId instance;
+    ClassId rank_class;
     std::int32_t distance = 0;  // iterations back to the instance
   };
-  const Known& known(std::int32_t instance) const { return known_[instance]; }
+  const Known& known(InstanceId instance) const { return known_[instance]; }
   std::size_t rows() const { return source_begin_.size() - 1; }  // in an order to run in
   std::span<const Source> sources(std::size_t row) const {
     return std::span(sources_).subspan(source_begin_[row], source_begin_[row + 1] - source_begin_[row]);
   }
 
  private:
-  void spread_along_chains(const std::vector<Instance>& instances);
+  void spread_along_chains(const Instances& instances);
 
-  std::vector<Known> known_;  // by instance
+  IdVector<InstanceId, Known> known_;
   std::vector<Source> sources_;
   std::vector<std::size_t> source_begin_{0};
 };
 
-// Happens-before for the operations of one class, by vector clocks over its chain (compute and blocking transfers)
-// and its other queues, through all classes and two iterations. Later iterations repeat the second.
+// Answers happens-before for the operations of one class. Vector clocks over its chain (compute and blocking transfers)
+// and its other queues go through all classes and two iterations. Later iterations repeat the second.
 class HappensBefore {
  public:
-  HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, std::size_t rank_class);
+  HappensBefore(const Plan& plan, const Unfolded& unfolded, const Landmarks& landmarks, ClassId rank_class);
 
-  // Has instance a (of this class) of iteration ia surely ended when b (of this class) of iteration ib starts?
-  // Iterations 0 or 1.
-  bool ended_before(std::int32_t a, int ia, std::int32_t b, int ib) const;
+  // Returns whether instance a of iteration ia has surely ended when b of iteration ib starts. Both are of this class,
+  // and both iterations are 0 or 1.
+  bool ended_before(InstanceId a, int ia, InstanceId b, int ib) const;
 
  private:
   std::size_t entry_of(const Instance& instance) const;                         // index of its clock entry
@@ -65,10 +66,10 @@ class HappensBefore {
 
   const Unfolded& unfolded_;
   const Landmarks& landmarks_;
-  std::int32_t rank_class_;
+  ClassId rank_class_;
   std::size_t width_ = 1;
-  std::vector<std::int32_t> entry_of_queue_;  // by queue; -1: all its operations are in the chain
-  std::vector<std::int32_t> length_;          // by entry: operations per iteration
+  IdVector<QueueId, std::size_t> entry_of_queue_;  // 0 where all its operations are in the chain
+  std::vector<std::int32_t> length_;               // by entry: operations per iteration
   // [iteration][landmark][entry]: the last operation of the entry that has ended when the landmark has ended.
   std::vector<std::int32_t> clock_;
 };

@@ -10,11 +10,11 @@
 namespace weft {
 namespace {
 
-std::size_t index_of(const ClassPlan& plan, BlockKind kind) {
+BlockId find_block(const ClassPlan& plan, BlockKind kind) {
   const auto found =
       std::find_if(plan.blocks.begin(), plan.blocks.end(), [&](const IssueBlock& block) { return block.kind == kind; });
   WEFT_CHECK(found != plan.blocks.end());
-  return static_cast<std::size_t>(found - plan.blocks.begin());
+  return make_id<BlockId>(found - plan.blocks.begin());
 }
 
 }  // namespace
@@ -37,42 +37,40 @@ std::string name_of(const IssueBlock& block) {
 }
 
 const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind) {
-  return plan.blocks[index_of(plan, kind)];
+  return plan.blocks[find_block(plan, kind)];
 }
 
 IssueBlock& block_of(ClassPlan& plan, BlockKind kind) {
-  return plan.blocks[index_of(plan, kind)];
+  return plan.blocks[find_block(plan, kind)];
 }
 
-const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot) {
+const IssueBlock& block_of(const ClassPlan& plan, const IssueSlot& slot) {
   return plan.blocks[slot.block];
 }
 
-std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot) {
+std::span<const OpId> operations_of(const ClassPlan& plan, const IssueSlot& slot) {
   const std::span<const OpId> all = block_of(plan, slot).operations;
-  const auto begin = static_cast<std::size_t>(slot.begin);
+  const std::size_t begin = slot.begin;
   return all.subspan(begin, (slot.end < 0 ? all.size() : static_cast<std::size_t>(slot.end)) - begin);
 }
 
-bool ends_block(const ClassPlan& plan, const Slot& slot) {
+bool ends_block(const ClassPlan& plan, const IssueSlot& slot) {
   return slot.end < 0 || std::cmp_equal(slot.end, block_of(plan, slot).operations.size());
 }
 
-bool has_pieces(const ClassPlan& plan) {
+bool has_sections(const ClassPlan& plan) {
   return std::any_of(plan.order.begin(), plan.order.end(),
-                     [&](const Slot& slot) { return slot.begin > 0 || !ends_block(plan, slot); });
+                     [&](const IssueSlot& slot) { return slot.begin > 0 || !ends_block(plan, slot); });
 }
 
-Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch) {
-  const Placement& place = plan.placements[value.index()];
+Bytes address(const Plan& plan, ValueId value, MicroBatch micro_batch) {
+  const Placement& place = plan.placements[value];
   const Value& placed = plan.graph.value(value);
   if (!placed.per_micro_batch) return place.offset;
-  const auto mb = static_cast<std::size_t>(micro_batch);
   if (place.frame >= 0) {
-    const ClassPlan& rank_class = plan.classes[placed.rank_class.index()];
-    return rank_class.frames[place.frame].base[mb] + place.offset;
+    return plan.classes[placed.rank_class].frames[place.frame].base[micro_batch.index()] + place.offset;
   }
-  return place.offset + aligned(placed.bytes()) * (micro_batch % place.copies);
+  return place.offset + aligned(placed.bytes()) * (micro_batch.value % place.copies);
 }
 
 }  // namespace weft

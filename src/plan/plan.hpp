@@ -1,5 +1,5 @@
-// The Plan: a graph after partitioning, what is issued in which order to which queue, and where each value lies.
-// Plain data; one verifier checks it, simulation and execution both take it. Saved as JSON (docs/plan-format.md).
+// A Plan says what a graph is cut and merged into, what is issued in which order to which queue, and where values lie.
+// It is plain data: one verifier checks it, simulation and execution take it, files hold it (docs/plan-format.md).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,8 @@ inline constexpr int kPlanVersion = 2;
 enum class QueueKind : std::uint8_t { compute, extra, communication };
 std::string_view name_of(QueueKind kind);
 
+inline constexpr QueueId kComputeQueue{0};  // of every rank class
+
 // A queue starts its operations in issue order, one after the other.
 struct Queue {
   std::string name;
@@ -37,52 +39,52 @@ struct IssueBlock {
 };
 std::string name_of(const IssueBlock& block);  // "forward 0", "update"
 
-// A block's turn in the issue order, or a piece of it: where two blocks are woven into each other, their pieces take
-// turns.
-struct Slot {
-  std::int32_t block = 0;
-  std::int32_t micro_batch = -1;  // -1: a block that runs once a step
-  std::int32_t begin = 0;         // position in the block
-  std::int32_t end = -1;          // -1: to the end of the block
-  friend bool operator==(const Slot&, const Slot&) = default;
+// The turn of a block in the issue order, or of a section of it: where two blocks are woven into each other, their
+// sections take turns.
+struct IssueSlot {
+  BlockId block{0};
+  MicroBatch micro_batch = kOncePerStep;
+  std::int32_t begin = 0;  // position in the block
+  std::int32_t end = -1;   // -1: to the end of the block
+  friend bool operator==(const IssueSlot&, const IssueSlot&) = default;
 };
 
-// Memory that what one forward of a model chunk leaves for its backward lies in. Chunks take turns: a forward takes
-// what the backward of any chunk has freed. Where it begins, by micro-batch.
+// A frame is the memory of what one forward of a model chunk leaves for its backward. Chunks take turns: a forward
+// takes what the backward of any chunk has freed. `base` says by micro-batch where the frame begins.
 struct Frame {
   std::vector<Bytes> base;
   friend bool operator==(const Frame&, const Frame&) = default;
 };
 
 struct ClassPlan {
-  std::vector<Queue> queues;  // queue 0 is `compute`
-  std::vector<IssueBlock> blocks;
-  std::vector<Slot> order;  // issue order of one iteration; a queue's order is its share of it
+  IdVector<QueueId, Queue> queues;
+  IdVector<BlockId, IssueBlock> blocks;
+  std::vector<IssueSlot> order;  // issue order of one iteration; a queue's order is its share of it
   std::vector<Frame> frames;
   Bytes memory;  // what the placements need
   friend bool operator==(const ClassPlan&, const ClassPlan&) = default;
 };
 
-// The first block of a kind, which must be there.
+// Returns the first block of a kind, which must be there.
 IssueBlock& block_of(ClassPlan& plan, BlockKind kind);
 const IssueBlock& block_of(const ClassPlan& plan, BlockKind kind);
-const IssueBlock& block_of(const ClassPlan& plan, const Slot& slot);
-std::span<const OpId> operations_of(const ClassPlan& plan, const Slot& slot);
-// Whether it ends its block for this micro-batch.
-bool ends_block(const ClassPlan& plan, const Slot& slot);
-// Whether blocks are woven into each other: some slot is a piece.
-bool has_pieces(const ClassPlan& plan);
+const IssueBlock& block_of(const ClassPlan& plan, const IssueSlot& slot);
+std::span<const OpId> operations_of(const ClassPlan& plan, const IssueSlot& slot);
+// Returns whether the slot ends its block for this micro-batch.
+bool ends_block(const ClassPlan& plan, const IssueSlot& slot);
+// Returns whether blocks are woven into each other: some slot is a section of a block.
+bool has_sections(const ClassPlan& plan);
 
 // How an operation is issued.
 struct Issue {
-  std::int32_t queue = 0;  // of its class
+  QueueId queue = kComputeQueue;  // of its class
   // A transfer that computation waits for: it starts after all compute issued before it, and compute issued after it
   // starts when it has ended.
   bool blocking = false;
   friend bool operator==(const Issue&, const Issue&) = default;
 };
 
-// Values begin at multiples of this: what CUDA's allocator gives, and enough for vector loads.
+// Values begin at multiples of this, as those of CUDA's allocator do; it is enough for vector loads.
 inline constexpr std::int64_t kAlignment = 256;
 constexpr Bytes aligned(Bytes bytes) {
   return {(bytes.value + kAlignment - 1) / kAlignment * kAlignment};
@@ -101,7 +103,7 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-// An order that neither data nor queues give: an instance of `operation` starts only after one of `until` has ended, as
+// A wait orders what neither data nor queues do: an instance of `operation` starts after one of `until` has ended, as
 // a CUDA event between two streams has it. Both are of one class and repeat alike, or `operation` runs once a step: it
 // then waits for the last micro-batch of `until` in the order in which the class issues them.
 struct Wait {
@@ -119,13 +121,13 @@ struct Plan {
   ClusterSpec cluster;
   Layout layout;
   StepGraph graph;
-  std::vector<ClassPlan> classes;     // by ClassId
-  std::vector<Issue> issues;          // by OpId
-  std::vector<Placement> placements;  // by ValueId
+  IdVector<ClassId, ClassPlan> classes;
+  IdVector<OpId, Issue> issues;
+  IdVector<ValueId, Placement> placements;
   std::vector<Wait> waits;
 };
 
-// Where micro-batch i of a value begins (any i for one that a step has once).
-Bytes address(const Plan& plan, ValueId value, std::int32_t micro_batch);
+// Returns where a micro-batch of a value begins. Of a value that a step has once, every micro-batch is the same.
+Bytes address(const Plan& plan, ValueId value, MicroBatch micro_batch);
 
 }  // namespace weft

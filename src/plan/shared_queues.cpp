@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Sets of queues, each queue at first in one of its own.
+// Each queue is at first in a set of its own.
 class QueueSets {
  public:
   explicit QueueSets(const Plan& plan) {
@@ -20,10 +20,8 @@ class QueueSets {
     parent_.resize(count);
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
   }
-  std::size_t index(std::size_t rank_class, std::int32_t queue) const {
-    return first_[rank_class] + static_cast<std::size_t>(queue);
-  }
-  // The least of its set.
+  std::size_t index(ClassId rank_class, QueueId queue) const { return first_[rank_class] + queue.index(); }
+  // Returns the least queue of its set.
   std::size_t find(std::size_t queue) const {
     while (parent_[queue] != queue) queue = parent_[queue];
     return queue;
@@ -34,8 +32,8 @@ class QueueSets {
   }
 
  private:
-  std::vector<std::size_t> first_;   // by class: the index of its queue 0
-  std::vector<std::size_t> parent_;  // by queue
+  IdVector<ClassId, std::size_t> first_;  // the index of its queue 0
+  std::vector<std::size_t> parent_;       // by index of a queue
 };
 
 QueueSets join_queues(const Plan& plan) {
@@ -44,7 +42,7 @@ QueueSets join_queues(const Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication || op.communication->transfer < 0) continue;
-    const std::size_t queue = sets.index(op.rank_class.index(), plan.issues[i].queue);
+    const std::size_t queue = sets.index(op.rank_class, plan.issues[i].queue);
     sets.join(queue, of_transfer.try_emplace(op.communication->transfer, queue).first->second);
   }
   return sets;
@@ -54,35 +52,33 @@ QueueSets join_queues(const Plan& plan) {
 
 SharedQueues::SharedQueues(const Plan& plan) {
   const QueueSets sets = join_queues(plan);
-  std::map<std::pair<std::size_t, std::size_t>, OpId> first_on;  // by set and class
-  for (std::size_t i = 0; i < plan.graph.operations.size() && !conflict_; ++i) {
-    const Operation& op = plan.graph.operations[i];
-    if (!op.communication) continue;
-    const std::size_t c = op.rank_class.index();
-    const std::size_t set = sets.find(sets.index(c, plan.issues[i].queue));
-    const OpId first = first_on.try_emplace({set, c}, make_id<OpId>(i)).first->second;
-    if (plan.issues[first.index()].queue != plan.issues[i].queue) conflict_ = {first, make_id<OpId>(i)};
+  std::map<std::pair<std::size_t, ClassId>, OpId> first_on;  // by set and class
+  for (const OpId id : plan.graph.operations.ids()) {
+    const Operation& op = plan.graph.op(id);
+    if (!op.communication || conflict_) continue;
+    const QueueId queue = plan.issues[id].queue;
+    const std::size_t set = sets.find(sets.index(op.rank_class, queue));
+    const OpId first = first_on.try_emplace({set, op.rank_class}, id).first->second;
+    if (plan.issues[first].queue != queue) conflict_ = {first, id};
   }
 
-  std::map<std::size_t, std::vector<std::size_t>> classes_of;  // by set, in the order of its first queue
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
-      classes_of[sets.find(sets.index(c, static_cast<std::int32_t>(q)))].push_back(c);
-    }
+  std::map<std::size_t, std::vector<ClassId>> classes_of;  // by set, in the order of its first queue
+  for (const ClassId c : plan.classes.ids()) {
+    for (const QueueId q : plan.classes[c].queues.ids()) classes_of[sets.find(sets.index(c, q))].push_back(c);
   }
-  std::vector<std::set<std::int32_t>> taken(plan.classes.size());
+  IdVector<ClassId, std::set<std::int32_t>> taken(plan.classes.size());
   std::map<std::size_t, std::int32_t> number_of;  // by set
   for (const auto& [set, classes] : classes_of) {
     std::int32_t number = 0;
-    const auto is_taken = [&](std::size_t c) { return taken[c].contains(number); };
+    const auto is_taken = [&](ClassId c) { return taken[c].contains(number); };
     while (std::any_of(classes.begin(), classes.end(), is_taken)) ++number;
-    for (const std::size_t c : classes) taken[c].insert(number);
+    for (const ClassId c : classes) taken[c].insert(number);
     number_of[set] = number;
   }
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    std::vector<std::int32_t>& numbers = numbers_.emplace_back();
-    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
-      numbers.push_back(number_of.at(sets.find(sets.index(c, static_cast<std::int32_t>(q)))));
+  for (const ClassId c : plan.classes.ids()) {
+    IdVector<QueueId, std::int32_t>& numbers = numbers_.emplace_back();
+    for (const QueueId q : plan.classes[c].queues.ids()) {
+      numbers.push_back(number_of.at(sets.find(sets.index(c, q))));
     }
   }
 }

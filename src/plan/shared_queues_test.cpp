@@ -15,11 +15,9 @@ namespace {
 void expect_numbers_meet(const Plan& plan) {
   const SharedQueues queues(plan);
   EXPECT_FALSE(queues.conflict());
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+  for (const ClassId c : plan.classes.ids()) {
     std::set<std::int32_t> numbers;
-    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
-      numbers.insert(queues.number(make_id<ClassId>(c), static_cast<std::int32_t>(q)));
-    }
+    for (const QueueId q : plan.classes[c].queues.ids()) numbers.insert(queues.number(c, q));
     EXPECT_EQ(numbers.size(), plan.classes[c].queues.size());
   }
   std::map<std::int32_t, std::set<std::int32_t>> by_transfer;
@@ -45,10 +43,8 @@ TEST(SharedQueues, NeedNoMoreNumbersForMoreStages) {
   const Plan plan = test::serial(test::small_llama(16), "local:16", {.pp = 16});
   const SharedQueues queues(plan);
   std::int32_t highest = 0;
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    for (std::size_t q = 0; q < plan.classes[c].queues.size(); ++q) {
-      highest = std::max(highest, queues.number(make_id<ClassId>(c), static_cast<std::int32_t>(q)));
-    }
+  for (const ClassId c : plan.classes.ids()) {
+    for (const QueueId q : plan.classes[c].queues.ids()) highest = std::max(highest, queues.number(c, q));
   }
   EXPECT_LE(highest, 5);
 }
@@ -66,7 +62,7 @@ TEST(SharedQueues, NameTwoTransfersThatOneMemberKeepsApartAndAnotherDoesNot) {
   plan.classes[0].queues.push_back({"another", QueueKind::communication});
   // Stage 1 sends the gradients of both model chunks on one queue; stage 0 now receives one of them on another.
   const OpId moved = test::find_op(plan.graph, "stage 0", "stage_output input_grad");
-  plan.issues[moved.index()].queue = static_cast<std::int32_t>(plan.classes[0].queues.size()) - 1;
+  plan.issues[moved].queue = plan.classes[0].queues.last_id();
   const SharedQueues queues(plan);
   ASSERT_TRUE(queues.conflict());
   const auto stage = [&](OpId id) { return plan.graph.op(id).rank_class.index(); };

@@ -111,7 +111,7 @@ class Mutator {
 
   std::string swap_slots() {
     // Mostly neighbours: those mutations are the ones that are nearly right.
-    std::vector<Slot>& order = plan().order;
+    std::vector<IssueSlot>& order = plan().order;
     const std::size_t i = below(order.size() - 1);
     std::swap(order[i], order[below(3) > 0 ? i + 1 : below(order.size())]);
     return "swap slots";
@@ -121,8 +121,8 @@ class Mutator {
     return "drop slot";
   }
   std::string repeat_slot() {
-    std::vector<Slot>& order = plan().order;
-    const Slot slot = order[below(order.size())];
+    std::vector<IssueSlot>& order = plan().order;
+    const IssueSlot slot = order[below(order.size())];
     order.insert(order.begin() + static_cast<std::ptrdiff_t>(below(order.size())), slot);
     return "repeat slot";
   }
@@ -181,7 +181,7 @@ class Mutator {
     if (in_parts.empty() || others.empty()) return share_offset();
     const std::size_t under = in_parts[below(in_parts.size())], over = others[below(others.size())];
     if (plan_.graph.values[under].rank_class != plan_.graph.values[over].rank_class) return share_offset();
-    const auto size = static_cast<std::size_t>(aligned(plan_.graph.values[under].bytes()).value / kAlignment);
+    const std::size_t size = aligned(plan_.graph.values[under].bytes()).value / kAlignment;
     plan_.placements[over].offset = {plan_.placements[under].offset.value +
                                      static_cast<std::int64_t>(below(std::max<std::size_t>(1, size))) * kAlignment};
     return "lay over parts";
@@ -267,9 +267,9 @@ class Mutator {
   }
   std::string change_queue() {
     const std::size_t i = some_transfer();
-    std::vector<Queue>& queues = plan_.classes[plan_.graph.operations[i].rank_class.index()].queues;
+    IdVector<QueueId, Queue>& queues = plan_.classes[plan_.graph.operations[i].rank_class].queues;
     if (below(2) == 0) queues.push_back({"another", QueueKind::communication});
-    do plan_.issues[i].queue = static_cast<std::int32_t>(1 + below(queues.size() - 1));
+    do plan_.issues[i].queue = make_id<QueueId>(1 + below(queues.size() - 1));
     while (queues[plan_.issues[i].queue].kind != QueueKind::communication);
     return "change queue";
   }

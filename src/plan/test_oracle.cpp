@@ -73,11 +73,12 @@ class Execution {
     std::map<std::tuple<std::size_t, std::int32_t, int>, int> times;
     for (std::size_t c = 0; c < plan_.classes.size(); ++c) {
       for (int iteration = 0; iteration < kIterations; ++iteration) {
-        for (const Slot& slot : plan_.classes[c].order) {
+        for (const IssueSlot& slot : plan_.classes[c].order) {
           for (const OpId id : operations_of(plan_.classes[c], slot)) {
-            if (++times[{id.index(), slot.micro_batch, iteration}] > 1) throw Damage{"an operation runs twice"};
-            task_of_[{id.index(), slot.micro_batch, iteration}] = tasks_.size();
-            tasks_.push_back({c, id.index(), slot.micro_batch, iteration, plan_.issues[id.index()].queue, 0, {}, 0});
+            if (++times[{id.index(), slot.micro_batch.value, iteration}] > 1) throw Damage{"an operation runs twice"};
+            task_of_[{id.index(), slot.micro_batch.value, iteration}] = tasks_.size();
+            tasks_.push_back(
+                {c, id.index(), slot.micro_batch.value, iteration, plan_.issues[id].queue.value, 0, {}, 0});
           }
         }
       }

@@ -45,7 +45,7 @@ class HandMade : public ::testing::Test {
     plan_.classes[1].blocks = {{BlockKind::forward, 0, {receive_, product_}},
                                {BlockKind::update, -1, {reduce_, update1_}}};
     for (ClassPlan& c : plan_.classes) {
-      for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) c.order.push_back({0, mb});
+      for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) c.order.push_back({BlockId{0}, MicroBatch{mb}});
       c.order.push_back({1, -1});
     }
   }
@@ -72,15 +72,15 @@ class HandMade : public ::testing::Test {
     return make_id<OpId>(plan_.graph.operations.size() - 1);
   }
 
-  void issue(OpId id, std::int32_t queue, bool blocking) { plan_.issues[id.index()] = {queue, blocking}; }
+  void issue(OpId id, std::int32_t queue, bool blocking) { plan_.issues[id] = {{queue}, blocking}; }
 
   // What an instance waits for, as (operation, micro-batch, distance, kind), sorted.
   using Wait = std::tuple<OpId, std::int32_t, int, EdgeKind>;
   static std::vector<Wait> waits(const Unfolded& u, OpId id, std::int32_t mb) {
     std::vector<Wait> result;
-    for (const Edge& edge : u.waits_for(u.instance_of(id, mb))) {
+    for (const Edge& edge : u.waits_for(u.instance_of(id, {mb}))) {
       const Instance& from = u.instances()[edge.from];
-      result.emplace_back(from.operation, from.micro_batch, edge.distance, edge.kind);
+      result.emplace_back(from.operation, from.micro_batch.value, edge.distance, edge.kind);
     }
     std::sort(result.begin(), result.end());
     return result;
@@ -109,24 +109,24 @@ TEST_F(HandMade, HasAnInstancePerMicroBatchAndOneOfEachOnceAStep) {
   const Unfolded u(plan_);
   EXPECT_EQ(u.instances().size(), 4u * kMicroBatches + 3u);
   for (const OpId id : {forward_, send_, receive_, product_}) {
-    for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
+    for (const MicroBatch mb : IdRange<MicroBatch>(kMicroBatches)) {
       const Instance& i = u.instances()[u.instance_of(id, mb)];
       EXPECT_EQ(i.operation, id);
       EXPECT_EQ(i.micro_batch, mb);
     }
   }
-  EXPECT_EQ(u.instance_of(update1_, 0), u.instance_of(update1_, 2));
-  EXPECT_EQ(u.instances()[u.instance_of(update1_, 0)].micro_batch, -1);
-  EXPECT_EQ(u.queue_length(0, 0), kMicroBatches + 1);
-  EXPECT_EQ(u.queue_length(0, 1), kMicroBatches);
-  EXPECT_EQ(u.queue_length(1, 2), 1);
+  EXPECT_EQ(u.instance_of(update1_, {0}), u.instance_of(update1_, {2}));
+  EXPECT_EQ(u.instances()[u.instance_of(update1_, kOncePerStep)].micro_batch, kOncePerStep);
+  EXPECT_EQ(u.queue_length({0}, {0}), kMicroBatches + 1);
+  EXPECT_EQ(u.queue_length({0}, {1}), kMicroBatches);
+  EXPECT_EQ(u.queue_length({1}, {2}), 1);
 }
 
 TEST_F(HandMade, ChainHoldsComputeAndBlockingTransfers) {
   const Unfolded u(plan_);
-  EXPECT_EQ(u.chain_length(0), kMicroBatches + 1);      // forwards and the update
-  EXPECT_EQ(u.chain_length(1), 2 * kMicroBatches + 2);  // all
-  const auto chain = [&](OpId id, std::int32_t mb) { return u.instances()[u.instance_of(id, mb)].chain_position; };
+  EXPECT_EQ(u.chain_length({0}), kMicroBatches + 1);      // forwards and the update
+  EXPECT_EQ(u.chain_length({1}), 2 * kMicroBatches + 2);  // all
+  const auto chain = [&](OpId id, std::int32_t mb) { return u.instances()[u.instance_of(id, {mb})].chain_position; };
   EXPECT_EQ(chain(send_, 1), -1);
   EXPECT_EQ(chain(receive_, 1), 2);
   EXPECT_EQ(chain(product_, 1), 3);
@@ -164,16 +164,16 @@ TEST_F(HandMade, BlockingTransfersTieTheChainTogetherAndAcrossTheStep) {
 TEST_F(HandMade, MembersOfATransferAreJoinedPerMicroBatch) {
   const Unfolded u(plan_);
   EXPECT_EQ(u.joints(), static_cast<std::size_t>(kMicroBatches));
-  for (std::int32_t mb = 0; mb < kMicroBatches; ++mb) {
-    const std::int32_t send = u.instance_of(send_, mb), receive = u.instance_of(receive_, mb);
-    const std::int32_t joint = u.instances()[send].joint;
-    ASSERT_GE(joint, 0);
+  for (const MicroBatch mb : IdRange<MicroBatch>(kMicroBatches)) {
+    const InstanceId send = u.instance_of(send_, mb), receive = u.instance_of(receive_, mb);
+    const JointId joint = u.instances()[send].joint;
+    ASSERT_TRUE(joint.valid());
     EXPECT_EQ(u.instances()[receive].joint, joint);
     const auto members = u.members(joint);
-    EXPECT_EQ(std::vector<std::int32_t>(members.begin(), members.end()), (std::vector{send, receive}));
+    EXPECT_EQ(std::vector<InstanceId>(members.begin(), members.end()), (std::vector{send, receive}));
   }
   // A collective inside one class is joined with nothing.
-  EXPECT_EQ(u.instances()[u.instance_of(reduce_, 0)].joint, -1);
+  EXPECT_FALSE(u.instances()[u.instance_of(reduce_, kOncePerStep)].joint.valid());
 }
 
 TEST_F(HandMade, WaitsAsToldInTheSameMicroBatch) {
@@ -248,23 +248,27 @@ TEST(Unfold, OfARealPlanHasExactlyTheEdgesThatTheGraphImplies) {
   std::size_t instances = 0;
   for (const Operation& op : plan.graph.operations) instances += op.per_micro_batch ? 4 : 1;
   EXPECT_EQ(u.instances().size(), instances);
-  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+  for (const ClassId c : plan.classes.ids()) {
+    for (const InstanceId i : u.instances_of(c)) EXPECT_EQ(u.instances()[i].rank_class, c);
+    instances -= u.instances_of(c).size();
+  }
+  EXPECT_EQ(instances, 0u);
+  for (const InstanceId i : u.instances().ids()) {
     const Instance& instance = u.instances()[i];
-    std::multiset<std::tuple<std::int32_t, std::int32_t, int>> expected, found;
+    std::multiset<std::tuple<OpId, MicroBatch, int>> expected, found;
     for (const Read& read : plan.graph.op(instance.operation).reads) {
-      for (std::size_t j = 0; j < u.instances().size(); ++j) {
-        const Instance& other = u.instances()[j];
+      for (const Instance& other : u.instances()) {
         const bool same =
-            instance.micro_batch < 0 || other.micro_batch < 0 || other.micro_batch == instance.micro_batch;
+            !instance.micro_batch.valid() || !other.micro_batch.valid() || other.micro_batch == instance.micro_batch;
         if (same && writes_value(plan.graph.op(other.operation), read.value)) {
-          expected.insert({other.operation.value, other.micro_batch, read.distance});
+          expected.insert({other.operation, other.micro_batch, read.distance});
         }
       }
     }
     int in_queue = 0;
     for (const Edge& edge : u.waits_for(i)) {
       const Instance& from = u.instances()[edge.from];
-      if (edge.kind == EdgeKind::data) found.insert({from.operation.value, from.micro_batch, edge.distance});
+      if (edge.kind == EdgeKind::data) found.insert({from.operation, from.micro_batch, edge.distance});
       if (edge.kind == EdgeKind::queue) ++in_queue;
     }
     EXPECT_EQ(found, expected) << describe(plan, instance);

@@ -8,7 +8,7 @@ void check_waits(const Plan& plan) {
   for (std::size_t i = 0; i < plan.waits.size(); ++i) {
     const Wait& wait = plan.waits[i];
     for (const OpId id : {wait.operation, wait.until}) {
-      if (id.valid() && id.index() < plan.graph.operations.size()) continue;
+      if (plan.graph.operations.contains(id)) continue;
       fail("wait {} names operation {}, which is not in 0..{}", i, id.value,
            static_cast<std::int64_t>(plan.graph.operations.size()) - 1);
     }
@@ -19,7 +19,7 @@ void check_waits(const Plan& plan) {
     const auto& classes = plan.graph.classes;
     if (op.rank_class != until.rank_class) {
       fail("wait {}: '{}' of {} cannot wait for '{}' of {}; waits are within a rank class", i, describe(op),
-           classes[op.rank_class.index()].name, describe(until), classes[until.rank_class.index()].name);
+           classes[op.rank_class].name, describe(until), classes[until.rank_class].name);
     }
     if (op.per_micro_batch && !until.per_micro_batch) {
       fail("wait {}: '{}' cannot wait for '{}': one runs once per micro-batch, the other once a step", i, describe(op),
@@ -34,21 +34,21 @@ void check_waits(const Plan& plan) {
   }
 }
 
-WaitsInIssueOrder::WaitsInIssueOrder(const Plan& plan, const std::vector<Instance>& instances) {
+WaitsInIssueOrder::WaitsInIssueOrder(const Plan& plan, const Instances& instances) {
   if (plan.waits.empty()) return;
   waits_.resize(plan.graph.operations.size());
-  for (const Wait& wait : plan.waits) waits_[wait.operation.index()].push_back(wait);
+  for (const Wait& wait : plan.waits) waits_[wait.operation].push_back(wait);
   previous_.resize(waits_.size());
-  for (const Instance& instance : instances) previous_[instance.operation.index()] = {instance.micro_batch, 1};
+  for (const Instance& instance : instances) previous_[instance.operation] = {instance.micro_batch, 1};
 }
 
 const std::vector<WaitsInIssueOrder::For>& WaitsInIssueOrder::next(const Instance& instance) {
   found_.clear();
   if (waits_.empty()) return found_;
-  const std::size_t id = instance.operation.index();
+  const OpId id = instance.operation;
   for (const Wait& wait : waits_[id]) {
-    if (instance.micro_batch < 0 && previous_[wait.until.index()].micro_batch >= 0) {
-      found_.push_back({wait.until, previous_[wait.until.index()].micro_batch, 0});
+    if (!instance.micro_batch.valid() && previous_[wait.until].micro_batch.valid()) {
+      found_.push_back({wait.until, previous_[wait.until].micro_batch, 0});
     } else if (wait.executions == 0) {
       found_.push_back({wait.until, instance.micro_batch, 0});
     } else {

@@ -1,4 +1,4 @@
-// Explicit waits of a plan (Plan::waits), as unfolding takes them: by the operation that waits, in issue order.
+// Unfolding takes the explicit waits of a plan (Plan::waits) by the operation that waits, in issue order.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ void check_waits(const Plan& plan);
 
 class WaitsInIssueOrder {
  public:
-  // `instances`: of all classes, in issue order.
-  WaitsInIssueOrder(const Plan& plan, const std::vector<Instance>& instances);
+  // `instances` are those of all classes, in issue order.
+  WaitsInIssueOrder(const Plan& plan, const Instances& instances);
 
   struct For {
     OpId until;
-    std::int32_t micro_batch = -1;
+    MicroBatch micro_batch = kOncePerStep;
     std::int8_t distance = 0;  // iterations back
   };
-  // What `instance` is told to wait for. To be asked for every instance, in issue order.
+  // Returns what `instance` is told to wait for. Callers ask for every instance, in issue order.
   const std::vector<For>& next(const Instance& instance);
 
  private:
   struct Execution {
-    std::int32_t micro_batch = -1;
+    MicroBatch micro_batch = kOncePerStep;
     std::int8_t distance = 0;
   };
-  std::vector<std::vector<Wait>> waits_;  // by operation; empty where the plan has none
-  std::vector<Execution> previous_;       // by operation: its last execution so far
+  IdVector<OpId, std::vector<Wait>> waits_;  // empty where the plan has none
+  IdVector<OpId, Execution> previous_;       // the last execution so far
   std::vector<For> found_;
 };
 

@@ -10,7 +10,7 @@ namespace weft {
 
 class WholePlan {
  public:
-  // `original`: what build_step_graph gives for the plan's model, cluster and layout. Throws Error as Unfolded does.
+  // `original` is what build_step_graph gives for the plan's model, cluster and layout. Throws Error as Unfolded does.
   WholePlan(Plan plan, SharedGraph original)
       : plan_(std::move(plan)), unfolded_(plan_), original_(std::move(original)) {}
   // The same, building that graph.

@@ -1,5 +1,5 @@
-// What a policy decides: the record of the choices that the planner's passes take (planner/passes.cpp). Plain data, so
-// policies compare, and a search walks over such values.
+// An Overlap is what a policy decides: the record of the choices that the planner's passes take (planner/passes.cpp).
+// It is plain data, so policies compare, and a search walks over such values.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +53,8 @@ struct Overlap {
 // GPipe's are waited for.
 bool receives_early(const PlanRequest& request);
 
-// No step of the plan that follows is shorter: what a rank computes, and the layer traffic that it waits for on the
-// spot. Found without the plan, in a small part of the time that this takes.
+// Returns a time that no step of the plan that follows beats: what a rank computes, and the layer traffic that it waits
+// for on the spot. It is found without the plan, in a small part of the time that this takes.
 double least_step_seconds(const PlanRequest& request, const StepGraph& graph, const Overlap& overlap);
 
 }  // namespace weft

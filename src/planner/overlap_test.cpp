@@ -205,11 +205,12 @@ TEST(Overlap, PoliciesDecideTheSameWhereTheyHaveNothingToDecide) {
 }
 
 // The operations of a class's queue in one iteration.
-std::vector<Operation> on_queue(const Plan& plan, std::size_t rank_class, std::string_view queue) {
+std::vector<Operation> on_queue(const Plan& plan, std::size_t of_class, std::string_view queue) {
   std::vector<Operation> result;
   const Unfolded u(plan);
+  const auto rank_class = make_id<ClassId>(of_class);
   for (const Instance& i : u.instances()) {
-    if (static_cast<std::size_t>(i.rank_class) != rank_class) continue;
+    if (i.rank_class != rank_class) continue;
     if (plan.classes[rank_class].queues[i.queue].name == queue) {
       result.push_back(plan.graph.op(i.operation));
     }
@@ -251,8 +252,8 @@ TEST(Ddp, ReducesInTheOrderInWhichBackwardFinishes) {
   r.options.bucket_mib = 0;
   const Plan plan = make_plan(r, test::build(r), "ddp");
   const Unfolded u(plan);
-  std::map<std::int32_t, std::int32_t> last;  // by class
-  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+  std::map<ClassId, std::int32_t> last;
+  for (const InstanceId i : u.instances().ids()) {
     const Instance& reduction = u.instances()[i];
     if (plan.graph.op(reduction.operation).role != Role::grad_reduce) continue;
     std::int32_t finished = 0;
@@ -279,7 +280,7 @@ TEST(Ddp, StartsABucketWithoutAnythingOfTheNextLayer) {
     return op.layer == 2 || op.subject == Role::head || op.subject == Role::final_norm;
   };
   int replicas = 0;
-  for (std::size_t i = 0; i < u.instances().size(); ++i) {
+  for (const InstanceId i : u.instances().ids()) {
     const Operation& op = plan.graph.op(u.instances()[i].operation);
     if ((op.role != Role::grad_reduce && op.role != Role::replica_reduce) || !at_the_end(op)) continue;
     replicas += op.role == Role::replica_reduce ? 1 : 0;

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// What passes rely on. A pass names these as a set of bits.
+// Passes rely on these facts. A pass names them as a set of bits.
 enum class PlanFact : std::uint8_t {
   graph,      // Plan::graph holds the merged and cut operations
   programs,   // every collective has its algorithm
@@ -31,7 +31,7 @@ constexpr PlanFacts facts(std::initializer_list<PlanFact> list) {
   return set;
 }
 
-// A plan under way.
+// The plan that the passes work on.
 struct PlanDraft {
   const PlanRequest& request;
   const StepGraph& model_graph;
@@ -52,7 +52,7 @@ struct Pass {
 };
 std::span<const Pass> planner_passes();  // in the order in which they run
 
-// The plan that follows from a policy's decisions; `name` is the policy's.
+// Returns the plan that follows from a policy's decisions; `name` is the policy's.
 WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, std::string name,
                           const Overlap& overlap);
 

@@ -1,4 +1,4 @@
-// What a plan is asked for: the problem, the choices left to the user, and what a search may use.
+// A request for a plan holds the problem, the choices left to the user, and what a search may use.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// Choices that a policy leaves to its user; what is not given is as in the system it is named after.
+// A policy leaves these choices to its user; what is not given is as in the system that it is named after.
 struct PolicyOptions {
   std::optional<std::int64_t> bucket_parameters = {};  // megatron-grad, megatron-param: Megatron's --ddp-bucket-size
   std::optional<double> bucket_mib = {};               // ddp: PyTorch's bucket_cap_mb

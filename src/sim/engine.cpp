@@ -1,4 +1,4 @@
-// Every operation's times, written out from the folded result.
+// Writes out the times of every operation from the folded result.
 #include "sim/engine.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 std::vector<SimTimes> starts_and_ends(const Folding& folding, const FoldedIteration& iteration) {
   std::vector<SimTimes> times(folding.alone_before.size() - 1);
   for_each_stretch(folding, iteration, [&](const Stretch& stretch) {
-    const auto first = static_cast<std::size_t>(stretch.first);
+    const std::size_t first = stretch.first;
     const auto end = first + static_cast<std::size_t>(stretch.count);
     for (std::size_t i = first; i < end; ++i) {
       times[i].start = stretch.start + Nanos{folding.alone_before[i] - folding.alone_before[first]};
@@ -29,7 +29,7 @@ void add_waits(const SimProblem& problem, std::vector<std::vector<SimTimes>>& it
       SimTimes& times = iterations[k][i];
       for (std::int32_t e = problem.edge_begin[i]; e < problem.edge_begin[i + 1]; ++e) {
         const Dependency& edge = problem.edges[e];
-        const auto distance = static_cast<std::size_t>(edge.distance);
+        const std::size_t distance = edge.distance;
         if (distance > k) continue;
         Nanos& moment = edge.order ? times.issued : times.ready;
         moment = std::max(moment, iterations[k - distance][edge.operation].end);

@@ -1,5 +1,5 @@
-// Discrete-event simulation of one repeating step: integer nanoseconds, deterministic, iteration after iteration until
-// the pattern repeats.
+// Simulates one repeating step event by event, in integer nanoseconds and deterministically, iteration after iteration
+// until the pattern repeats.
 //
 // Three kinds of things take time. A *compute* operation occupies its rank's worker, one at a time; an *extra* one
 // takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
@@ -31,13 +31,13 @@ struct SimCost {
   std::vector<ResourceUse> use;  // of a transfer while moving
 };
 
-enum class SimLane : std::uint8_t { compute, extra, transfer };
+enum class SimQueue : std::uint8_t { compute, extra, transfer };
 
 struct SimOperation {
   std::int32_t rank = 0;
-  SimLane lane = SimLane::compute;
-  std::int32_t cost = 0;    // index into SimProblem::costs
-  std::int32_t joint = -1;  // transfers on several ranks with the same number are one; the first one's cost counts
+  SimQueue queue = SimQueue::compute;
+  std::int32_t cost = 0;  // index into SimProblem::costs
+  JointId joint;          // transfers on several ranks with the same one are one; the first one's cost counts
   // Place in the rank's chain, counted from 0: compute and the transfers that compute waits for. Each member waits for
   // the one before, the first for the last of the previous iteration, by an edge of its own or through operations that
   // run beside the chain. -1: runs beside it.
@@ -66,7 +66,7 @@ struct SimTimes {
   Nanos issued, ready, start, end;
 };
 
-// How much work a simulation took, over all its iterations, including unfinished ones.
+// Counts the work of a simulation over all its iterations, including unfinished ones.
 struct SimWork {
   std::int64_t operations = 0;  // that ended
   std::int64_t simulated = 0;   // with an event of their own, and one for each stretch of the others

@@ -80,7 +80,8 @@ std::vector<std::vector<std::int64_t>> longest_paths(const SimProblem& p, std::s
       for (std::size_t i = 0; i < p.operations.size(); ++i) {
         std::int64_t start = starts[k][i];
         for (std::size_t j = 0; j < p.operations.size(); ++j) {
-          const bool member = i == j || (p.operations[i].joint >= 0 && p.operations[i].joint == p.operations[j].joint);
+          const bool member =
+              i == j || (p.operations[i].joint.valid() && p.operations[i].joint == p.operations[j].joint);
           if (!member) continue;
           for (auto e = p.edge_begin[j]; e < p.edge_begin[j + 1]; ++e) {
             const Dependency& edge = p.edges[e];
@@ -112,9 +113,9 @@ TEST(EngineProperty, WithoutSharingAndInterferenceStartsAreLongestPaths) {
     }
     if (!result.repeats) continue;
     // The pattern that was found goes on for ever: the iterations after the simulated ones keep it.
-    const auto every = static_cast<std::size_t>(result.periods);
+    const std::size_t every = result.periods;
     const auto elapsed = static_cast<std::int64_t>(result.period_ns * result.periods);
-    for (auto k = static_cast<std::size_t>(result.steady_first); k + every < expected.size(); ++k) {
+    for (std::size_t k = result.steady_first; k + every < expected.size(); ++k) {
       for (std::size_t i = 0; i < problem.operations.size(); ++i) {
         ASSERT_EQ(expected[k + every][i] - expected[k][i], elapsed) << "round " << round << ", iteration " << k;
       }
@@ -155,8 +156,8 @@ TEST(EngineProperty, SpansNeitherOverlapOnAWorkerNorStartBeforeTheyMay) {
         const SimOperation& op = problem.operations[i];
         const SimCost& cost = problem.costs[op.cost];
         EXPECT_GE(t.start, std::max(t.issued, t.ready));
-        EXPECT_GE(t.end - t.start, op.joint >= 0 ? Nanos{0} : cost.fixed + cost.moving);
-        if (op.lane != SimLane::transfer) busy[op.rank].emplace_back(t.start.value, t.end.value);
+        EXPECT_GE(t.end - t.start, op.joint.valid() ? Nanos{0} : cost.fixed + cost.moving);
+        if (op.queue != SimQueue::transfer) busy[op.rank].emplace_back(t.start.value, t.end.value);
       }
     }
     for (auto& spans : busy) {

@@ -20,17 +20,17 @@ EventEngine::EventEngine(const SimProblem& problem, const SimOptions& options)
       steady_(folding_) {
   workers_.resize(p_.ranks.size());
   is_marked_.assign(p_.ranks.size(), false);
-  const auto resources = static_cast<std::size_t>(p_.resources);
+  const std::size_t resources = p_.resources;
   load_.assign(resources, 0.0);
   for (const Nanos burst : p_.burst) idle_.push_back({static_cast<double>(burst.value), 0});
-  runs_on_.assign(resources, 0);
+  folds_on_.assign(resources, 0);
   closed_on_.assign(resources, -1);
   std::int32_t joints = 0;
-  for (const FoldedNode& n : folding_.nodes) joints = std::max(joints, n.joint + 1);
+  for (const FoldedNode& n : folding_.nodes) joints = std::max(joints, n.joint.value + 1);
   joint_members_.resize(joints);
   for (std::size_t n = 0; n < folding_.nodes.size(); ++n) {
-    const std::int32_t joint = folding_.nodes[n].joint;
-    if (joint >= 0) joint_members_[joint].push_back(static_cast<std::int32_t>(n));
+    const JointId joint = folding_.nodes[n].joint;
+    if (joint.valid()) joint_members_[joint].push_back(static_cast<std::int32_t>(n));
   }
 }
 
@@ -78,7 +78,7 @@ void EventEngine::begin_iteration(std::int32_t k) {
   for (const auto& members : joint_members_) it.joint_pending.push_back(static_cast<std::int32_t>(members.size()));
   it.unfinished = static_cast<std::int64_t>(nodes);
   iterations_.push_back(std::move(it));
-  // Operations that wait for nothing at all. (Queue order makes later iterations wait for earlier ones.)
+  // These operations wait for nothing at all. (Queue order makes later iterations wait for earlier ones.)
   for (std::size_t n = 0; n < nodes; ++n) {
     if (iterations_.back().pending[n] == 0) became_ready({static_cast<std::int32_t>(n), k});
   }
@@ -86,16 +86,16 @@ void EventEngine::begin_iteration(std::int32_t k) {
 
 void EventEngine::became_ready(Ready what) {
   const FoldedNode& n = node(what);
-  if (n.is_run()) return begin_run(n.rank, what);
-  if (n.lane == SimLane::transfer) {
-    if (n.joint >= 0) {
+  if (n.is_fold()) return begin_fold(n.rank, what);
+  if (n.queue == SimQueue::transfer) {
+    if (n.joint.valid()) {
       Iteration& it = iterations_[what.iteration];
       if (--it.joint_pending[n.joint] > 0) return;
     }
     starting_.push_back(what);
     return;
   }
-  Ready& slot = n.lane == SimLane::compute ? worker(n.rank).compute : worker(n.rank).extra;
+  Ready& slot = n.queue == SimQueue::compute ? worker(n.rank).compute : worker(n.rank).extra;
   WEFT_CHECK(!slot.valid());  // queue order lets one operation of a queue be ready at a time
   slot = what;
   mark(n.rank);
@@ -103,13 +103,13 @@ void EventEngine::became_ready(Ready what) {
 
 void EventEngine::ended(Ready what) {
   if (operation(current_operation(what)).chain >= 0) worker(node(what).rank).ended_at = now_;
-  if (node(what).is_run()) return operation_of_run_ended(node(what).rank);
+  if (node(what).is_fold()) return operation_of_fold_ended(node(what).rank);
   ++work_.simulated;
   finish(what);
 }
 
 void EventEngine::finish(Ready what) {
-  const auto n = static_cast<std::size_t>(what.node);
+  const std::size_t n = what.node;
   work_.operations += node(what).count;
   iterations_[what.iteration].times.end[n] = Nanos{now_};
   for (std::int64_t s = folding_.successor_begin[n]; s < folding_.successor_begin[n + 1]; ++s) {
@@ -137,10 +137,10 @@ void EventEngine::finish(Ready what) {
 // the spot has that in its cost.)
 bool EventEngine::must_wake(Ready ended, Ready next) const {
   const FoldedNode& to = node(next);
-  if (node(ended).lane != SimLane::transfer || to.lane != SimLane::compute) return false;
+  if (node(ended).queue != SimQueue::transfer || to.queue != SimQueue::compute) return false;
   if (operation(first_operation(ended)).chain >= 0) return false;
   const Worker& w = workers_[to.rank];
-  const bool idle = !w.running.valid() && !w.run.what.valid() && w.ended_at < now_;
+  const bool idle = !w.running.valid() && !w.fold.what.valid() && w.ended_at < now_;
   return idle && p_.ranks[to.rank].wake.value > 0;
 }
 
@@ -173,7 +173,7 @@ void EventEngine::handle(const Event& event) {
   }
   Worker& w = worker(event.subject);
   if (w.version != event.version) return;
-  if (w.run.closed) return end_run(event.subject);
+  if (w.fold.closed) return end_fold(event.subject);
   if (!w.running.valid()) return;
   const Ready what = w.running;
   w.running = {};
@@ -183,18 +183,18 @@ void EventEngine::handle(const Event& event) {
   ended(what);
 }
 
-// After all events of an instant: start what can start, then let speeds follow.
+// After all events of an instant, starts what can start, then lets speeds follow.
 void EventEngine::settle() {
   for (const Ready& what : starting_) start_transfer(what);
   starting_.clear();
-  for (const std::int32_t rank : continuing_) continue_run(rank);
+  for (const std::int32_t rank : continuing_) continue_fold(rank);
   continuing_.clear();
-  dispatch_marked(SimLane::compute);
+  dispatch_marked(SimQueue::compute);
   if (shares_changed_) reshare();
   shares_changed_ = false;
   // What has no length may still make compute ready within this instant; only then is it extra's turn.
   if (!events_.empty() && events_.top().time == now_) return;
-  dispatch_marked(SimLane::extra);
+  dispatch_marked(SimQueue::extra);
   for (const std::int32_t rank : marked_) is_marked_[rank] = false;
   marked_.clear();
 }
@@ -207,105 +207,105 @@ void EventEngine::mark(std::int32_t rank) {
 
 std::int32_t EventEngine::current_operation(Ready what) const {
   const FoldedNode& n = node(what);
-  if (!n.is_run()) return n.first;
-  return n.first + workers_[n.rank].run.offset;
+  if (!n.is_fold()) return n.first;
+  return n.first + workers_[n.rank].fold.offset;
 }
 
-const std::vector<std::int32_t>& EventEngine::resources_of(const ActiveRun& run) const {
-  return folding_.resource_sets[node(run.what).resources];
+const std::vector<std::int32_t>& EventEngine::resources_of(const ActiveFold& fold) const {
+  return folding_.resource_sets[node(fold.what).resources];
 }
 
-void EventEngine::begin_run(std::int32_t rank, Ready what) {
-  ActiveRun& run = worker(rank).run;
-  WEFT_CHECK(!run.what.valid());
-  run = {what, 0, now_, false};
+void EventEngine::begin_fold(std::int32_t rank, Ready what) {
+  ActiveFold& fold = worker(rank).fold;
+  WEFT_CHECK(!fold.what.valid());
+  fold = {what, 0, now_, false};
   iterations_[what.iteration].times.start[what.node] = Nanos{now_};
-  for (const std::int32_t resource : resources_of(run)) ++runs_on_[resource];
+  for (const std::int32_t resource : resources_of(fold)) ++folds_on_[resource];
   continuing_.push_back(rank);
 }
 
-void EventEngine::continue_run(std::int32_t rank) {
+void EventEngine::continue_fold(std::int32_t rank) {
   Worker& w = worker(rank);
-  w.run.since = now_;
-  const FoldedNode& n = node(w.run.what);
+  w.fold.since = now_;
+  const FoldedNode& n = node(w.fold.what);
   if (can_close(rank)) {
-    w.run.closed = true;
-    for (const std::int32_t resource : resources_of(w.run)) closed_on_[resource] = rank;
-    push(now_ + alone_before(n.first + n.count) - alone_before(n.first + w.run.offset), rank, ++w.version,
+    w.fold.closed = true;
+    for (const std::int32_t resource : resources_of(w.fold)) closed_on_[resource] = rank;
+    push(now_ + alone_before(n.first + n.count) - alone_before(n.first + w.fold.offset), rank, ++w.version,
          Happens::worker_ends);
-  } else if (operation(n.first + w.run.offset).lane == SimLane::transfer) {
-    start_transfer(w.run.what);
+  } else if (operation(n.first + w.fold.offset).queue == SimQueue::transfer) {
+    start_transfer(w.fold.what);
   } else {
-    w.compute = w.run.what;
+    w.compute = w.fold.what;
     mark(rank);
   }
 }
 
-// Two runs that use the same resource stay open: one of them would be opened again and again.
+// Two folds that use the same resource stay open: one of them would be opened again and again.
 bool EventEngine::can_close(std::int32_t rank) {
   const Worker& w = worker(rank);
   if (!w.transfers.empty()) return false;
-  const auto& resources = resources_of(w.run);
+  const auto& resources = resources_of(w.fold);
   return std::all_of(resources.begin(), resources.end(), [&](std::int32_t resource) {
-    const auto r = static_cast<std::size_t>(resource);
-    return load_[r] == 0 && runs_on_[r] == 1;
+    const std::size_t r = resource;
+    return load_[r] == 0 && folds_on_[r] == 1;
   });
 }
 
-void EventEngine::open_run(std::int32_t rank) {
+void EventEngine::open_fold(std::int32_t rank) {
   Worker& w = worker(rank);
-  const FoldedNode& n = node(w.run.what);
-  const std::int64_t base = alone_before(n.first + w.run.offset), done = base + (now_ - w.run.since);
+  const FoldedNode& n = node(w.fold.what);
+  const std::int64_t base = alone_before(n.first + w.fold.offset), done = base + (now_ - w.fold.since);
   // One that ends at this very instant has nothing left to disturb.
   if (done >= alone_before(n.first + n.count)) return;
   const auto alone = folding_.alone_before.begin();
-  const auto current = std::upper_bound(alone + n.first + w.run.offset, alone + n.first + n.count, done) - alone - 1;
-  if (current > n.first + w.run.offset) ++work_.simulated;
-  leave_resources(w.run);
-  w.run.closed = false;
-  w.run.since += alone_before(static_cast<std::int32_t>(current)) - base;
-  w.run.offset = static_cast<std::int32_t>(current) - n.first;
+  const auto current = std::upper_bound(alone + n.first + w.fold.offset, alone + n.first + n.count, done) - alone - 1;
+  if (current > n.first + w.fold.offset) ++work_.simulated;
+  leave_resources(w.fold);
+  w.fold.closed = false;
+  w.fold.since += alone_before(static_cast<std::int32_t>(current)) - base;
+  w.fold.offset = static_cast<std::int32_t>(current) - n.first;
   ++w.version;
-  if (operation(static_cast<std::int32_t>(current)).lane == SimLane::transfer) {
-    return resume_transfer(rank, w.run.since);
+  if (operation(static_cast<std::int32_t>(current)).queue == SimQueue::transfer) {
+    return resume_transfer(rank, w.fold.since);
   }
-  w.running = w.run.what;
+  w.running = w.fold.what;
   const Nanos length = cost_of(static_cast<std::int32_t>(current)).fixed;
   w.remaining = static_cast<double>(length.value);
-  w.since = w.run.since;
+  w.since = w.fold.since;
   w.speed = 1;
   push(w.since + length.value, rank, ++w.version, Happens::worker_ends);
 }
 
-void EventEngine::operation_of_run_ended(std::int32_t rank) {
-  ActiveRun& run = worker(rank).run;
-  const FoldedNode& n = node(run.what);
-  const std::int32_t index = n.first + run.offset;
+void EventEngine::operation_of_fold_ended(std::int32_t rank) {
+  ActiveFold& fold = worker(rank).fold;
+  const FoldedNode& n = node(fold.what);
+  const std::int32_t index = n.first + fold.offset;
   ++work_.simulated;
-  if (now_ - run.since != alone_before(index + 1) - alone_before(index)) {
-    iterations_[run.what.iteration].times.slowed.push_back({run.what.node, run.offset, Nanos{now_ - run.since}});
+  if (now_ - fold.since != alone_before(index + 1) - alone_before(index)) {
+    iterations_[fold.what.iteration].times.slowed.push_back({fold.what.node, fold.offset, Nanos{now_ - fold.since}});
   }
-  ++run.offset;
-  if (run.offset == n.count) return end_run(rank);
+  ++fold.offset;
+  if (fold.offset == n.count) return end_fold(rank);
   continuing_.push_back(rank);
 }
 
-void EventEngine::end_run(std::int32_t rank) {
-  ActiveRun& run = worker(rank).run;
-  if (run.closed) {
+void EventEngine::end_fold(std::int32_t rank) {
+  ActiveFold& fold = worker(rank).fold;
+  if (fold.closed) {
     ++work_.simulated;
-    leave_resources(run);
+    leave_resources(fold);
   }
-  for (const std::int32_t resource : resources_of(run)) --runs_on_[resource];
-  const Ready what = run.what;
-  run = {};
+  for (const std::int32_t resource : resources_of(fold)) --folds_on_[resource];
+  const Ready what = fold.what;
+  fold = {};
   worker(rank).ended_at = now_;
   ++worker(rank).version;
   finish(what);
 }
 
-void EventEngine::leave_resources(const ActiveRun& run) {
-  for (const std::int32_t resource : resources_of(run)) closed_on_[resource] = -1;
+void EventEngine::leave_resources(const ActiveFold& fold) {
+  for (const std::int32_t resource : resources_of(fold)) closed_on_[resource] = -1;
 }
 
 FoldedResult simulate_folded(const SimProblem& problem, const SimOptions& options) {

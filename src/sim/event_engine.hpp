@@ -1,7 +1,7 @@
-// The event loop behind simulate(): who is ready, what runs, what is closed. How fast things run is in
+// The event loop behind simulate() knows who is ready, what runs and what is closed. How fast things run is in
 // event_engine_speed.cpp.
 //
-// A run (folding.hpp) that nothing disturbs is *closed*: one event, at its end. A transfer that starts on its rank, or
+// A fold (folding.hpp) that nothing disturbs is *closed*: one event, at its end. A transfer that starts on its rank, or
 // begins to move over a resource of its transfers, *opens* it: its current operation is found, set up as if it had been
 // simulated all along, and its operations are simulated one by one until one ends and nothing is near any more; then
 // the rest closes again. So the times are those of simulating every operation.
@@ -24,11 +24,11 @@ class EventEngine {
 
  private:
   enum class Happens : std::uint8_t { worker_ends, transfer_goes_on, worker_wakes };
-  // Kept small: the heap is the simulator's hot path.
+  // Events are small, because the heap is the simulator's hot path.
   struct Event {
     std::int64_t time;
     std::uint64_t sequence;  // ties are served in the order of scheduling
-    std::int32_t subject;    // rank of a compute end or of a closed run's end, slot of a transfer, or of waking_
+    std::int32_t subject;    // rank of a compute end or of a closed fold's end, slot of a transfer, or of waking_
     std::uint32_t version;   // stale events carry an old version
     Happens what;
     bool operator>(const Event& other) const {
@@ -38,20 +38,20 @@ class EventEngine {
 
   struct Iteration {
     std::vector<std::int32_t> pending;  // by node
-    std::vector<std::int32_t> joint_pending;
+    IdVector<JointId, std::int32_t> joint_pending;
     FoldedIteration times;
     std::int64_t unfinished = 0;
   };
 
-  // A node to start or running; of a run, the operation that Worker::run stands at.
+  // A node is ready to start or runs. Of a fold it means the operation that Worker::fold stands at.
   struct Ready {
     std::int32_t node = -1;
     std::int32_t iteration = 0;
     bool valid() const { return node >= 0; }
   };
 
-  // A rank's run under way. The chain lets it have one at a time.
-  struct ActiveRun {
+  // A rank has at most one fold under way, because its chain runs in order.
+  struct ActiveFold {
     Ready what;
     std::int32_t offset = 0;  // the operation that runs; closed: the first of the closed stretch
     std::int64_t since = 0;   // when that started
@@ -67,7 +67,7 @@ class EventEngine {
     std::int64_t ended_at = -1;  // the last that ran
     std::uint32_t version = 0;
     std::vector<std::int32_t> transfers;  // slots of transfers under way on this rank
-    ActiveRun run;
+    ActiveFold fold;
   };
 
   struct Transfer {
@@ -84,7 +84,7 @@ class EventEngine {
     bool live = false;
   };
 
-  // What a resource has saved up, at a time since which it is idle or in use.
+  // A resource has saved up so much at a time since which it is idle or in use.
   struct IdleTime {
     double saved_ns = 0;
     std::int64_t since = 0;
@@ -96,7 +96,7 @@ class EventEngine {
   const SimOperation& operation(std::int32_t index) const { return p_.operations[index]; }
   const SimCost& cost_of(std::int32_t index) const { return p_.costs[operation(index).cost]; }
   Worker& worker(std::int32_t rank) { return workers_[rank]; }
-  const std::vector<std::int32_t>& resources_of(const ActiveRun& run) const;
+  const std::vector<std::int32_t>& resources_of(const ActiveFold& fold) const;
   std::int64_t alone_before(std::int32_t index) const { return folding_.alone_before[index]; }
 
   Iteration& iteration(std::int32_t k);
@@ -110,17 +110,17 @@ class EventEngine {
   void settle();
   void mark(std::int32_t rank);
 
-  void begin_run(std::int32_t rank, Ready what);
-  void continue_run(std::int32_t rank);
+  void begin_fold(std::int32_t rank, Ready what);
+  void continue_fold(std::int32_t rank);
   bool can_close(std::int32_t rank);
-  void open_run(std::int32_t rank);
+  void open_fold(std::int32_t rank);
   void resume_transfer(std::int32_t rank, std::int64_t started);
-  void operation_of_run_ended(std::int32_t rank);
-  void end_run(std::int32_t rank);
-  void leave_resources(const ActiveRun& run);
+  void operation_of_fold_ended(std::int32_t rank);
+  void end_fold(std::int32_t rank);
+  void leave_resources(const ActiveFold& fold);
 
-  void dispatch_marked(SimLane lane);
-  bool dispatch(std::int32_t rank, SimLane lane);
+  void dispatch_marked(SimQueue queue);
+  bool dispatch(std::int32_t rank, SimQueue queue);
   double compute_speed(std::int32_t rank) const;
   void follow_transfers(std::int32_t rank);
   void schedule_worker(std::int32_t rank);
@@ -145,7 +145,7 @@ class EventEngine {
   Folding folding_;
   SteadyState steady_;
   SimWork work_;
-  std::vector<std::vector<std::int32_t>> joint_members_;  // nodes
+  IdVector<JointId, std::vector<std::int32_t>> joint_members_;  // nodes
   std::vector<Iteration> iterations_;
   std::size_t complete_ = 0;  // of them
   std::vector<Worker> workers_;
@@ -155,11 +155,11 @@ class EventEngine {
   std::vector<std::int32_t> free_waking_;
   std::vector<bool> is_marked_;
   std::vector<Ready> starting_;           // transfers
-  std::vector<std::int32_t> continuing_;  // ranks whose run is to start its next operation
+  std::vector<std::int32_t> continuing_;  // ranks whose fold is to start its next operation
   std::vector<double> load_;              // by resource
   std::vector<IdleTime> idle_;            // by resource, where bursts are saved up
-  std::vector<std::int32_t> runs_on_;     // by resource: runs under way that use it, open and closed
-  std::vector<std::int32_t> closed_on_;   // by resource: the rank whose closed run uses it, or -1
+  std::vector<std::int32_t> folds_on_;    // by resource: folds under way that use it, open and closed
+  std::vector<std::int32_t> closed_on_;   // by resource: the rank whose closed fold uses it, or -1
   bool shares_changed_ = false;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t sequence_ = 0;

@@ -1,4 +1,4 @@
-// How fast compute and transfers run: fluids that change speed when something starts or ends beside them.
+// Decides how fast compute and transfers run: they change speed when something starts or ends beside them.
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -9,24 +9,24 @@
 
 namespace weft {
 
-void EventEngine::dispatch_marked(SimLane lane) {
+void EventEngine::dispatch_marked(SimQueue queue) {
   for (const std::int32_t rank : marked_) {
-    const bool began = dispatch(rank, lane);
+    const bool began = dispatch(rank, queue);
     // Before extra's turn, transfers have followed what ended and began already.
-    if (began || lane == SimLane::compute) follow_compute(rank);
+    if (began || queue == SimQueue::compute) follow_compute(rank);
   }
 }
 
-// True where an operation began.
-bool EventEngine::dispatch(std::int32_t rank, SimLane lane) {
+// Returns whether an operation began.
+bool EventEngine::dispatch(std::int32_t rank, SimQueue queue) {
   Worker& w = worker(rank);
-  Ready& next = lane == SimLane::compute ? w.compute : w.extra;
+  Ready& next = queue == SimQueue::compute ? w.compute : w.extra;
   if (w.running.valid() || !next.valid()) return false;
   w.running = next;
   next = {};
   w.remaining = static_cast<double>(cost_of(current_operation(w.running)).fixed.value);
   w.since = now_;
-  if (!node(w.running).is_run()) {
+  if (!node(w.running).is_fold()) {
     iterations_[w.running.iteration].times.start[w.running.node] = Nanos{now_};
   }
   w.speed = compute_speed(rank);
@@ -79,9 +79,9 @@ void EventEngine::start_transfer(Ready what) {
   const std::int32_t slot = new_transfer(what);
   std::vector<Nanos>& start = iterations_[what.iteration].times.start;
   std::int32_t leader = index;
-  if (n.joint < 0) {
+  if (!n.joint.valid()) {
     transfers_[slot].ranks.push_back(n.rank);
-    if (!n.is_run()) start[what.node] = Nanos{now_};
+    if (!n.is_fold()) start[what.node] = Nanos{now_};
   } else {
     const auto& members = joint_members_[n.joint];
     leader = first_operation({members.front(), what.iteration});
@@ -94,7 +94,7 @@ void EventEngine::start_transfer(Ready what) {
   transfers_[slot].cost = &cost_of(leader);
   for (std::size_t i = 0; i < transfers_[slot].ranks.size(); ++i) {
     const std::int32_t rank = transfers_[slot].ranks[i];
-    if (worker(rank).run.closed) open_run(rank);  // may move transfers_
+    if (worker(rank).fold.closed) open_fold(rank);  // may move transfers_
     worker(rank).transfers.push_back(slot);
     follow_transfers(rank);
   }
@@ -106,9 +106,9 @@ void EventEngine::start_transfer(Ready what) {
   }
 }
 
-// The transfer of an opened run, which started at `started`, alone so far.
+// Takes up the transfer of an opened fold, which started at `started` and was alone so far.
 void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
-  const Ready what = worker(rank).run.what;
+  const Ready what = worker(rank).fold.what;
   const std::int32_t slot = new_transfer(what);
   Transfer& transfer = transfers_[slot];
   transfer.ranks.push_back(rank);
@@ -129,7 +129,7 @@ void EventEngine::resume_transfer(std::int32_t rank, std::int64_t started) {
 void EventEngine::start_moving(std::int32_t slot) {
   for (const ResourceUse& use : transfers_[slot].cost->use) {
     const std::int32_t rank = closed_on_[use.resource];
-    if (rank >= 0) open_run(rank);  // may move transfers_
+    if (rank >= 0) open_fold(rank);  // may move transfers_
   }
   Transfer& transfer = transfers_[slot];
   transfer.remaining = static_cast<double>(transfer.cost->moving.value) - saved_for(*transfer.cost);
@@ -139,12 +139,12 @@ void EventEngine::start_moving(std::int32_t slot) {
   schedule_transfer(slot);
 }
 
-// By how much what begins to move is ahead: as much as every resource on its way has saved up while nobody used it.
+// Returns by how much a transfer is ahead that begins to move: what every resource on its way has saved up while idle.
 double EventEngine::saved_for(const SimCost& cost) {
   if (idle_.empty() || cost.use.empty()) return 0;
   auto saved = static_cast<double>(cost.moving.value);
   for (const ResourceUse& use : cost.use) {
-    const auto r = static_cast<std::size_t>(use.resource);
+    const std::size_t r = use.resource;
     if (load_[r] == 0) {
       idle_[r].saved_ns = std::min(static_cast<double>(p_.burst[r].value),
                                    idle_[r].saved_ns + static_cast<double>(now_ - idle_[r].since));
@@ -187,8 +187,8 @@ void EventEngine::end_transfer(std::int32_t slot) {
     follow_transfers(rank);
   }
   free_slots_.push_back(slot);
-  const std::int32_t joint = node(what).joint;
-  if (joint < 0) return ended(what);
+  const JointId joint = node(what).joint;
+  if (!joint.valid()) return ended(what);
   for (const std::int32_t member : joint_members_[joint]) ended({member, what.iteration});
 }
 
@@ -211,7 +211,7 @@ void EventEngine::follow_compute(std::int32_t rank) {
 }
 
 void EventEngine::reshare() {
-  // In an order that does not depend on when a run was opened: sums of shares round alike.
+  // The order does not depend on when a fold was opened, so that sums of shares round alike.
   std::sort(moving_.begin(), moving_.end(), [&](std::int32_t a, std::int32_t b) {
     const auto key = [&](std::int32_t slot) {
       const Transfer& transfer = transfers_[slot];

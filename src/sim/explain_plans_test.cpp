@@ -99,7 +99,7 @@ void check(PlanRequest r, const std::string& policy, Reasons& reasons) {
       if (!plan.issues[static_cast<std::size_t>(t.kind)].blocking) continue;
       // Nothing of the compute queue runs beside what blocks it.
       for (const HiddenBehind& h : t.hidden_behind) {
-        EXPECT_TRUE(h.kind < 0 || plan.issues[static_cast<std::size_t>(h.kind)].queue != 0);
+        EXPECT_TRUE(h.kind < 0 || plan.issues[static_cast<std::size_t>(h.kind)].queue != kComputeQueue);
       }
     }
   }

@@ -14,7 +14,7 @@ std::vector<double> fair_speeds(const std::vector<std::span<const ResourceUse>>&
   for (const auto& use : uses) {
     for (const ResourceUse& u : use) resources = std::max(resources, u.resource + 1);
   }
-  std::vector<Load> loads(static_cast<std::size_t>(resources));
+  std::vector<Load> loads(resources);
   const auto load_of = [&](const ResourceUse& use) -> Load& { return loads[use.resource]; };
   for (const auto& use : uses) {
     for (const ResourceUse& u : use) {

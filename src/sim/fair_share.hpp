@@ -1,4 +1,4 @@
-// Max-min fair speeds of transfers that share resources.
+// Finds max-min fair speeds of transfers that share resources.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// speeds[i] in (0, 1]: how fast transfer i moves compared with running alone. All speeds rise together; whoever meets
-// a full resource stops rising. `uses[i]` lists transfer i's shares.
+// speeds[i], in (0, 1], is how fast transfer i moves compared with running alone. All speeds rise together; whoever
+// meets a full resource stops rising. `uses[i]` lists transfer i's shares.
 std::vector<double> fair_speeds(const std::vector<std::span<const ResourceUse>>& uses);
 
 }  // namespace weft

@@ -9,16 +9,16 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 class Folder {
  public:
-  Folder(const SimProblem& problem, bool runs) : p_(problem), chained_(p_.ranks.size(), runs) {
+  Folder(const SimProblem& problem, bool folds) : p_(problem), chained_(p_.ranks.size(), folds) {
     chain_length_.assign(p_.ranks.size(), 0);
     for (const SimOperation& op : p_.operations) {
       // An extra operation may slip in wherever the chain's next operation is a transfer.
-      if (op.lane == SimLane::extra) chained_[at(op.rank)] = false;
+      if (op.queue == SimQueue::extra) chained_[at(op.rank)] = false;
       chain_length_[at(op.rank)] = std::max(chain_length_[at(op.rank)], op.chain + 1);
     }
   }
@@ -33,18 +33,18 @@ class Folder {
   }
 
  private:
-  // An operation's place in a chain that is folded, small for the many looks at it.
+  // The place of an operation in a chain that is folded is small, because it is looked at often.
   struct Place {
     std::int32_t rank = -1;  // -1: none
     std::int32_t chain = -1;
   };
 
-  // The chain's order alone makes one wait for the other.
+  // Returns whether the chain's order alone makes one wait for the other.
   static bool implied(Place waits, Place from, int distance) {
     return waits.rank >= 0 && waits.rank == from.rank && (distance > 0 || from.chain < waits.chain);
   }
 
-  // `from` comes before `waits` in the chain, with none between.
+  // Returns whether `from` comes right before `waits` in the chain.
   bool next_in_chain(Place waits, Place from, int distance) const {
     return waits.chain > 0 ? distance == 0 && from.chain == waits.chain - 1
                            : distance == 1 && from.chain == chain_length_[at(waits.rank)] - 1;
@@ -87,13 +87,13 @@ class Folder {
     }
   }
 
-  bool can_be_in_a_run(std::size_t i) const {
+  bool can_be_folded(std::size_t i) const {
     const SimOperation& op = p_.operations[i];
-    return places_[i].rank >= 0 && op.joint < 0 && f_.alone_before[i + 1] > f_.alone_before[i] &&
+    return places_[i].rank >= 0 && !op.joint.valid() && f_.alone_before[i + 1] > f_.alone_before[i] &&
            !slows_itself_[at(op.cost)];
   }
 
-  // By cost: uses more than a whole resource.
+  // Finds by cost whether it uses more than a whole resource.
   std::vector<bool> find_costs_that_slow_themselves() const {
     std::vector<bool> slow;
     std::map<std::int32_t, double> shares;
@@ -110,9 +110,9 @@ class Folder {
     slows_itself_ = find_costs_that_slow_themselves();
     std::map<std::vector<std::int32_t>, std::int32_t> sets;
     last_seen_.assign(p_.resources, -1);
-    bool before = false;  // the operation before this one can be in a run
+    bool before = false;  // the operation before this one can be folded
     for (std::size_t i = 0; i < p_.operations.size(); ++i) {
-      const bool able = can_be_in_a_run(i);
+      const bool able = can_be_folded(i);
       const bool joins = able && before && p_.operations[i].rank == p_.operations[i - 1].rank &&
                          p_.operations[i].chain == p_.operations[i - 1].chain + 1 && !waits_outside_[i] &&
                          !awaited_outside_[i - 1];
@@ -121,13 +121,13 @@ class Folder {
         ++f_.nodes.back().count;
       } else {
         const SimOperation& op = p_.operations[i];
-        f_.nodes.push_back({static_cast<std::int32_t>(i), 1, 0, op.rank, op.joint, op.lane});
+        f_.nodes.push_back({static_cast<std::int32_t>(i), 1, 0, op.rank, op.joint, op.queue});
       }
       node_of_.push_back(static_cast<std::int32_t>(f_.nodes.size()) - 1);
     }
     std::vector<std::int32_t> resources;
     for (std::size_t n = 0; n < f_.nodes.size(); ++n) {
-      if (!f_.nodes[n].is_run()) continue;
+      if (!f_.nodes[n].is_fold()) continue;
       find_resources(n, resources);
       const auto [found, added] = sets.try_emplace(resources, static_cast<std::int32_t>(f_.resource_sets.size()));
       if (added) f_.resource_sets.push_back(resources);
@@ -139,7 +139,7 @@ class Folder {
     resources.clear();
     for (std::int32_t i = f_.nodes[node].first; i < f_.nodes[node].first + f_.nodes[node].count; ++i) {
       const SimOperation& op = p_.operations[at(i)];
-      if (op.lane != SimLane::transfer) continue;
+      if (op.queue != SimQueue::transfer) continue;
       for (const ResourceUse& use : p_.costs[at(op.cost)].use) {
         if (last_seen_[at(use.resource)] == static_cast<std::int32_t>(node)) continue;
         last_seen_[at(use.resource)] = static_cast<std::int32_t>(node);
@@ -149,7 +149,7 @@ class Folder {
     std::sort(resources.begin(), resources.end());
   }
 
-  // Only a node's first operation waits for anything but its own run; only its last is waited for from outside.
+  // Only a node's first operation waits for anything but its own fold; only its last is waited for from outside.
   void connect(bool count_only) {
     if (count_only) {
       f_.waits.assign(f_.nodes.size(), 0);
@@ -192,8 +192,8 @@ class Folder {
 
 }  // namespace
 
-Folding fold(const SimProblem& problem, bool runs) {
-  return Folder(problem, runs).fold();
+Folding fold(const SimProblem& problem, bool folds) {
+  return Folder(problem, folds).fold();
 }
 
 }  // namespace weft

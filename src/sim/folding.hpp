@@ -1,11 +1,11 @@
-// What can be simulated as one event. In a rank's chain, consecutive operations form a *run* when nothing outside
-// touches their inside: an inner operation waits for operations of its own chain alone (so, for the one before it), and
-// what waits for an inner operation other than the last is later in the same chain. As long as no other transfer is
-// under way on the rank and nobody else uses the links of the run's transfers, its operations follow each other without
-// a gap, each as long as alone.
+// Finds what can be simulated as one event. In a rank's chain, consecutive operations form a *fold* when nothing
+// outside touches their inside: an inner operation waits for operations of its own chain alone (so, for the one before
+// it), and what waits for an inner operation other than the last is later in the same chain. As long as no other
+// transfer is under way on the rank and nobody else uses the links of the fold's transfers, its operations follow each
+// other without a gap, each as long as alone.
 //
-// The problem becomes a graph of nodes: runs, and single operations. An operation of no length is never part of a run:
-// with two ends at one instant, the last-finishing predecessor would not be the one before.
+// The problem becomes a graph of nodes: folds, and single operations. An operation of no length is never part of a
+// fold: with two ends at one instant, the last-finishing predecessor would not be the one before.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace weft {
 
 struct FoldedNode {
   std::int32_t first = 0, count = 1;  // operations first .. first + count - 1
-  std::int32_t resources = 0;         // of a run's transfers: index into Folding::resource_sets
-  // Of its first operation, at hand where events are handled: the table of all operations is too large for caches.
+  std::int32_t resources = 0;         // of a fold's transfers: index into Folding::resource_sets
+  // These are of its first operation. Events need them, and the table of all operations is too large for caches.
   std::int32_t rank = 0;
-  std::int32_t joint = -1;
-  SimLane lane = SimLane::compute;
-  bool is_run() const { return count > 1; }
+  JointId joint;
+  SimQueue queue = SimQueue::compute;
+  bool is_fold() const { return count > 1; }
 };
 
 struct NodeEdge {
@@ -41,7 +41,7 @@ struct Folding {
   std::vector<std::int64_t> alone_before;  // [i]: sum of the durations alone of operations 0 .. i - 1
 };
 
-// Without `runs` every operation is a node and every edge stays.
-Folding fold(const SimProblem& problem, bool runs);
+// Without `folds` every operation is a node and every edge stays.
+Folding fold(const SimProblem& problem, bool folds);
 
 }  // namespace weft

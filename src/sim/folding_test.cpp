@@ -246,7 +246,7 @@ TEST(Folding, ARunThatIsDisturbedForAWhileIsSlowedExactlyThere) {
   const SimResult result = simulate(problem);
   const std::vector<std::int64_t> ends = {10, 20, 32, 45, 55, 65, 75, 85, 95, 105};
   for (std::size_t i = 0; i < chain.size(); ++i) EXPECT_EQ(end_of(result, chain[i]), ends[i]);
-  // In an iteration: the run closed, opened (the third and fourth on their own), closed again; work and two members.
+  // In an iteration: the fold closed, opened (the third and fourth on their own), closed again; work and two members.
   const FoldedResult folded = simulate_folded(problem);
   EXPECT_EQ(folded.iterations.front().slowed.size(), 2u);
   EXPECT_EQ(folded.work.operations / 13, folded.work.simulated / 7);

@@ -96,8 +96,8 @@ TEST(SimulatedFsdp, ExposesTheFirstGathersOfABlockAndTheLastReductions) {
     const Nanos compute = t.compute([](const Operation&) { return true; });
 
     const RankAccount account = checked_accounting(simulated(plan, r.profile)).ranks.at(0);
-    EXPECT_NEAR(account.exposed_by[static_cast<std::size_t>(TrafficKind::param_gather)], seconds(gathers), 5e-9);
-    EXPECT_NEAR(account.exposed_by[static_cast<std::size_t>(TrafficKind::dp_grad)], seconds(tail), 5e-9);
+    EXPECT_NEAR(account.exposed_by[TrafficKind::param_gather], seconds(gathers), 5e-9);
+    EXPECT_NEAR(account.exposed_by[TrafficKind::dp_grad], seconds(tail), 5e-9);
     EXPECT_NEAR(account.step_s, seconds(compute + gathers + tail), 5e-9);
   }
 }
@@ -111,12 +111,10 @@ TEST(SimulatedFsdp, WithoutPrefetchExposesEveryGather) {
   const Nanos residual = t.compute(
       [](const Operation& op) { return op.layer == 1 && op.role == Role::ffn_residual && op.phase == Phase::forward; });
   ASSERT_LT(residual, t.of(forward[2]));
-  const double gathered = checked_accounting(simulated(plan, r.profile))
-                              .ranks.at(0)
-                              .exposed_by[static_cast<std::size_t>(TrafficKind::param_gather)];
-  const double ahead = checked_accounting(simulated(fsdp(r, 1), r.profile))
-                           .ranks.at(0)
-                           .exposed_by[static_cast<std::size_t>(TrafficKind::param_gather)];
+  const double gathered =
+      checked_accounting(simulated(plan, r.profile)).ranks.at(0).exposed_by[TrafficKind::param_gather];
+  const double ahead =
+      checked_accounting(simulated(fsdp(r, 1), r.profile)).ranks.at(0).exposed_by[TrafficKind::param_gather];
   // Forward alone: layers 1 to 3.
   EXPECT_GE(gathered, ahead + 3 * seconds(t.of(forward[2]) - residual) - 1e-8);
 }

@@ -12,14 +12,14 @@ void add_issue_time(const Plan& plan, const CostModel& cost, const std::vector<s
       for (const OpId id : block.operations) {
         const Operation& op = plan.graph.op(id);
         if (!op.per_micro_batch) continue;
-        const Issue& issue = plan.issues[id.index()];
+        const Issue& issue = plan.issues[id];
         if (issue.blocking && op.communication->transfer >= 0) {
           host = cost.resync(op.rank_class);
           device = Nanos{0};
           continue;
         }
         host += cost.launch(op);
-        if (issue.queue != 0 && !issue.blocking) continue;
+        if (issue.queue != kComputeQueue && !issue.blocking) continue;
         SimCost& own = costs[cost_of[id.index()]];
         const Nanos waits = std::max(Nanos{0}, host - device);
         device += waits + own.fixed + own.moving;

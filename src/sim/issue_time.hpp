@@ -1,4 +1,4 @@
-// The time that kernels wait for the host that issues them.
+// Adds the time that kernels wait for the host that issues them.
 //
 // The host issues a block's operations one after the other and runs ahead of the device. Where kernels are short it
 // cannot keep ahead, and the device waits. A walk through the block with two clocks finds how long; that time is added

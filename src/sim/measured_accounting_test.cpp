@@ -27,7 +27,7 @@ Timeline rank_by_rank(const Timeline& folded) {
   for (std::int32_t r = 0; r < ranks; ++r) {
     all.ranks.push_back({"rank", Rank{r}, 1, one.ranks.front().queues});
     for (std::int32_t i = 0; i < operations; ++i) {
-      const auto own = static_cast<std::size_t>(i);
+      const std::size_t own = i;
       all.operations.push_back(one.operations[own]);
       all.operations.back().rank = r;
       if (one.operations[own].activity == Activity::transfer) all.operations.back().transfer = i;

@@ -43,9 +43,9 @@ class Curves {
     auto& change = change_[value.rank_class.index()];
     const std::int64_t bytes = value.bytes().value;
     for (std::size_t first = 0; first + instances_ <= window_.size(); first += instances_) {
-      for (std::int32_t mb = 0; mb < static_cast<std::int32_t>(plan_.graph.micro_batches); ++mb) {
+      for (const MicroBatch mb : IdRange<MicroBatch>(plan_.graph.micro_batches)) {
         const auto span = [&](OpId op) -> const Span& {
-          return window_[first + static_cast<std::size_t>(unfolded_.instance_of(op, mb))];
+          return window_[first + unfolded_.instance_of(op, mb).index()];
         };
         Nanos begin = span(lifetime.writers.front()).start, end = begin;
         for (const OpId writer : lifetime.writers) {

@@ -26,7 +26,7 @@ TEST(OverlappedReceives, AreNotSlowerAndHideMessagesOfAnInterleavedPipeline) {
       const auto exposed = [](const Timeline& timeline) {
         double sum = 0;
         for (const RankAccount& account : checked_accounting(timeline).ranks) {
-          sum += account.exposed_by[static_cast<std::size_t>(TrafficKind::pp)];
+          sum += account.exposed_by[TrafficKind::pp];
         }
         return sum;
       };

@@ -23,10 +23,10 @@ double period_of(const Pipeline& pipeline, std::int64_t forward, std::int64_t ba
   layout.global_batch = pipeline.micro_batches;
   layout.schedule = pipeline.schedule;
   TestProblem p;
-  std::map<std::tuple<bool, std::int64_t, std::int64_t>, std::int32_t> operations;  // forward, chunk, micro-batch
+  std::map<std::tuple<bool, std::int64_t, MicroBatch>, std::int32_t> operations;  // forward, chunk, micro-batch
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const auto rank = p.rank();
-    for (const PipelineSlot& slot : pipeline_order(layout, s)) {
+    for (const PipelinePass& slot : pipeline_order(layout, s)) {
       const std::int64_t chunk = slot.chunk * pipeline.stages + s;
       const bool is_forward = slot.kind == BlockKind::forward;
       const bool added =

@@ -40,7 +40,7 @@ class LayerChain {
   // wait.
   static LayerChain of_products(std::int32_t layers, std::int64_t side, std::int64_t gradient_bytes) {
     LayerChain chain(layers, 1, gradient_bytes);
-    std::vector<Operation> operations;
+    IdVector<OpId, Operation> operations;
     for (Operation op : chain.graph_.operations) {
       if (op.per_micro_batch) {
         op.key.kind = OpKind::gemm;
@@ -196,7 +196,7 @@ TEST_P(PriorityInEveryLayout, IsBetweenTheBoundAndSerial) {
   const std::vector<ClusterSpec> clusters{uneven_nics(), parse_cluster("dgx-a100:2"),
                                           parse_cluster("local:16,nic=200Mb/s")};
   const int zero = GetParam();
-  std::size_t turn = static_cast<std::size_t>(zero);
+  std::size_t turn = zero;
   Sample sample;
   for (const auto& [name, base] : layouts()) {
     Layout layout = base;

@@ -1,5 +1,5 @@
-// Simulation without writing out what repeats: the times of nodes (folding.hpp), and of the few operations inside runs
-// that took longer than alone.
+// Simulates without writing out what repeats: the result has the times of nodes (folding.hpp), and of the few
+// operations inside folds that took longer than alone.
 #pragma once
 
 #include "sim/folding.hpp"
@@ -8,17 +8,17 @@ namespace weft {
 
 struct SlowedOperation {
   std::int32_t node = 0;
-  std::int32_t offset = 0;  // within its run
+  std::int32_t offset = 0;  // within its fold
   Nanos length;
   friend auto operator<=>(const SlowedOperation&, const SlowedOperation&) = default;
 };
 
 struct FoldedIteration {
   std::vector<Nanos> start, end;        // by node
-  std::vector<SlowedOperation> slowed;  // ascending; the other operations of runs took their time alone
+  std::vector<SlowedOperation> slowed;  // ascending; the other operations of folds took their time alone
 };
 
-// As SimResult.
+// The fields are those of SimResult.
 struct FoldedResult {
   Folding folding;
   std::vector<FoldedIteration> iterations;
@@ -39,13 +39,13 @@ struct Stretch {
   Nanos start, end;
   bool slowed = false;
 };
-// visit(Stretch) for all nodes in order. A single operation is always `slowed`: its end is stored.
+// Calls visit(Stretch) for all nodes in order. A single operation is always `slowed`: its end is stored.
 template <class Visit>
 void for_each_stretch(const Folding& folding, const FoldedIteration& iteration, Visit visit) {
   auto slowed = iteration.slowed.begin();
   for (std::size_t n = 0; n < folding.nodes.size(); ++n) {
     const FoldedNode& node = folding.nodes[n];
-    if (!node.is_run()) {
+    if (!node.is_fold()) {
       visit(Stretch{node.first, 1, iteration.start[n], iteration.end[n], true});
       continue;
     }

@@ -23,7 +23,7 @@ SimCost transfer_cost(const TransferCost& cost) {
   return result;
 }
 
-// One cost for each operation; members of a transfer across classes share theirs.
+// Finds one cost for each operation; members of a transfer across classes share theirs.
 std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostModel& cost,
                                              std::vector<SimCost>& costs) {
   std::map<std::int32_t, TransferCost> joint;
@@ -49,19 +49,19 @@ std::vector<std::int32_t> cost_of_operations(const StepGraph& graph, const CostM
   return index;
 }
 
-// Transfers that some class waits for on the spot. (What waits for others wakes when they end: SimRank::wake.)
+// Some class waits for these transfers on the spot. (What waits for others wakes when they end: SimRank::wake.)
 void add_wakes(const Plan& plan, const CostModel& cost, const std::vector<std::int32_t>& cost_of,
                std::vector<SimCost>& costs) {
   std::vector<bool> added(costs.size(), false);
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
-    const auto index = static_cast<std::size_t>(cost_of[i]);
+    const std::size_t index = cost_of[i];
     if (!plan.issues[i].blocking || added[index] || costs[index].fixed + costs[index].moving == Nanos{0}) continue;
     added[index] = true;
     costs[index].fixed += cost.wake(plan.graph.operations[i].rank_class);
   }
 }
 
-// Single operations and slowed ones as spans, the rest folded.
+// Adds single operations and slowed ones as spans, and leaves the rest folded.
 void add_spans(const FoldedResult& result, Timeline& timeline) {
   for (std::size_t k = 0; k < result.iterations.size(); ++k) {
     const auto iteration = static_cast<std::int32_t>(k);
@@ -76,16 +76,16 @@ void add_spans(const FoldedResult& result, Timeline& timeline) {
   if (timeline.folded.empty()) add_waits(timeline);
 }
 
-SimLane lane_of(QueueKind kind) {
+SimQueue queue_of(QueueKind kind) {
   switch (kind) {
     case QueueKind::compute:
-      return SimLane::compute;
+      return SimQueue::compute;
     case QueueKind::extra:
-      return SimLane::extra;
+      return SimQueue::extra;
     case QueueKind::communication:
       break;
   }
-  return SimLane::transfer;
+  return SimQueue::transfer;
 }
 
 // A hundred days of nanoseconds are all that a double counts one by one, and several steps are simulated.
@@ -106,7 +106,7 @@ void require_a_step_of_days(const SimProblem& problem) {
   }
 }
 
-// The problem, and the cost of each plan operation.
+// Returns the problem, and the cost of each operation of the plan.
 std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& whole, const CostModel& cost) {
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();
@@ -125,23 +125,23 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_wakes(plan, cost, cost_of, problem.costs);
   add_issue_time(plan, cost, cost_of, problem.costs);
-  const std::vector<Instance>& instances = unfolded.instances();
+  const Instances& instances = unfolded.instances();
   std::size_t edges = 0;
-  for (std::size_t i = 0; i < instances.size(); ++i) edges += unfolded.waits_for(i).size();
+  for (const InstanceId i : instances.ids()) edges += unfolded.waits_for(i).size();
   if (edges > INT32_MAX) fail("the plan has {} dependencies a step, at most {} can be simulated", edges, INT32_MAX);
   problem.edges.reserve(edges);
   problem.operations.reserve(instances.size());
   problem.edge_begin.reserve(instances.size() + 1);
   problem.edge_begin.push_back(0);
-  for (std::size_t i = 0; i < instances.size(); ++i) {
+  for (const InstanceId i : instances.ids()) {
     const Instance& instance = instances[i];
     const ClassPlan& class_plan = plan.classes[instance.rank_class];
-    problem.operations.push_back({instance.rank_class, lane_of(class_plan.queues[instance.queue].kind),
+    problem.operations.push_back({instance.rank_class.value, queue_of(class_plan.queues[instance.queue].kind),
                                   cost_of[instance.operation.index()], instance.joint, instance.chain_position});
     for (const Edge& edge : unfolded.waits_for(i)) {
       const bool order = edge.kind == EdgeKind::queue || edge.kind == EdgeKind::blocking;
       const bool memory = edge.kind == EdgeKind::reuse || edge.kind == EdgeKind::wait;
-      problem.edges.push_back({edge.from, edge.distance, order, memory});
+      problem.edges.push_back({edge.from.value, edge.distance, order, memory});
     }
     problem.edge_begin.push_back(static_cast<std::int32_t>(problem.edges.size()));
   }
@@ -183,7 +183,7 @@ Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimO
   for (const Instance& instance : unfolded.instances()) {
     TimelineOperation& op = timeline.operations.emplace_back(templates[instance.operation.index()]);
     op.micro_batch = instance.micro_batch;
-    op.transfer = instance.joint;
+    op.transfer = instance.joint.value;
   }
   timeline.dependency_begin = std::move(problem.edge_begin);
   timeline.dependencies = std::move(problem.edges);

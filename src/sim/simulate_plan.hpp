@@ -1,4 +1,4 @@
-// Plan -> Timeline (predicted).
+// Predicts the timeline of a plan.
 #pragma once
 
 #include "cost/cost_model.hpp"
@@ -12,10 +12,10 @@ namespace weft {
 // (timeline/folded_spans.hpp), and memory over time is left out: see memory_curve.hpp.
 Timeline simulate_plan(const WholePlan& whole, const CostModel& cost, const SimOptions& options = {});
 
-// Timeline::period_ns alone, in less time.
+// Returns Timeline::period_ns alone, in less time.
 double simulated_period_ns(const WholePlan& whole, const CostModel& cost);
 
-// The simulator's input for a plan, for tests and benchmarks.
+// Returns the simulator's input for a plan, for tests and benchmarks.
 SimProblem sim_problem(const WholePlan& whole, const CostModel& cost);
 
 }  // namespace weft

@@ -41,8 +41,7 @@ TEST(SimulatedStep, OfDataParallelismIsComputeAndOneAllReduce) {
     const Timeline timeline = simulated(data_parallel(n));
     const RankAccount account = checked_accounting(timeline).ranks.at(0);
     const double reduction = seconds(reduction_time(n));
-    EXPECT_NEAR(account.exposed_by[static_cast<std::size_t>(TrafficKind::dp_grad)], reduction, rounding(n))
-        << n << " ranks";
+    EXPECT_NEAR(account.exposed_by[TrafficKind::dp_grad], reduction, rounding(n)) << n << " ranks";
     EXPECT_NEAR(account.comm_s, reduction, rounding(n));
     EXPECT_NEAR(account.step_s, alone.ranks[0].step_s + reduction, rounding(n));
     EXPECT_NEAR(account.bubble_s + account.idle_s + account.slowdown_s, 0, 1e-12);
@@ -71,7 +70,7 @@ TEST(SimulatedStep, OfManyEqualNodesIsThatOfOneAndTheReductionBetweenThem) {
   const RankAccount one = checked_accounting(simulated(nodes(1))).ranks.at(0);
   for (const std::int64_t count : {2, 4, 8}) {
     const RankAccount many = checked_accounting(simulated(nodes(count))).ranks.at(0);
-    const double reduction = many.exposed_by[static_cast<std::size_t>(TrafficKind::dp_grad)];
+    const double reduction = many.exposed_by[TrafficKind::dp_grad];
     EXPECT_GT(reduction, 0);
     EXPECT_NEAR(many.step_s - reduction, one.step_s, 2e-9) << count << " nodes";
   }

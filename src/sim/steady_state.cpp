@@ -64,8 +64,8 @@ bool SteadyState::completed(std::int32_t k, const FoldedIteration& times, std::i
   return true;
 }
 
-// The most by which an operation of `to` starts after the same of `from`. Within a run that changes only after an
-// operation that was slowed.
+// Returns the most by which an operation of `to` starts after the same of `from`. Within a fold that changes only after
+// an operation that was slowed.
 Nanos SteadyState::longest_shift(const FoldedIteration& from, const FoldedIteration& to) const {
   Nanos longest;
   auto a = from.slowed.begin(), b = to.slowed.begin();
@@ -80,7 +80,7 @@ Nanos SteadyState::longest_shift(const FoldedIteration& from, const FoldedIterat
       const std::int32_t next_a = in_node(a, from.slowed) ? a->offset : node.count;
       const std::int32_t next_b = in_node(b, to.slowed) ? b->offset : node.count;
       const std::int32_t offset = std::min(next_a, next_b);
-      const std::size_t operation = static_cast<std::size_t>(node.first + offset);
+      const std::size_t operation = node.first + offset;
       const Nanos alone{folding_.alone_before[operation + 1] - folding_.alone_before[operation]};
       if (next_b == offset) shift += (b++)->length - alone;
       if (next_a == offset) shift -= (a++)->length - alone;

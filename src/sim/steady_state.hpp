@@ -13,10 +13,10 @@ class SteadyState {
   // `folding` must outlive this.
   explicit SteadyState(const Folding& folding) : folding_(folding) {}
 
-  // To be called when all times of iteration k are known. Returns true when enough has been seen: a repetition and as
-  // many more iterations as overlap (at least one), or max_iterations and one more.
+  // Callers call it when all times of iteration k are known. Returns true when enough has been seen: a repetition and
+  // as many more iterations as overlap (at least one), or max_iterations and one more.
   bool completed(std::int32_t k, const FoldedIteration& times, std::int32_t max_iterations);
-  // Without the folding.
+  // Fills in everything but the folding.
   FoldedResult result(std::vector<FoldedIteration> iterations) const;
 
  private:

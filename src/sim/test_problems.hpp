@@ -33,20 +33,20 @@ class TestProblem {
     return static_cast<std::int32_t>(problem_.ranks.size()) - 1;
   }
   std::int32_t compute(std::int32_t rank, std::int64_t duration) {
-    const std::int32_t id = add(rank, SimLane::compute, {Nanos{duration}, {}, {}}, kCompute);
+    const std::int32_t id = add(rank, SimQueue::compute, {Nanos{duration}, {}, {}}, kCompute);
     chains_[rank].push_back(id);
     return id;
   }
   std::int32_t extra(std::int32_t rank, std::int64_t duration) {
-    return add(rank, SimLane::extra, {Nanos{duration}, {}, {}}, kExtra);
+    return add(rank, SimQueue::extra, {Nanos{duration}, {}, {}}, kExtra);
   }
   std::int32_t transfer(std::int32_t rank, Message message) {
     for (const ResourceUse& use : message.use) problem_.resources = std::max(problem_.resources, use.resource + 1);
     const std::int32_t own = -3 - static_cast<std::int32_t>(problem_.operations.size());
     const std::int32_t id =
-        add(rank, SimLane::transfer, {Nanos{message.latency}, Nanos{message.moving}, std::move(message.use)},
+        add(rank, SimQueue::transfer, {Nanos{message.latency}, Nanos{message.moving}, std::move(message.use)},
             message.queue >= 0 ? message.queue : own);
-    problem_.operations.back().joint = message.joint;
+    problem_.operations.back().joint = {message.joint};
     if (message.blocking) chains_[rank].push_back(id);
     return id;
   }
@@ -85,9 +85,9 @@ class TestProblem {
  private:
   static constexpr std::int32_t kCompute = -1, kExtra = -2;
 
-  std::int32_t add(std::int32_t rank, SimLane lane, SimCost cost, std::int32_t queue) {
+  std::int32_t add(std::int32_t rank, SimQueue kind, SimCost cost, std::int32_t queue) {
     const auto id = static_cast<std::int32_t>(problem_.operations.size());
-    problem_.operations.push_back({rank, lane, id, -1});
+    problem_.operations.push_back({rank, kind, id, {}});
     problem_.costs.push_back(std::move(cost));
     data_.emplace_back();
     queues_[{rank, queue}].push_back(id);

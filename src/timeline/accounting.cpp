@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 // One rank's time, sorted into its terms. Idle time is what no other term claims.
@@ -162,7 +162,7 @@ class RankLedger {
   void expose(const TransferPart& part, std::int32_t waiting) {
     if (keeps_parts_) parts_.push_back({rank_, part, waiting});
     const TrafficKind kind = timeline_.operations[at(part.operation)].traffic;
-    exposed_by_[static_cast<std::size_t>(kind)] += part.end - part.begin;
+    exposed_by_[kind] += part.end - part.begin;
     if (!exposed_.empty() && exposed_.back().end == part.begin && exposed_.back().kind == kind) {
       exposed_.back().end = part.end;
     } else {
@@ -199,7 +199,7 @@ class RankLedger {
   std::vector<TransferPart> waited_for_;  // transfers of a folded span since its last compute operation
   std::vector<ExposedStretch> exposed_;
   std::vector<ExposedPart> parts_;
-  std::array<Nanos, kTrafficKinds> exposed_by_{};
+  EnumArray<TrafficKind, Nanos, kTrafficKinds> exposed_by_{};
   Nanos covered_to_;
   Nanos computing_, bubble_, communicating_;
   double slowdown_ = 0;

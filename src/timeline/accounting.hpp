@@ -25,10 +25,10 @@ namespace weft {
 // a whole nanosecond, so that the sum holds exactly.
 struct RankAccount {
   double step_s = 0;
-  double compute_s = 0;                            // compute alone
-  double slowdown_s = 0;                           // compute stretched by interference: sum of max(0, span - alone)
-  double exposed_s = 0;                            // sum of exposed_by
-  std::array<double, kTrafficKinds> exposed_by{};  // index: TrafficKind
+  double compute_s = 0;   // compute alone
+  double slowdown_s = 0;  // compute stretched by interference: sum of max(0, span - alone)
+  double exposed_s = 0;   // sum of exposed_by
+  EnumArray<TrafficKind, double, kTrafficKinds> exposed_by{};
   double bubble_s = 0;
   double idle_s = 0;
   double comm_s = 0;  // |union of this rank's transfers|

@@ -58,7 +58,7 @@ class InstantOracle {
   void classify(int rank, std::int64_t now, RankAccount& sum, std::map<std::int32_t, double>& exposed_of) const {
     const auto expose = [&](const Span& transfer) {
       sum.exposed_s += 1;
-      sum.exposed_by[static_cast<std::size_t>(operation(transfer).traffic)] += 1;
+      sum.exposed_by[operation(transfer).traffic] += 1;
       exposed_of[transfer.operation] += 1;
     };
     const Span* next = next_compute(rank, now);
@@ -153,7 +153,7 @@ class RandomTimeline {
     for (std::int64_t r = 0; r < ranks; ++r) {
       t_.ranks.push_back({"r", Rank{static_cast<std::int32_t>(r)}, below(4) + 1, {"compute", "comm", "extra"}});
     }
-    const auto wanted = static_cast<std::size_t>(below(14) + 1);
+    const std::size_t wanted = below(14) + 1;
     while (t_.operations.size() < wanted) below(3) == 0 ? add_shared_transfer() : add_operation(-1, group_begin());
     connect();
     run(below(4) + 1, below(4) == 0);
@@ -176,7 +176,7 @@ class RandomTimeline {
     TimelineOperation operation;
     operation.rank = static_cast<std::int32_t>(below(static_cast<std::int64_t>(t_.ranks.size())));
     operation.activity = transfer >= 0 || below(3) == 0 ? Activity::transfer : Activity::compute;
-    operation.queue = operation.activity == Activity::transfer ? 1 : (below(4) == 0 ? 2 : 0);
+    operation.queue = {operation.activity == Activity::transfer ? 1 : (below(4) == 0 ? 2 : 0)};
     operation.traffic = static_cast<TrafficKind>(below(kTrafficKinds));
     operation.alone = Nanos{below(8)};
     operation.transfer = transfer;

@@ -33,7 +33,7 @@ void expect_terms(const RankAccount& account, const Terms& expected) {
 }
 
 double exposed_ns(const RankAccount& account, TrafficKind kind) {
-  return account.exposed_by[static_cast<std::size_t>(kind)] * 1e9;
+  return account.exposed_by[kind] * 1e9;
 }
 
 //          0         10        20

@@ -13,11 +13,11 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kExposureReasons> kReasonNames = {
+constexpr EnumArray<ExposureReason, std::string_view, kExposureReasons> kReasonNames = {
     "dependency", "held_back", "issue_order", "queue_busy", "link_busy", "memory", "latency", "late_peer"};
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 // Compute operations that run after the window's begin, folded ones written out.
@@ -159,7 +159,7 @@ class RankExplanation {
 }  // namespace
 
 std::string_view name_of(ExposureReason reason) {
-  return kReasonNames.at(static_cast<std::size_t>(reason));
+  return kReasonNames[reason];
 }
 
 std::vector<std::vector<ExplainedTransfer>> explain(const Timeline& timeline, SpanIndex& index,

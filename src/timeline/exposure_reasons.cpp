@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 // Before all times that check_timeline allows; differences to them do not overflow.

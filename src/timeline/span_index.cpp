@@ -15,7 +15,7 @@ constexpr std::int32_t kNone = -1;
 constexpr std::int32_t kUnknown = -2;
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 }  // namespace
@@ -178,7 +178,7 @@ void SpanIndex::check_acyclic() const {
 std::int32_t SpanIndex::find(std::int32_t operation, std::int64_t iteration) const {
   const auto found = std::lower_bound(iterations_.begin(), iterations_.end(), iteration);
   if (found == iterations_.end() || *found != iteration) return kNone;
-  const auto block = static_cast<std::size_t>(found - iterations_.begin());
+  const std::size_t block = found - iterations_.begin();
   const std::int32_t first = iteration_begin_[block], last = iteration_begin_[block + 1];
   const std::size_t operations = timeline_.operations.size();
   // A complete iteration in which nothing is folded needs no search.

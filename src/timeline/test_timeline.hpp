@@ -24,7 +24,7 @@ class TestTimeline {
   std::int32_t compute(std::int32_t rank, std::int64_t alone, std::int32_t queue = 0) {
     TimelineOperation operation;
     operation.rank = rank;
-    operation.queue = queue;
+    operation.queue = {queue};
     operation.phase = 1;
     operation.alone = Nanos{alone};
     return add(operation);
@@ -32,7 +32,7 @@ class TestTimeline {
   std::int32_t transfer(std::int32_t rank, TrafficKind kind, std::int32_t number = -1) {
     TimelineOperation operation;
     operation.rank = rank;
-    operation.queue = 1;
+    operation.queue = {1};
     operation.activity = Activity::transfer;
     operation.traffic = kind;
     operation.phase = 1;
@@ -55,7 +55,7 @@ class TestTimeline {
     waits_[operation].push_back({predecessor, static_cast<std::int16_t>(distance), false, true});
   }
   void alone(std::int32_t operation, std::int64_t time) { timeline_.operations[operation].alone = Nanos{time}; }
-  void queue(std::int32_t operation, std::int32_t queue) { timeline_.operations[operation].queue = queue; }
+  void queue(std::int32_t operation, std::int32_t queue) { timeline_.operations[operation].queue = {queue}; }
   void run(std::int32_t operation, std::int64_t start, std::int64_t end, std::int32_t iteration = 0) {
     timeline_.spans.push_back({operation, iteration, Nanos{start}, Nanos{start}, Nanos{start}, Nanos{end}});
   }

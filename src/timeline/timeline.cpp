@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kTrafficKinds> kTrafficNames = {"dp_grad", "param_gather", "tp",   "pp",
-                                                                       "cp",      "ep",           "other"};
+constexpr EnumArray<TrafficKind, std::string_view, kTrafficKinds> kTrafficNames = {
+    "dp_grad", "param_gather", "tp", "pp", "cp", "ep", "other"};
 
 // 73 years: sums and differences of two such times do not overflow.
 constexpr std::int64_t kLatestTime = std::int64_t{1} << 61;
@@ -29,10 +29,9 @@ void check_operation(const Timeline& timeline, std::size_t id) {
     fail("timeline: operation {}: rank {} is not in 0..{}", id, operation.rank,
          static_cast<std::int64_t>(timeline.ranks.size()) - 1);
   }
-  const std::size_t queues = timeline.ranks[operation.rank].queues.size();
-  if (!in_range(operation.queue, queues)) {
-    fail("timeline: operation {}: queue {} is not in 0..{}", id, operation.queue,
-         static_cast<std::int64_t>(queues) - 1);
+  const auto& queues = timeline.ranks[operation.rank].queues;
+  if (!queues.contains(operation.queue)) {
+    fail("timeline: operation {}: queue {} is not in 0..{}", id, operation.queue.value, std::ssize(queues) - 1);
   }
   if (static_cast<int>(operation.traffic) >= kTrafficKinds) {
     fail("timeline: operation {}: traffic {} is not in 0..{}", id, static_cast<int>(operation.traffic),
@@ -95,7 +94,7 @@ void check_dependencies(const Timeline& timeline) {
 }  // namespace
 
 std::string_view name_of(TrafficKind kind) {
-  return kTrafficNames.at(static_cast<std::size_t>(kind));
+  return kTrafficNames[kind];
 }
 
 void check_timeline(const Timeline& timeline) {

@@ -22,17 +22,17 @@ enum class Activity : std::uint8_t { compute, transfer };
 
 // One rank, or one representative of several equal ranks.
 struct TimelineRank {
-  std::string name;                 // "stage 0"
-  Rank rank;                        // the rank shown
-  std::int64_t ranks = 1;           // how many ranks it stands for: the weight in means
-  std::vector<std::string> queues;  // queue 0 is `compute`
+  std::string name;                       // "stage 0"
+  Rank rank;                              // the rank shown
+  std::int64_t ranks = 1;                 // how many ranks it stands for: the weight in means
+  IdVector<QueueId, std::string> queues;  // queue 0 is `compute`
 };
 
 struct TimelineOperation {
-  std::int32_t name = 0;          // index into Timeline::names, e.g. "layer 3 qkv forward"
-  std::int32_t micro_batch = -1;  // -1: once a step
-  std::int32_t rank = 0;          // index into Timeline::ranks
-  std::int32_t queue = 0;         // index into TimelineRank::queues
+  std::int32_t name = 0;  // index into Timeline::names, e.g. "layer 3 qkv forward"
+  MicroBatch micro_batch = kOncePerStep;
+  std::int32_t rank = 0;  // index into Timeline::ranks
+  QueueId queue{0};
   Activity activity = Activity::compute;
   TrafficKind traffic = TrafficKind::other;  // of a transfer
   std::int32_t phase = 0;                    // index into Timeline::names: "forward", "input_grad", ...

@@ -43,7 +43,7 @@ TEST(Timeline, CheckNamesWhatIsOutOfRange) {
   const Case cases[] = {
       {"operation 1: rank 3", [](Timeline& t) { t.operations[1].rank = 3; }},
       {"operation 0: rank -1", [](Timeline& t) { t.operations[0].rank = -1; }},
-      {"operation 0: queue 9", [](Timeline& t) { t.operations[0].queue = 9; }},
+      {"operation 0: queue 9", [](Timeline& t) { t.operations[0].queue = {9}; }},
       {"operation 1: traffic 7", [](Timeline& t) { t.operations[1].traffic = static_cast<TrafficKind>(7); }},
       {"operation 0: -1 ns alone", [](Timeline& t) { t.operations[0].alone = Nanos{-1}; }},
       {"dependency 0: operation 5", [](Timeline& t) { t.dependencies[0].operation = 5; }},

@@ -27,7 +27,7 @@ double micros(Nanos t) {
 }
 
 Nanos time_of(const IdleTime& idle, IdleReason reason) {
-  return idle.time[static_cast<std::size_t>(reason)];
+  return idle.time[reason];
 }
 
 const QueueLength* queue_of(const DeviceUse& use, const IdleTime& idle) {
@@ -100,7 +100,7 @@ ordered_json idle_json(const IdleTime& idle) {
   json["device"] = idle.stream == kAbsent ? ordered_json(nullptr) : ordered_json(idle.device);
   json["stream"] = idle.stream == kAbsent ? ordered_json(nullptr) : ordered_json(idle.stream);
   for (int i = 0; i < kIdleReasons; ++i) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const std::string name(name_of(static_cast<IdleReason>(i)));
     json[name + "_us"] = micros(idle.time[index]);
     json[name + "_gaps"] = idle.gaps[index];

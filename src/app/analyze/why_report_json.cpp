@@ -91,7 +91,7 @@ ordered_json path_json(const LabelledStudy& labelled) {
   json["time_us"] = path.empty() ? ordered_json(0) : micros_json(path.back().end - path.front().begin);
   const Nanos step = labelled.study.ranks.front().trace->step_time;
   if (step.value > 0) json["step_us"] = micros_json(step);
-  const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
+  const EnumArray<PathKind, Nanos, kPathKinds> times = path_time_by_kind(path);
   ordered_json by_kind = ordered_json::object();
   for (std::size_t i = 0; i < times.size(); ++i) {
     by_kind[std::string(name_of(static_cast<PathKind>(i)))] = micros_json(times[i]);

@@ -188,7 +188,7 @@ void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step,
   const Nanos whole = path.back().end - path.front().begin;
   out << fmt::format("\nCritical path{}: {}{}\n", step ? fmt::format(" of step {}", *step) : "", time_text(whole),
                      overlapping_steps(labelled, whole));
-  const std::array<Nanos, kPathKinds> times = path_time_by_kind(path);
+  const EnumArray<PathKind, Nanos, kPathKinds> times = path_time_by_kind(path);
   std::vector<std::size_t> kinds(times.size());
   for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = i;
   std::stable_sort(kinds.begin(), kinds.end(), [&](std::size_t a, std::size_t b) { return times[a] > times[b]; });

@@ -73,9 +73,8 @@ void declare_plan_flags(Flags& flags) {
 // Of Megatron's flags that none of the policies reads.
 void remark_unread_flags(const Flags& flags, const std::vector<std::string>& policies, std::ostream& err) {
   for (const char* const flag : {"tp-comm-overlap", "overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-    const bool read = std::any_of(policies.begin(), policies.end(), [](const std::string& policy) {
-      return policy.starts_with("megatron") || searches(policy);
-    });
+    const bool read = std::any_of(policies.begin(), policies.end(),
+                                  [](const std::string& policy) { return facts_of(policy).reads_megatron_flags; });
     if (flags.is_set(flag) && !read) err << "weft: --" << flag << ": no policy that is planned here reads it\n";
   }
 }

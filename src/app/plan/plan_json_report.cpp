@@ -22,7 +22,7 @@ Json account_json(const RankAccount& a, double hidden) {
   Json kinds;
   for (const TrafficKind kind : {TrafficKind::dp_grad, TrafficKind::param_gather, TrafficKind::tp, TrafficKind::pp,
                                  TrafficKind::cp, TrafficKind::ep, TrafficKind::other}) {
-    kinds[std::string(name_of(kind))] = a.exposed_by[static_cast<std::size_t>(kind)];
+    kinds[std::string(name_of(kind))] = a.exposed_by[kind];
   }
   json["exposed_by_kind"] = kinds;
   json["hidden_pct"] = std::isnan(hidden) ? Json(nullptr) : Json(hidden);
@@ -56,7 +56,7 @@ Json memory_json(const std::vector<StageMemory>& memory) {
                       {"peak",
                        {{"live_bytes", stage.peak.live.value},
                         {"block", stage.peak.block},
-                        {"micro_batch", stage.peak.micro_batch},
+                        {"micro_batch", stage.peak.micro_batch.value},
                         {"in_flight", stage.peak.in_flight}}}});
   }
   return stages;
@@ -84,8 +84,7 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   for (const RankAccount& rank : p.accounting.ranks) most_hidden = std::fmax(most_hidden, hidden_pct(rank));
   Json critical{{"compute_s", p.critical.compute_s}, {"waiting_s", p.critical.waiting_s}};
   for (int kind = 0; kind < kTrafficKinds; ++kind) {
-    critical["transfer_s"][std::string(name_of(static_cast<TrafficKind>(kind)))] =
-        p.critical.transfer_s[static_cast<std::size_t>(kind)];
+    critical["transfer_s"][std::string(name_of(static_cast<TrafficKind>(kind)))] = p.critical.transfer_s[kind];
   }
   json["critical_path"] = critical;
   json["max"] = account_json(p.accounting.max, most_hidden);

@@ -66,7 +66,7 @@ std::string exposed_table(const PlanStudy& study) {
   for (const PolicyStudy& p : study.policies) {
     std::vector<std::string> row{p.policy};
     for (const auto& [kind, name] : kColumns) {
-      row.push_back(time(p.accounting.mean.exposed_by[static_cast<std::size_t>(kind)]));
+      row.push_back(time(p.accounting.mean.exposed_by[kind]));
     }
     table.add_row(row);
   }
@@ -77,7 +77,7 @@ std::string critical_line(const PolicyStudy& study) {
   std::string text =
       fmt::format("Critical path of {}: compute {}", study.policy, percent(study.critical.compute_s / study.step_s));
   for (int kind = 0; kind < kTrafficKinds; ++kind) {
-    const double seconds = study.critical.transfer_s[static_cast<std::size_t>(kind)];
+    const double seconds = study.critical.transfer_s[kind];
     if (seconds > 0.0005 * study.step_s) {
       text += fmt::format(", {} {}", name_of(static_cast<TrafficKind>(kind)), percent(seconds / study.step_s));
     }
@@ -86,8 +86,8 @@ std::string critical_line(const PolicyStudy& study) {
 }
 
 std::string moment(const MemoryPeak& peak) {
-  if (peak.micro_batch < 0) return peak.block;
-  return fmt::format("{}, micro-batch {} ({} in flight)", peak.block, peak.micro_batch, peak.in_flight);
+  if (!peak.micro_batch.valid()) return peak.block;
+  return fmt::format("{}, micro-batch {} ({} in flight)", peak.block, peak.micro_batch.value, peak.in_flight);
 }
 
 std::string memory_table(const PolicyStudy& study) {

@@ -14,7 +14,7 @@ std::vector<std::string> read_policies(const Flags& flags) {
   if (!text) {
     policies = policy_names();
     const bool exchanges = flags.declares("ep") && flags.integer("ep", 1, INT32_MAX).value_or(1) > 1;
-    if (!exchanges) std::erase_if(policies, [](const auto& name) { return of_experts(name); });
+    if (!exchanges) std::erase_if(policies, [](const auto& name) { return facts_of(name).of_experts; });
     return policies;
   }
   for (const std::string& name : split(*text, ',')) {

@@ -124,7 +124,7 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   SweepOptions options;
   options.jobs = static_cast<std::size_t>(flags.integer("jobs", 1, 1024).value_or(cores));
   options.on_progress = progress_bars(terminal_of(err));
-  const auto top = static_cast<std::size_t>(flags.integer("top", 0, 1'000'000).value_or(20));
+  const std::size_t top = flags.integer("top", 0, 1'000'000).value_or(20);
   const Profile profile = read_profile(flags);
   const Sweep sweep = run_sweep(spec, source_of(flags, spec), profile, options);
 

@@ -49,7 +49,7 @@ void rethrow_first(const std::vector<std::exception_ptr>& errors) {
 
 void run_threads(const WorldOptions& options, const WorldBody& body) {
   LocalWorld world({options.ranks, options.cluster, options.slowdown});
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(options.ranks));
+  std::vector<std::exception_ptr> errors(options.ranks);
   std::vector<std::thread> threads;
   for (std::int64_t rank = 0; rank < options.ranks; ++rank) {
     threads.emplace_back([&, rank] {

@@ -54,7 +54,7 @@ bool send_number(const tcp::Socket& socket, std::int64_t number) {
 
 // Returns the seconds until an answer of this size has arrived: the median of several, each after a pause.
 std::optional<double> answer_time(const tcp::Socket& socket, std::int64_t size, double pause) {
-  std::vector<std::byte> answer(static_cast<std::size_t>(size));
+  std::vector<std::byte> answer(size);
   std::array<double, kAnswers> times{};
   for (double& time : times) {
     std::this_thread::sleep_for(std::chrono::duration<double>(pause));

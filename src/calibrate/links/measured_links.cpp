@@ -17,7 +17,7 @@ ClusterSpec cluster_of(const MeasuredLink& link, std::int64_t ranks) {
 
 std::vector<Rank> members_up_to(std::int64_t ranks) {
   std::vector<Rank> members;
-  for (std::int64_t rank = 0; rank < ranks; ++rank) members.push_back(make_id<Rank>(static_cast<std::size_t>(rank)));
+  for (std::int64_t rank = 0; rank < ranks; ++rank) members.push_back(make_id<Rank>(rank));
   return members;
 }
 

@@ -31,9 +31,8 @@ Pieces consecutive(std::int64_t first, std::int64_t count) {
 Holdings::Holdings(ProgramBuilder& builder) : builder_(builder) {
   const CollectiveSpec& spec = builder.spec();
   WEFT_CHECK(spec.kind != Collective::all_to_all);
-  const auto pieces = static_cast<std::size_t>(piece_count(spec));
-  const std::vector<std::vector<SlotRef>> nowhere(static_cast<std::size_t>(builder.rank_count()),
-                                                  std::vector<SlotRef>(pieces, kNowhere));
+  const std::size_t pieces = piece_count(spec);
+  const std::vector<std::vector<SlotRef>> nowhere(builder.rank_count(), std::vector<SlotRef>(pieces, kNowhere));
   at_ = output_ = room_ = nowhere;
   scratch_.assign(nowhere.size(), 0);
   for (std::int64_t rank = 0; rank < builder.rank_count(); ++rank) {

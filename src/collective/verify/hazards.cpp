@@ -108,7 +108,7 @@ class RankHazards {
 
   // The same over the messages of all ranks. A clock is dropped once all that follow have taken it over.
   void keep_unordered_over_ranks() {
-    const auto count = static_cast<std::size_t>(order_.size());
+    const std::size_t count = order_.size();
     std::vector<std::int32_t> followers(count, 0);
     std::vector<char> asked(count, 0);
     for (Node node = 0; node < order_.size(); ++node) {
@@ -124,7 +124,7 @@ class RankHazards {
         if (clock.empty() && (here || !known.empty())) clock.assign(blocks_, -1);
         if (!known.empty()) raise(clock, known);
         if (here) raise(clock, step_of(other));
-        const auto o = static_cast<std::size_t>(other);
+        const std::size_t o = other;
         if (--followers[o] == 0 && !asked[o]) Clock().swap(known);
       });
     }

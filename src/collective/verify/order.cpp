@@ -70,7 +70,7 @@ void ProgramOrder::connect() {
   for (auto& [key, each] : connections) {
     const std::size_t met = std::min(each.sends.size(), each.receives.size());
     for (std::size_t k = 0; k < met; ++k) message_from_[each.receives[k]] = each.sends[k];
-    const auto room = static_cast<std::size_t>(kFewestMessageSlots);
+    const std::size_t room = kFewestMessageSlots;
     for (std::size_t k = room; k < met; ++k) {
       slot_from_[each.sends[k]] = each.receives[k - room];
     }
@@ -135,7 +135,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
     if (waiting_for[node] == 0) sequence_.push_back(node);
   }
   for (std::size_t next = 0; next < sequence_.size(); ++next) {
-    const auto node = static_cast<std::size_t>(sequence_[next]);
+    const std::size_t node = sequence_[next];
     for (std::size_t i = first_after[node]; i < first_after[node + 1]; ++i) {
       if (--waiting_for[after[i]] == 0) sequence_.push_back(after[i]);
     }

@@ -38,7 +38,7 @@ class ProgramOrder {
   Node before_in_block(Node node) const { return step(node).step.step > 0 ? node - 1 : -1; }
   Node message_from(Node node) const { return message_from_[node]; }
   std::span<const Node> dependencies(Node node) const {
-    const auto i = static_cast<std::size_t>(node);
+    const std::size_t i = node;
     return std::span(dependencies_).subspan(first_dependency_[i], first_dependency_[i + 1] - first_dependency_[i]);
   }
 

@@ -76,7 +76,7 @@ class Run {
   }
 
   bool step(std::int64_t rank, std::size_t block) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     const ThreadBlock& code = program_.ranks[r].blocks[block];
     std::size_t& next = next_[r][block];
     if (next == code.steps.size()) return false;

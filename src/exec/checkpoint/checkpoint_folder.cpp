@@ -149,7 +149,7 @@ std::int64_t put_together(const fs::path& folder, const CommitOptions& options) 
   sync_folder(partial);
   rename_synced(partial, whole);
   const std::vector<std::int64_t> steps = checkpoints_in(folder);
-  for (std::size_t i = static_cast<std::size_t>(options.keep); i < steps.size(); ++i) {
+  for (std::size_t i = options.keep; i < steps.size(); ++i) {
     remove_checkpoint(folder, steps[i]);
   }
   return manifest.bytes();

@@ -136,7 +136,7 @@ class Ranks {
  public:
   Ranks(const Transformer& model, const Case& c) : planned_(model, c.layout, c.ranks, "serial", 2) {
     for (std::int64_t rank = 0; rank < c.ranks; ++rank) {
-      views_.push_back(std::make_unique<RankView>(planned_.whole, make_id<Rank>(static_cast<std::size_t>(rank))));
+      views_.push_back(std::make_unique<RankView>(planned_.whole, make_id<Rank>(rank)));
       parameters_.push_back(std::make_unique<ParameterStates>(*views_.back()));
     }
   }
@@ -163,7 +163,7 @@ class Ranks {
       for (const ParameterState& p : parameters_[r]->all()) {
         const bool whole = parameters_[r]->holds_whole(p, p.weight);
         const ElementRange own = parameters_[r]->own(p), held = whole ? ElementRange{0, p.elements} : own;
-        expect_part(p, TensorKind::weight, held, floats_of({views_[r]->data(p.weight, -1), held.size()}), tensors);
+        expect_part(p, TensorKind::weight, held, floats_of({views_[r]->data(p.weight), held.size()}), tensors);
         for (const int which : {0, 1}) {
           expect_part(p, static_cast<TensorKind>(which + 1), own, floats_of(parameters_[r]->own_moment(p, which)),
                       tensors);
@@ -177,10 +177,10 @@ class Ranks {
                           const WholeTensors& tensors) {
     for (const HeldTensor& held : p.tensors) {
       const std::vector<float>& whole = tensors.at({kind, held.whole.name});
-      for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
-        for (std::int64_t i = 0; i < run.count; ++i) {
-          ASSERT_EQ(data[held.offset + run.in_part + i - range.begin], whole[run.in_whole + i])
-              << held.whole.name << " element " << run.in_whole + i;
+      for_each_range(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& held_range) {
+        for (std::int64_t i = 0; i < held_range.count; ++i) {
+          ASSERT_EQ(data[held.offset + held_range.in_part + i - range.begin], whole[held_range.in_whole + i])
+              << held.whole.name << " element " << held_range.in_whole + i;
         }
       });
     }

@@ -127,7 +127,7 @@ TEST(CoverCheck, NoticesRectanglesThatOverlap) {
   const auto matrix = std::ranges::find(pieces, std::string("layers.0.qkv.weight"), &StoredPiece::tensor);
   ASSERT_NE(matrix, pieces.end());
   const std::int64_t rows = matrix->rows.size(), columns = matrix->columns.size(), half = columns / 2;
-  const std::size_t i = static_cast<std::size_t>(matrix - pieces.begin());
+  const std::size_t i = matrix - pieces.begin();
   const auto with_second = [&](ElementRange first, ElementRange second) {
     CheckpointManifest cut = manifest;
     auto& parts = cut.files[0].pieces;

@@ -61,7 +61,7 @@ inline WholeTensors whole_tensors(const std::filesystem::path& checkpoint, const
       for (std::int64_t e = piece.elements.begin; e < piece.elements.end; ++e) {
         const std::int64_t row = piece.rows.begin + e / piece.columns.size();
         const std::int64_t column = piece.columns.begin + e % piece.columns.size();
-        const auto at = static_cast<std::size_t>(row * width + column);
+        const std::size_t at = row * width + column;
         whole.at({piece.kind, piece.tensor}).at(at) = part.data[e - piece.elements.begin];
         ++times.at({piece.kind, piece.tensor}).at(at);
       }

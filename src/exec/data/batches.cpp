@@ -69,7 +69,7 @@ std::int64_t Batches::sequences_per_epoch() const {
 
 void Batches::fill(std::int64_t step, std::int64_t data_rank, std::int64_t micro_batch, std::span<std::int64_t> tokens,
                    std::span<std::int64_t> targets) const {
-  const auto seq = static_cast<std::size_t>(shape_.seq);
+  const std::size_t seq = shape_.seq;
   const std::int64_t per_rank = shape_.global_batch / shape_.data_ranks;
   WEFT_CHECK(data_rank >= 0 && data_rank < shape_.data_ranks);
   WEFT_CHECK(micro_batch >= 0 && micro_batch < per_rank / shape_.micro_batch);
@@ -91,7 +91,7 @@ std::vector<std::int64_t> sequences_of_steps(const Batches& batches, const Batch
   const auto seq = static_cast<std::size_t>(shape.seq), rows = static_cast<std::size_t>(shape.micro_batch);
   const std::int64_t micro_batches = shape.global_batch / shape.data_ranks / shape.micro_batch;
   std::vector<std::int64_t> tokens(rows * seq), targets(rows * seq), all;
-  all.reserve(static_cast<std::size_t>(steps * shape.global_batch) * (seq + 1));
+  all.reserve(steps * shape.global_batch * (seq + 1));
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int64_t m = 0; m < shape.data_ranks * micro_batches; ++m) {
       batches.fill(step, m / micro_batches, m % micro_batches, tokens, targets);

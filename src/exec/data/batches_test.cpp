@@ -26,7 +26,7 @@ std::shared_ptr<const Corpus> numbered(const ScratchFolder& folder, std::int64_t
 std::vector<std::int64_t> order(const Batches& batches, const BatchShape& shape, std::int64_t first,
                                 std::int64_t steps) {
   std::vector<std::int64_t> seen;
-  const auto size = static_cast<std::size_t>(shape.micro_batch * shape.seq);
+  const std::size_t size = shape.micro_batch * shape.seq;
   std::vector<std::int64_t> tokens(size), targets(size);
   for (std::int64_t step = first; step < first + steps; ++step) {
     for (std::int64_t rank = 0; rank < shape.data_ranks; ++rank) {

@@ -14,7 +14,7 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
     : graph_(graph), transfers_(transfers), model_(model), layout_(layout), id_(id) {
   const std::vector<std::int64_t> per_chunk = layers_per_chunk(layout, model);
   for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
-    const auto g = static_cast<std::size_t>(global_chunk(chunk));
+    const std::size_t g = global_chunk(chunk);
     const std::int64_t first =
         std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
     chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));

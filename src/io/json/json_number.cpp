@@ -83,10 +83,10 @@ std::optional<std::int64_t> JsonNumber::scaled(int digits) const {
   if (point > 19) return std::nullopt;
   std::uint64_t value = 0;
   for (std::int64_t k = 0; k < point; ++k) {
-    const auto place = static_cast<std::size_t>(k);
+    const std::size_t place = k;
     value = value * 10 + static_cast<std::uint64_t>(place < decimal->digits.size() ? decimal->digits[place] - '0' : 0);
   }
-  const auto next = static_cast<std::size_t>(point);
+  const std::size_t next = point;
   if (next < decimal->digits.size() && decimal->digits[next] >= '5') ++value;
   if (value > static_cast<std::uint64_t>(kLargest)) return std::nullopt;
   const auto magnitude = static_cast<std::int64_t>(value);

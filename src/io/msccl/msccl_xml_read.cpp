@@ -80,7 +80,7 @@ class Reader {
   }
 
   void read_gpus(const XmlElement& algo) {
-    std::vector<std::optional<GpuElement>> by_id(static_cast<std::size_t>(program_.spec.ranks));
+    std::vector<std::optional<GpuElement>> by_id(program_.spec.ranks);
     for (XmlElement& element : algo.children("gpu")) {
       const std::int64_t id = element.integer("id", 0, program_.spec.ranks - 1);
       element.rename(fmt::format("gpu {}", id));

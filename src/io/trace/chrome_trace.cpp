@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 [[noreturn]] void fail_without_spans(const TraceOptions& options) {
@@ -181,7 +181,7 @@ class TraceWriter {
     else
       events_.text(name(operation.phase));
     events_.text(",\"args\":{\"iteration\":").number(span.iteration);
-    if (operation.micro_batch >= 0) events_.text(",\"micro_batch\":").number(operation.micro_batch);
+    if (operation.micro_batch.valid()) events_.text(",\"micro_batch\":").number(operation.micro_batch.value);
     if (transfer) write_transfer(operation);
     const Nanos slowdown = std::max(Nanos{}, span.end - span.start - operation.alone);
     events_.text(",\"issued_us\":").micros(span.issued - origin_);
@@ -220,13 +220,13 @@ class TraceWriter {
   }
   // One counter for each kind that is ever exposed on the rank: 1 while it is, 0 otherwise.
   void write_exposed_level(std::int32_t rank, const std::vector<ExposedStretch>& stretches) {
-    std::array<bool, kTrafficKinds> occurs{};
-    for (const ExposedStretch& stretch : stretches) occurs[static_cast<std::size_t>(stretch.kind)] = true;
+    EnumArray<TrafficKind, bool, kTrafficKinds> occurs{};
+    for (const ExposedStretch& stretch : stretches) occurs[stretch.kind] = true;
     const auto level = [&](Nanos when, int active) {
       counter(rank, "exposed", when);
       const char* separator = "";
       for (int kind = 0; kind < kTrafficKinds; ++kind) {
-        if (!occurs[static_cast<std::size_t>(kind)]) continue;
+        if (!occurs[kind]) continue;
         events_.text(separator).text("\"").text(name_of(static_cast<TrafficKind>(kind)));
         events_.text(kind == active ? "\":1" : "\":0");
         separator = ",";

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 }  // namespace
@@ -38,16 +38,16 @@ TraceLanes assign_lanes(const Timeline& timeline, std::int32_t first_iteration, 
   for (std::int32_t rank = 0; at(rank) < timeline.ranks.size(); ++rank) {
     const auto& queues = timeline.ranks[at(rank)].queues;
     auto& threads = lanes.threads.emplace_back();
-    for (std::int32_t queue = 0; at(queue) < queues.size(); ++queue) {
+    for (const QueueId queue : queues.ids()) {
       LaneAllocator allocator;
       const auto first_tid = static_cast<std::int32_t>(threads.size()) + 1;
       for (; next != lanes.order.end(); ++next) {
         if (operation_of(*next).rank != rank || operation_of(*next).queue != queue) break;
         lanes.tid[at(*next)] = first_tid + allocator.take(spans[at(*next)].start, spans[at(*next)].end);
       }
-      threads.push_back(queues[at(queue)]);
+      threads.push_back(queues[queue]);
       for (std::int32_t lane = 1; lane < allocator.count(); ++lane) {
-        threads.push_back(fmt::format("{} (lane {})", queues[at(queue)], lane + 1));
+        threads.push_back(fmt::format("{} (lane {})", queues[queue], lane + 1));
       }
     }
   }

@@ -213,7 +213,7 @@ TEST(ChromeTrace, AMeasuredTimelineHasAProcessForEachRankAndArrowsFromWhoWasLate
   const auto starts = events_of(trace, "s"), ends = events_of(trace, "f");
   ASSERT_GE(starts.size(), 3u);
   for (int i = 0; i < 3; ++i) {
-    const auto arrow = static_cast<std::size_t>(i);
+    const std::size_t arrow = i;
     EXPECT_EQ(starts[arrow].at("pid"), 1);
     EXPECT_EQ(ends[arrow].at("pid"), 0);
     EXPECT_EQ(nanos(starts[arrow].at("ts")), 1200 + 400 * i);

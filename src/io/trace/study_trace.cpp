@@ -125,7 +125,7 @@ class StudyTraceWriter {
 
   void write_path() {
     for (const PathSegment& segment : study_.path) {
-      const auto r = static_cast<std::size_t>(segment.rank);
+      const std::size_t r = segment.rank;
       slice(r, kPathTid, segment.begin - origin_, segment.end - origin_, json_quoted(name_of(segment.kind)),
             "critical_path");
       if (segment.index != kAbsent) {

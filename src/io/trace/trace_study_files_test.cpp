@@ -45,7 +45,7 @@ TEST(TraceStudyFiles, TheCriticalPathOfThreeStreamsIsMostlyHost) {
   const DeviceTrace trace = read("hta_cuda_event_sync_multi_stream.json.gz");
   const DeviceOrder order = order_device(trace);
   const auto times = path_time_by_kind(device_critical_path({{&trace, &order, nullptr, Nanos{0}}}));
-  const auto micros = [&](PathKind kind) { return times[static_cast<std::size_t>(kind)].value / 1000; };
+  const auto micros = [&](PathKind kind) { return times[kind].value / 1000; };
   EXPECT_EQ(micros(PathKind::computation), 123);
   EXPECT_EQ(micros(PathKind::device_gap), 15);
   EXPECT_EQ(micros(PathKind::memory), 1);

@@ -9,7 +9,7 @@ namespace {
 
 // Calls visit(expert, its rows) for every block that has any; the blocks of an expert in order of sources.
 template <class Visit>
-void for_each_block(const ExpertBlocks& blocks, const Visit& visit) {
+void for_each_block(const CapacityBlocks& blocks, const Visit& visit) {
   for (std::int64_t e = 0; e < blocks.experts; ++e) {
     for (std::int64_t s = 0; s < blocks.sources; ++s) {
       const std::int64_t block = s * blocks.experts + e, first = block * blocks.capacity;
@@ -25,7 +25,7 @@ Matrix rows_of(const Matrix& x, const ElementRange& rows) {
 
 }  // namespace
 
-void AtenKernels::expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+void AtenKernels::expert_linear(const CapacityBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
                                 std::span<const Vector> biases, const Matrix& y) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
     linear(rows_of(x, rows), weights[expert], biases.empty() ? Vector{} : biases[expert], rows_of(y, rows),
@@ -33,14 +33,14 @@ void AtenKernels::expert_linear(const ExpertBlocks& blocks, const Matrix& x, std
   });
 }
 
-void AtenKernels::expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy,
+void AtenKernels::expert_linear_input_grad(const CapacityBlocks& blocks, const Matrix& dy,
                                            std::span<const Matrix> weights, const Matrix& dx) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
     linear_input_grad(rows_of(dy, rows), weights[expert], rows_of(dx, rows), Into::overwrite);
   });
 }
 
-void AtenKernels::expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+void AtenKernels::expert_linear_weight_grad(const CapacityBlocks& blocks, const Matrix& x, const Matrix& dy,
                                             std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                             Into into) {
   if (into == Into::overwrite) {

@@ -44,7 +44,7 @@ void AtenKernels::cross_entropy(const Matrix& logits, Tokens targets, std::int64
     for (std::int64_t r = begin; r < end; ++r) {
       const float* in = row(logits, r);
       float* out = row(probabilities, r);
-      const auto index = static_cast<std::size_t>(r);
+      const std::size_t index = r;
       const float highest = largest(in, vocab);
       const float of_target = in[targets[index]];
       const float sum = exponentiate(in, vocab, highest, out);

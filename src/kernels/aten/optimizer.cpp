@@ -76,7 +76,7 @@ void momentum_range(SgdFactors f, std::int64_t count, const float* __restrict gr
 // Blocks of one size each, so that the sum is the same for every number of threads.
 double sum_of_squares(const Vector& x) {
   const std::int64_t blocks = (x.size + kGrain - 1) / kGrain;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
+  std::vector<double> sums(blocks);
   in_ranges(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
       const float* values = floats(x) + block * kGrain;

@@ -12,10 +12,9 @@ BesideChain::BesideChain(const Plan& plan)
       starts_after_(plan.graph.operations.size(), -1),
       ended_at_(plan.graph.operations.size(), kNever) {
   for (const ClassPlan& c : plan.classes) {
-    for (std::size_t b = 0; b < c.blocks.size(); ++b) {
-      for (std::size_t i = 0; i < c.blocks[b].operations.size(); ++i) {
-        spots_[c.blocks[b].operations[i].index()] = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(i)};
-      }
+    for (const BlockId b : c.blocks.ids()) {
+      std::int32_t position = 0;
+      for (const OpId id : c.blocks[b].operations) spots_[id] = {b, position++};
     }
   }
   for (const Wait& wait : plan.waits) note(wait);
@@ -30,36 +29,36 @@ BesideChain::BesideChain(const Plan& plan)
 }
 
 bool BesideChain::runs_beside(OpId id) const {
-  const Issue& issue = plan_.issues[id.index()];
-  const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
+  const Issue& issue = plan_.issues[id];
+  const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class];
   return c.queues[issue.queue].kind != QueueKind::compute && !issue.blocking;
 }
 
 std::int32_t BesideChain::length_of_block(OpId id) const {
-  const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class.index()];
+  const ClassPlan& c = plan_.classes[plan_.graph.op(id).rank_class];
   return static_cast<std::int32_t>(c.blocks[spot(id).block].operations.size());
 }
 
 void BesideChain::note(const Wait& wait) {
   if (!same_block(wait.operation, wait.until)) return;
   if (wait.executions == 0 && !runs_beside(wait.until)) {
-    std::int32_t& after = starts_after_[wait.operation.index()];
+    std::int32_t& after = starts_after_[wait.operation];
     after = std::max(after, spot(wait.until).position);
   }
   if (!runs_beside(wait.operation)) {
-    std::int32_t& ended = ended_at_[wait.until.index()];
+    std::int32_t& ended = ended_at_[wait.until];
     ended = std::min(ended, spot(wait.operation).position + wait.executions * length_of_block(wait.until));
   }
 }
 
-// Through the block in issue order, and back: what an operation waits for stands before it. What does not is left
+// Goes through the block in issue order, and back: what an operation waits for stands before it. What does not is left
 // out, which makes lifetimes longer and no place unsafe.
 void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpLists& writers, const OpLists& readers) {
   const StepGraph& graph = plan_.graph;
-  std::vector<OpId> in_queue(c.queues.size());
+  IdVector<QueueId, OpId> in_queue(c.queues.size());
   for (const OpId id : block.operations) {
     if (!runs_beside(id)) continue;
-    std::int32_t& after = starts_after_[id.index()];
+    std::int32_t& after = starts_after_[id];
     const auto wait_for = [&](OpId before) {
       after = std::max(after, runs_beside(before) ? starts_after(before) : spot(before).position);
     };
@@ -71,7 +70,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
         if (same && overlap(slice, slice_of(graph, graph.op(writer), read.value))) wait_for(writer);
       }
     }
-    OpId& last = in_queue[plan_.issues[id.index()].queue];
+    OpId& last = in_queue[plan_.issues[id].queue];
     if (last.valid()) wait_for(last);
     last = id;
   }
@@ -79,7 +78,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
   for (auto it = block.operations.rbegin(); it != block.operations.rend(); ++it) {
     const OpId id = *it;
     if (!runs_beside(id)) continue;
-    std::int32_t& ended = ended_at_[id.index()];
+    std::int32_t& ended = ended_at_[id];
     const auto waits = [&](OpId behind) {
       ended = std::min(ended, runs_beside(behind) ? ended_at(behind) : spot(behind).position);
     };
@@ -92,7 +91,7 @@ void BesideChain::look_at(const ClassPlan& c, const IssueBlock& block, const OpL
           waits(reader);
       }
     }
-    OpId& next = in_queue[plan_.issues[id.index()].queue];
+    OpId& next = in_queue[plan_.issues[id].queue];
     if (next.valid() && ended == kNever) waits(next);  // what has a bound of its own keeps it: pools group by ends
     next = id;
   }

@@ -1,5 +1,5 @@
-// When operations that run beside the chain of compute and blocking transfers surely start and have surely ended,
-// counted in the positions of their block.
+// Finds when operations that run beside the chain of compute and blocking transfers surely start and have surely ended.
+// Times are positions in their block.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,26 @@ class BesideChain {
 
   bool runs_beside(OpId id) const;
   struct Spot {
-    std::int32_t block = -1, position = 0;
+    BlockId block;
+    std::int32_t position = 0;
   };
-  const Spot& spot(OpId id) const { return spots_[id.index()]; }
+  const Spot& spot(OpId id) const { return spots_[id]; }
   std::int32_t length_of_block(OpId id) const;
 
-  // The last position of the chain, in the same execution of the block, whose end it waits for; -1: none.
-  std::int32_t starts_after(OpId id) const { return starts_after_[id.index()]; }
-  // The first position of the chain that waits for its end, counted on into the next execution of the block; kNever.
-  std::int32_t ended_at(OpId id) const { return ended_at_[id.index()]; }
+  // Returns the last position of the chain, in the same execution of the block, whose end it waits for, or -1.
+  std::int32_t starts_after(OpId id) const { return starts_after_[id]; }
+  // Returns the first position of the chain that waits for its end, counted on into the block's next execution, or
+  // kNever.
+  std::int32_t ended_at(OpId id) const { return ended_at_[id]; }
 
  private:
   void look_at(const ClassPlan& c, const IssueBlock& block, const OpLists& writers, const OpLists& readers);
   void note(const Wait& wait);
-  bool same_block(OpId a, OpId b) const { return spot(a).block == spot(b).block && spot(a).block >= 0; }
+  bool same_block(OpId a, OpId b) const { return spot(a).block == spot(b).block && spot(a).block.valid(); }
 
   const Plan& plan_;
-  std::vector<Spot> spots_;
-  std::vector<std::int32_t> starts_after_, ended_at_;
+  IdVector<OpId, Spot> spots_;
+  IdVector<OpId, std::int32_t> starts_after_, ended_at_;
 };
 
 }  // namespace weft

@@ -12,11 +12,11 @@ namespace {
 constexpr const char* kWhat = "memory of the plan";
 
 bool in_chain(const Plan& plan, OpId op) {
-  const Issue& issue = plan.issues[op.index()];
-  return issue.queue == 0 || issue.blocking;
+  const Issue& issue = plan.issues[op];
+  return issue.queue == kComputeQueue || issue.blocking;
 }
 
-// First fit over what is in use, which is kept by address.
+// Allocates by first fit. What is in use is kept by address.
 class Allocator {
  public:
   explicit Allocator(std::int64_t first) : first_(first), highest_(first) {}
@@ -42,12 +42,13 @@ class Allocator {
   std::vector<Used> used_;
 };
 
-// Where an operation stands: a block of the class, and the position in it.
+// An operation stands in a block of the class, at a position.
 struct Spot {
-  std::int32_t block = -1, position = 0;
+  BlockId block;
+  std::int32_t position = 0;
 };
 
-// Values that one pass takes together, before the operation at `taken`, and frees together, behind the one at `freed`.
+// A pass takes these values together, before the operation at `taken`, and frees them behind the one at `freed`.
 struct Group {
   Spot taken, freed;
   std::vector<ValueId> values;
@@ -57,13 +58,11 @@ struct Group {
 
 class FramePlacer {
  public:
-  FramePlacer(const Plan& plan, std::size_t rank_class, const std::vector<Lifetime>& lifetimes)
+  FramePlacer(const Plan& plan, ClassId rank_class, const std::vector<Lifetime>& lifetimes)
       : plan_(plan), class_(plan.classes[rank_class]), lifetimes_(lifetimes), spots_(plan.graph.operations.size()) {
-    for (std::size_t b = 0; b < class_.blocks.size(); ++b) {
-      const std::vector<OpId>& operations = class_.blocks[b].operations;
-      for (std::size_t i = 0; i < operations.size(); ++i) {
-        spots_[operations[i].index()] = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(i)};
-      }
+    for (const BlockId b : class_.blocks.ids()) {
+      std::int32_t position = 0;
+      for (const OpId id : class_.blocks[b].operations) spots_[id] = {b, position++};
     }
   }
 
@@ -71,7 +70,8 @@ class FramePlacer {
   // says when its memory is free.
   bool is_framed(ValueId id) const {
     const Lifetime& life = lifetimes_[id.index()];
-    if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || life.block < 0) return false;
+    if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || !life.block.valid())
+      return false;
     const IssueBlock& forward = block(life.block);
     const auto writes = [&](OpId op) { return in_chain(plan_, op) && spot(op).block == life.block; };
     const auto reads = [&](OpId op) { return in_chain(plan_, op) && block(spot(op).block).chunk == forward.chunk; };
@@ -79,30 +79,30 @@ class FramePlacer {
            std::all_of(life.readers.begin(), life.readers.end(), reads);
   }
 
-  // All that a forward leaves, from its begin to the end of its pass.
+  // One group holds all that a forward leaves, from its begin to the end of its pass.
   std::vector<Group> by_chunk(const std::vector<ValueId>& framed) const {
     std::map<std::int32_t, Group> groups;
     for (const ValueId id : framed) {
-      const std::int32_t forward = lifetimes_[id.index()].block;
+      const BlockId forward = lifetimes_[id.index()].block;
       Group& group = groups[block(forward).chunk];
       group.taken = {forward, 0};
       add(id, group);
     }
     std::vector<Group> result;
     for (auto& [chunk, group] : groups) {
-      for (std::size_t b = 0; b < class_.blocks.size(); ++b) {
+      for (const BlockId b : class_.blocks.ids()) {
         const IssueBlock& last = class_.blocks[b];
         if (last.chunk != chunk || !ends_pass(last.kind)) continue;
-        group.freed = {static_cast<std::int32_t>(b), static_cast<std::int32_t>(last.operations.size()) - 1};
+        group.freed = {b, static_cast<std::int32_t>(last.operations.size()) - 1};
       }
       result.push_back(std::move(group));
     }
     return result;
   }
 
-  // What has the same last reader, from its first writer on.
+  // One group holds the values with the same last reader, from their first writer on.
   std::vector<Group> by_last_reader(const std::vector<ValueId>& framed) const {
-    std::map<std::pair<std::int32_t, std::int32_t>, Group> groups;
+    std::map<std::pair<BlockId, std::int32_t>, Group> groups;
     for (const ValueId id : framed) {
       const Lifetime& life = lifetimes_[id.index()];
       const auto earlier = [&](OpId a, OpId b) { return in_pass(spot(a)) < in_pass(spot(b)); };
@@ -117,14 +117,14 @@ class FramePlacer {
     return result;
   }
 
-  // First fit in issue order. Returns the first byte behind all of them.
+  // Places groups by first fit in issue order. Returns the first byte behind all of them.
   std::int64_t find_bases(std::vector<Group>& groups, std::int64_t top) const {
     struct Event {
       std::int32_t position;
       bool frees;
       std::size_t group;
     };
-    std::vector<std::vector<Event>> events(class_.blocks.size());
+    IdVector<BlockId, std::vector<Event>> events(class_.blocks.size());
     for (std::size_t g = 0; g < groups.size(); ++g) {
       groups[g].base.resize(plan_.graph.micro_batches);
       events[groups[g].taken.block].push_back({groups[g].taken.position, false, g});
@@ -137,12 +137,12 @@ class FramePlacer {
       });
     }
     Allocator memory(top);
-    for (const Slot& slot : class_.order) {
+    for (const IssueSlot& slot : class_.order) {
       const auto end = slot.begin + static_cast<std::int32_t>(operations_of(class_, slot).size());
       for (const Event& event : events[slot.block]) {
         if (event.position < slot.begin || event.position >= end) continue;
         Group& group = groups[event.group];
-        Bytes& base = group.base[slot.micro_batch];
+        Bytes& base = group.base[slot.micro_batch.index()];
         if (event.frees) {
           memory.free(base.value, group.size);
         } else {
@@ -154,8 +154,8 @@ class FramePlacer {
   }
 
  private:
-  const Spot& spot(OpId op) const { return spots_[op.index()]; }
-  const IssueBlock& block(std::int32_t index) const { return class_.blocks[index]; }
+  const Spot& spot(OpId op) const { return spots_[op]; }
+  const IssueBlock& block(BlockId id) const { return class_.blocks[id]; }
   // Of two operations of one pass the one with the smaller key comes first.
   std::pair<BlockKind, std::int32_t> in_pass(const Spot& spot) const { return {block(spot.block).kind, spot.position}; }
   void add(ValueId id, Group& group) const {
@@ -166,19 +166,19 @@ class FramePlacer {
   const Plan& plan_;
   const ClassPlan& class_;
   const std::vector<Lifetime>& lifetimes_;
-  std::vector<Spot> spots_;  // by operation
+  IdVector<OpId, Spot> spots_;
 };
 
-// Whether forwards run between the operations of another pass's backward, and could use what these free: where blocks
-// are woven into each other, and where a backward is split into two blocks.
+// Returns whether forwards run between the operations of another pass's backward and could use what these free. They do
+// where blocks are woven into each other, and where a backward is split into two blocks.
 bool frees_within_passes(const ClassPlan& plan) {
-  return has_pieces(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
-                                         [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
+  return has_sections(plan) || std::any_of(plan.blocks.begin(), plan.blocks.end(),
+                                           [](const IssueBlock& b) { return b.kind == BlockKind::weight_grad; });
 }
 
 }  // namespace
 
-std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<ValueId>& values,
+std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<ValueId>& values,
                           const std::vector<Lifetime>& lifetimes, std::int64_t top) {
   ClassPlan& class_plan = plan.classes[rank_class];
   class_plan.frames.clear();
@@ -200,8 +200,7 @@ std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<
   for (Group& group : groups) {
     std::int64_t offset = 0;
     for (const ValueId id : group.values) {
-      plan.placements[id.index()] = {.offset = Bytes{offset},
-                                     .frame = static_cast<std::int32_t>(class_plan.frames.size())};
+      plan.placements[id] = {.offset = Bytes{offset}, .frame = static_cast<std::int32_t>(class_plan.frames.size())};
       offset += aligned(plan.graph.value(id).bytes()).value;
     }
     class_plan.frames.push_back({std::move(group.base)});

@@ -1,4 +1,4 @@
-// Frames: the activations that model chunks keep from forward to backward, in memory that the chunks share.
+// Frames hold the activations that model chunks keep from forward to backward, in memory that the chunks share.
 //
 // With several model chunks on a rank, each has most forwards in flight at another time. Copies of its own for every
 // chunk would add up the chunks' peaks; frames need the peak of the sum.
@@ -15,7 +15,7 @@ namespace weft {
 // Places them from `top` on, among the values of a class; returns the first byte behind them. Memory is taken before
 // the first writer of a frame and freed behind its last reader, or at the end of the pass where nothing could use it
 // sooner.
-std::int64_t place_frames(Plan& plan, std::size_t rank_class, const std::vector<ValueId>& values,
+std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<ValueId>& values,
                           const std::vector<Lifetime>& lifetimes, std::int64_t top);
 
 }  // namespace weft

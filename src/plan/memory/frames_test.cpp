@@ -61,20 +61,20 @@ TEST(Frames, KeepTheActivationsThatThePaperCounts) {
 // or
 // (`whole_passes`) everything from the begin of its forward to the end of its backward.
 std::int64_t most_held(const Plan& plan, std::size_t rank_class, bool whole_passes) {
-  std::map<std::pair<OpId, std::int32_t>, std::int64_t> position;  // by operation and micro-batch
-  std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::int64_t, std::int64_t>> pass;  // by chunk, micro-batch
+  std::map<std::pair<OpId, MicroBatch>, std::int64_t> position;
+  std::map<std::pair<std::int32_t, MicroBatch>, std::pair<std::int64_t, std::int64_t>> pass;  // by chunk
   std::int64_t now = 0;
-  for (const Slot& slot : plan.classes[rank_class].order) {
+  for (const IssueSlot& slot : plan.classes[rank_class].order) {
     for (const OpId id : operations_of(plan.classes[rank_class], slot)) {
       const auto found = pass.try_emplace({plan.graph.op(id).chunk, slot.micro_batch}, now, now).first;
       found->second.second = now;
       position[{id, slot.micro_batch}] = now++;
     }
   }
-  std::vector<std::int64_t> held(static_cast<std::size_t>(now), 0);
+  std::vector<std::int64_t> held(now, 0);
   for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
     if (plan.graph.values[v].rank_class.index() != rank_class || plan.placements[v].frame < 0) continue;
-    for (std::int32_t mb = 0; mb < static_cast<std::int32_t>(plan.graph.micro_batches); ++mb) {
+    for (const MicroBatch mb : IdRange<MicroBatch>(plan.graph.micro_batches)) {
       std::int64_t first = now, last = 0;
       for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
         const Operation& op = plan.graph.operations[i];
@@ -108,7 +108,7 @@ TEST(Frames, AreFreedAtTheLastReaderInWovenPlans) {
   EXPECT_FALSE(verify_plan(made, {.memory_limit = {}, .check_memory = false}).has_value());
   EXPECT_EQ(test::find_damage(plan, 1, 2).value_or("safe"), "safe");
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    ASSERT_TRUE(has_pieces(plan.classes[c]));
+    ASSERT_TRUE(has_sections(plan.classes[c]));
     std::int64_t lowest = INT64_MAX, highest = 0;
     for (std::size_t v = 0; v < plan.graph.values.size(); ++v) {
       const Placement& place = plan.placements[v];

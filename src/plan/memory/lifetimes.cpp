@@ -25,7 +25,7 @@ bool leaves_nothing_in_block(const Plan& plan, OpId id) {
                       [&](const Write& write) { return plan.graph.value(write.value).per_micro_batch; });
 }
 
-// All uses are in one block; whether they lie in one execution of it.
+// All uses are in one block. Finds whether they lie in one execution of it.
 void bound(const Plan& plan, const BesideChain& beside, Lifetime& life) {
   const std::int32_t length = beside.length_of_block(life.writers.front());
   life.begin = BesideChain::kNever;
@@ -63,7 +63,7 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     life.block = beside.spot(life.writers.front()).block;
     life.leaves_block = true;
     const auto here = [&](OpId id) { return beside.spot(id).block == life.block; };
-    const bool stays = plan.graph.values[i].per_micro_batch && life.block >= 0 &&
+    const bool stays = plan.graph.values[i].per_micro_batch && life.block.valid() &&
                        std::all_of(life.writers.begin(), life.writers.end(), here) &&
                        std::all_of(life.readers.begin(), life.readers.end(), here);
     if (stays) bound(plan, beside, life);

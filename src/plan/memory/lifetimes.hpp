@@ -1,4 +1,4 @@
-// Who writes and reads each value, and which values share memory because an operation works in place.
+// Finds who writes and reads each value, and which values share memory because an operation works in place.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ namespace weft {
 struct Lifetime {
   std::vector<OpId> writers;
   std::vector<OpId> readers;
-  std::int32_t block = -1;           // where it is written
+  BlockId block;                     // where it is written
   bool leaves_block = false;         // read in another block, or when a transfer uses it is not known
   std::int32_t begin = 0, end = 0;   // half steps: two values of which one ends no later than the other begins may
                                      // share memory
@@ -22,13 +22,13 @@ struct Lifetime {
   bool pooled = false;
 };
 
-// By ValueId. An operation that runs beside the chain starts after the last one in the chain that it waits for, and has
-// ended when the first one that waits for it begins, be it for data, in its queue or by an explicit wait. Lifetimes are
-// as short as that makes them. Waits come first and memory follows: a policy states what may overlap what, the placer
-// shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
+// Results are by ValueId. An operation that runs beside the chain starts after the last one in the chain that it waits
+// for, and has ended when the first one that waits for it begins, be it for data, in its queue or by an explicit wait.
+// Lifetimes are as short as that makes them. Waits come first and memory follows: a policy states what may overlap
+// what, the placer shares the memory that this leaves free, and there is nothing that placing anew could leave behind.
 std::vector<Lifetime> find_lifetimes(const Plan& plan);
 
-// The value whose memory each value shares: itself, or the buffer that an in-place reduction or gather works in.
+// Returns whose memory each value shares: its own, or the buffer that an in-place reduction or gather works in.
 std::vector<ValueId> find_storage(const Plan& plan);
 
 }  // namespace weft

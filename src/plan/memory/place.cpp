@@ -17,7 +17,7 @@ namespace {
 
 class Placer {
  public:
-  // `may_wait`: what only transfers hold on to gets two copies, and its writer waits for them.
+  // With `may_wait`, what only transfers hold on to gets two copies, and its writer waits for them.
   Placer(Plan& plan, const Unfolded& unfolded, bool may_wait)
       : plan_(plan),
         may_wait_(may_wait),
@@ -29,21 +29,19 @@ class Placer {
   }
 
   void run() {
-    std::vector<std::vector<ValueId>> by_class(plan_.classes.size());
-    for (std::size_t i = 0; i < plan_.graph.values.size(); ++i) {
-      by_class[plan_.graph.values[i].rank_class.index()].push_back(make_id<ValueId>(i));
-    }
-    for (std::size_t c = 0; c < by_class.size(); ++c) place_class(c, by_class[c]);
+    IdVector<ClassId, std::vector<ValueId>> by_class(plan_.classes.size());
+    for (const ValueId id : plan_.graph.values.ids()) by_class[plan_.graph.value(id).rank_class].push_back(id);
+    for (const ClassId c : by_class.ids()) place_class(c, by_class[c]);
     for (std::size_t i = 0; i < storage_.size(); ++i) plan_.placements[i] = plan_.placements[storage_[i].index()];
   }
 
  private:
-  void place_class(std::size_t c, const std::vector<ValueId>& values) {
+  void place_class(ClassId c, const std::vector<ValueId>& values) {
     before_.reset();
     std::int64_t top = 0;
-    std::map<std::int32_t, std::vector<ValueId>> pools, scratch;  // by block
+    std::map<BlockId, std::vector<ValueId>> pools, scratch;  // by block
     const auto put = [&](ValueId id, std::int32_t copies, bool waits = false) {
-      plan_.placements[id.index()] = {Bytes{top}, copies, waits};
+      plan_.placements[id] = {Bytes{top}, copies, waits};
       const std::int64_t size =
           checked_product({aligned(plan_.graph.value(id).bytes()).value, copies}, "memory of the plan");
       top = checked_sum({top, size}, "memory of the plan");
@@ -53,7 +51,7 @@ class Placer {
     }
     top = place_frames(plan_, c, values, lifetimes_, top);
     for (const ValueId id : values) {
-      if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id.index()].frame >= 0) continue;
+      if (!plan_.graph.value(id).per_micro_batch || plan_.placements[id].frame >= 0) continue;
       const Lifetime& life = lifetimes_[id.index()];
       if (life.pooled) {
         pools[life.block].push_back(id);
@@ -66,7 +64,7 @@ class Placer {
         // for the next step, whoever writes them waits for the readers of this one, which closes no cycle.
         put(id, std::min(proven, waited),
             waited < proven || (proven == plan_.graph.micro_batches && !enough(c, life, proven)));
-      } else if (life.block >= 0) {
+      } else if (life.block.valid()) {
         scratch[life.block].push_back(id);
       }
     }
@@ -75,45 +73,43 @@ class Placer {
       top = place_pool(list, top, plan_.classes[c].blocks[block].operations.size());
     }
     // Blocks share it where they run one after the other; a forward and a backward woven into each other do not.
-    const auto is_forward = [&](std::int32_t block) {
-      return plan_.classes[c].blocks[block].kind == BlockKind::forward;
-    };
+    const auto is_forward = [&](BlockId block) { return plan_.classes[c].blocks[block].kind == BlockKind::forward; };
     std::int64_t highest = top;
     for (auto& [block, list] : scratch) {
       if (is_forward(block)) highest = std::max(highest, pack(list, top));
     }
-    const std::int64_t base = has_pieces(plan_.classes[c]) ? highest : top;
+    const std::int64_t base = has_sections(plan_.classes[c]) ? highest : top;
     for (auto& [block, list] : scratch) {
       if (!is_forward(block)) highest = std::max(highest, pack(list, base));
     }
     plan_.classes[c].memory = Bytes{highest};
   }
 
-  // The smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next
+  // Returns the smallest k for which micro-batch i + k is written only after micro-batch i was last used, and the next
   // iteration's only after this one's.
-  std::int32_t copies_of(std::size_t c, const Lifetime& life) {
+  std::int32_t copies_of(ClassId c, const Lifetime& life) {
     const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
     std::int32_t copies = 1;
     // Where micro-batches are written in ascending order, what was free stays free with more copies: one pass.
     for (std::int32_t i = 0; i + copies < micro_batches; ++i) {
-      while (i + copies < micro_batches && !free_for(c, life, i, i + copies, 0)) ++copies;
+      while (i + copies < micro_batches && !free_for(c, life, {i}, {i + copies}, 0)) ++copies;
     }
     while (copies < micro_batches && !enough(c, life, copies)) ++copies;
     return copies;
   }
 
-  // With waits for the transfers that run beside compute: what compute itself needs, and two so that a transfer and the
-  // next write overlap.
-  std::int32_t copies_if_waited_for(std::size_t c, const Lifetime& life) {
+  // Where writers wait for transfers beside compute, these copies are enough: what compute itself needs, and at least
+  // two, so that a transfer and the next write overlap.
+  std::int32_t copies_if_waited_for(ClassId c, const Lifetime& life) {
     if (!std::all_of(life.writers.begin(), life.writers.end(), [&](OpId op) { return in_chain(op); })) return INT32_MAX;
     Lifetime compute_only = life;
     std::erase_if(compute_only.readers, [&](OpId reader) { return !in_chain(reader); });
     return std::max(2, copies_of(c, compute_only));
   }
 
-  bool in_chain(OpId op) const { return unfolded_.instances()[unfolded_.instance_of(op, 0)].chain_position >= 0; }
+  bool in_chain(OpId op) const { return unfolded_.instances()[unfolded_.instance_of(op, {0})].chain_position >= 0; }
 
-  // Received beside compute, used by compute: nothing on this rank but the memory holds the message back.
+  // A message that is received beside compute and used by compute is held back by nothing on this rank but memory.
   bool received_ahead(const Lifetime& life) const {
     if (life.writers.size() != 1 || life.readers.empty()) return false;
     const auto& transfer = plan_.graph.op(life.writers.front()).communication;
@@ -122,10 +118,10 @@ class Placer {
            std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) { return in_chain(reader); });
   }
 
-  // As many as if compute waited for the message in front of its first reader, and one that the message fills
+  // Returns as many as if compute waited for the message in front of its first reader, and one that the message fills
   // meanwhile. It waits for what a blocking receive would find free, so it closes no cycle.
-  std::int32_t copies_to_receive_ahead(std::size_t c, const Lifetime& life) {
-    const auto position = [&](OpId op) { return unfolded_.instances()[unfolded_.instance_of(op, 0)].chain_position; };
+  std::int32_t copies_to_receive_ahead(ClassId c, const Lifetime& life) {
+    const auto position = [&](OpId op) { return unfolded_.instances()[unfolded_.instance_of(op, {0})].chain_position; };
     Lifetime blocking = life;
     blocking.writers = {*std::min_element(life.readers.begin(), life.readers.end(),
                                           [&](OpId a, OpId b) { return position(a) < position(b); })};
@@ -133,31 +129,31 @@ class Placer {
     return std::min(static_cast<std::int32_t>(plan_.graph.micro_batches), copies_of(c, blocking) + 1);
   }
 
-  bool enough(std::size_t c, const Lifetime& life, std::int32_t copies) {
+  bool enough(ClassId c, const Lifetime& life, std::int32_t copies) {
     const auto micro_batches = static_cast<std::int32_t>(plan_.graph.micro_batches);
     for (std::int32_t i = 0; i < micro_batches; ++i) {
       const bool last = i + copies >= micro_batches;  // followed by the next iteration's first in the same copy
-      if (!free_for(c, life, i, last ? i % copies : i + copies, last ? 1 : 0)) return false;
+      if (!free_for(c, life, {i}, {last ? i % copies : i + copies}, last ? 1 : 0)) return false;
     }
     return true;
   }
 
-  // Has every reader of micro-batch `used` of iteration 0 ended when `next` of `iteration` is written?
-  bool free_for(std::size_t c, const Lifetime& life, std::int32_t used, std::int32_t next, int iteration) {
+  // Returns whether every reader of micro-batch `used` of iteration 0 has ended when `next` of `iteration` is written.
+  bool free_for(ClassId c, const Lifetime& life, MicroBatch used, MicroBatch next, int iteration) {
     return std::all_of(life.writers.begin(), life.writers.end(), [&](OpId by) {
-      const std::int32_t writer = unfolded_.instance_of(by, next);
+      const InstanceId writer = unfolded_.instance_of(by, next);
       return std::all_of(life.readers.begin(), life.readers.end(), [&](OpId reader) {
         return before(c).ended_before(unfolded_.instance_of(reader, used), 0, writer, iteration);
       });
     });
   }
 
-  const HappensBefore& before(std::size_t c) {
+  const HappensBefore& before(ClassId c) {
     if (!before_) before_.emplace(plan_, unfolded_, landmarks_, c);
     return *before_;
   }
 
-  // First fit over the block's positions; returns the highest address used.
+  // Packs by first fit over the positions of the block. Returns the highest address used.
   std::int64_t pack(std::vector<ValueId>& list, std::int64_t base) {
     struct Live {
       std::int64_t begin, end;
@@ -175,13 +171,13 @@ class Placer {
       auto where = live.begin();
       for (; where != live.end() && where->begin < at + size; ++where) at = std::max(at, where->end);
       live.insert(where, {at, at + size, life.end});
-      plan_.placements[id.index()] = {Bytes{at}, 1};
+      plan_.placements[id] = {Bytes{at}, 1};
       highest = std::max(highest, checked_sum({at, size}, "memory of the plan"));
     }
     return highest;
   }
 
-  // What is freed at one moment is a slab: the gradients of a layer. Returns the highest address used.
+  // What is freed at one moment is a slab, say the gradients of a layer. Returns the highest address used.
   std::int64_t place_pool(const std::vector<ValueId>& list, std::int64_t base, std::size_t block_length) {
     std::map<std::int32_t, Slab> by_end;
     for (const ValueId id : list) {
@@ -197,7 +193,7 @@ class Placer {
     for (const Slab& slab : slabs) {
       std::int64_t at = slab.begin;
       for (const ValueId id : slab.values) {
-        plan_.placements[id.index()] = {Bytes{at}, 1};
+        plan_.placements[id] = {Bytes{at}, 1};
         at += aligned(plan_.graph.value(id).bytes()).value;
       }
     }

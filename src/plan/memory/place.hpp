@@ -1,4 +1,4 @@
-// Where each value lies: one address space per rank class, laid out as state that persists, values that live from
+// Decides where each value lies. A rank class has one address space: state that persists, values that live from
 // forward to backward in as many copies as micro-batches are in flight, pools of what transfers read beside compute,
 // and scratch that blocks share.
 #pragma once

@@ -31,7 +31,7 @@ std::vector<Live> live_values(const Plan& plan) {
   std::map<std::pair<std::int32_t, std::int32_t>, Live> live;
   const auto touch = [&](ValueId id, const Instance& who) {
     const Value& value = plan.graph.value(id);
-    const std::int32_t mb = value.per_micro_batch ? who.micro_batch : -1;
+    const std::int32_t mb = value.per_micro_batch ? who.micro_batch.value : -1;
     const Placement& place = plan.placements[id.index()];
     const std::int64_t begin = place.offset.value + std::max(0, mb) % place.copies * aligned(value.bytes()).value;
     const std::int32_t at = who.chain_position;
@@ -39,7 +39,7 @@ std::vector<Live> live_values(const Plan& plan) {
                                                     begin + value.bytes().value, at, at})
                   .first->second;
     l.last = at;
-    if (!value.per_micro_batch) l.first = 0, l.last = u.chain_length(0);
+    if (!value.per_micro_batch) l.first = 0, l.last = u.chain_length({0});
   };
   for (const Instance& i : u.instances()) {
     EXPECT_GE(i.chain_position, 0);

@@ -13,7 +13,7 @@ std::int64_t pack_in_turns(std::vector<Slab>& slabs, std::int64_t base, std::int
     const auto shifted = [&](std::int32_t by) { return a.first + by <= b.last && b.first <= a.last + by; };
     return shifted(-length) || shifted(0) || shifted(length);
   };
-  // Equal ones in order of time: then two buffers are enough for a row of layers of which two are there at a time.
+  // Slabs of one size go in order of time: two buffers are then enough for layers of which two are there at a time.
   std::sort(slabs.begin(), slabs.end(), [](const Slab& a, const Slab& b) {
     return std::tuple(-a.size, a.first, a.last) < std::tuple(-b.size, b.first, b.last);
   });

@@ -1,4 +1,4 @@
-// Memory that is used in turns, execution after execution of a block.
+// Packs memory that executions of a block use in turns.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Slab {
   std::int64_t begin = 0;  // found by pack_in_turns
 };
 
-// First fit from `base` on, the largest first. Executions of the block are `length` positions apart, and no lifetime is
-// longer than that. Returns the highest address used.
+// Packs by first fit from `base` on, the largest first. Executions of the block are `length` positions apart, and no
+// lifetime is longer than that. Returns the highest address used.
 std::int64_t pack_in_turns(std::vector<Slab>& slabs, std::int64_t base, std::int32_t length);
 
 }  // namespace weft

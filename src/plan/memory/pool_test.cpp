@@ -19,7 +19,7 @@ TEST(PackInTurns, NeverGivesTwoTheSameBytesAtOneTime) {
   const auto below = [&](std::int32_t n) { return static_cast<std::int32_t>(random() % static_cast<unsigned>(n)); };
   for (int round = 0; round < 300; ++round) {
     const std::int32_t length = 1 + below(30);
-    std::vector<Slab> slabs(static_cast<std::size_t>(1 + below(12)));
+    std::vector<Slab> slabs(1 + below(12));
     for (Slab& slab : slabs) {
       slab.first = below(length);
       slab.last = slab.first + below(length);

@@ -23,7 +23,7 @@ const char* term_of(const Value& value) {
   }
 }
 
-// What the placements of one class are for.
+// Says what the placements of one class are for.
 struct Holdings {
   std::map<std::string, Bytes> terms;
   Bytes named;  // sum of the terms
@@ -34,7 +34,7 @@ bool is_scratch(const Value& value, const Lifetime& life) {
   return value.per_micro_batch && (!life.leaves_block || life.pooled);
 }
 
-// The stretch of memory that the frames of a class lie in, all of them together.
+// Returns the size of the stretch of memory that all frames of a class lie in.
 Bytes extent_of_frames(const ClassPlan& plan, const std::vector<Bytes>& frame_sizes) {
   Bytes lowest{INT64_MAX}, highest;
   for (std::size_t f = 0; f < frame_sizes.size(); ++f) {
@@ -74,25 +74,24 @@ std::vector<Holdings> find_holdings(const Plan& plan, const std::vector<Lifetime
   return classes;
 }
 
-// Where the operations of one class stand in its issue order, which is the time that liveness is counted in.
+// Knows where the operations of one class stand in its issue order: liveness is counted in these positions.
 class IssuePositions {
  public:
   IssuePositions(const Plan& plan, std::size_t rank_class)
-      : micro_batches_(static_cast<std::size_t>(plan.graph.micro_batches)), row_(plan.graph.operations.size(), -1) {
+      : micro_batches_(static_cast<std::size_t>(plan.graph.micro_batches)), row_(plan.graph.operations.size()) {
     const ClassPlan& c = plan.classes[rank_class];
     std::size_t rows = 0;
     for (const IssueBlock& block : c.blocks) {
-      for (const OpId op : block.operations) row_[op.index()] = static_cast<std::int32_t>(rows++);
+      for (const OpId op : block.operations) row_[op] = rows++;
     }
     table_.resize(rows * micro_batches_);
-    for (const Slot& slot : c.order) {
+    for (const IssueSlot& slot : c.order) {
       for (const OpId op : operations_of(c, slot)) {
-        const auto row =
-            table_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row_[op.index()]) * micro_batches_);
-        if (slot.micro_batch < 0) {
+        const auto row = table_.begin() + static_cast<std::ptrdiff_t>(row_[op] * micro_batches_);
+        if (!slot.micro_batch.valid()) {
           std::fill_n(row, micro_batches_, count_);
         } else {
-          *(row + slot.micro_batch) = count_;
+          *(row + slot.micro_batch.value) = count_;
         }
         ++count_;
       }
@@ -100,19 +99,19 @@ class IssuePositions {
   }
 
   std::int32_t count() const { return count_; }
-  // Of an operation that runs once a step, whatever the micro-batch.
-  std::int32_t of(OpId op, std::size_t micro_batch) const {
-    return table_[static_cast<std::size_t>(row_[op.index()]) * micro_batches_ + micro_batch];
+  // An operation that runs once a step has one position for every micro-batch.
+  std::int32_t of(OpId op, MicroBatch micro_batch) const {
+    return table_[row_[op] * micro_batches_ + micro_batch.index()];
   }
 
  private:
   std::size_t micro_batches_;
-  std::vector<std::int32_t> row_;    // by operation; -1: of another class
+  IdVector<OpId, std::size_t> row_;  // of the operations of this class
   std::vector<std::int32_t> table_;  // [row][micro-batch]
   std::int32_t count_ = 0;
 };
 
-// From the issue of its first writer to that of its last reader; `copy` is the place it lies in.
+// A value is in use from the issue of its first writer to that of its last reader; `copy` is where it lies.
 struct InUse {
   std::int32_t first = 0, last = 0, copy = 0;
 };
@@ -120,9 +119,9 @@ struct InUse {
 std::vector<InUse> uses_of(const Plan& plan, std::size_t value, const Lifetime& life, const IssuePositions& positions) {
   std::vector<InUse> uses;
   const Placement& place = plan.placements[value];
-  for (std::int32_t mb = 0; mb < static_cast<std::int32_t>(plan.graph.micro_batches); ++mb) {
-    const auto position = [&](OpId op) { return positions.of(op, static_cast<std::size_t>(mb)); };
-    InUse use{INT32_MAX, 0, place.frame >= 0 ? mb : mb % place.copies};
+  for (const MicroBatch mb : IdRange<MicroBatch>(plan.graph.micro_batches)) {
+    const auto position = [&](OpId op) { return positions.of(op, mb); };
+    InUse use{INT32_MAX, 0, place.frame >= 0 ? mb.value : mb.value % place.copies};
     for (const OpId writer : life.writers) {
       use.first = std::min(use.first, position(writer));
       use.last = std::max(use.last, position(writer));
@@ -135,8 +134,8 @@ std::vector<InUse> uses_of(const Plan& plan, std::size_t value, const Lifetime& 
   return uses;
 }
 
-// By issue position: bytes that hold something. Values whose memory is shared are never in use at the same position,
-// but for a copy that a message is issued into while the micro-batch before it is still read: it counts once.
+// Returns by issue position the bytes that hold something. Values whose memory is shared are never in use at the same
+// position, but for a copy that a message is issued into while the micro-batch before it is still read: it counts once.
 std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, const IssuePositions& positions,
                                      const std::vector<Lifetime>& lifetimes, const std::vector<ValueId>& storage) {
   std::vector<std::int64_t> live(static_cast<std::size_t>(positions.count()) + 1, 0);
@@ -156,7 +155,7 @@ std::vector<std::int64_t> live_bytes(const Plan& plan, std::size_t rank_class, c
       const std::int32_t first = std::max(use.first, until + 1);
       if (first > use.last) continue;
       live[first] += size;
-      live[static_cast<std::size_t>(use.last) + 1] -= size;
+      live[use.last + 1] -= size;
       until = use.last;
     }
   }
@@ -169,7 +168,7 @@ MemoryPeak find_peak(const ClassPlan& plan, const std::vector<std::int64_t>& liv
   MemoryPeak peak;
   std::int64_t in_flight = 0;
   std::size_t position = 0;
-  for (const Slot& slot : plan.order) {
+  for (const IssueSlot& slot : plan.order) {
     const IssueBlock& block = block_of(plan, slot);
     if (block.kind == BlockKind::forward && slot.begin == 0) ++in_flight;
     for (std::size_t i = 0; i < operations_of(plan, slot).size(); ++i, ++position) {

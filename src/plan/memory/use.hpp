@@ -1,4 +1,4 @@
-// What a placed plan's memory is for, and when most of it is in use.
+// Says what the memory of a placed plan is for, and when most of it is in use.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ struct MemoryTerm {
   Bytes bytes;
 };
 
-// The operation, in issue order, at which most bytes hold something: what a step has once, and what micro-batches made
-// from the issue of its first writer to that of its last reader.
+// The peak is at the operation, in issue order, at which most bytes hold something: what a step has once, and what
+// micro-batches made, from the issue of its first writer to that of its last reader.
 struct MemoryPeak {
-  std::string block;              // its block: "backward 0"
-  std::int32_t micro_batch = -1;  // -1: once a step
-  std::int64_t in_flight = 0;     // forwards whose backward has not ended, over all model chunks
-  Bytes live;                     // at most what the placement needs
+  std::string block;  // its block: "backward 0"
+  MicroBatch micro_batch = kOncePerStep;
+  std::int64_t in_flight = 0;  // forwards whose backward has not ended, over all model chunks
+  Bytes live;                  // at most what the placement needs
 };
 
 struct MemoryUse {

@@ -26,10 +26,10 @@ using Moments = std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t>;
 
 Moments moments_of(const ClassPlan& plan) {
   Moments moments;
-  for (const Slot& slot : plan.order) {
+  for (const IssueSlot& slot : plan.order) {
     for (const OpId op : operations_of(plan, slot)) {
       const auto now = static_cast<std::int64_t>(moments.size());
-      moments[{op.value, slot.micro_batch}] = now;
+      moments[{op.value, slot.micro_batch.value}] = now;
     }
   }
   return moments;
@@ -45,7 +45,7 @@ std::vector<Held> held_by(const Plan& plan, std::size_t rank_class, const Moment
     const std::int64_t size = aligned(value.bytes()).value;
     const auto micro_batches = value.per_micro_batch ? static_cast<std::int32_t>(plan.graph.micro_batches) : 1;
     for (std::int32_t mb = 0; mb < micro_batches; ++mb) {
-      const std::int64_t at = address(plan, make_id<ValueId>(v), mb).value;
+      const std::int64_t at = address(plan, make_id<ValueId>(v), {mb}).value;
       if (!value.per_micro_batch) {
         held.push_back({0, end_of_step, at, at + size});
         continue;
@@ -136,7 +136,7 @@ TEST(MemoryUseProperty, ThePeakIsTheUnionOfAddressesInUseInWovenPlans) {
       if (draw % 2 == 0) decisions.chosen[DecisionSpace::kPairs] = space.options(DecisionSpace::kPairs) - 1;
       SCOPED_TRACE(fmt::format("{}, zero {}, turn {}", name, layout.zero, turn));
       const WholePlan made = overlapped_plan(r, graph, "weft", space.overlap(decisions));
-      paired += has_pieces(made.plan().classes.front()) ? 1 : 0;
+      paired += has_sections(made.plan().classes.front()) ? 1 : 0;
       expect_peak_by_definition(made.plan());
     }
   }

@@ -38,7 +38,7 @@ TEST(MemoryUse, ThePeakIsTheFirstBackwardWithTheMicroBatchesThatTheScheduleHolds
       const MemoryPeak& peak = use[stage].peak;
       EXPECT_EQ(peak.in_flight, std::min(4 - stage, micro_batches)) << "stage " << stage;
       EXPECT_EQ(peak.block, stage < 3 ? "backward 0" : "forward 0");
-      EXPECT_EQ(peak.micro_batch, 0);
+      EXPECT_EQ(peak.micro_batch, MicroBatch{0});
     }
   }
   const Plan gpipe = test::serial(test::small_gpt(8), "local:4", {.pp = 4, .schedule = PipelineSchedule::gpipe}, 8);

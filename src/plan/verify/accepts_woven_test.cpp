@@ -59,7 +59,7 @@ TEST_P(AcceptsWoven, PlansOfDecisionsDrawnAtRandom) {
         const bool has_parts = std::any_of(made.plan().graph.operations.begin(), made.plan().graph.operations.end(),
                                            [](const Operation& op) { return op.per_micro_batch && is_part(op); });
         cut += has_parts ? 1 : 0;
-        paired += std::any_of(made.plan().classes.begin(), made.plan().classes.end(), has_pieces) ? 1 : 0;
+        paired += std::any_of(made.plan().classes.begin(), made.plan().classes.end(), has_sections) ? 1 : 0;
         if ((turn + draw) % 5 == 0) {
           EXPECT_EQ(test::find_damage(made.plan(), random(), 1).value_or("safe"), "safe");
         }

@@ -14,15 +14,15 @@ namespace weft {
 namespace {
 
 struct Access {
-  std::int32_t instance = -1;
+  InstanceId instance;
   int iteration = 0;
-  std::int32_t lane = -1;  // the queue; -1: in the chain
+  QueueId queue;  // not valid where the instance is in the chain
 };
 
-// A stretch of memory inside which no value begins or ends: what it holds, and the accesses that may not have ended.
+// No value begins or ends inside a stretch of memory. It knows what it holds, and which accesses may not have ended.
 struct Stretch {
   ValueId value;
-  std::int32_t micro_batch = -1;
+  MicroBatch micro_batch = kOncePerStep;
   int iteration = 0;
   std::vector<Access> accesses;   // the last one in the chain and the last one of each other queue
   std::vector<Access> displaced;  // of what it held before, while parts of an operation write what it holds now
@@ -31,7 +31,7 @@ struct Stretch {
 class Memory {
  public:
   Memory(const Plan& plan, const Unfolded& unfolded, const HappensBefore& before, const std::vector<ValueId>& storage,
-         const OpLists& writers, std::size_t rank_class)
+         const OpLists& writers, ClassId rank_class)
       : plan_(plan),
         unfolded_(unfolded),
         before_(before),
@@ -39,12 +39,12 @@ class Memory {
         writers_(writers),
         rank_class_(rank_class) {}
 
-  std::optional<Violation> run(const std::vector<ValueId>& values, const std::vector<std::int32_t>& instances) {
+  std::optional<Violation> run(const std::vector<ValueId>& values) {
     if (auto found = lay_out(values)) return found;
     for (int iteration = 0; iteration < 2; ++iteration) {
-      for (const std::int32_t i : instances) {
+      for (const InstanceId i : unfolded_.instances_of(rank_class_)) {
         const Operation& op = plan_.graph.op(instance(i).operation);
-        const Access who{i, iteration, instance(i).chain_position >= 0 ? -1 : instance(i).queue};
+        const Access who{i, iteration, instance(i).chain_position >= 0 ? QueueId{} : instance(i).queue};
         for (const Read& read : op.reads) {
           if (auto found = check_read(read.value, iteration - read.distance, who)) return found;
         }
@@ -62,12 +62,12 @@ class Memory {
     std::int64_t begin = 0, end = 0;  // bytes; once laid out, indices into stretches_
   };
 
-  const Instance& instance(std::int32_t i) const { return unfolded_.instances()[i]; }
-  std::string name(std::int32_t i) const { return describe(plan_, instance(i)); }
+  const Instance& instance(InstanceId i) const { return unfolded_.instances()[i]; }
+  std::string name(InstanceId i) const { return describe(plan_, instance(i)); }
   const std::string& name(ValueId id) const { return plan_.graph.value(id).name; }
-  static std::string suffix(std::int32_t mb) { return mb < 0 ? "" : fmt::format(" of micro-batch {}", mb); }
-  std::int32_t micro_batch(ValueId id, Access who) const {
-    return plan_.graph.value(id).per_micro_batch ? instance(who.instance).micro_batch : -1;
+  static std::string suffix(MicroBatch mb) { return mb.valid() ? fmt::format(" of micro-batch {}", mb.value) : ""; }
+  MicroBatch micro_batch(ValueId id, Access who) const {
+    return plan_.graph.value(id).per_micro_batch ? instance(who.instance).micro_batch : kOncePerStep;
   }
 
   // Cuts the class's memory where any copy of any value begins or ends.
@@ -75,7 +75,7 @@ class Memory {
     std::vector<std::int64_t> borders;
     first_copy_.assign(plan_.graph.values.size(), 0);
     for (const ValueId id : values) {
-      first_copy_[id.index()] = extents_.size();
+      first_copy_[id] = extents_.size();
       if (auto found = add_copies(id)) return found;
     }
     for (const Extent& extent : extents_) borders.insert(borders.end(), {extent.begin, extent.end});
@@ -93,7 +93,7 @@ class Memory {
 
   std::optional<Violation> add_copies(ValueId id) {
     const Value& value = plan_.graph.value(id);
-    const Placement& place = plan_.placements[id.index()];
+    const Placement& place = plan_.placements[id];
     const Bytes memory = plan_.classes[rank_class_].memory;
     const std::string& where = plan_.graph.classes[rank_class_].name;
     if (place.copies < 1 || place.offset.value % kAlignment != 0) {
@@ -108,7 +108,7 @@ class Memory {
                                 : place.frame >= 0     ? plan_.graph.micro_batches
                                                    : std::min<std::int64_t>(place.copies, plan_.graph.micro_batches);
     for (std::int64_t i = 0; i < copies; ++i) {
-      const std::int64_t begin = address(plan_, id, static_cast<std::int32_t>(i)).value;
+      const std::int64_t begin = address(plan_, id, {static_cast<std::int32_t>(i)}).value;
       if (begin < 0 || begin > memory.value || size > memory.value - begin) {
         return Violation{Rule::hazard,
                          fmt::format("'{}' lies at byte {} and is {} long, outside the {} that {} has", value.name,
@@ -122,7 +122,7 @@ class Memory {
   // A transfer of a step works in place: what it leaves lies where what it takes began.
   std::optional<Violation> check_storage(ValueId id) const {
     const ValueId buffer = storage_[id.index()];
-    const Placement &place = plan_.placements[id.index()], &shared = plan_.placements[buffer.index()];
+    const Placement &place = plan_.placements[id], &shared = plan_.placements[buffer];
     if (place.offset == shared.offset && place.frame == shared.frame) return std::nullopt;
     return Violation{Rule::hazard,
                      fmt::format("{}: '{}' lies at byte {}, apart from '{}' at byte {}; the transfer between "
@@ -131,12 +131,12 @@ class Memory {
                                  shared.offset.value)};
   }
 
-  // A frame that is there, with a place for every micro-batch.
+  // A frame that a value names must be there and have a place for every micro-batch.
   std::optional<Violation> check_frame(ValueId id) const {
-    const Placement& place = plan_.placements[id.index()];
+    const Placement& place = plan_.placements[id];
     if (place.frame < 0) return std::nullopt;
     const std::vector<Frame>& frames = plan_.classes[rank_class_].frames;
-    const auto frame = static_cast<std::size_t>(place.frame);
+    const std::size_t frame = place.frame;
     const bool ok = frame < frames.size() && plan_.graph.value(id).per_micro_batch &&
                     frames[frame].base.size() == static_cast<std::size_t>(plan_.graph.micro_batches) &&
                     std::all_of(
@@ -149,16 +149,16 @@ class Memory {
                     plan_.graph.classes[rank_class_].name, name(id), place.frame, kAlignment)};
   }
 
-  std::span<Stretch> stretches(ValueId id, std::int32_t mb) {
-    const Placement& place = plan_.placements[id.index()];
-    const std::size_t copy = static_cast<std::size_t>(place.frame >= 0 ? mb : std::max(0, mb) % place.copies);
-    const Extent& extent = extents_[first_copy_[id.index()] + (mb < 0 ? 0 : copy)];
-    return std::span(stretches_).subspan(extent.begin, static_cast<std::size_t>(extent.end - extent.begin));
+  std::span<Stretch> stretches(ValueId id, MicroBatch mb) {
+    const Placement& place = plan_.placements[id];
+    const std::int32_t copy = !mb.valid() ? 0 : place.frame >= 0 ? mb.value : mb.value % place.copies;
+    const Extent& extent = extents_[first_copy_[id] + copy];
+    return std::span(stretches_).subspan(extent.begin, extent.end - extent.begin);
   }
 
   std::optional<Violation> check_read(ValueId id, int iteration, Access who) {
     if (iteration < 0) return std::nullopt;  // initial parameters and state
-    const std::int32_t mb = micro_batch(id, who);
+    const MicroBatch mb = micro_batch(id, who);
     if (auto found = check_parts(id, iteration, mb, who)) return found;
     for (Stretch& stretch : stretches(id, mb)) {
       if (another_part_wrote(stretch, id, who)) {
@@ -180,8 +180,8 @@ class Memory {
     return std::nullopt;
   }
 
-  // All parts that write what it reads have been issued.
-  std::optional<Violation> check_parts(ValueId id, int iteration, std::int32_t mb, Access who) const {
+  // All parts that write what an operation reads must have been issued.
+  std::optional<Violation> check_parts(ValueId id, int iteration, MicroBatch mb, Access who) const {
     const std::span<const OpId> writers = writers_[id.index()];
     if (writers.size() < 2 || !is_part(plan_.graph.op(writers.front()))) return std::nullopt;
     if (plan_.graph.value(id).accumulated) return std::nullopt;  // every part adds to the whole, in every micro-batch
@@ -196,9 +196,9 @@ class Memory {
   }
 
   std::optional<Violation> check_write(ValueId id, Access who) {
-    const std::int32_t mb = micro_batch(id, who);
+    const MicroBatch mb = micro_batch(id, who);
     // A sum over micro-batches begins anew with the first write of an iteration; every other one adds to it.
-    int& written = written_[id.index()];
+    int& written = written_[id];
     if (plan_.graph.value(id).accumulated && written == who.iteration) {
       if (auto found = check_read(id, who.iteration, who)) return found;
     }
@@ -226,19 +226,19 @@ class Memory {
     return std::nullopt;
   }
 
-  // One of the accesses that may not have ended when `who` writes.
+  // Returns one of the accesses that may not have ended when `who` writes.
   const Access* still_using(const std::vector<Access>& accesses, const Stretch& stretch, ValueId id, Access who) const {
     for (const Access& earlier : accesses) {
       const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
       if (itself && (in_place(stretch.value, id) || stretch.value == id)) continue;
-      if (!itself && earlier.lane == who.lane) continue;  // a lane runs in the order in which we go through it
+      if (!itself && earlier.queue == who.queue) continue;  // a queue runs in the order in which we go through it
       if (part_of_the_same(earlier, who)) continue;
       if (!before_.ended_before(earlier.instance, earlier.iteration, who.instance, who.iteration)) return &earlier;
     }
     return nullptr;
   }
 
-  Violation overwrites(ValueId id, std::int32_t mb, Access who, const Stretch& stretch, const Access& earlier) const {
+  Violation overwrites(ValueId id, MicroBatch mb, Access who, const Stretch& stretch, const Access& earlier) const {
     const bool itself = earlier.instance == who.instance && earlier.iteration == who.iteration;
     return {Rule::hazard,
             fmt::format("[{}] writes '{}'{} over '{}'{}, which {}", name(who.instance), name(id), suffix(mb),
@@ -246,17 +246,17 @@ class Memory {
                         itself ? "it uses itself" : fmt::format("[{}] may still be using", name(earlier.instance)))};
   }
 
-  // Whether another part has written its elements of the value, which must stay until the value is read.
-  bool another_part_is_there(ValueId id, std::int32_t mb, Access who) const {
+  // Returns whether another part has written its elements of the value, which must stay until the value is read.
+  bool another_part_is_there(ValueId id, MicroBatch mb, Access who) const {
     if (!is_part(operation(who)) || plan_.graph.value(id).accumulated) return false;
     const std::span<const OpId> writers = writers_[id.index()];
     return std::any_of(writers.begin(), writers.end(), [&](OpId writer) {
-      const std::int32_t other = unfolded_.instance_of(writer, mb);
+      const InstanceId other = unfolded_.instance_of(writer, mb);
       return other != who.instance && done_[other] == who.iteration;
     });
   }
 
-  Violation overwritten_between_parts(ValueId id, std::int32_t mb, Access who, const Stretch& stretch) const {
+  Violation overwritten_between_parts(ValueId id, MicroBatch mb, Access who, const Stretch& stretch) const {
     return {
         Rule::hazard,
         fmt::format("[{}] writes its part of '{}'{}, but '{}'{} lies over what other parts have written of it, last "
@@ -267,14 +267,14 @@ class Memory {
 
   // Another part of the same operation has begun to write the value: each has elements of its own (check_provenance
   // sees to that), and what lay there before must be free for every one of them.
-  bool joins_other_parts(const Stretch& stretch, ValueId id, std::int32_t mb, Access who) const {
+  bool joins_other_parts(const Stretch& stretch, ValueId id, MicroBatch mb, Access who) const {
     if (stretch.value != id || stretch.micro_batch != mb || stretch.iteration != who.iteration) return false;
     return is_part(operation(who)) && !plan_.graph.value(id).accumulated;
   }
 
   const Operation& operation(Access who) const { return plan_.graph.op(instance(who.instance).operation); }
 
-  // Two parts of one operation touch different elements, in whatever stage: neither is in the other's way.
+  // Two parts of one operation touch different elements, in whatever leg: neither is in the other's way.
   bool part_of_the_same(Access a, Access b) const {
     if (a.instance == b.instance || a.iteration != b.iteration) return false;
     const Operation &x = operation(a), &y = operation(b);
@@ -283,21 +283,23 @@ class Memory {
     return !overlap(Slice{p.begin, p.end, p.of, p.axis}, Slice{q.begin, q.end, q.of, q.axis});
   }
 
-  // In place: where another part has left its result, this one still finds its own elements of what they all read.
+  // Operations in place: where another part has left its result, this one still finds its own elements of what both
+  // read.
   bool another_part_wrote(const Stretch& stretch, ValueId id, Access who) const {
-    return stretch.value.valid() && stretch.value != id && in_place(id, stretch.value) && stretch.micro_batch < 0 &&
-           stretch.iteration == who.iteration && part_of_the_same(stretch.accesses.front(), who);
+    return stretch.value.valid() && stretch.value != id && in_place(id, stretch.value) &&
+           !stretch.micro_batch.valid() && stretch.iteration == who.iteration &&
+           part_of_the_same(stretch.accesses.front(), who);
   }
 
   bool in_place(ValueId from, ValueId to) const {
     return storage_[from.index()] == storage_[to.index()] &&
-           plan_.placements[from.index()].offset == plan_.placements[to.index()].offset;
+           plan_.placements[from].offset == plan_.placements[to].offset;
   }
 
   // Later accesses on the same queue end later: one per queue is enough.
   static void note(Stretch& stretch, Access who) {
     for (Access& access : stretch.accesses) {
-      if (access.lane == who.lane) {
+      if (access.queue == who.queue) {
         access = who;
         return;
       }
@@ -310,37 +312,31 @@ class Memory {
   const HappensBefore& before_;
   const std::vector<ValueId>& storage_;
   const OpLists& writers_;
-  std::size_t rank_class_;
-  std::vector<Extent> extents_;          // of all copies of all values
-  std::vector<std::size_t> first_copy_;  // by value: index into extents_
-  std::vector<Stretch> stretches_;       // by address
-  std::vector<int> written_;             // by value: the last iteration that wrote it
-  std::vector<int> done_;                // by instance: the last iteration that issued it
+  ClassId rank_class_;
+  std::vector<Extent> extents_;                // of all copies of all values
+  IdVector<ValueId, std::size_t> first_copy_;  // index into extents_
+  std::vector<Stretch> stretches_;             // by address
+  IdVector<ValueId, int> written_;             // the last iteration that wrote it
+  IdVector<InstanceId, int> done_;             // the last iteration that issued it
 };
 
 }  // namespace
 
-std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order) {
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<InstanceId>& order) {
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();
   if (plan.placements.size() != plan.graph.values.size()) {
     return Violation{Rule::hazard, fmt::format("the plan places {} values, its graph has {}", plan.placements.size(),
                                                plan.graph.values.size())};
   }
-  std::vector<std::vector<std::int32_t>> instances(plan.classes.size());
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
-    instances[unfolded.instances()[i].rank_class].push_back(static_cast<std::int32_t>(i));
-  }
-  std::vector<std::vector<ValueId>> values(plan.classes.size());
-  for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
-    values[plan.graph.values[i].rank_class.index()].push_back(make_id<ValueId>(i));
-  }
+  IdVector<ClassId, std::vector<ValueId>> values(plan.classes.size());
+  for (const ValueId id : plan.graph.values.ids()) values[plan.graph.value(id).rank_class].push_back(id);
   const std::vector<ValueId> storage = find_storage(plan);
   const OpLists writers = writers_by_value(plan.graph);
   const Landmarks landmarks(unfolded, order);
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+  for (const ClassId c : plan.classes.ids()) {
     const HappensBefore before(plan, unfolded, landmarks, c);
-    if (auto found = Memory(plan, unfolded, before, storage, writers, c).run(values[c], instances[c])) return found;
+    if (auto found = Memory(plan, unfolded, before, storage, writers, c).run(values[c])) return found;
   }
   return std::nullopt;
 }

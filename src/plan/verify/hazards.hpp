@@ -1,5 +1,5 @@
-// Memory hazards: every access of two iterations, in issue order, against who owns the bytes and who may still use
-// them. An access by an operation that runs beside compute counts until it has surely ended.
+// Finds memory hazards: every access of two iterations, in issue order, is held against who owns the bytes and who may
+// still use them. An access by an operation that runs beside compute counts until it has surely ended.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// `order`: all instances, each after what it waits for.
-std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<std::int32_t>& order);
+// `order` has all instances, each after what it waits for.
+std::optional<Violation> check_hazards(const WholePlan& whole, const std::vector<InstanceId>& order);
 
 }  // namespace weft

@@ -27,7 +27,7 @@ class Proofs {
 
 }  // namespace
 
-bool has_stages(const StepGraph& graph) {
+bool has_legs(const StepGraph& graph) {
   return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
     return op.rule != Substitution::none || op.leg != 0 ||
            (op.communication && op.communication->scope != Scope::whole);
@@ -43,7 +43,7 @@ LegOrigins find_leg_origins(const StepGraph& model, const StepGraph& plan) {
     const std::string where = fmt::format("{}: '{}'", plan.classes[op.rank_class.index()].name, describe(op));
     const auto legs = op.rule == Substitution::none ? std::int64_t{1} : std::ssize(rule_of(op.rule).legs);
     if (op.leg < 0 || op.leg >= legs) {
-      result.violation = fmt::format("{} is stage {} of {}, which has {}", where, op.leg, name_of(op.rule), legs);
+      result.violation = fmt::format("{} is leg {} of {}, which has {}", where, op.leg, name_of(op.rule), legs);
       return result;
     }
     for (const Origin& origin : op.origins) {

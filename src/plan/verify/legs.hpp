@@ -9,7 +9,7 @@
 
 namespace weft {
 
-bool has_stages(const StepGraph& graph);
+bool has_legs(const StepGraph& graph);
 
 struct LegOrigins {
   // An operation names a rule that may not be applied to its origin or does not hold for its group, a leg that the

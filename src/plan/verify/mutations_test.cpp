@@ -43,7 +43,7 @@ Plan with_extra(Plan plan) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (op.is_transfer() || op.phase != Phase::weight_grad) continue;
-    plan.issues[i].queue = static_cast<std::int32_t>(plan.classes[op.rank_class.index()].queues.size()) - 1;
+    plan.issues[i].queue = plan.classes[op.rank_class].queues.last_id();
   }
   place_values(plan);
   return plan;

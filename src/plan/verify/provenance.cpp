@@ -30,7 +30,7 @@ struct Footprint {
   Bytes bytes;
 };
 
-// Of sizes that come from files: a sum at the limit equals that of no operation.
+// Sizes may come from files: a sum at the limit equals that of no operation.
 std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
@@ -160,7 +160,7 @@ std::optional<Violation> check_coverage(const StepGraph& whole, const StepGraph&
                        describe(whole.operations[i]));
   };
   for (auto& [operation, list] : parts) {
-    const auto i = static_cast<std::size_t>(operation);
+    const std::size_t i = operation;
     std::sort(list.begin(), list.end(), [](const Origin* a, const Origin* b) { return a->begin < b->begin; });
     std::int64_t next = 0;
     for (const Origin* part : list) {
@@ -253,10 +253,10 @@ std::optional<Violation> check_transfers(const StepGraph& whole, const StepGraph
 
 namespace {
 
-// `whole`: the graph of the model, with its transfers in the stages that the plan has.
+// `whole` is the graph of the model, with its transfers in the legs that the plan has.
 std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& graph) {
   if (graph.values != whole.values) {
-    return violation("the plan's values are not those of its model and layout, and of its transfers' stages");
+    return violation("the plan's values are not those of its model and layout, and of its transfers' legs");
   }
   for (const Operation& op : graph.operations) {
     if (auto found = check_operation(whole, graph, op)) return found;
@@ -270,10 +270,10 @@ std::optional<Violation> check_origins(const StepGraph& whole, const StepGraph& 
 
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& whole) {
   if (auto found = check_frame(whole, plan.graph)) return found;
-  if (!has_stages(plan.graph)) return check_origins(whole, plan.graph);
-  const LegOrigins staged = find_leg_origins(whole, plan.graph);
-  if (staged.violation) return violation(*staged.violation);
-  return check_origins(staged.whole, staged.graph);
+  if (!has_legs(plan.graph)) return check_origins(whole, plan.graph);
+  const LegOrigins found = find_leg_origins(whole, plan.graph);
+  if (found.violation) return violation(*found.violation);
+  return check_origins(found.whole, found.graph);
 }
 
 std::optional<Violation> check_algorithms(const Plan& plan) {
@@ -305,8 +305,8 @@ std::optional<Violation> check_queues(const Plan& plan) {
   if (!queues.conflict()) return std::nullopt;
   const auto name = [&](OpId id) {
     const Operation& op = plan.graph.op(id);
-    const auto queue = static_cast<std::size_t>(plan.issues[id.index()].queue);
-    return fmt::format("'{}' to queue '{}'", describe(op), plan.classes[op.rank_class.index()].queues[queue].name);
+    return fmt::format("'{}' to queue '{}'", describe(op),
+                       plan.classes[op.rank_class].queues[plan.issues[id].queue].name);
   };
   const OpId first = queues.conflict()->first;
   return Violation{Rule::collective_order,
@@ -321,26 +321,26 @@ std::optional<Violation> check_collective_order(const WholePlan& whole) {
   const Unfolded& unfolded = whole.unfolded();
   // For every pair of classes, the transfers they share on one queue of the one, as each issues them.
   struct Issued {
-    std::int32_t joint, instance;
+    JointId joint;
+    InstanceId instance;
   };
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Issued>> by_queue;  // (class, queue)
-  for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
+  std::map<std::pair<ClassId, QueueId>, std::vector<Issued>> by_queue;
+  for (const InstanceId i : unfolded.instances().ids()) {
     const Instance& instance = unfolded.instances()[i];
-    if (instance.joint < 0) continue;
-    by_queue[{instance.rank_class, instance.queue}].push_back({instance.joint, static_cast<std::int32_t>(i)});
+    if (instance.joint.valid()) by_queue[{instance.rank_class, instance.queue}].push_back({instance.joint, i});
   }
   for (const auto& [key, issued] : by_queue) {
     // Follow this queue; on every other member's queue the shared transfers must come in the same order.
-    std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::int32_t, std::int32_t>> last;  // position, instance
+    std::map<std::pair<ClassId, QueueId>, std::pair<std::int32_t, InstanceId>> last;  // position in the queue, instance
     for (const Issued& here : issued) {
-      for (const std::int32_t member : unfolded.members(here.joint)) {
+      for (const InstanceId member : unfolded.members(here.joint)) {
         const Instance& other = unfolded.instances()[member];
         if (other.rank_class == key.first) continue;
         const auto [it, first] =
             last.try_emplace({other.rank_class, other.queue}, std::pair{other.queue_position, here.instance});
         if (first) continue;
         if (other.queue_position < it->second.first) {
-          const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[i]); };
+          const auto name = [&](InstanceId i) { return describe(plan, unfolded.instances()[i]); };
           return Violation{Rule::collective_order,
                            fmt::format("order of transfers: {} issues '{}' before '{}', {} the other way round",
                                        plan.graph.classes[key.first].name, name(it->second.second), name(here.instance),

@@ -1,4 +1,5 @@
-// Is the plan's graph the model's, merely cut and merged? And do members of a group agree on the order of transfers?
+// Checks that the plan's graph is the model's, merely cut and merged, and that members of a group order transfers
+// alike.
 #pragma once
 
 #include <optional>
@@ -7,9 +8,9 @@
 
 namespace weft {
 
-// `original`: the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once by
-// the origins of the plan's operations, with the same reads, writes and bytes. Where the plan carries transfers out in
-// stages (plan/verify/legs.hpp), that is said of the graph with the plan's rules applied.
+// `original` is the graph of the plan's model, cluster and layout. Every operation of it must be covered exactly once
+// by the origins of the plan's operations, with the same reads, writes and bytes. Where the plan carries transfers out
+// in legs (plan/verify/legs.hpp), that is said of the graph with the plan's rules applied.
 std::optional<Violation> check_provenance(const Plan& plan, const StepGraph& original);
 
 // There is a program of every transfer, and members of one transfer carry out the same one.

@@ -49,13 +49,13 @@ TEST_F(Rejects, TwoSendsExchangedOnOneStage) {
   const OpId send = forward.operations.back();
   ASSERT_EQ(describe(plan_.graph.op(send)), "stage_output forward");
   forward.operations.pop_back();
-  const auto sends = static_cast<std::int32_t>(stage(0).blocks.size());
+  const BlockId sends = stage(0).blocks.next_id();
   stage(0).blocks.push_back({BlockKind::extra, -1, {send}});
-  std::vector<Slot> order;
-  for (const Slot& slot : stage(0).order) {
+  std::vector<IssueSlot> order;
+  for (const IssueSlot& slot : stage(0).order) {
     order.push_back(slot);
-    if (slot.block == 0 && slot.micro_batch > 0) order.push_back({sends, slot.micro_batch});
-    if (slot.block == 0 && slot.micro_batch == 1) order.push_back({sends, 0});
+    if (slot.block.value == 0 && slot.micro_batch.value > 0) order.push_back({sends, slot.micro_batch});
+    if (slot.block.value == 0 && slot.micro_batch.value == 1) order.push_back({sends, MicroBatch{0}});
   }
   stage(0).order = order;
   expect(Rule::collective_order, {"order of transfers: stage 0 issues", "stage_output forward, micro-batch 1",
@@ -146,32 +146,32 @@ TEST_F(Rejects, TransfersThatNoProgramCarriesOut) {
 // Each operation once -------------------------------------------------------------------------------------------------
 
 TEST_F(Rejects, ADroppedSlot) {
-  std::erase(stage(0).order, Slot{0, 2});
+  std::erase(stage(0).order, IssueSlot{BlockId{0}, MicroBatch{2}});
   expect(Rule::provenance, {"stage 0: 'embedding forward', micro-batch 2, is never issued"});
 }
 
 TEST_F(Rejects, ARepeatedSlot) {
-  stage(1).order.push_back({2, -1});
+  stage(1).order.push_back({BlockId{2}, kOncePerStep});
   expect(Rule::provenance, {"stage 1: ", "optimizer is issued twice"});
 }
 
 TEST_F(Rejects, ASlotThatDoesNotFitItsBlock) {
-  stage(0).order.back().micro_batch = 0;
+  stage(0).order.back().micro_batch = {0};
   expect(Rule::provenance, {"stage 0", "runs once a step, but its slot says micro-batch 0"});
 }
 
 TEST_F(Rejects, NumbersThatNameNothing) {
   const Plan original = plan_;
-  stage(0).order[0].micro_batch = 4;
+  stage(0).order[0].micro_batch = {4};
   expect(Rule::provenance, {"stage 0: its order names block 0 of 3, micro-batch 4 of 4"});
   plan_ = original;
-  stage(0).order[0].block = 3;
+  stage(0).order[0].block = {3};
   expect(Rule::provenance, {"stage 0: its order names block 3 of 3"});
   plan_ = original;
   block_of(stage(1), BlockKind::forward).operations[0] = make_id<OpId>(plan_.graph.operations.size());
   expect(Rule::provenance, {"stage 1: block 'forward 0' names operation"});
   plan_ = original;
-  issue("stage 0", "stage_output forward").queue = 99;
+  issue("stage 0", "stage_output forward").queue = {99};
   expect(Rule::provenance, {"stage 0: 'stage_output forward' is issued to queue 99"});
   plan_ = original;
   plan_.issues.pop_back();
@@ -192,10 +192,10 @@ TEST_F(Rejects, AnOperationOfAnotherClass) {
 
 TEST_F(Rejects, AQueueOfTheWrongKind) {
   const Plan original = plan_;
-  issue("stage 0", "layer 0 qkv forward").queue = 1;
+  issue("stage 0", "layer 0 qkv forward").queue = {1};
   expect(Rule::provenance, {"stage 0: 'layer 0 qkv forward' is issued to", "which is a communication queue"});
   plan_ = original;
-  issue("stage 0", "stage_output forward").queue = 0;
+  issue("stage 0", "stage_output forward").queue = kComputeQueue;
   expect(Rule::provenance, {"stage 0: 'stage_output forward' is issued to 'compute', which is a compute queue"});
   plan_ = original;
   stage(0).queues.push_back({"second", QueueKind::compute});

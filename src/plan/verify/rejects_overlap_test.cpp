@@ -59,10 +59,10 @@ TEST_F(RejectsOverlap, AGatherAfterItsUse) {
     ClassPlan& rank_class = plan_.classes[c];
     const OpId gather = nth(c, Role::param_gather, 0);
     std::erase(update(c), gather);
-    plan_.issues[gather.index()].queue = static_cast<std::int32_t>(rank_class.queues.size());
+    plan_.issues[gather].queue = rank_class.queues.next_id();
     rank_class.queues.push_back({"late", QueueKind::communication});
     rank_class.blocks.push_back({BlockKind::extra, -1, {gather}});
-    const Slot late{static_cast<std::int32_t>(rank_class.blocks.size()) - 1, -1};
+    const IssueSlot late{rank_class.blocks.last_id(), kOncePerStep};
     rank_class.order.insert(rank_class.order.begin() + 1, late);
   }
   expect(Rule::hazard, "before anything has written it");

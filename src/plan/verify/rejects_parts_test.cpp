@@ -147,7 +147,7 @@ TEST_F(RejectsParts, AnUpdateBeforeTheLastPart) {
 // A part that goes to a queue of its own is still waited for by whoever uses its value next.
 TEST_F(RejectsParts, NothingWherePartsHaveQueuesOfTheirOwn) {
   plan_.classes.front().queues.push_back({"another", QueueKind::communication});
-  plan_.issues[parts()[1].index()].queue = static_cast<std::int32_t>(plan_.classes.front().queues.size()) - 1;
+  plan_.issues[parts()[1]].queue = plan_.classes.front().queues.last_id();
   EXPECT_EQ(verdict(plan_), "safe");
   EXPECT_EQ(test::find_damage(plan_, 7, 5).value_or("safe"), "safe");
 }

@@ -30,13 +30,13 @@ std::string_view reason(EdgeKind kind) {
   return "?";
 }
 
-// How `waiting` waits for the transfer or operation that `other` belongs to.
-const Edge& edge_between(const Unfolded& unfolded, std::int32_t waiting, std::int32_t other) {
-  const std::int32_t joint = unfolded.instances()[other].joint;
+// Returns the edge by which `waiting` waits for the transfer or operation that `other` belongs to.
+const Edge& edge_between(const Unfolded& unfolded, InstanceId waiting, InstanceId other) {
+  const JointId joint = unfolded.instances()[other].joint;
   const std::span<const Edge> edges = unfolded.waits_for(waiting);
   const auto found = std::find_if(edges.begin(), edges.end(), [&](const Edge& edge) {
-    const std::int32_t from_joint = unfolded.instances()[edge.from].joint;
-    return edge.distance == 0 && (edge.from == other || (joint >= 0 && from_joint == joint));
+    const JointId from_joint = unfolded.instances()[edge.from].joint;
+    return edge.distance == 0 && (edge.from == other || (joint.valid() && from_joint == joint));
   });
   WEFT_CHECK(found != edges.end());
   return *found;
@@ -46,11 +46,11 @@ std::optional<Violation> check_deadlock(const WholePlan& whole, const RunOrder& 
   if (order.cycle.empty()) return std::nullopt;
   const Plan& plan = whole.plan();
   const Unfolded& unfolded = whole.unfolded();
-  const auto name = [&](std::int32_t i) { return describe(plan, unfolded.instances()[i]); };
+  const auto name = [&](InstanceId i) { return describe(plan, unfolded.instances()[i]); };
   std::string text = "deadlock: no operation of this cycle can ever start";
   constexpr std::size_t kShown = 8;
   for (std::size_t i = 0; i < order.cycle.size() && i < kShown; ++i) {
-    const std::int32_t waiting = order.cycle[i], next = order.cycle[(i + 1) % order.cycle.size()];
+    const InstanceId waiting = order.cycle[i], next = order.cycle[(i + 1) % order.cycle.size()];
     const Edge& edge = edge_between(unfolded, waiting, next);
     text += fmt::format("\n  [{}] waits for [{}]: it {}", name(waiting), name(edge.from), reason(edge.kind));
     // The cycle goes on at another member of the transfer.

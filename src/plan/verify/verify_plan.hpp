@@ -1,4 +1,4 @@
-// Is a plan safe to run? Proven before the first step, not found out at the thousandth.
+// Proves before the first step that a plan is safe to run.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct VerifyOptions {
   bool check_memory = true;  // a plan that does not fit may still be looked at
 };
 
-// The first violation, or nothing:
+// Returns the first violation, or nothing. The rules are:
 //   provenance        the operations are those of the model and layout, each done exactly once
 //   collective order  members of a group issue its transfers to matching queues, in the same order, and carry each out
 //                     alike

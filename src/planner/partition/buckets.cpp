@@ -16,7 +16,7 @@ bool once_a_step(const Operation& op, Role role) {
   return op.role == role && !op.per_micro_batch && op.is_transfer();
 }
 
-// A parameter of a class: its transfers and its update carry this name.
+// The transfers and the update of a parameter carry this name.
 using ParameterName = std::tuple<ClassId, std::int32_t, Role>;
 ParameterName parameter_of(const Operation& op) {
   return {op.rank_class, op.layer, op.subject};
@@ -34,7 +34,7 @@ class Cutter {
     }
   }
 
-  // Of all groups of all classes.
+  // Returns the buckets of all groups of all classes.
   Buckets cut(Role role) const {
     std::map<GroupName, std::vector<BucketItem>> items;
     for (std::size_t i = 0; i < graph_.operations.size(); ++i) {

@@ -1,5 +1,5 @@
-// Buckets: a class's once-a-step gradient reductions (and parameter gathers) cut into runs of parameters that travel
-// together. Who cuts how, and where the rules come from, is in docs/policies.md.
+// Cuts a class's once-a-step gradient reductions (and parameter gathers) into buckets: consecutive parameters that
+// travel together. Who cuts how, and where the rules come from, is in docs/policies.md.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@ struct BucketRule {
   friend bool operator==(const BucketRule&, const BucketRule&) = default;
 };
 
-// PyTorch's DistributedDataParallel: 25 MiB, the first bucket 1 MiB so that communication starts early. Where a size
-// is asked for, it is that of the first bucket too.
+// PyTorch's DistributedDataParallel has buckets of 25 MiB, the first of 1 MiB so that communication starts early. Where
+// a size is asked for, it is that of the first bucket too.
 BucketRule ddp_buckets(std::optional<double> mib = {});
-// Megatron-LM with --overlap-grad-reduce: parameters (not bytes) in a bucket, by default max(40M, 1M * group).
+// Megatron-LM with --overlap-grad-reduce counts parameters (not bytes) in a bucket, by default max(40M, 1M * group).
 BucketRule megatron_buckets(const StepGraph& graph, bool distributed_optimizer,
                             std::optional<std::int64_t> parameters = {});
-// Megatron-LM without: one bucket for each model chunk.
+// Megatron-LM without that flag has one bucket for each model chunk.
 BucketRule megatron_whole_chunks(bool distributed_optimizer);
 
-// What the rule looks at, in the order in which it takes them: one transfer of one parameter each.
+// A rule looks at one transfer of one parameter after the other.
 struct BucketItem {
   OpId operation;
   std::int32_t chunk = 0;
@@ -46,22 +46,22 @@ struct BucketItem {
   Bytes gradient;
   bool shared_embedding = false;
 };
-// The transfers of one group of a rank class on pipeline rank `stage`.
+// Cuts the transfers of one group of a rank class on pipeline rank `stage`.
 std::vector<std::vector<OpId>> cut_into_buckets(const std::vector<BucketItem>& items, const BucketRule& rule,
                                                 std::int64_t stage);
 
-// As one_bucket, but with the once-a-step gradient reductions cut by the rule, a group at a time; with `gathers` the
-// once-a-step parameter gathers too, into the same buckets. The reduction of tensor-parallel replicas, which comes
-// before that of data parallelism, is cut alike so that no bucket waits for another's gradients.
+// Does what one_bucket does, but with the once-a-step gradient reductions cut by the rule, a group at a time; with
+// `gathers` the once-a-step parameter gathers too, into the same buckets. The reduction of tensor-parallel replicas,
+// which comes before that of data parallelism, is cut alike so that no bucket waits for another's gradients.
 std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule, bool gathers = false);
 
-// Replicas' reductions, each with those of the bucket that its parameter's gradient travels in; the rest of a class
-// together.
+// Puts each of the replicas' reductions with those of the bucket that its parameter's gradient travels in, and the rest
+// of a class together.
 std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
                                                   const std::vector<std::vector<OpId>>& buckets);
 
-// By operation: for a once-a-step reduction the last operation of backward whose result it reduces, in graph order; -1
-// for any other operation.
+// Returns by operation, for a once-a-step reduction, the last operation of backward whose result it reduces, in graph
+// order, and -1 for any other operation.
 std::vector<std::int32_t> last_gradient_writers(const StepGraph& graph);
 
 }  // namespace weft

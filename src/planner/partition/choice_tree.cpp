@@ -37,7 +37,7 @@ class ChoiceTreeBuilder {
  private:
   const ClassGroup& group() const { return graph_.classes[op_.rank_class.index()].group(op_.communication->group); }
 
-  // What makes the data, and what uses it, of the same class and micro-batch.
+  // Finds what makes the data and what uses it, of the same class and micro-batch.
   void find_neighbours(OpId id) {
     const OpLists writers = writers_by_value(graph_), readers = readers_by_value(graph_);
     const auto note = [&](OpId other) {
@@ -132,7 +132,7 @@ class ChoiceTreeBuilder {
     return least;
   }
 
-  // The cheapest that plans can be made of, fewer parts on ties.
+  // Returns the cheapest leaf that plans can be made of, with fewer parts on ties.
   static ChoiceNode with_figures_of_best(ChoiceNode node) {
     const auto rank = [](const ChoiceNode& n) { return std::tuple(!n.possible, n.cost_s(), n.parts); };
     const ChoiceNode& best = *std::min_element(node.under.begin(), node.under.end(),

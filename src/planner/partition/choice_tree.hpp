@@ -25,10 +25,10 @@ struct ChoiceNode {
   double cost_s() const { return left_s + loss_s; }
 };
 
-// Of a transfer of the graph of a model. Not for those with members in several classes, whose tree has one leaf.
+// Returns the tree of a transfer of a model's graph. A transfer with members in several classes has a tree of one leaf.
 ChoiceNode choice_tree(const StepGraph& graph, const CostModel& cost, OpId communication);
 
-// What the best leaf says of every gradient reduction and parameter gather, by operation.
+// Says, by operation, what the best leaf of every gradient reduction and parameter gather is.
 struct CheapestChoices {
   // The rule, where it is better than none by more than a hundredth; empty: none is anywhere.
   std::vector<Substitution> rules;

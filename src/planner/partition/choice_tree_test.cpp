@@ -94,7 +94,7 @@ TEST(ChoiceTree, HasABranchForEveryRule) {
   EXPECT_EQ(rules(one_node), (std::vector{none, all_reduce_in_halves, all_reduce_at_root}));
 }
 
-// Of stages in parts: as long as a shop where every part passes every stage in turn.
+// Of legs in parts: as long as a shop where every part passes every leg in turn.
 TEST(ChoiceTree, StagesFollowEachOtherPartByPart) {
   const Costed c(test::small_gpt(), "dgx-a100:2", {.dp = 16});
   const ChoiceNode tree = choice_tree(c.graph, c.cost, c.first(Role::grad_reduce, Phase::optimizer));
@@ -104,8 +104,8 @@ TEST(ChoiceTree, StagesFollowEachOtherPartByPart) {
   ASSERT_NE(halves, tree.under.end());
   for (const ChoiceNode& leaf : halves->under) {
     // A ring's two halves move the same bytes in the same steps.
-    const double stage = leaf.transfer_s / (leaf.parts + 1);
-    EXPECT_NEAR(leaf.transfer_s, flow_shop({stage, stage}, leaf.parts), 1e-9 * leaf.transfer_s);
+    const double leg = leaf.transfer_s / (leaf.parts + 1);
+    EXPECT_NEAR(leaf.transfer_s, flow_shop({leg, leg}, leaf.parts), 1e-9 * leaf.transfer_s);
   }
 }
 
@@ -129,7 +129,7 @@ TEST(ChoiceTree, WhatIsLeftIsThatOfAShopOfComputeAndTravel) {
   }
 }
 
-// Two stages of a reduction in levels follow each other part by part: the flow shop says for how many parts that is the
+// Two legs of a reduction in levels follow each other part by part: the flow shop says for how many parts that is the
 // shortest, and the choice carries that number along with the rule.
 TEST(ChoiceTree, TheCheapestChoiceHasTheRuleAndThePartsOfTheBestLeaf) {
   const Costed c(model_preset("megatron-1.7b"), "dgx-a100:2", {.dp = 16});

@@ -17,7 +17,7 @@ std::int32_t numbers_in_use(const StepGraph& graph) {
   return next;
 }
 
-// How a transfer with members in several classes is cut.
+// Says how a transfer with members in several classes is cut.
 struct JointCut {
   std::int64_t parts = 1;
   std::int32_t next_number = 0;  // of the second part; the others follow
@@ -54,7 +54,7 @@ class OperationCutter {
  private:
   static std::int32_t transfer_of(const Operation& op) { return op.communication ? op.communication->transfer : -1; }
 
-  // As many as are asked for, or the next smaller number into which it can be cut.
+  // Returns as many parts as are asked for, or the next smaller number into which the operation can be cut.
   std::int64_t possible_parts(OpId origin, std::int32_t axis) const {
     std::int64_t parts = std::min<std::int64_t>(parts_[origin.index()], kMaxCuts);
     while (parts > 1 && !may_be_cut_into(whole_, whole_.op(origin), parts, axis)) --parts;

@@ -28,7 +28,7 @@ bool splits_experts(const PassChain& chain, std::size_t first, std::size_t last,
   return cut.axis == kTokenAxis && (chain.inside_experts(first) || chain.inside_experts(last));
 }
 
-// Stretches that can be cut by capacity: from an exchange to experts to the exchange back.
+// A stretch that can be cut by capacity goes from an exchange to experts to the exchange back.
 double with_expert_parts(const PassChain& chain, const ChainCut& cut) {
   double sum = 0;
   for (std::size_t i = 0; i < chain.size();) {

@@ -24,7 +24,7 @@ class Passes : public ::testing::Test {
 
 // Two resources, one part behind the other: written as a table of when each part of each operation ends.
 double by_table(const PassChain& chain, std::size_t first, std::size_t last, const ChainCut& cut) {
-  std::vector<double> part_free(static_cast<std::size_t>(cut.parts), 0);
+  std::vector<double> part_free(cut.parts, 0);
   double compute = 0, exchange = 0;
   std::size_t i = first;
   while (i < last) {

@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// What one kernel or one message can do at once: all but the size agrees (and, across classes, the number: a bucket's
+// One kernel or one message can do these at once: all but the size agrees (and, across classes, the number: a bucket's
 // members are several transfers of the same classes).
 bool agree(const Operation& a, const Operation& b) {
   OpKey ka = a.key, kb = b.key;
@@ -135,7 +135,7 @@ StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& 
       if (result.operations.back().origins.empty()) result.operations.back().origins.push_back({id, 0, 0, 1, 1});
       continue;
     }
-    const auto set = static_cast<std::size_t>(set_of[i]);
+    const std::size_t set = set_of[i];
     if (id != place_of_set[set]) continue;
     merged_at.push_back(result.operations.size());
     result.operations.push_back(merged(graph, sets[set].members));
@@ -170,13 +170,13 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
   return sets;
 }
 
-std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole) {
+std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& substituted, const std::vector<MergeSet>& of_whole) {
   std::vector<MergeSet> result;
   for (const MergeSet& set : of_whole) {
     std::map<std::pair<Substitution, std::int32_t>, MergeSet> by_leg;
     for (const OpId whole : set.members) {
-      for (const OpId leg : staged.legs_of(whole)) {
-        const Operation& op = staged.graph().op(leg);
+      for (const OpId leg : substituted.legs_of(whole)) {
+        const Operation& op = substituted.graph().op(leg);
         MergeSet& together = by_leg[{op.rule, op.leg}];
         together.at_last = set.at_last;
         together.members.push_back(leg);

@@ -19,12 +19,13 @@ struct MergeSet {
 };
 StepGraph merge_operations(const StepGraph& graph, const std::vector<MergeSet>& sets);
 
-// The same sets for the legs of a substituted graph: each leg of the members of a set travels together; members
+// Returns the same sets for the legs of a substituted graph: each leg of the members of a set travels together; members
 // under different rules do not.
-std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& staged, const std::vector<MergeSet>& of_whole);
+std::vector<MergeSet> merge_sets_of_legs(const SubstitutedGraph& substituted, const std::vector<MergeSet>& of_whole);
 
-// What travels together where nothing overlaps: all once-a-step gradient reductions of a group, all updates, all
-// parameter gathers; per layer what ZeRO-2 and 3 move in every micro-batch, the embedding and the head apart.
+// Puts together what travels together where nothing overlaps: all once-a-step gradient reductions of a group, all
+// updates, all parameter gathers; per layer what ZeRO-2 and 3 move in every micro-batch, the embedding and the head
+// apart.
 std::vector<MergeSet> one_bucket(const StepGraph& graph);
 
 }  // namespace weft

@@ -29,7 +29,7 @@ void keep_axes_apart(const StepGraph& graph, LayerCuts& cuts) {
   }
 }
 
-// By operation of the graph: the parts that the choice names, and the rows.
+// Returns by operation of the graph the parts that the choice names, and the rows.
 LayerCuts all_cuts(const StepGraph& graph, const PartitionChoice& choice, bool rows_of_experts) {
   const bool rows = choice.forward_rows > 1 || choice.backward_rows > 1;
   if (!rows && choice.layers.parts.empty()) return {choice.parts, {}};
@@ -56,13 +56,13 @@ StepGraph partition_graph(const StepGraph& graph, const PartitionChoice& choice,
     return parts.empty() ? merged : cut_operations(merged, whole, parts, axes);
   };
   if (choice.substitutions.empty()) return merged_and_cut(graph, choice.buckets, cuts.parts, cuts.axes);
-  const SubstitutedGraph staged(graph, choice.substitutions);
+  const SubstitutedGraph substituted(graph, choice.substitutions);
   const auto by_leg = [&](const std::vector<std::int32_t>& whole) {
-    return whole.empty() ? whole : staged.by_leg(whole);
+    return whole.empty() ? whole : substituted.by_leg(whole);
   };
-  StepGraph result =
-      merged_and_cut(staged.graph(), merge_sets_of_legs(staged, choice.buckets), by_leg(cuts.parts), by_leg(cuts.axes));
-  staged.name_origins(result);
+  StepGraph result = merged_and_cut(substituted.graph(), merge_sets_of_legs(substituted, choice.buckets),
+                                    by_leg(cuts.parts), by_leg(cuts.axes));
+  substituted.name_origins(result);
   return result;
 }
 

@@ -14,13 +14,13 @@
 
 namespace weft {
 
-// How a stretch of a pass is cut. One part: it is not.
+// Says how a stretch of a pass is cut. With one part it is not.
 struct ChainCut {
   std::int32_t parts = 1;
   std::int32_t axis = kTokenAxis;
   friend bool operator==(const ChainCut&, const ChainCut&) = default;
 };
-// In 2, 4 and 8 parts along each axis.
+// Returns the cuts into 2, 4 and 8 parts along each axis.
 const std::vector<ChainCut>& chain_cuts();
 
 class PassChain {
@@ -29,18 +29,18 @@ class PassChain {
 
   std::size_t size() const { return links_.size(); }
   OpId operation(std::size_t i) const { return links_[i].operation; }
-  // An all-to-all of experts: what may run beside the others.
+  // Returns whether it is an all-to-all of experts, which may run beside the others.
   bool is_exchange(std::size_t i) const { return links_[i].exchange; }
   // Between dispatch and combine of one layer lies the border before operation i.
   bool inside_experts(std::size_t i) const {
     return i > 0 && i < links_.size() && links_[i - 1].of_experts && links_[i].of_experts;
   }
   bool allows(std::size_t i, const ChainCut& cut) const { return ns(i, cut) >= 0; }
-  // Of one part, alone; negative where it may not be cut so.
+  // Returns the time of one part alone, which is negative where the operation may not be cut so.
   double ns(std::size_t i, const ChainCut& cut) const;
 
-  // What first..last-1 take in parts that follow each other: computation and exchanges each one at a time, between two
-  // exchanges the first part as far as it goes, then the second. All must allow the cut.
+  // Returns what first..last-1 take in parts that follow each other: computation and exchanges each one at a time,
+  // between two exchanges the first part as far as it goes, then the second. All must allow the cut.
   double pipelined_ns(std::size_t first, std::size_t last, const ChainCut& cut) const;
 
  private:

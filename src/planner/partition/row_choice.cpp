@@ -12,7 +12,7 @@ struct PassTime {
   double compute = 0, beside = 0, transfers = 0;  // `beside`: weight gradients, which nothing of the pass waits for
 };
 
-// Of the layers of the first class, which are like those of the others.
+// Looks at the layers of the first class, which are like those of the others.
 PassTime pass_time(const StepGraph& graph, const CostModel& cost, bool forward, std::int32_t parts) {
   PassTime time;
   for (const Operation& op : graph.operations) {

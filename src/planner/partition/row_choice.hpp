@@ -1,4 +1,4 @@
-// Into how many parts layers are cut by rows, by modelled cost.
+// Chooses by modelled cost into how many parts layers are cut by rows.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace weft {
 
-// Part counts that are worth looking at: powers of two up to kMaxRowCuts that divide the rows. The first is 1.
+// Returns the part counts that are worth looking at: powers of two up to kMaxRowCuts that divide the rows. The first
+// is 1.
 std::vector<std::int32_t> possible_rows(const StepGraph& graph);
 
-// One of so many equal parts of an operation, for its cost.
+// Returns one of so many equal parts of an operation, for its cost.
 Operation one_of(const Operation& op, std::int32_t parts);
 
 struct RowChoice {

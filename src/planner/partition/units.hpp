@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// As one_bucket, but the once-a-step reductions and gathers of every layer on their own, the embedding and the head
-// apart. All updates stay one.
+// Does what one_bucket does, but with the once-a-step reductions and gathers of every layer on their own, and the
+// embedding and the head apart. All updates stay one.
 std::vector<MergeSet> one_bucket_per_layer(const StepGraph& graph);
 
 }  // namespace weft

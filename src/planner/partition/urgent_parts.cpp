@@ -15,7 +15,7 @@ constexpr std::int64_t kSmallestPart = 4096;
 // thread on every rank, which the modelled time of a transfer does not contain.
 constexpr std::int64_t kMostParts = 64;
 
-// What a rank uses at once: a layer; the embedding; the last norm and the head. In the order of their use.
+// A rank uses these at once: a layer; the embedding; the last norm and the head. They are in the order of their use.
 struct UnitName {
   std::int32_t chunk = 0;
   std::int32_t place = 0;  // -1: the embedding; the head behind all layers
@@ -28,7 +28,7 @@ UnitName unit_of(const Operation& op) {
 
 using Unit = std::vector<OpId>;
 
-// Transfers of one role and group of a class, cut into runs.
+// Cuts the transfers of one role and group of a class into consecutive ones that travel together.
 class Runs {
  public:
   Runs(const StepGraph& graph, std::int64_t part) : graph_(graph), part_(part) {}
@@ -72,7 +72,7 @@ class Runs {
   std::vector<OpId> alone_;
 };
 
-// All that one class does once a step.
+// Decides about all that one class does once a step.
 class ClassParts {
  public:
   ClassParts(const StepGraph& graph, const CostModel& cost, ClassId rank_class)
@@ -122,7 +122,7 @@ class ClassParts {
     }
     add_updates(result);
   }
-  // What travels together of the gradients' reductions.
+  // Returns which reductions of gradients travel together.
   const std::vector<std::vector<OpId>>& reductions() const { return reductions_; }
 
  private:

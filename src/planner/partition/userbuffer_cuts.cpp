@@ -34,10 +34,10 @@ bool is_at_entry(Role role) {
          role == Role::ffn_in;
 }
 
-// A communication and the products that it is pipelined with.
+// A communication is pipelined with these products.
 using Pair = std::vector<OpId>;
 
-// Of layers with experts, only attention: the products of shared experts have no userbuffers.
+// Layers with experts have userbuffers in attention only: the products of shared experts have none.
 std::vector<Pair> pairs_of(const StepGraph& graph, const Transformer& model) {
   std::map<std::tuple<ClassId, std::int32_t, Phase, Half, bool>, Pair> pairs;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {

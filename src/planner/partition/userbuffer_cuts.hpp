@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Each pair in 1, 2, 4 or 8 parts, whichever takes least by modelled cost: users set the number for each product
+// Cuts each pair into 1, 2, 4 or 8 parts, whichever takes least by modelled cost: users set the number for each product
 // (--tp-comm-overlap-cfg), and leave a pair whole where small products cost more than is hidden.
 LayerCuts userbuffer_cuts(const StepGraph& graph, const Transformer& model, const CostModel& cost);
 

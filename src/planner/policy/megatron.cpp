@@ -16,7 +16,7 @@ BucketRule buckets(const PlanRequest& request, const StepGraph& graph) {
   return megatron_buckets(graph, distributed_optimizer(request), request.options.bucket_parameters);
 }
 
-// What all three levels of data parallelism share.
+// Decides what all three levels of data parallelism share.
 Overlap with_layer_overlap(Overlap overlap, const PlanRequest& request, const StepGraph& graph) {
   const PolicyOptions& options = request.options;
   require_applicable(options, request.layout);

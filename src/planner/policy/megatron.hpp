@@ -6,11 +6,11 @@
 
 namespace weft {
 
-// One bucket for each model chunk, after backward; nothing overlaps.
+// Each model chunk has one bucket, which goes after backward; nothing overlaps.
 Overlap megatron_dist_overlap(const PlanRequest& request, const StepGraph& graph);
 // Buckets are reduced while backward goes on.
 Overlap megatron_grad_overlap(const PlanRequest& request, const StepGraph& graph);
-// And parameters are gathered (ZeRO-1 and 2), in the same buckets, while the next iteration's forward goes on.
+// Parameters, too, are gathered (ZeRO-1 and 2), in the same buckets, while the next iteration's forward goes on.
 Overlap megatron_param_overlap(const PlanRequest& request, const StepGraph& graph);
 
 }  // namespace weft

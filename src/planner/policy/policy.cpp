@@ -18,43 +18,42 @@
 namespace weft {
 namespace {
 
-// All that the rest of the program knows of a policy beside its plans.
-struct Traits {
-  bool searches = false;     // see policy.hpp
-  bool cuts_layers = false;  // see policy.hpp
-  bool of_experts = false;   // see policy.hpp
-};
 struct Policy {
   std::string_view name;
   Overlap (*decide)(const PlanRequest&, const StepGraph&);
-  Traits traits = {};
+  PolicyFacts facts = {};
 };
+constexpr PolicyFacts kMegatron{.reads_megatron_flags = true, .buckets_by_parameters = true};
 constexpr Policy kPolicies[] = {
     {"serial", serial_overlap},
-    {"ddp", ddp_overlap},
-    {"megatron-dist", megatron_dist_overlap},
-    {"megatron-grad", megatron_grad_overlap},
-    {"megatron-param", megatron_param_overlap},
+    {"ddp", ddp_overlap, {.buckets_by_bytes = true}},
+    {"megatron-dist", megatron_dist_overlap, kMegatron},
+    {"megatron-grad", megatron_grad_overlap, kMegatron},
+    {"megatron-param", megatron_param_overlap, kMegatron},
     {"fsdp", fsdp_overlap},
     {"priority", priority_overlap},
     {"tutel", tutel_overlap, {.cuts_layers = true, .of_experts = true}},
     {"lancet", lancet_overlap, {.cuts_layers = true, .of_experts = true}},
     {"centauri", centauri_overlap, {.cuts_layers = true}},
-    {"weft", weft_overlap, {.searches = true, .cuts_layers = true}},
+    {"weft", weft_overlap, {.searches = true, .cuts_layers = true, .reads_megatron_flags = true}},
 };
-// Other names that are understood and not listed.
+// These other names are understood and not listed.
 struct Alias {
   std::string_view name, meaning;
 };
 constexpr Alias kAliases[] = {{"megatron", "megatron-param"}};
 
-const Policy& find_policy(std::string_view name) {
-  for (const Policy& policy : kPolicies) {
-    if (policy.name == name) return policy;
-  }
+const Policy* find_policy(std::string_view name) {
   for (const Alias& alias : kAliases) {
-    if (alias.name == name) return find_policy(alias.meaning);
+    if (alias.name == name) name = alias.meaning;
   }
+  const auto found =
+      std::find_if(std::begin(kPolicies), std::end(kPolicies), [&](const Policy& p) { return p.name == name; });
+  return found == std::end(kPolicies) ? nullptr : found;
+}
+
+const Policy& policy_named(std::string_view name) {
+  if (const Policy* found = find_policy(name)) return *found;
   std::vector<std::string> names = policy_names();
   for (const Alias& alias : kAliases) names.emplace_back(alias.name);
   fail("--policy '{}': there is no such policy{}", name, suggestion(name, names));
@@ -68,24 +67,17 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-bool searches(std::string_view policy) {
-  return find_policy(policy).traits.searches;
-}
-
-bool cuts_layers(std::string_view policy) {
-  return find_policy(policy).traits.cuts_layers;
-}
-
-bool of_experts(std::string_view policy) {
-  return find_policy(policy).traits.of_experts;
+PolicyFacts facts_of(std::string_view policy) {
+  const Policy* found = find_policy(policy);
+  return found == nullptr ? PolicyFacts{} : found->facts;
 }
 
 void require_policy(std::string_view name) {
-  find_policy(name);
+  policy_named(name);
 }
 
 Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {
-  Overlap overlap = find_policy(policy).decide(request, graph);
+  Overlap overlap = policy_named(policy).decide(request, graph);
   std::sort(overlap.partition.buckets.begin(), overlap.partition.buckets.end(),
             [](const MergeSet& a, const MergeSet& b) { return a.members.front() < b.members.front(); });
   return overlap;
@@ -93,7 +85,7 @@ Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::
 
 WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy,
                           const Overlap& overlap) {
-  return overlapped_plan(request, graph, std::string(find_policy(policy).name), overlap);
+  return overlapped_plan(request, graph, std::string(policy_named(policy).name), overlap);
 }
 
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy) {

@@ -1,4 +1,4 @@
-// A policy: a named way from a step graph to a plan.
+// A policy is a named way from a step graph to a plan.
 #pragma once
 
 #include <string>
@@ -10,10 +10,21 @@
 
 namespace weft {
 
-std::vector<std::string> policy_names();    // those with a name of their own; `megatron` is megatron-param
-bool searches(std::string_view policy);     // it needs PlanRequest::search
-bool cuts_layers(std::string_view policy);  // it cuts layers where they communicate
-bool of_experts(std::string_view policy);   // without all-to-alls of experts it does what `ddp` does
+// The rest of the program knows these facts of a policy, beside its plans.
+struct PolicyFacts {
+  bool searches = false;               // it needs PlanRequest::search
+  bool cuts_layers = false;            // it cuts layers where they communicate, so a run measures parts
+  bool of_experts = false;             // without all-to-alls of experts it does what `ddp` does
+  bool reads_megatron_flags = false;   // --tp-comm-overlap and the others that Megatron has
+  bool buckets_by_bytes = false;       // PolicyOptions::bucket_mib sizes its buckets
+  bool buckets_by_parameters = false;  // PolicyOptions::bucket_parameters does
+};
+std::vector<std::string> policy_names();  // those with a name of their own; `megatron` is megatron-param
+// No facts are true of a name that a plan file has and no policy.
+PolicyFacts facts_of(std::string_view policy);
+inline bool searches(std::string_view policy) {
+  return facts_of(policy).searches;
+}
 // Throws Error with the nearest name for an unknown policy, as make_plan does.
 void require_policy(std::string_view name);
 Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
@@ -21,7 +32,7 @@ Plan make_plan(const PlanRequest& request, const StepGraph& graph, std::string_v
 WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy);
 
 // The same in two steps, for callers that compare policies: what a policy decides
-// (policy/overlap.hpp), and the plan that follows. Policies that decide the same give the same plan but for its name.
+// (planner/overlap.hpp), and the plan that follows. Policies that decide the same give the same plan but for its name.
 Overlap decide_overlap(const PlanRequest& request, const StepGraph& graph, std::string_view policy);
 WholePlan make_whole_plan(const PlanRequest& request, const SharedGraph& graph, std::string_view policy,
                           const Overlap& overlap);

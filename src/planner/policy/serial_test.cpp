@@ -23,7 +23,7 @@ TEST(Serial, BlocksOnEveryTransferButSends) {
     for (std::size_t i = 0; i < plan.issues.size(); ++i) {
       const Operation& op = plan.graph.operations[i];
       EXPECT_EQ(plan.issues[i].blocking, op.is_transfer() && !is_send(op)) << describe(op);
-      EXPECT_EQ(plan.issues[i].queue == 0, !op.is_transfer()) << describe(op);
+      EXPECT_EQ(plan.issues[i].queue == kComputeQueue, !op.is_transfer()) << describe(op);
     }
   }
 }
@@ -39,7 +39,7 @@ TEST(Serial, ReducesInOneBucketAfterTheLastBackward) {
   for (const ClassPlan& c : plan.classes) {
     // forward, backward, update; the update block comes last and holds the only reduction of data parallelism.
     ASSERT_EQ(c.blocks.size(), 3u);
-    EXPECT_EQ(c.order.back(), (Slot{2, -1}));
+    EXPECT_EQ(c.order.back(), (IssueSlot{BlockId{2}, kOncePerStep}));
     int reductions = 0, updates = 0;
     for (const OpId id : block_of(c, BlockKind::update).operations) {
       reductions += plan.graph.op(id).role == Role::grad_reduce ? 1 : 0;

@@ -1,5 +1,5 @@
-// Which transfers run beside compute: they start when their data is there and their queue reaches them. All others are
-// waited for on the spot.
+// Decides which transfers run beside compute: they start when their data is there and their queue reaches them. All
+// others are waited for on the spot.
 #pragma once
 
 #include "plan/plan.hpp"
@@ -22,7 +22,7 @@ struct BesideCompute {
   friend bool operator==(const BesideCompute&, const BesideCompute&) = default;
 };
 
-// Whether compute waits on the spot for this transfer of a layer.
+// Returns whether compute waits on the spot for this transfer of a layer.
 bool is_waited_for(const Operation& operation, const BesideCompute& beside);
 
 // Sets Issue::blocking for all but pipeline messages and what ZeRO 2 and 3 repeat, which need the order of blocks

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // Sends and receives in each direction progress on their own, as separate streams would.
-// The stages of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
+// The legs of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
 std::string queue_name(const Operation& op) {
   const Communication& c = *op.communication;
   if (op.rule != Substitution::none) {
@@ -25,9 +25,9 @@ std::string queue_name(const Operation& op) {
   return std::string(name_of(c.group));
 }
 
-// The moment in backward at which each reduction may start, counted in the operations of its class; -1: `finished` has
-// none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike although what
-// hides their all-to-alls may differ; and no reduction goes before one that it reads from.
+// Returns the moment in backward at which each reduction may start, counted in the operations of its class, or -1 where
+// `finished` has none. Members of a reduction in several classes go by the latest of theirs, so that all order it alike
+// although what hides their all-to-alls may differ; and no reduction goes before one that it reads from.
 std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vector<std::int32_t>& finished) {
   std::vector<std::int32_t> operations(graph.classes.size(), 0), place, moments(graph.operations.size(), -1);
   for (const Operation& op : graph.operations) place.push_back(operations[op.rank_class.index()]++);
@@ -58,18 +58,17 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   return moments;
 }
 
-// The blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
+// Holds the blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
 class Blocks {
  public:
-  Blocks(const std::vector<PipelineSlot>& pipeline, std::int64_t chunks)
-      : index_(static_cast<std::size_t>(chunks * kBlockKinds), -1) {
-    for (const PipelineSlot& slot : pipeline) index_[place(slot.kind, slot.chunk)] = 0;
+  Blocks(const std::vector<PipelinePass>& pipeline, std::int64_t chunks) : ids_(chunks * kBlockKinds) {
+    for (const PipelinePass& pass : pipeline) ids_[place(pass.kind, pass.chunk)] = BlockId{0};
     for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
       for (int k = 0; k < kBlockKinds; ++k) {
         const auto kind = static_cast<BlockKind>(k);
-        std::int32_t& index = index_[place(kind, chunk)];
-        if (index < 0) continue;
-        index = static_cast<std::int32_t>(blocks_.size());
+        BlockId& id = ids_[place(kind, chunk)];
+        if (!id.valid()) continue;
+        id = blocks_.next_id();
         blocks_.push_back({kind, chunk});
       }
     }
@@ -77,12 +76,12 @@ class Blocks {
   }
 
   void add(OpId id, const Operation& op) {
-    const std::int32_t block = op.per_micro_batch ? of(kind_of(op), op.chunk) : update();
+    const BlockId block = op.per_micro_batch ? of(kind_of(op), op.chunk) : update();
     blocks_[block].operations.push_back(id);
   }
-  std::int32_t of(BlockKind kind, std::int32_t chunk) const { return index_[place(kind, chunk)]; }
-  std::int32_t update() const { return static_cast<std::int32_t>(blocks_.size()) - 1; }
-  std::vector<IssueBlock> take() { return std::move(blocks_); }
+  BlockId of(BlockKind kind, std::int32_t chunk) const { return ids_[place(kind, chunk)]; }
+  BlockId update() const { return blocks_.last_id(); }
+  IdVector<BlockId, IssueBlock> take() { return std::move(blocks_); }
 
  private:
   static std::size_t place(BlockKind kind, std::int32_t chunk) {
@@ -91,21 +90,22 @@ class Blocks {
   // Where backward is split, what makes gradients of weights has a block of its own.
   BlockKind kind_of(const Operation& op) const {
     if (op.phase == Phase::forward) return BlockKind::forward;
-    if (of(BlockKind::backward, op.chunk) >= 0) return BlockKind::backward;
+    if (of(BlockKind::backward, op.chunk).valid()) return BlockKind::backward;
     return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
   }
 
-  std::vector<IssueBlock> blocks_;
-  std::vector<std::int32_t> index_;  // by chunk and kind; -1: no such block
+  IdVector<BlockId, IssueBlock> blocks_;
+  std::vector<BlockId> ids_;  // by chunk and kind; not valid: no such block
 };
 
 }  // namespace
 
-std::int32_t communication_queue(ClassPlan& plan, const std::string& name) {
-  std::size_t q = 0;
-  while (q < plan.queues.size() && plan.queues[q].name != name) ++q;
-  if (q == plan.queues.size()) plan.queues.push_back({name, QueueKind::communication});
-  return static_cast<std::int32_t>(q);
+QueueId communication_queue(ClassPlan& plan, const std::string& name) {
+  for (const QueueId q : plan.queues.ids()) {
+    if (plan.queues[q].name == name) return q;
+  }
+  plan.queues.push_back({name, QueueKind::communication});
+  return plan.queues.last_id();
 }
 
 void issue_by_group(Plan& plan) {
@@ -129,26 +129,26 @@ void block_on_transfers(Plan& plan) {
   }
 }
 
-void order_blocks(Plan& plan, const std::vector<std::vector<PipelineSlot>>& pipelines) {
+void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines) {
   std::vector<Blocks> blocks;
-  for (const std::vector<PipelineSlot>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout.vpp);
+  for (const std::vector<PipelinePass>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout.vpp);
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     blocks[op.rank_class.index()].add(make_id<OpId>(i), op);
   }
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
-    std::vector<Slot>& order = plan.classes[c].order;
+    std::vector<IssueSlot>& order = plan.classes[c].order;
     order.clear();
-    for (const PipelineSlot& slot : pipelines[c]) {
-      order.push_back({blocks[c].of(slot.kind, slot.chunk), slot.micro_batch});
+    for (const PipelinePass& pass : pipelines[c]) {
+      order.push_back({blocks[c].of(pass.kind, pass.chunk), pass.micro_batch});
     }
-    order.push_back({blocks[c].update(), -1});
+    order.push_back({blocks[c].update(), kOncePerStep});
     plan.classes[c].blocks = blocks[c].take();
   }
 }
 
 void order_blocks(Plan& plan, bool paired) {
-  std::vector<std::vector<PipelineSlot>> pipelines;
+  std::vector<std::vector<PipelinePass>> pipelines;
   for (const RankClass& c : plan.graph.classes) pipelines.push_back(pipeline_order(plan.layout, c.stage, paired));
   order_blocks(plan, pipelines);
 }
@@ -159,7 +159,7 @@ void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
     std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     const auto rest =
         std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
-    // Stable: replicas' reductions stand before the buckets that read them and finish no later.
+    // The sort is stable: replicas' reductions stand before the buckets that read them and finish no later.
     std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return moments[a.index()] < moments[b.index()]; });
   }
 }

@@ -1,5 +1,5 @@
-// The usual skeleton of a plan: a forward and a backward block per model chunk (or what else the pipeline schedule
-// names), one update block, in the pipeline's order; a communication queue per group and direction.
+// Makes the usual skeleton of a plan: a forward and a backward block per model chunk (or what else the pipeline
+// schedule names), one update block, in the pipeline's order; a communication queue per group and direction.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace weft {
 
-// The communication queue of that name, added where the class has none.
-std::int32_t communication_queue(ClassPlan& plan, const std::string& name);
-// One queue for compute and one for every kind of group a class communicates in; sets plan.classes and plan.issues.
+// Returns the communication queue of that name, which is added where the class has none.
+QueueId communication_queue(ClassPlan& plan, const std::string& name);
+// Gives a class one queue for compute and one for every kind of group; sets plan.classes and plan.issues.
 void issue_by_group(Plan& plan);
 // Makes every transfer block but the pipeline's sends.
 void block_on_transfers(Plan& plan);
 // Fills blocks and order from the layout's pipeline schedule (graph/pipeline_schedule.hpp), operations in graph order.
 void order_blocks(Plan& plan, bool paired = false);
-// The same with the order of every class given.
-void order_blocks(Plan& plan, const std::vector<std::vector<PipelineSlot>>& pipelines);
+// Does the same with the order of every class given.
+void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines);
 // Sorts the reductions at the head of every update block: the bucket that backward finishes first goes first.
-// `finished`: by operation, the graph position of the last gradient it waits for; -1: not a reduction.
+// `finished` is, by operation, the graph position of the last gradient it waits for, or -1 for any other operation.
 void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished);
 
 }  // namespace weft

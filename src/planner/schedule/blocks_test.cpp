@@ -14,9 +14,9 @@ namespace {
 
 // As a zero-bubble schedule has it (Qi et al. 2024): gradients of inputs go on at once, those of weights wait, here
 // until the next backward has passed on its own.
-std::vector<PipelineSlot> split(const std::vector<PipelineSlot>& whole) {
-  std::vector<PipelineSlot> order, waiting;
-  for (PipelineSlot slot : whole) {
+std::vector<PipelinePass> split(const std::vector<PipelinePass>& whole) {
+  std::vector<PipelinePass> order, waiting;
+  for (PipelinePass slot : whole) {
     if (slot.kind != BlockKind::backward) {
       order.push_back(slot);
       continue;
@@ -33,7 +33,7 @@ std::vector<PipelineSlot> split(const std::vector<PipelineSlot>& whole) {
 
 Plan split_plan(const Transformer& model, const Layout& layout) {
   Plan plan = test::serial(model, "local:4", layout, 8);
-  std::vector<std::vector<PipelineSlot>> pipelines;
+  std::vector<std::vector<PipelinePass>> pipelines;
   for (const RankClass& c : plan.graph.classes) pipelines.push_back(split(pipeline_order(plan.layout, c.stage)));
   order_blocks(plan, pipelines);
   place_values(plan);

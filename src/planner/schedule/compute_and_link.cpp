@@ -157,7 +157,7 @@ void ComputeAndLink::next_job(double& link) {
     available_.erase(available_.begin());
     now_ready_.insert({use_[job], job});
   }
-  const auto job = static_cast<std::size_t>(now_ready_.begin()->second);
+  const std::size_t job = now_ready_.begin()->second;
   now_ready_.erase(now_ready_.begin());
   link += time_[jobs_[job].index()];
   end_[job] = link;

@@ -13,13 +13,13 @@
 
 namespace weft {
 
-// The step of one class without pipeline on two resources: its compute in a given order, and one link that takes what
-// is ready, the most urgent first. An update runs when forward first needs it.
+// Estimates the step of one class without pipeline on two resources: its compute in a given order, and one link that
+// takes what is ready, the most urgent first. An update runs when forward first needs it.
 class ComputeAndLink {
  public:
   ComputeAndLink(const Plan& plan, const CostModel& cost, std::size_t rank_class);
 
-  // Nanoseconds a step, with backward in this order.
+  // Returns the nanoseconds of a step with backward in this order.
   double period(const std::vector<OpId>& backward);
   std::size_t jobs() const { return jobs_.size(); }
   // How often a transfer waits for another: with every part of a parameter for all parts of its gradient, as many as
@@ -27,13 +27,13 @@ class ComputeAndLink {
   std::int64_t waits() const { return waits_; }
 
  private:
-  // The transfers whose results an operation reads, itself or by way of updates and of replicas. What is not visited
-  // for the first time is left out.
+  // Visits the transfers whose results an operation reads, itself or by way of updates and of replicas. What is not
+  // visited for the first time is left out.
   using FirstVisit = std::function<bool(OpId)>;
   std::vector<std::int32_t> jobs_before(OpId id, const FirstVisit& first_visit) const;
-  // The time of the updates that an operation waits for and none before it did.
+  // Returns the time of the updates that an operation waits for and none before it did.
   double updates_before(OpId id, std::vector<bool>& updated) const;
-  // When backward has finished what a reduction reads, by way of replicas too.
+  // Returns when backward has finished what a reduction reads, by way of replicas too.
   double ready(OpId id) const;
   void begin_step();
   // Lets the link go on until all of them have arrived.

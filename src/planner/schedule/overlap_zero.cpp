@@ -104,8 +104,8 @@ void separate_gathers(Plan& plan) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (op.role != Role::param_gather || !op.per_micro_batch) continue;
-    ClassPlan& c = plan.classes[op.rank_class.index()];
-    std::int32_t& queue = plan.issues[i].queue;
+    ClassPlan& c = plan.classes[op.rank_class];
+    QueueId& queue = plan.issues[i].queue;
     queue = communication_queue(c, c.queues[queue].name + " gather");
   }
 }

@@ -20,15 +20,15 @@ class LastBackward {
         start_(plan.graph.operations.size(), -1),
         end_(plan.graph.operations.size(), 0) {
     const auto last = std::find_if(class_.order.rbegin(), class_.order.rend(),
-                                   [](const Slot& slot) { return slot.micro_batch >= 0; });
+                                   [](const IssueSlot& slot) { return slot.micro_batch.valid(); });
     if (last == class_.order.rend()) return;
-    std::vector<double> free(class_.queues.size(), 0);
+    IdVector<QueueId, double> free(class_.queues.size(), 0);
     double chain = 0;
     for (const OpId id : block_of(class_, *last).operations) {
-      const Issue& issue = plan.issues[id.index()];
-      double& lane = issue.blocking || issue.queue == 0 ? chain : free[issue.queue];
-      start_[id.index()] = std::max(lane, ready(id));
-      lane = end_[id.index()] = start_[id.index()] + length(id);
+      const Issue& issue = plan.issues[id];
+      double& available = issue.blocking || issue.queue == kComputeQueue ? chain : free[issue.queue];
+      start_[id.index()] = std::max(available, ready(id));
+      available = end_[id.index()] = start_[id.index()] + length(id);
       if (is_exchange(id)) exchanges_.push_back(id);
     }
     std::sort(exchanges_.begin(), exchanges_.end(),
@@ -36,9 +36,9 @@ class LastBackward {
   }
 
   void place(std::vector<Wait>& waits) const {
-    std::map<std::int32_t, std::vector<OpId>> queues;
+    std::map<QueueId, std::vector<OpId>> queues;
     for (const OpId id : block_of(class_, BlockKind::update).operations) {
-      if (is_reduction(id)) queues[plan_.issues[id.index()].queue].push_back(id);
+      if (is_reduction(id)) queues[plan_.issues[id].queue].push_back(id);
     }
     GapProblem problem;
     for (const OpId id : exchanges_) problem.busy.push_back({start_[id.index()], end_[id.index()]});
@@ -73,13 +73,13 @@ class LastBackward {
 
   bool is_exchange(OpId id) const {
     const Operation& op = plan_.graph.op(id);
-    return op.communication && op.communication->group == GroupKind::ep && !plan_.issues[id.index()].blocking;
+    return op.communication && op.communication->group == GroupKind::ep && !plan_.issues[id].blocking;
   }
 
   // Of gradients, beside compute, and over links that all-to-alls use.
   bool is_reduction(OpId id) const {
     const Operation& op = plan_.graph.op(id);
-    if (!op.communication || op.role != Role::grad_reduce || plan_.issues[id.index()].blocking) return false;
+    if (!op.communication || op.role != Role::grad_reduce || plan_.issues[id].blocking) return false;
     if (exchanges_.empty()) return false;
     const TransferCost own = cost_.transfer(op), other = cost_.transfer(plan_.graph.op(exchanges_.front()));
     const auto slowest = std::max_element(own.work.begin(), own.work.end(),

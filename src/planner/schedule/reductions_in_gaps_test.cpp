@@ -62,10 +62,10 @@ TEST(ReduceInGaps, MakesPlansThatAreSafe) {
     EXPECT_FALSE(test::find_damage(plan, 1, 5).has_value());
     // Each waits for the last micro-batch that its class issues.
     const Unfolded unfolded(plan);
-    for (std::size_t i = 0; i < unfolded.instances().size(); ++i) {
+    for (const InstanceId i : unfolded.instances().ids()) {
       for (const Edge& edge : unfolded.waits_for(i)) {
         if (edge.kind != EdgeKind::wait) continue;
-        EXPECT_EQ(unfolded.instances()[edge.from].micro_batch, micro_batches - 1);
+        EXPECT_EQ(unfolded.instances()[edge.from].micro_batch.value, micro_batches - 1);
         EXPECT_EQ(edge.distance, 0);
       }
     }
@@ -85,7 +85,7 @@ TEST(ReduceInGaps, IsRefusedTheOtherWayRound) {
   Plan plan = make_plan(request, graph, "ddp");
   const auto of = [&](auto wanted) {
     const auto at = std::find_if(plan.graph.operations.begin(), plan.graph.operations.end(), wanted);
-    return make_id<OpId>(static_cast<std::size_t>(at - plan.graph.operations.begin()));
+    return make_id<OpId>(at - plan.graph.operations.begin());
   };
   const OpId reduction = of([](const Operation& op) { return op.role == Role::grad_reduce; });
   const OpId exchange = of([](const Operation& op) { return op.role == Role::expert_dispatch; });

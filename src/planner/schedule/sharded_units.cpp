@@ -29,7 +29,7 @@ ShardedUnits find_sharded_units(const StepGraph& graph, const IssueBlock& block,
     ShardedUnit& unit = unit_of(op.role == Role::param_gather ? units.gathers : units.reductions, op.layer);
     unit.transfers.push_back(id);
     const auto add = [&](OpId user) {
-      // What a later stage reads, a transfer of the unit itself wrote.
+      // What a later leg reads, a transfer of the unit itself wrote.
       if (here[user.index()] && !is_sharded_traffic(graph.op(user))) unit.users.push_back(user);
     };
     if (op.role == Role::param_gather) {

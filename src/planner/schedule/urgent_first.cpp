@@ -20,13 +20,13 @@ class ChainClock {
   ChainClock(const Plan& plan, const CostModel& cost, std::size_t rank_class, std::vector<double>& ended)
       : plan_(plan), cost_(cost), ended_(ended) {
     const ClassPlan& c = plan.classes[rank_class];
-    std::vector<std::size_t> last(c.blocks.size(), 0);
+    IdVector<BlockId, std::size_t> last(c.blocks.size(), 0);
     for (std::size_t s = 0; s < c.order.size(); ++s) last[c.order[s].block] = s;
-    std::vector<double> length(c.blocks.size(), -1);
+    IdVector<BlockId, double> length(c.blocks.size(), -1);
     double now = 0;
     for (std::size_t s = 0; s < c.order.size(); ++s) {
-      const auto b = static_cast<std::size_t>(c.order[s].block);
-      if (c.order[s].micro_batch < 0) continue;
+      const BlockId b = c.order[s].block;
+      if (c.order[s].micro_batch == kOncePerStep) continue;
       if (last[b] == s || length[b] < 0) {
         length[b] = walk(c.blocks[b], now);
       }
@@ -39,7 +39,7 @@ class ChainClock {
   double walk(const IssueBlock& block, double begin) const {
     double now = begin;
     for (const OpId id : block.operations) {
-      const bool in_chain = !plan_.graph.op(id).is_transfer() || plan_.issues[id.index()].blocking;
+      const bool in_chain = !plan_.graph.op(id).is_transfer() || plan_.issues[id].blocking;
       if (in_chain) now += static_cast<double>(cost_.alone(plan_.graph.op(id)).value);
       ended_[id.index()] = now;
     }
@@ -87,14 +87,14 @@ class UrgentFirst {
 
   void order_class(ClassPlan& c, bool held) {
     std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
-    std::map<std::int32_t, std::vector<OpId>> queues;  // of reductions
+    std::map<QueueId, std::vector<OpId>> queues;  // of reductions
     for (const OpId id : update) {
       const Operation& op = plan_.graph.op(id);
       const double use = use_[id.index()];
       switch (op.role) {
         case Role::replica_reduce:
         case Role::grad_reduce:
-          queues[plan_.issues[id.index()].queue].push_back(id);
+          queues[plan_.issues[id].queue].push_back(id);
           break;
         case Role::update:
           place_[id.index()] = {2, use, 0};
@@ -150,8 +150,7 @@ class UrgentFirst {
       free = start + static_cast<double>(cost_.alone(plan_.graph.op(id)).value);
       ended_[id.index()] = free;
       place_[id.index()] = {0, start, 0};
-      if (held && ready_at.size() == queue.size())
-        plan_.issues[id.index()].blocking = true;  // the first holds the rest
+      if (held && ready_at.size() == queue.size()) plan_.issues[id].blocking = true;  // the first holds the rest
       ready_at.erase(id);
       const std::int32_t transfer = plan_.graph.op(id).communication->transfer;
       if (transfer >= 0) decided_.try_emplace(transfer, static_cast<std::int32_t>(decided_.size()));
@@ -183,11 +182,11 @@ class UrgentFirst {
 void update_beside(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    std::vector<Queue>& queues = plan.classes[op.rank_class.index()].queues;
+    IdVector<QueueId, Queue>& queues = plan.classes[op.rank_class].queues;
     if (op.role != Role::update) continue;
     const auto extra =
         std::find_if(queues.begin(), queues.end(), [](const Queue& q) { return q.kind == QueueKind::extra; });
-    plan.issues[i].queue = static_cast<std::int32_t>(extra - queues.begin());
+    plan.issues[i].queue = make_id<QueueId>(extra - queues.begin());
     if (extra == queues.end()) queues.push_back({"extra", QueueKind::extra});
   }
 }
@@ -199,7 +198,7 @@ void reduce_beside(Plan& plan) {
     if (op.per_micro_batch || !op.is_transfer() || op.role == Role::norm_reduce) continue;
     plan.issues[i].blocking = false;
     if (op.role == Role::replica_reduce) {
-      plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], "tp replicas");
+      plan.issues[i].queue = communication_queue(plan.classes[op.rank_class], "tp replicas");
     }
   }
 }
@@ -209,7 +208,7 @@ void gather_apart(Plan& plan) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (op.role != Role::param_gather || op.per_micro_batch || op.rule != Substitution::none) continue;
-    ClassPlan& c = plan.classes[op.rank_class.index()];
+    ClassPlan& c = plan.classes[op.rank_class];
     plan.issues[i].queue = communication_queue(c, std::string(name_of(op.communication->group)) + " gather");
   }
 }

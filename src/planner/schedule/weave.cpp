@@ -14,7 +14,7 @@ namespace {
 
 class Weaver {
  public:
-  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, const OpLists& readers, std::size_t rank_class,
+  Weaver(Plan& plan, const CostModel& cost, const OpLists& writers, const OpLists& readers, ClassId rank_class,
          const WeaveOptions& options)
       : plan_(plan),
         cost_(cost),
@@ -26,22 +26,22 @@ class Weaver {
         sharded_(class_.blocks.size()) {}
 
   void whole_step() {
-    for (std::size_t b = 0; b < class_.blocks.size(); ++b) add_block(b);
+    for (const BlockId b : class_.blocks.ids()) add_block(b);
     add_other_micro_batches();
     add_data(true);
     reorder();
   }
 
-  void one_block(std::size_t block) {
+  void one_block(BlockId block) {
     add_block(block);
     add_data(false);
     reorder();
   }
 
   // Pairs repeat: the next begins while this one's last transfers are under way. `near`: its backward is that of this
-  // one's forward. `keep`: the order within each block stays as it is. Returns the pieces, as many of each block in
-  // turn; micro-batches are yet to be said.
-  std::vector<Slot> pair(std::size_t forward, std::size_t backward, bool near, bool keep) {
+  // one's forward. `keep`: the order within each block stays as it is. Returns sections of the two blocks in
+  // turn, without their micro-batches.
+  std::vector<IssueSlot> pair(BlockId forward, BlockId backward, bool near, bool keep) {
     add_block(forward);
     add_block(backward);
     if (keep) keep_order();
@@ -53,16 +53,16 @@ class Weaver {
     for (CyclicEdge& edge : problem_.edges) {
       if (crosses(edge)) edge.distance = 1;
     }
-    return pieces_of(reorder());
+    return sections_of(reorder());
   }
 
  private:
   static std::int32_t number(std::size_t i) { return static_cast<std::int32_t>(i); }
 
-  void add_block(std::size_t block) {
+  void add_block(BlockId block) {
     for (const OpId id : class_.blocks[block].operations) {
       if (is_sharded_traffic(plan_.graph.op(id))) continue;
-      index_[id.index()] = number(problem_.operations.size());
+      index_[id] = number(problem_.operations.size());
       problem_.operations.push_back(cyclic_operation(id));
       operations_.push_back(id);
       block_of_.push_back(block);
@@ -79,7 +79,7 @@ class Weaver {
     CyclicOperation result;
     result.ns = static_cast<double>(cost_.alone(op).value);
     if (!op.communication) return result;
-    if (!plan_.issues[id.index()].blocking) result.queue = plan_.issues[id.index()].queue;
+    if (!plan_.issues[id].blocking) result.queue = plan_.issues[id].queue.value;
     result.link = slowest_link(op);
     result.fixed_order = op.communication->transfer >= 0;
     return result;
@@ -98,23 +98,23 @@ class Weaver {
     for (std::size_t u = 0; u + static_cast<std::size_t>(distance) < units.size(); ++u) {
       const std::int32_t border = add_marker();
       if (before >= 0) problem_.edges.push_back({before, border, 0});
-      for (const OpId user : units[u].users) problem_.edges.push_back({index_[user.index()], border, 0});
+      for (const OpId user : units[u].users) problem_.edges.push_back({index_[user], border, 0});
       for (const OpId user : units[u + static_cast<std::size_t>(distance)].users) {
-        problem_.edges.push_back({border, index_[user.index()], 0});
+        problem_.edges.push_back({border, index_[user], 0});
       }
       before = border;
     }
   }
 
-  void keep_layers_apart(std::size_t block) {
+  void keep_layers_apart(BlockId block) {
     std::vector<std::vector<std::int32_t>> layers;
     std::int32_t layer = 0;
     for (const OpId id : class_.blocks[block].operations) {
-      if (index_[id.index()] < 0) continue;
+      if (index_[id] < 0) continue;
       const Operation& op = plan_.graph.op(id);
       if (layers.empty() || op.layer != layer) layers.emplace_back();
       layer = op.layer;
-      layers.back().push_back(index_[id.index()]);
+      layers.back().push_back(index_[id]);
     }
     for (std::size_t i = 0; i + 1 < layers.size(); ++i) {
       const std::int32_t border = add_marker();
@@ -129,7 +129,7 @@ class Weaver {
     result.ns = ns;
     problem_.operations.push_back(result);
     operations_.push_back(OpId{});
-    block_of_.push_back(class_.blocks.size());
+    block_of_.push_back(BlockId{});
     return number(problem_.operations.size() - 1);
   }
 
@@ -162,7 +162,7 @@ class Weaver {
         if (read.distance > 0 && !across_iterations) continue;
         const Slice slice = read_slice_of(graph, op, read.value);
         for (const OpId writer : writers_[read.value.index()]) {
-          const std::int32_t from = index_[writer.index()];
+          const std::int32_t from = index_[writer];
           if (from < 0 || !overlap(slice, slice_of(graph, graph.op(writer), read.value))) continue;
           problem_.edges.push_back({from, number(i), read.distance});
         }
@@ -178,8 +178,8 @@ class Weaver {
     }
   }
 
-  std::size_t block(std::int32_t operation) const { return block_of_[operation]; }
-  bool in_a_block(std::int32_t operation) const { return block(operation) < class_.blocks.size(); }
+  BlockId block(std::int32_t operation) const { return block_of_[operation]; }
+  bool in_a_block(std::int32_t operation) const { return block(operation).valid(); }
 
   void keep_order() {
     for (std::int32_t i = 1; i < number(operations_.size()); ++i) {
@@ -187,17 +187,17 @@ class Weaver {
     }
   }
 
-  std::vector<Slot> pieces_of(const std::vector<std::int32_t>& sequence) const {
-    std::vector<Slot> pieces;
-    std::vector<std::int32_t> position(class_.blocks.size(), 0);
+  std::vector<IssueSlot> sections_of(const std::vector<std::int32_t>& sequence) const {
+    std::vector<IssueSlot> sections;
+    IdVector<BlockId, std::int32_t> position(class_.blocks.size(), 0);
     for (const std::int32_t i : sequence) {
       if (!in_a_block(i)) continue;
-      const auto b = number(block(i));
-      std::int32_t& at = position[block(i)];
-      if (pieces.empty() || pieces.back().block != b) pieces.push_back({b, -1, at, at});
-      pieces.back().end = ++at;
+      const BlockId b = block(i);
+      std::int32_t& at = position[b];
+      if (sections.empty() || sections.back().block != b) sections.push_back({b, kOncePerStep, at, at});
+      sections.back().end = ++at;
     }
-    return pieces;
+    return sections;
   }
 
   std::vector<std::int32_t> reorder() {
@@ -210,12 +210,11 @@ class Weaver {
       const Improved better = improve_order(problem_, graph.orders_of(sequence), {.visits = options_.visits});
       sequence = graph.sequence_of(better.orders).value();
     }
-    std::vector<std::vector<OpId>> ordered(class_.blocks.size());
+    IdVector<BlockId, std::vector<OpId>> ordered(class_.blocks.size());
     for (const std::int32_t i : sequence) {
-      const auto at = static_cast<std::size_t>(i);
-      if (operations_[at].valid()) ordered[block_of_[at]].push_back(operations_[at]);
+      if (operations_[i].valid()) ordered[block(i)].push_back(operations_[i]);
     }
-    for (std::size_t b = 0; b < ordered.size(); ++b) {
+    for (const BlockId b : ordered.ids()) {
       if (!ordered[b].empty()) class_.blocks[b].operations = with_sharded_units(ordered[b], sharded_[b]);
     }
     return sequence;
@@ -228,27 +227,27 @@ class Weaver {
   ClassPlan& class_;
   WeaveOptions options_;
   CyclicProblem problem_;
-  std::vector<OpId> operations_;       // by operation of the problem; invalid: of the problem alone
-  std::vector<std::size_t> block_of_;  // by operation of the problem
-  std::vector<std::int32_t> index_;    // by operation of the plan; -1: not in the problem
-  std::vector<ShardedUnits> sharded_;  // by block
+  std::vector<OpId> operations_;        // by operation of the problem; not valid: of the problem alone
+  std::vector<BlockId> block_of_;       // likewise
+  IdVector<OpId, std::int32_t> index_;  // of the problem; -1: not in it
+  IdVector<BlockId, ShardedUnits> sharded_;
 };
 
 }  // namespace
 
 void weave_blocks(Plan& plan, const CostModel& cost, const WeaveOptions& options) {
   const OpLists writers = writers_by_value(plan.graph), readers = readers_by_value(plan.graph);
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+  for (const ClassId c : plan.classes.ids()) {
     WeaveOptions share = options;
     share.visits /= static_cast<std::int64_t>(plan.classes.size());
     if (plan.layout.pp == 1 && plan.layout.vpp == 1 && !options.within_layers) {
       Weaver(plan, cost, writers, readers, c, share).whole_step();
       continue;
     }
-    const std::vector<IssueBlock>& blocks = plan.classes[c].blocks;
+    const IdVector<BlockId, IssueBlock>& blocks = plan.classes[c].blocks;
     const auto is_update = [](const IssueBlock& block) { return block.kind == BlockKind::update; };
     share.visits /= std::ssize(blocks) - std::count_if(blocks.begin(), blocks.end(), is_update);
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (const BlockId b : blocks.ids()) {
       if (is_update(blocks[b])) continue;  // ordered across classes
       Weaver(plan, cost, writers, readers, c, share).one_block(b);
     }
@@ -261,29 +260,27 @@ void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options)
   const bool several = plan.layout.vpp > 1;
   if (several && !options.pairs_in_order) weave_blocks(plan, cost, options);
   const bool keep = several || options.pairs_in_order;
-  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+  for (const ClassId c : plan.classes.ids()) {
     ClassPlan& class_plan = plan.classes[c];
-    const std::vector<PipelineSlot> pipeline = pipeline_order(plan.layout, plan.graph.classes[c].stage, true);
-    std::map<std::pair<std::int32_t, std::int32_t>, std::vector<Slot>> patterns;
-    std::vector<Slot> order;
+    const std::vector<PipelinePass> pipeline = pipeline_order(plan.layout, plan.graph.classes[c].stage, true);
+    std::map<std::pair<BlockId, BlockId>, std::vector<IssueSlot>> patterns;
+    std::vector<IssueSlot> order;
     for (std::size_t i = 0; i < class_plan.order.size(); ++i) {
-      const Slot& slot = class_plan.order[i];
+      const IssueSlot& slot = class_plan.order[i];
       if (i >= pipeline.size() || !pipeline[i].with_next) {
         order.push_back(slot);
         continue;
       }
-      const Slot& backward = class_plan.order[++i];
+      const IssueSlot& backward = class_plan.order[++i];
       const auto [pattern, first] = patterns.try_emplace({slot.block, backward.block});
       if (first) {
         const bool near = block_of(class_plan, slot).chunk == block_of(class_plan, backward).chunk &&
-                          slot.micro_batch - backward.micro_batch == 1;
-        pattern->second =
-            Weaver(plan, cost, writers, readers, c, options)
-                .pair(static_cast<std::size_t>(slot.block), static_cast<std::size_t>(backward.block), near, keep);
+                          slot.micro_batch.value - backward.micro_batch.value == 1;
+        pattern->second = Weaver(plan, cost, writers, readers, c, options).pair(slot.block, backward.block, near, keep);
       }
-      for (Slot piece : pattern->second) {
-        piece.micro_batch = piece.block == slot.block ? slot.micro_batch : backward.micro_batch;
-        order.push_back(piece);
+      for (IssueSlot section : pattern->second) {
+        section.micro_batch = section.block == slot.block ? slot.micro_batch : backward.micro_batch;
+        order.push_back(section);
       }
     }
     class_plan.order = std::move(order);

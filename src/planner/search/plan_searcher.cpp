@@ -266,8 +266,7 @@ std::vector<Overlap> PlanSearcher::worth_a_look(const std::vector<Overlap>& othe
 }
 
 std::size_t PlanSearcher::index_of_best(const std::vector<Outcome>& outcomes) {
-  return static_cast<std::size_t>(std::min_element(outcomes.begin(), outcomes.end(), is_better_result) -
-                                  outcomes.begin());
+  return std::min_element(outcomes.begin(), outcomes.end(), is_better_result) - outcomes.begin();
 }
 
 bool PlanSearcher::extrapolates() const {

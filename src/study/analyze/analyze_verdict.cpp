@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kCostKinds> kNames = {"computation", "exposed_communication", "copies",
-                                                             "idle_host",   "idle_kernel",           "idle_other"};
+constexpr EnumArray<CostKind, std::string_view, kCostKinds> kNames = {
+    "computation", "exposed_communication", "copies", "idle_host", "idle_kernel", "idle_other"};
 // A job that computes for this share of the time is bound by computation; otherwise the largest other cost decides.
 constexpr double kComputeBound = 0.6;
 
@@ -27,9 +27,9 @@ class Judge {
       whole_ += rank.span;
       time(CostKind::computation) += rank.exposed.computation.total();
       time(CostKind::exposed_communication) += rank.exposed.total();
-      time(CostKind::idle_host) += idle.time[static_cast<std::size_t>(IdleReason::host_wait)];
-      time(CostKind::idle_kernel) += idle.time[static_cast<std::size_t>(IdleReason::kernel_wait)];
-      time(CostKind::idle_other) += idle.time[static_cast<std::size_t>(IdleReason::other)];
+      time(CostKind::idle_host) += idle.time[IdleReason::host_wait];
+      time(CostKind::idle_kernel) += idle.time[IdleReason::kernel_wait];
+      time(CostKind::idle_other) += idle.time[IdleReason::other];
       verdict_.of_own_runs = verdict_.of_own_runs || rank.trace->source == TraceSource::weft;
       add_table(table_, rank.table);
     }
@@ -56,7 +56,7 @@ class Judge {
   }
 
  private:
-  Nanos& time(CostKind kind) { return times_[static_cast<std::size_t>(kind)]; }
+  Nanos& time(CostKind kind) { return times_[kind]; }
 
   BoundBy bound_by() {
     if (whole_.value <= 0) return BoundBy::nothing;
@@ -105,7 +105,7 @@ class Judge {
   }
 
   const LabelledStudy& labelled_;
-  std::array<Nanos, kCostKinds> times_{};
+  EnumArray<CostKind, Nanos, kCostKinds> times_{};
   ExposureTable table_;
   Nanos whole_;
   Verdict verdict_;
@@ -114,7 +114,7 @@ class Judge {
 }  // namespace
 
 std::string_view name_of(CostKind kind) {
-  return kNames[static_cast<std::size_t>(kind)];
+  return kNames[kind];
 }
 
 double Verdict::share(CostKind kind) const {

@@ -161,7 +161,7 @@ void check(Communicator& communicator, const BenchOptions& options, Candidate& c
   buffers.input.resize(std::max(buffers.input.size(), input.size()));
   std::copy(input.begin(), input.end(), buffers.input.begin());
   if (candidate.in_place) {
-    const auto element = static_cast<std::size_t>(size_of(options.type).value);
+    const std::size_t element = size_of(options.type).value;
     for (std::int64_t slot = 0; slot < in_place_slot_of_input(candidate.spec, rank, 0); ++slot) {
       input_begin += static_cast<std::size_t>(sizes[slot]) * element;
     }

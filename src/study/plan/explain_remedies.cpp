@@ -26,7 +26,7 @@ constexpr std::size_t kMostRemedies = 4;
 constexpr double kSearchSeconds = 1;
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 struct RemedyChange {
@@ -134,11 +134,11 @@ class ChangeList {
       add(fmt::format("--grad-dtype {}", name_of(now().precision)), [](Layout& l) { l.grad_dtype = l.precision; });
     }
     if (now().zero >= 2) add("--zero 1", [](Layout& l) { l.zero = 1; });
-    if (policy_ == "ddp") {
+    if (facts_of(policy_).buckets_by_bytes) {
       const double mib = 4 * inputs_.options.bucket_mib.value_or(25);
       add_option(fmt::format("--bucket-mib {:g}", mib), [&](PolicyOptions& o) { o.bucket_mib = mib; });
     }
-    if (policy_.starts_with("megatron") && reason == ExposureReason::latency) {
+    if (facts_of(policy_).buckets_by_parameters && reason == ExposureReason::latency) {
       const std::int64_t size =
           4 * inputs_.options.bucket_parameters.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * now().dp));
       add_option(fmt::format("--bucket-size {}", size), [&](PolicyOptions& o) { o.bucket_parameters = size; });

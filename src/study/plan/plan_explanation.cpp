@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kLargest = 3;
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 bool larger(const ExplainedTransfer& a, const ExplainedTransfer& b) {
@@ -140,7 +140,7 @@ ExplainedOperations describe_kinds(const WholePlan& whole, const CostModel& cost
   }
   const SimProblem problem = sim_problem(whole, cost);
   ExplainedOperations operations;
-  const std::vector<Instance>& instances = whole.unfolded().instances();
+  const Instances& instances = whole.unfolded().instances();
   for (std::size_t i = 0; i < instances.size(); ++i) {
     operations.kind.push_back(kind_of[instances[i].operation.index()]);
     operations.fixed.push_back(problem.costs[at(problem.operations[i].cost)].fixed);

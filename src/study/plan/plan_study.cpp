@@ -170,8 +170,7 @@ CriticalShare critical_share(const Timeline& timeline, SpanIndex& index) {
     const double from = std::max(begin, static_cast<double>(first.value));
     const double to = std::min(begin + length, static_cast<double>(last.value));
     if (from >= to) return;
-    double& term =
-        op.activity == Activity::compute ? share.compute_s : share.transfer_s[static_cast<std::size_t>(op.traffic)];
+    double& term = op.activity == Activity::compute ? share.compute_s : share.transfer_s[op.traffic];
     term += (to - from) * 1e-9 / timeline.periods;
     covered += to - from;
   };

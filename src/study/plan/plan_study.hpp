@@ -29,8 +29,8 @@ struct StageMemory {
 // The time of the chain of operations that decides the step, by what runs on it.
 struct CriticalShare {
   double compute_s = 0;
-  std::array<double, kTrafficKinds> transfer_s{};  // index: TrafficKind
-  double waiting_s = 0;                            // nothing on the chain ran
+  EnumArray<TrafficKind, double, kTrafficKinds> transfer_s{};
+  double waiting_s = 0;  // nothing on the chain ran
 };
 
 // The rate of model FLOPs, and its share of the devices' peak at this precision; hfu also counts what is recomputed.

@@ -140,8 +140,7 @@ SweepChoice SweepSpec::choice(std::size_t i) const {
 }
 
 std::size_t SweepSpec::find(std::string_view name) const {
-  return static_cast<std::size_t>(
-      std::find_if(keys.begin(), keys.end(), [&](const SweepKey& key) { return key.name == name; }) - keys.begin());
+  return std::find_if(keys.begin(), keys.end(), [&](const SweepKey& key) { return key.name == name; }) - keys.begin();
 }
 
 SweepSpec parse_sweep(std::string_view text) {

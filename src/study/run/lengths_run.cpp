@@ -59,7 +59,7 @@ std::vector<LengthStudy> LengthsRun::studies() const {
                        static_cast<double>(layout.global_batch * layout.seq),
                        {}});
   }
-  for (std::size_t step = static_cast<std::size_t>(options_.warm_up); step < result_.chosen.size(); ++step) {
+  for (std::size_t step = options_.warm_up; step < result_.chosen.size(); ++step) {
     studies[result_.chosen[step]].measured_s.push_back(result_.seconds[step]);
   }
   return studies;

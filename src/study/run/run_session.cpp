@@ -176,7 +176,8 @@ void RunSession::measure_links(Communicator& communicator) {
 // Returns the serial step with its layers cut into every number of parts that the policies to run may choose.
 std::vector<WholePlan> RunSession::plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const {
   std::vector<WholePlan> plans;
-  const bool any = std::any_of(options_.policies.begin(), options_.policies.end(), cuts_layers);
+  const bool any = std::any_of(options_.policies.begin(), options_.policies.end(),
+                               [](const std::string& policy) { return facts_of(policy).cuts_layers; });
   const bool experts = request.layout.ep > 1;
   if ((request.layout.tp == 1 && !experts) || !any) return plans;
   for (const std::int32_t parts : possible_rows(graph)) {

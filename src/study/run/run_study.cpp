@@ -11,7 +11,7 @@ namespace {
 // Returns the predicted time of each operation when it runs alone.
 std::vector<Nanos> durations_alone(const PolicyStudy& predicted) {
   std::vector<Nanos> alone(predicted.plan().graph.operations.size());
-  const std::vector<Instance>& instances = predicted.whole->unfolded().instances();
+  const Instances& instances = predicted.whole->unfolded().instances();
   for (std::size_t i = 0; i < instances.size(); ++i) {
     alone[instances[i].operation.index()] = predicted.timeline.operations[i].alone;
   }
@@ -23,13 +23,13 @@ std::vector<double> step_times(const Timeline& timeline) {
   std::vector<Nanos> begins;
   for (const Span& span : timeline.spans) {
     const TimelineOperation& op = timeline.operations[span.operation];
-    if (op.rank != 0 || op.queue != 0) continue;
-    const auto iteration = static_cast<std::size_t>(span.iteration);
+    if (op.rank != 0 || op.queue != kComputeQueue) continue;
+    const std::size_t iteration = span.iteration;
     if (begins.size() <= iteration) begins.push_back(span.start);
     begins[iteration] = std::min(begins[iteration], span.start);
   }
   std::vector<double> times;
-  for (std::size_t i = static_cast<std::size_t>(timeline.steady_first); i + 1 < begins.size(); ++i) {
+  for (std::size_t i = timeline.steady_first; i + 1 < begins.size(); ++i) {
     times.push_back(seconds(begins[i + 1] - begins[i]));
   }
   if (times.empty()) times.push_back(timeline.period_ns * 1e-9);
@@ -74,7 +74,7 @@ Timeline first_steady_steps(const Timeline& measured, std::int32_t most) {
   Nanos next{std::numeric_limits<std::int64_t>::max()};
   for (const Span& span : result.spans) {
     const TimelineOperation& op = result.operations[span.operation];
-    if (span.iteration == end && op.rank == 0 && op.queue == 0) next = std::min(next, span.start);
+    if (span.iteration == end && op.rank == 0 && op.queue == kComputeQueue) next = std::min(next, span.start);
   }
   result.periods = steps;
   result.period_ns = static_cast<double>((next - result.steady_begin).value) / steps;

@@ -32,7 +32,7 @@ TEST(CoveredTime, CountsEveryInstantOnce) {
     for (int from = 0; from <= kInstants; from += 3) {
       for (int to = 0; to <= kInstants; ++to) {
         std::int64_t in_a = 0, in_rest = 0, free = 0;
-        for (auto t = static_cast<std::size_t>(from); t < static_cast<std::size_t>(to); ++t) {
+        for (std::size_t t = from; t < static_cast<std::size_t>(to); ++t) {
           in_a += one[t] ? 1 : 0;
           in_rest += one[t] && !two[t] ? 1 : 0;
           free += one[t] ? 0 : 1;

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kPathKinds> kPathKindNames = {
+constexpr EnumArray<PathKind, std::string_view, kPathKinds> kPathKindNames = {
     "computation", "communication", "memory", "launch_delay", "device_gap", "host", "host_wake", "unknown"};
 
 PathKind path_kind(KernelKind kind) {
@@ -196,16 +196,16 @@ class PathWalker {
 }  // namespace
 
 std::string_view name_of(PathKind kind) {
-  return kPathKindNames[static_cast<std::size_t>(kind)];
+  return kPathKindNames[kind];
 }
 
 std::vector<PathSegment> device_critical_path(const std::vector<PathRank>& ranks, Nanos begin, Nanos end) {
   return PathWalker(ranks, begin, end).walk();
 }
 
-std::array<Nanos, kPathKinds> path_time_by_kind(const std::vector<PathSegment>& path) {
-  std::array<Nanos, kPathKinds> times{};
-  for (const PathSegment& segment : path) times[static_cast<std::size_t>(segment.kind)] += segment.end - segment.begin;
+EnumArray<PathKind, Nanos, kPathKinds> path_time_by_kind(const std::vector<PathSegment>& path) {
+  EnumArray<PathKind, Nanos, kPathKinds> times{};
+  for (const PathSegment& segment : path) times[segment.kind] += segment.end - segment.begin;
   return times;
 }
 

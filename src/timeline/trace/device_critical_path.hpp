@@ -47,6 +47,6 @@ struct PathRank {
 std::vector<PathSegment> device_critical_path(const std::vector<PathRank>& ranks, Nanos begin = kNoTime,
                                               Nanos end = kNoTime);
 
-std::array<Nanos, kPathKinds> path_time_by_kind(const std::vector<PathSegment>& path);
+EnumArray<PathKind, Nanos, kPathKinds> path_time_by_kind(const std::vector<PathSegment>& path);
 
 }  // namespace weft

@@ -59,8 +59,8 @@ TEST(DeviceCriticalPath, GoesThroughTheHostWhereTheLaunchIsLate) {
             "computation 100 200\nhost_wake 200 210\nhost 210 300\nlaunch_delay 300 320\ncomputation 320 400\n");
   EXPECT_EQ(path[1].index, 1);  // the call
   const auto times = path_time_by_kind(path);
-  EXPECT_EQ(times[static_cast<std::size_t>(PathKind::computation)].value, 180);
-  EXPECT_EQ(times[static_cast<std::size_t>(PathKind::host)].value, 90);
+  EXPECT_EQ(times[PathKind::computation].value, 180);
+  EXPECT_EQ(times[PathKind::host].value, 90);
 }
 
 // Thread 1 launches b; it did nothing before 250, so from 240 on the path is its own. Thread 0 worked until 240 and had

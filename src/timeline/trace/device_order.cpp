@@ -24,7 +24,7 @@ void fill_streams(const DeviceTrace& trace, DeviceOrder& order) {
   order.stream.assign(trace.device.size(), kAbsent);
   order.place.assign(trace.device.size(), 0);
   for (const std::int32_t i : order.activities) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const std::int32_t number = numbers.at({trace.device[index].device, trace.device[index].stream});
     DeviceStream& stream = order.streams[number];
     order.stream[index] = number;
@@ -40,7 +40,7 @@ std::string_view name_of(WaitSource source) {
 }
 
 std::int32_t DeviceOrder::previous_on_stream(std::int32_t activity) const {
-  const auto index = static_cast<std::size_t>(activity);
+  const std::size_t index = activity;
   if (place[index] == 0) return kAbsent;
   return streams[stream[index]].activities[place[index] - 1];
 }

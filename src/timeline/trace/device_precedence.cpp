@@ -44,7 +44,7 @@ DevicePrecedence::DevicePrecedence(const DeviceTrace& trace, const DeviceOrder& 
   std::size_t next_wait = 0;
   auto edge = order.waits.begin();
   for (const std::int32_t i : order.activities) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const DeviceActivity& activity = trace.device[index];
     for (; next_wait < waits.size() && waits[next_wait]->end <= activity.start; ++next_wait) {
       const HostWait& wait = *waits[next_wait];
@@ -70,7 +70,7 @@ DevicePrecedence::DevicePrecedence(const DeviceTrace& trace, const DeviceOrder& 
 }
 
 std::int32_t DevicePrecedence::count_before(std::int32_t activity, std::int32_t stream) const {
-  const auto index = static_cast<std::size_t>(activity);
+  const std::size_t index = activity;
   if (order_->stream[index] == stream) return order_->place[index];
   const Clock& clock = clocks_[order_->stream[index]];
   const auto found = clock.find(stream);
@@ -78,7 +78,7 @@ std::int32_t DevicePrecedence::count_before(std::int32_t activity, std::int32_t 
 }
 
 std::int32_t DevicePrecedence::first_after(std::int32_t activity, std::int32_t stream) const {
-  const auto index = static_cast<std::size_t>(activity);
+  const std::size_t index = activity;
   const std::int32_t own = order_->stream[index];
   if (own == stream) return order_->place[index] + 1;
   const auto length = static_cast<std::int32_t>(order_->streams[stream].activities.size());

@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kKernelKinds> kKernelKindNames = {"computation", "communication", "memory",
-                                                                         "other"};
+constexpr EnumArray<KernelKind, std::string_view, kKernelKinds> kKernelKindNames = {"computation", "communication",
+                                                                                    "memory", "other"};
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -19,7 +19,7 @@ bool contains(std::string_view text, std::string_view part) {
 }  // namespace
 
 std::string_view name_of(KernelKind kind) {
-  return kKernelKindNames[static_cast<std::size_t>(kind)];
+  return kKernelKindNames[kind];
 }
 
 KernelKind kernel_kind(std::string_view name) {

@@ -36,7 +36,7 @@ class TableFiller {
 
  private:
   void count(std::int32_t i) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const DeviceActivity& activity = input_.trace->device[index];
     const TracedCommunication& what = input_.communication->of[index];
     const std::tuple facts{what.label, what.group, size_class(what.bytes)};

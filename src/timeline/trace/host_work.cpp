@@ -14,7 +14,7 @@ HostWork::HostWork(const DeviceTrace& trace) {
   for (const HostActivity& activity : trace.host) {
     // Annotations enclose what is no work: a whole step, or a wait for another thread.
     if (activity.kind != HostKind::runtime && activity.kind != HostKind::op) continue;
-    const auto thread = static_cast<std::size_t>(activity.thread);
+    const std::size_t thread = activity.thread;
     if (launches[thread]) intervals[thread].push_back({activity.start, activity.end});
   }
   for (std::vector<TimeInterval>& of_thread : intervals) work_.emplace_back(std::move(of_thread));

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kIdleReasons> kNames = {"host_wait", "kernel_wait", "other"};
+constexpr EnumArray<IdleReason, std::string_view, kIdleReasons> kNames = {"host_wait", "kernel_wait", "other"};
 
 IdleReason reason_of(const DeviceTrace& trace, const DeviceActivity& next, Nanos idle_since, Nanos gap) {
   const Nanos launch = launched_at(trace, next);
@@ -44,8 +44,8 @@ class GapFinder {
  private:
   void add_gap(IdleReason reason, Nanos gap) {
     if (gap.value == 0) return;
-    result_.time[static_cast<std::size_t>(reason)] += gap;
-    ++result_.gaps[static_cast<std::size_t>(reason)];
+    result_.time[reason] += gap;
+    ++result_.gaps[reason];
   }
 
   const DeviceTrace& trace_;
@@ -56,7 +56,7 @@ class GapFinder {
 }  // namespace
 
 std::string_view name_of(IdleReason reason) {
-  return kNames[static_cast<std::size_t>(reason)];
+  return kNames[reason];
 }
 
 std::vector<IdleTime> idle_times(const DeviceTrace& trace, const std::vector<std::int32_t>& activities) {

@@ -26,8 +26,8 @@ inline constexpr Nanos kShortGap{30'000};
 struct IdleTime {
   std::int32_t device = 0;
   std::int32_t stream = kAbsent;  // kAbsent: all streams of all devices as if they were one
-  std::array<Nanos, kIdleReasons> time{};
-  std::array<std::int64_t, kIdleReasons> gaps{};
+  EnumArray<IdleReason, Nanos, kIdleReasons> time{};
+  EnumArray<IdleReason, std::int64_t, kIdleReasons> gaps{};
   Nanos total() const { return time[0] + time[1] + time[2]; }
 };
 

@@ -12,7 +12,7 @@ using test::TestDeviceTrace;
 constexpr std::int64_t kMicro = 1000;
 
 Nanos time_of(const IdleTime& idle, IdleReason reason) {
-  return idle.time[static_cast<std::size_t>(reason)];
+  return idle.time[reason];
 }
 
 class IdleTimeTest : public ::testing::Test {

@@ -9,7 +9,7 @@ namespace weft {
 LaunchedOnStreams::LaunchedOnStreams(const DeviceTrace& trace, const DeviceOrder& order)
     : order_(&order), launches_(order.streams.size()) {
   for (const std::int32_t i : order.activities) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const Nanos at = launched_at(trace, trace.device[index]);
     if (at != kNoTime) launches_[order.stream[index]].push_back({at, i});
   }

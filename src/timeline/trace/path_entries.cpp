@@ -56,7 +56,7 @@ std::vector<PathEntry> path_entries(const TraceStudy& study) {
   Entries entries;
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<TimeInterval>> host;  // by rank and thread
   for (const PathSegment& segment : study.path) {
-    const auto rank = static_cast<std::size_t>(segment.rank);
+    const std::size_t rank = segment.rank;
     const DeviceTrace& trace = *study.ranks[rank].trace;
     if (segment.kind == PathKind::host && segment.thread != kAbsent) {
       const Nanos offset = study.match.offset[rank];
@@ -65,7 +65,7 @@ std::vector<PathEntry> path_entries(const TraceStudy& study) {
     }
     std::string name;
     if (segment.index != kAbsent) {
-      const auto index = static_cast<std::size_t>(segment.index);
+      const std::size_t index = segment.index;
       if (trace.source == TraceSource::weft) {
         name = operation_name(study.ranks[rank].totals_input(), segment.index);  // the same of all layers
       } else {

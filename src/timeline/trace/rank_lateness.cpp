@@ -26,7 +26,7 @@ Nanos arrival(const RankCommunications& rank, std::int32_t activity) {
 template <class Visit>
 void for_each_late(const std::vector<RankCommunications>& ranks, const RankMatch& match, Visit visit) {
   const auto start = [&](const CollectiveMember& member) {
-    const auto rank = static_cast<std::size_t>(member.rank);
+    const std::size_t rank = member.rank;
     return arrival(ranks[rank], member.activity) + match.offset[rank];
   };
   for (std::size_t c = 0; c < match.collectives(); ++c) {
@@ -49,7 +49,7 @@ std::vector<std::vector<PeerStart>> late_peers(const std::vector<RankCommunicati
   for_each_late(ranks, match,
                 [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
                   for (const CollectiveMember& member : members) {
-                    const auto rank = static_cast<std::size_t>(member.rank);
+                    const std::size_t rank = member.rank;
                     const DeviceActivity& own = ranks[rank].trace->device[member.activity];
                     const Nanos here = std::clamp(at - match.offset[rank], own.start, std::max(own.start, own.end));
                     // Nobody is seen to wait in our own traces, but who was last decided when it began.
@@ -74,7 +74,7 @@ std::vector<RankLateness> lateness(const std::vector<RankCommunications>& ranks,
         // A receiver of our own is ready as soon as it has room: that is no wait.
         if (is_own_message(ranks[last.rank], last.activity)) return;
         for (const CollectiveMember& member : members) {
-          const auto rank = static_cast<std::size_t>(member.rank);
+          const std::size_t rank = member.rank;
           const DeviceActivity& own = ranks[rank].trace->device[member.activity];
           const Nanos wait = std::min(at - match.offset[rank], own.end) - arrival(ranks[rank], member.activity);
           if (wait <= Nanos{0}) continue;

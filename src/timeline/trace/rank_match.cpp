@@ -63,7 +63,7 @@ std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunicatio
     std::vector<GroupLists*> of_group;
     for (const TraceGroup& group : table.groups) of_group.push_back(&groups[group_key(group)]);
     for (const std::int32_t i : ranks[r].order->activities) {
-      const auto index = static_cast<std::size_t>(i);
+      const std::size_t index = i;
       if (trace.device[index].kind != KernelKind::communication) continue;
       const TracedCommunication& what = table.of[index];
       const TraceGroup& group = table.groups[what.group];
@@ -302,7 +302,7 @@ class RankMatcher {
     result_.aligned[0] = true;
     std::deque<std::int32_t> known = {0};
     while (!known.empty()) {
-      const auto from = static_cast<std::size_t>(known.front());
+      const std::size_t from = known.front();
       known.pop_front();
       for (const auto& [to, difference] : neighbours[from]) {
         if (result_.aligned[to]) continue;

@@ -14,7 +14,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 class TraceOfRank {
@@ -42,7 +42,7 @@ class TraceOfRank {
     activity.issued = span.issued;
     activity.ready = span.ready;
     activity.name = operation.name;
-    activity.stream = operation.queue;
+    activity.stream = operation.queue.value;
     activity.position = position;
     if (operation.activity == Activity::transfer) {
       activity.kind = KernelKind::communication;

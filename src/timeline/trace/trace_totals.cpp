@@ -48,7 +48,7 @@ class RankTotals {
 
  private:
   OperationTotal& total_of(std::int32_t i) {
-    const auto index = static_cast<std::size_t>(i);
+    const std::size_t index = i;
     const DeviceActivity& activity = rank_.trace->device[index];
     const bool communicates = activity.kind == KernelKind::communication;
     const std::array<std::int32_t, 4> facts = {static_cast<std::int32_t>(activity.kind), activity.name,
@@ -68,7 +68,7 @@ class RankTotals {
 }  // namespace
 
 std::string operation_name(const TotalsInput& rank, std::int32_t activity) {
-  const auto index = static_cast<std::size_t>(activity);
+  const std::size_t index = activity;
   const DeviceActivity& what = rank.trace->device[index];
   const std::string& name = rank.trace->names[what.name];
   if (rank.trace->source == TraceSource::weft) return std::string(kind_of_operation(name));

@@ -73,9 +73,9 @@ TEST(TransferMatch, ClocksOfOurOwnTracesAreNotMoved) {
 TEST(TransferMatch, TheCriticalPathFollowsAMessageToItsSender) {
   std::vector<OwnTrace> ranks = two_stages();
   const TraceStudy found = study(ranks);
-  const std::array<Nanos, kPathKinds> times = path_time_by_kind(found.path);
-  EXPECT_EQ(times[static_cast<std::size_t>(PathKind::computation)].value, 100 + 130);
-  EXPECT_EQ(times[static_cast<std::size_t>(PathKind::communication)].value, 50 + 20 + 50);
+  const EnumArray<PathKind, Nanos, kPathKinds> times = path_time_by_kind(found.path);
+  EXPECT_EQ(times[PathKind::computation].value, 100 + 130);
+  EXPECT_EQ(times[PathKind::communication].value, 50 + 20 + 50);
   EXPECT_EQ(found.path.front().begin.value, 0);
   EXPECT_EQ(found.path.back().end.value, 350);
 }

@@ -7,7 +7,7 @@ namespace {
 
 template <class T>
 std::size_t draw(const std::vector<T>& from, Random& random) {
-  return static_cast<std::size_t>(random.below(static_cast<std::int64_t>(from.size())));
+  return random.below(static_cast<std::int64_t>(from.size()));
 }
 
 struct Place {
@@ -128,7 +128,7 @@ class Mutator {
     if (step().kind != InstructionKind::send) return std::nullopt;
     const auto is_before = block().steps.begin() + static_cast<std::ptrdiff_t>(place_.step);
     auto message = std::count_if(block().steps.begin(), is_before, [](const auto& each) { return sends(each.kind); });
-    const auto peer = static_cast<std::size_t>(block().send_to);
+    const std::size_t peer = block().send_to;
     const std::vector<ThreadBlock>& blocks = mutant_.program.ranks[peer].blocks;
     for (std::size_t b = 0; b < blocks.size(); ++b) {
       if (blocks[b].receive_from != static_cast<std::int64_t>(place_.rank) || blocks[b].channel != block().channel) {

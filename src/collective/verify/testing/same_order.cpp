@@ -58,7 +58,7 @@ void SameOrder::add_rank(std::size_t rank, const Mutant& mutant, Picture& pictur
       const Node node = nodes[b][s];
       if (s > 0) picture.waits_for[node].push_back(nodes[b][s - 1]);
       for (const InstructionId& other : step.after) {
-        const auto block = static_cast<std::size_t>(other.block);
+        const std::size_t block = other.block;
         if (block == b || block >= nodes.size() || static_cast<std::size_t>(other.step) >= nodes[block].size()) {
           picture.comparable = false;
         } else {

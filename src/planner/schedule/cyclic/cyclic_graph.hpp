@@ -1,4 +1,4 @@
-// A cyclic problem prepared for walks: the neighbours of every operation, and sequences.
+// Prepares a cyclic problem for walks: it knows the neighbours of every operation, and sequences.
 //
 // A *sequence* lists all operations so that none stands before what it waits for within the iteration. Every set of
 // orders without a deadlock is a sequence restricted to each queue and link, and every sequence gives such a set. The
@@ -33,18 +33,19 @@ class CyclicGraph {
   // Resources take one operation at a time: the queues, then the links, numbered together.
   std::size_t resources() const { return at(queues_ + links_); }
   std::int32_t queue(std::int32_t operation) const { return queue_[at(operation)]; }
-  // The number of its link among the resources; -1: it uses none.
+  // Returns the number of its link among the resources, or -1 where it uses none.
   std::int32_t link(std::int32_t operation) const { return link_[at(operation)]; }
   double ns(std::int32_t operation) const { return ns_[at(operation)]; }
   double total_ns() const { return total_ns_; }
-  // The work of the busiest resource.
+  // Returns the work of the busiest resource.
   double busiest_ns() const { return busiest_ns_; }
 
   // Edges of both distances; fixed orders are edges of distance 0.
   std::span<const CyclicNeighbour> before(std::int32_t operation) const { return in_.of(operation); }
   std::span<const CyclicNeighbour> after(std::int32_t operation) const { return out_.of(operation); }
 
-  // The same problem with time reversed: every edge is turned round. Its sequences are this one's, read from the end.
+  // Returns the same problem with time reversed: every edge is turned round. Its sequences are this one's, read from
+  // the end.
   CyclicGraph backwards() const;
 
   // Returns some sequence, or nothing where edges of distance 0 form a cycle.

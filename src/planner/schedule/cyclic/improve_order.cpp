@@ -130,7 +130,7 @@ class OrderSearch {
       starts_ = list_sequences(graph_);
       list_visits_ = cost;
     }
-    const auto turn = static_cast<std::size_t>(++restarts_ / 2);
+    const std::size_t turn = ++restarts_ / 2;
     if (restarts_ % 2 == 0 && turn <= starts_.size()) {
       current_ = starts_[turn - 1];
     } else if (restarts_ % 2 == 0 && graph_.size() <= kFewOperations) {

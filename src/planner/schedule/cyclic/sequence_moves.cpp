@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 bool share_resource(const CyclicGraph& graph, std::int32_t i, std::int32_t j) {

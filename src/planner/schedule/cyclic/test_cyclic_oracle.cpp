@@ -10,7 +10,7 @@ namespace weft::test {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 // All waits, those of queues, links and fixed orders included.

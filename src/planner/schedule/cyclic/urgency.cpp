@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 std::size_t at(std::int32_t index) {
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 // Chains are followed backwards: from the end of the sequence to its beginning, once per iteration looked at.

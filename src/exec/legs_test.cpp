@@ -1,4 +1,4 @@
-// Transfers in stages on ranks that are threads, two to a node: the losses are those of whole transfers. Needs kernels.
+// Transfers in legs on ranks that are threads, two to a node: the losses are those of whole transfers. Needs kernels.
 #include <gtest/gtest.h>
 
 #include "exec/test_training.hpp"
@@ -24,7 +24,7 @@ ClusterSpec nodes_of_two(std::int64_t nodes) {
   return spec;
 }
 
-struct StagedRun {
+struct RunInLegs {
   std::string policy;
   int zero = 0;
   std::int64_t nodes = 2;
@@ -34,10 +34,10 @@ struct StagedRun {
 
 struct Trained {
   std::vector<double> losses;
-  int stages = 0;  // operations of the plan
+  int legs = 0;  // operations of the plan
 };
 
-Trained train(const StagedRun& c) {
+Trained train(const RunInLegs& c) {
   Layout layout;
   layout.zero = c.zero;
   layout.clip_grad = c.zero == 1 ? 1 : 0;
@@ -62,7 +62,7 @@ Trained train(const StagedRun& c) {
   settings.steps = kSteps;
   const TrainJob job{made, settings, Corpus::generate(3, 4096), 1, true};
   Trained result;
-  for (const Operation& op : made.plan().graph.operations) result.stages += op.rule != Substitution::none ? 1 : 0;
+  for (const Operation& op : made.plan().graph.operations) result.legs += op.rule != Substitution::none ? 1 : 0;
   const Cluster paced(request.cluster);
   local_ranks::on_ranks({.ranks = paced.device_count(), .cluster = &paced}, {}, [&](Communicator& communicator) {
     const TrainResult own = train_rank(job, communicator, *make_kernels());
@@ -75,13 +75,13 @@ const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Su
                                           Substitution::all_gather_in_levels};
 const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
-TEST(StagedTransfers, TrainWhatWholeOnesTrain) {
+TEST(TransfersInLegs, TrainWhatWholeOnesTrain) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   for (const std::int64_t nodes : {2, 3}) {
     const Trained whole = train({.policy = "serial", .zero = 0, .nodes = nodes, .wanted = {}});
     ASSERT_EQ(std::ssize(whole.losses), kSteps);
-    ASSERT_EQ(whole.stages, 0);
-    for (const StagedRun& c : std::vector<StagedRun>{
+    ASSERT_EQ(whole.legs, 0);
+    for (const RunInLegs& c : std::vector<RunInLegs>{
              {"serial", 0, nodes, kInHalves},
              {"ddp", 0, nodes, kInHalves, 3},
              {"ddp", 0, nodes, kInLevels},
@@ -96,14 +96,14 @@ TEST(StagedTransfers, TrainWhatWholeOnesTrain) {
          }) {
       SCOPED_TRACE(fmt::format("{} nodes, {} zero {}, {} in {} parts", nodes, c.policy, c.zero,
                                name_of(c.wanted.front()), c.parts));
-      const Trained staged = train(c);
-      EXPECT_GT(staged.stages, 0);
+      const Trained legs = train(c);
+      EXPECT_GT(legs.legs, 0);
       // Clipped gradients (ZeRO-1 here) are another training.
       const Trained expected =
           c.zero == 1 ? train({.policy = "serial", .zero = 1, .nodes = nodes, .wanted = {}}) : whole;
-      ASSERT_EQ(staged.losses.size(), expected.losses.size());
-      for (std::size_t step = 0; step < staged.losses.size(); ++step) {
-        EXPECT_NEAR(staged.losses[step] / expected.losses[step], 1, 1e-6) << "step " << step;
+      ASSERT_EQ(legs.losses.size(), expected.losses.size());
+      for (std::size_t step = 0; step < legs.losses.size(); ++step) {
+        EXPECT_NEAR(legs.losses[step] / expected.losses[step], 1, 1e-6) << "step " << step;
       }
     }
   }

@@ -1,4 +1,4 @@
-// Plans whose transfers are carried out in stages: never below the bound, and where they gain.
+// Plans whose transfers are carried out in legs: never below the bound, and where they gain.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Su
                                           Substitution::all_gather_in_levels};
 const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
-WholePlan staged_plan(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
-                      std::int32_t parts = 1) {
+WholePlan plan_in_legs(const PlanRequest& r, std::string_view policy, const std::vector<Substitution>& wanted,
+                       std::int32_t parts = 1) {
   const SharedGraph graph = build(r);
   Overlap overlap = decide_overlap(r, graph, std::string(policy));
   overlap.partition.substitutions = first_possible(graph, wanted);
@@ -26,7 +26,7 @@ WholePlan staged_plan(const PlanRequest& r, std::string_view policy, const std::
   return make_whole_plan(r, graph, std::string(policy), overlap);
 }
 
-// Emulated, so that the programs of the stages are simulated: four nodes of four ranks.
+// Emulated, so that the programs of the legs are simulated: four nodes of four ranks.
 ClusterSpec emulated_nodes() {
   ClusterSpec spec = parse_cluster("local:4,nic=1Gb/s");
   spec.name = "nodes of four";
@@ -39,10 +39,10 @@ ClusterSpec emulated_nodes() {
   return spec;
 }
 
-class StagedBound : public testing::TestWithParam<const char*> {};
+class BoundInLegs : public testing::TestWithParam<const char*> {};
 
-TEST_P(StagedBound, HoldsForEveryLayout) {
-  int turn = 0, staged = 0;
+TEST_P(BoundInLegs, HoldsForEveryLayout) {
+  int turn = 0, legs = 0;
   for (const auto& [name, base] : layouts()) {
     for (int zero = 0; zero <= 2; ++zero, ++turn) {
       Layout layout = base;
@@ -56,8 +56,8 @@ TEST_P(StagedBound, HoldsForEveryLayout) {
       if (turn % 3 == 0) idealize(r);
       const std::vector<Substitution>& wanted = turn % 5 == 4 && zero == 0 ? kInHalves : kInLevels;
       SCOPED_TRACE(fmt::format("{}, zero {}, {}, turn {}", name, zero, r.cluster.name, turn));
-      const Plan plan = staged_plan(r, GetParam(), wanted, apart ? 2 : 1).plan();
-      for (const Operation& op : plan.graph.operations) staged += op.rule != Substitution::none ? 1 : 0;
+      const Plan plan = plan_in_legs(r, GetParam(), wanted, apart ? 2 : 1).plan();
+      for (const Operation& op : plan.graph.operations) legs += op.rule != Substitution::none ? 1 : 0;
       const Timeline timeline = simulated(plan, r.profile);
       checked_accounting(timeline);
       const StepGraph graph = build(r);
@@ -67,10 +67,10 @@ TEST_P(StagedBound, HoldsForEveryLayout) {
       EXPECT_LE(bound, timeline.period_ns + rounding);
     }
   }
-  EXPECT_GT(staged, 100);
+  EXPECT_GT(legs, 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, StagedBound, testing::Values("serial", "megatron-param", "priority"),
+INSTANTIATE_TEST_SUITE_P(Policies, BoundInLegs, testing::Values("serial", "megatron-param", "priority"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -79,23 +79,23 @@ INSTANTIATE_TEST_SUITE_P(Policies, StagedBound, testing::Values("serial", "megat
 
 // Two nodes of eight with slow NICs and nothing else of weight. A ring of 16 sends 2 * 15/16 of the buffer past every
 // rank, and one edge in eight crosses the NICs: 15/64 of the bytes on each. In levels it is 2 * 1/2 of one eighth: 1/8.
-TEST(StagedPlans, InLevelsMoveLessBetweenNodes) {
+TEST(PlansInLegs, InLevelsMoveLessBetweenNodes) {
   PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nic=8MB/s"), {}, 1);
   idealize(r);
-  const double ring = simulated(staged_plan(r, "serial", {}).plan(), r.profile).period_ns;
-  const double levels = simulated(staged_plan(r, "serial", kInLevels).plan(), r.profile).period_ns;
+  const double ring = simulated(plan_in_legs(r, "serial", {}).plan(), r.profile).period_ns;
+  const double levels = simulated(plan_in_legs(r, "serial", kInLevels).plan(), r.profile).period_ns;
   EXPECT_NEAR(levels / ring, 8.0 / 15, 0.01);
 }
 
-// In halves or in levels, the parts of a bucket follow each other through the queues of the stages: with slow links at
-// both levels the inner stage of one part runs beside the outer stage of another.
-TEST(StagedPlans, PartsPipelineThroughTheLevels) {
+// In halves or in levels, the parts of a bucket follow each other through the queues of the legs: with slow links at
+// both levels the inner leg of one part runs beside the outer leg of another.
+TEST(PlansInLegs, PartsPipelineThroughTheLevels) {
   // Inner and outer links that take equally long: 7/8 of B at 7 MB/s, twice inside; 1/8 of B at 1 MB/s outside.
   PlanRequest r = request(small_gpt(2), parse_cluster("dgx-a100:2,nvlink=7MB/s,nic=8MB/s"), {}, 1);
   idealize(r);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-  const double whole = simulated(staged_plan(r, "ddp", kInLevels).plan(), r.profile).period_ns;
-  const double parts = simulated(staged_plan(r, "ddp", kInLevels, 8).plan(), r.profile).period_ns;
+  const double whole = simulated(plan_in_legs(r, "ddp", kInLevels).plan(), r.profile).period_ns;
+  const double parts = simulated(plan_in_legs(r, "ddp", kInLevels, 8).plan(), r.profile).period_ns;
   EXPECT_LT(parts, 0.97 * whole);
 }
 

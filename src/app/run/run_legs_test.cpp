@@ -1,4 +1,4 @@
-// `weft verify` and `weft run` on plan files whose transfers are in stages: a cluster of two nodes of two ranks.
+// `weft verify` and `weft run` on plan files whose transfers are in legs: a cluster of two nodes of two ranks.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -57,8 +57,8 @@ std::string plan_text(int zero, const std::vector<Substitution>& wanted) {
 const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Substitution::reduce_scatter_in_levels,
                                           Substitution::all_gather_in_levels};
 
-TEST(StagedPlanFile, IsVerifiedAndRefusedWithAnotherScope) {
-  const ScratchFolder folder("staged_plans");
+TEST(PlanFileInLegs, IsVerifiedAndRefusedWithAnotherScope) {
+  const ScratchFolder folder("plan_in_legss");
   const std::string text = plan_text(0, kInLevels);
   EXPECT_EQ(weft_cli("verify " + folder.write("plan.json", text)).code, kOk);
   std::string wrong = text;
@@ -71,7 +71,7 @@ TEST(StagedPlanFile, IsVerifiedAndRefusedWithAnotherScope) {
 }
 
 // The sums are added in another order, so the last digits may differ. (exec/stages_test.cpp has the other rules.)
-TEST(StagedPlanFile, TrainsToTheLossesOfWholeTransfers) {
+TEST(PlanFileInLegs, TrainsToTheLossesOfWholeTransfers) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const ScratchFolder folder("staged_runs");
   const auto losses = [&](int zero, const std::vector<Substitution>& wanted) {
@@ -84,9 +84,9 @@ TEST(StagedPlanFile, TrainsToTheLossesOfWholeTransfers) {
   const std::vector<double> whole = losses(0, {});
   ASSERT_EQ(whole.size(), 4U);
   for (const int zero : {0, 2}) {
-    const std::vector<double> staged = losses(zero, kInLevels);
-    ASSERT_EQ(staged.size(), whole.size());
-    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(staged[i] / whole[i], 1, 1e-6) << zero;
+    const std::vector<double> legs = losses(zero, kInLevels);
+    ASSERT_EQ(legs.size(), whole.size());
+    for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(legs[i] / whole[i], 1, 1e-6) << zero;
   }
 }
 

@@ -1,6 +1,6 @@
-// Which rows of the experts' slots are in use, where that is data: parts of a micro-batch's tokens, or experts whose
-// exchange has the sizes that the gate found. There is a table for every way out, from tokens to experts: of each part
-// of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
+// Knows which rows of the experts' slots are in use, where that is data: parts of a micro-batch's tokens, or experts
+// whose exchange has the sizes that the gate found. There is a table for every way out, from tokens to experts: of each
+// part of it, in forward, when forward is computed again, and in backward, which may all be cut differently.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace weft {
 
-// Windows of rows within blocks of an expert's capacity.
+// Ranges of rows within the capacity blocks of experts.
 struct ExpertTable {
   Origin part;                         // of the way out
   std::vector<ElementRange> outgoing;  // of this rank's tokens, by expert
   std::vector<ElementRange> incoming;  // of what this rank's experts get, by source and expert
 };
 
-class ExpertWindows {
+class ExpertRowRanges {
  public:
-  ExpertWindows(const Plan& plan, ClassId rank_class);
+  ExpertRowRanges(const Plan& plan, ClassId rank_class);
 
   std::int64_t capacity() const { return capacity_; }  // slots of an expert for the tokens of one rank
   std::int64_t experts() const { return experts_; }    // of all ranks
@@ -33,14 +33,14 @@ class ExpertWindows {
 
   // The tables in the direction of the operation's phase whose tokens begin in those of `part`. So tables are divided
   // among parts of whatever number, and each part waits for the exchanges that it needs. They stay where they are.
-  std::vector<ExpertTable*> of(const Operation& op, std::int32_t micro_batch, const Origin& part);
-  bool has_tables(const Operation& op, std::int32_t micro_batch) const;
-  // Rows `rows` of the routing (kernels/experts.hpp) are there: tells the tables that they concern.
-  void fill(const Operation& op, std::int32_t micro_batch, const Matrix& routing, ElementRange rows);
+  std::vector<ExpertTable*> of(const Operation& op, MicroBatch micro_batch, const Origin& part);
+  bool has_tables(const Operation& op, MicroBatch micro_batch) const;
+  // Tells the tables that they concern that rows `rows` of the routing (kernels/experts.hpp) are there.
+  void fill(const Operation& op, MicroBatch micro_batch, const Matrix& routing, ElementRange rows);
 
  private:
   enum class Pass : std::uint8_t { forward, again, back };
-  using Key = std::tuple<std::int32_t, std::int32_t, Pass>;  // layer, micro-batch
+  using Key = std::tuple<std::int32_t, MicroBatch, Pass>;  // the first is the layer
   static Pass pass_of(Phase phase);
   void add_tables(const Operation& way_out, const Plan& plan);
 
@@ -48,7 +48,7 @@ class ExpertWindows {
   std::map<Key, std::vector<ExpertTable>> tables_;
 };
 
-// Windows that hold all of both.
+// Returns the smallest range that holds both.
 ElementRange joined(ElementRange a, ElementRange b);
 
 }  // namespace weft

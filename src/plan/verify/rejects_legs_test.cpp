@@ -1,4 +1,4 @@
-// Transfers in stages: accepted as they are in every layout, rejected with anything changed.
+// Transfers in legs: accepted as they are in every layout, rejected with anything changed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ const std::vector<Substitution> kInLevels{Substitution::all_reduce_in_levels, Su
                                           Substitution::all_gather_in_levels};
 const std::vector<Substitution> kInHalves{Substitution::all_reduce_in_halves};
 
-Plan staged_plan(const PlanRequest& request, std::string_view policy, const std::vector<Substitution>& wanted,
-                 std::int32_t parts) {
+Plan plan_in_legs(const PlanRequest& request, std::string_view policy, const std::vector<Substitution>& wanted,
+                  std::int32_t parts) {
   const SharedGraph graph = test::build(request);
   Overlap overlap = decide_overlap(request, graph, std::string(policy));
   overlap.partition.substitutions = first_possible(graph, wanted);
@@ -35,14 +35,14 @@ std::string verdict(const Plan& plan) {
   return found ? fmt::format("{}: {}", name_of(found->rule), found->message) : "safe";
 }
 
-bool is_staged(const Operation& op) {
+bool is_leg(const Operation& op) {
   return op.rule != Substitution::none;
 }
 
-class AcceptsStages : public ::testing::TestWithParam<const char*> {};
+class AcceptsLegs : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(AcceptsStages, InEveryLayoutAtEveryZeroStage) {
-  int turn = 0, staged = 0;
+TEST_P(AcceptsLegs, InEveryLayoutAtEveryZeroStage) {
+  int turn = 0, legs = 0;
   for (const auto& [name, base] : test::layouts()) {
     for (int zero = 0; zero <= 3; ++zero, ++turn) {
       Layout layout = base;
@@ -59,19 +59,19 @@ TEST_P(AcceptsStages, InEveryLayoutAtEveryZeroStage) {
       const bool apart = turn % 2 == 1;
       if (apart) r.options = {.bucket_parameters = 1, .bucket_mib = 0};
       SCOPED_TRACE(fmt::format("{}, zero {}, {}, {}", name, zero, cluster.name, name_of(wanted.front())));
-      const Plan plan = staged_plan(r, GetParam(), wanted, apart ? 3 : 1);
+      const Plan plan = plan_in_legs(r, GetParam(), wanted, apart ? 3 : 1);
       ASSERT_EQ(verdict(plan), "safe");
-      const bool any = std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_staged);
-      staged += any ? 1 : 0;
+      const bool any = std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_leg);
+      legs += any ? 1 : 0;
       if (any && turn % 4 == 1) {
         EXPECT_EQ(test::find_damage(plan, 3, 2).value_or("safe"), "safe");
       }
     }
   }
-  EXPECT_GT(staged, 20);
+  EXPECT_GT(legs, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, AcceptsStages,
+INSTANTIATE_TEST_SUITE_P(Policies, AcceptsLegs,
                          ::testing::Values("serial", "ddp", "megatron-param", "fsdp", "priority"),
                          [](const auto& tested) {
                            std::string name = tested.param;
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, AcceptsStages,
                            return name;
                          });
 
-TEST(Stages, GoTogetherWithLayersInRowsAndWovenOrders) {
+TEST(Legs, GoTogetherWithLayersInRowsAndWovenOrders) {
   for (const int zero : {0, 1, 2}) {
     const PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"),
                                         {.tp = 2, .micro_batch = 2, .zero = zero, .sequence_parallel = true}, 2);
@@ -89,15 +89,15 @@ TEST(Stages, GoTogetherWithLayersInRowsAndWovenOrders) {
     overlap.partition.forward_rows = overlap.partition.backward_rows = 2;
     overlap.beside.tensor_parallel = overlap.weave.enabled = true;
     const Plan plan = make_whole_plan(r, graph, "megatron-param", overlap).plan();
-    EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_staged));
+    EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_leg));
     EXPECT_TRUE(std::any_of(plan.graph.operations.begin(), plan.graph.operations.end(), is_part));
     EXPECT_EQ(verdict(plan), "safe") << zero;
     EXPECT_EQ(test::find_damage(plan, 7, 2).value_or("safe"), "safe") << zero;
   }
 }
 
-// Orders chosen anew keep the stages of a unit of ZeRO together.
-TEST(Stages, MayBeWoven) {
+// Orders chosen anew keep the legs of a unit of ZeRO together.
+TEST(Legs, MayBeWoven) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const char* policy : {"megatron-param", "fsdp"}) {
       const PlanRequest r = test::request(test::small_gpt(4), parse_cluster("dgx-a100:2"), {.zero = zero}, 2);
@@ -112,21 +112,21 @@ TEST(Stages, MayBeWoven) {
   }
 }
 
-TEST(Stages, PipelineThroughQueuesOfTheirOwn) {
+TEST(Legs, PipelineThroughQueuesOfTheirOwn) {
   PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"), {}, 2);
   r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-  const Plan plan = staged_plan(r, "ddp", kInLevels, 1);
+  const Plan plan = plan_in_legs(r, "ddp", kInLevels, 1);
   std::vector<std::string> names;
   for (const Queue& queue : plan.classes[0].queues) names.push_back(queue.name);
   EXPECT_EQ(names, (std::vector<std::string>{"compute", "dp inner", "dp outer", "dp inner gather"}));
 }
 
-class RejectsStages : public ::testing::TestWithParam<int> {
+class RejectsLegs : public ::testing::TestWithParam<int> {
  protected:
-  RejectsStages() {
+  RejectsLegs() {
     PlanRequest r = test::request(test::small_gpt(2), parse_cluster("dgx-a100:2"), {.zero = GetParam()}, 2);
     r.options = {.bucket_parameters = 1, .bucket_mib = 0};
-    plan_ = staged_plan(r, "megatron-param", kInLevels, 2);
+    plan_ = plan_in_legs(r, "megatron-param", kInLevels, 2);
   }
 
   // The legs of one gradient's reduction, by leg and part.
@@ -163,23 +163,23 @@ class RejectsStages : public ::testing::TestWithParam<int> {
   Plan plan_;
 };
 
-TEST_P(RejectsStages, NothingAsTheyAre) {
+TEST_P(RejectsLegs, NothingAsTheyAre) {
   EXPECT_EQ(verdict(plan_), "safe");
   EXPECT_EQ(test::find_damage(plan_, 5, 5).value_or("safe"), "safe");
 }
 
-TEST_P(RejectsStages, AStageLeftOut) {
-  for (const std::int32_t stage : {0, 1}) {
+TEST_P(RejectsLegs, ALegLeftOut) {
+  for (const std::int32_t leg : {0, 1}) {
     const Plan whole = plan_;
-    remove(find(stage, 1));
+    remove(find(leg, 1));
     expect_rejected("its parts end with piece 1 of 2");
-    remove(find(stage, 0));
+    remove(find(leg, 0));
     expect_rejected("is carried out 0 times instead of once");
     plan_ = whole;
   }
 }
 
-TEST_P(RejectsStages, TwoStagesSwapped) {
+TEST_P(RejectsLegs, TwoLegsSwapped) {
   std::swap(op(0), op(1));
   // Where each stands in the graph says nothing; which data it works on does.
   EXPECT_NE(verdict(plan_), "safe");
@@ -188,19 +188,19 @@ TEST_P(RejectsStages, TwoStagesSwapped) {
   expect_rejected("which is another kind of operation");
 }
 
-TEST_P(RejectsStages, AnotherScope) {
+TEST_P(RejectsLegs, AnotherScope) {
   for (const Scope scope : {Scope::whole, Scope::outer}) {
     op(0).communication->scope = scope;
     expect_rejected("which is another kind of operation");
   }
 }
 
-TEST_P(RejectsStages, AnotherCollective) {
+TEST_P(RejectsLegs, AnotherCollective) {
   op(1).communication->collective = Collective::all_gather;
   expect_rejected("which is another kind of operation");
 }
 
-TEST_P(RejectsStages, ValuesRetargeted) {
+TEST_P(RejectsLegs, ValuesRetargeted) {
   const Plan whole = plan_;
   op(1).reads.front().value = op(0).reads.front().value;
   expect_rejected("does not read what its origins read");
@@ -216,38 +216,38 @@ TEST_P(RejectsStages, ValuesRetargeted) {
   expect_rejected("values are not those");
 }
 
-TEST_P(RejectsStages, AnotherRule) {
+TEST_P(RejectsLegs, AnotherRule) {
   op(0).rule = Substitution::none;
   expect_rejected("another operation by");
   const Substitution other = GetParam() == 0 ? Substitution::all_reduce_in_halves : Substitution::all_gather_in_levels;
   for (Operation& changed : plan_.graph.operations) {
-    if (is_staged(changed) && changed.role == Role::grad_reduce) changed.rule = other;
+    if (is_leg(changed) && changed.role == Role::grad_reduce) changed.rule = other;
   }
   EXPECT_NE(verdict(plan_), "safe");
 }
 
-TEST_P(RejectsStages, AStageThatTheRuleDoesNotHave) {
+TEST_P(RejectsLegs, ALegThatTheRuleDoesNotHave) {
   op(1).leg = 7;
-  // Looked for by its number, so it is no longer found as stage 1.
-  expect_rejected("is stage 7 of");
+  // Looked for by its number, so it is no longer found as leg 1.
+  expect_rejected("is leg 7 of");
 }
 
-TEST_P(RejectsStages, AStageOfAnOperationThatHasNone) {
+TEST_P(RejectsLegs, ALegOfAnOperationThatHasNone) {
   for (Operation& other : plan_.graph.operations) {
     if (other.role != Role::update) continue;
     other.leg = 1;
     break;
   }
-  expect_rejected("is stage 1 of none, which has 1");
+  expect_rejected("is leg 1 of none, which has 1");
 }
 
-TEST_P(RejectsStages, OtherBytes) {
+TEST_P(RejectsLegs, OtherBytes) {
   op(1).communication->bytes.value += 4;
   op(1).key.dims[0] += 4;
   expect_rejected("moves");
 }
 
-TEST_P(RejectsStages, MemoryOfAStageThatAnotherValueUses) {
+TEST_P(RejectsLegs, MemoryOfALegThatAnotherValueUses) {
   const ValueId between = op(0).writes.front().value;
   for (std::size_t v = 0; v < plan_.graph.values.size(); ++v) {
     const Value& value = plan_.graph.values[v];
@@ -259,7 +259,7 @@ TEST_P(RejectsStages, MemoryOfAStageThatAnotherValueUses) {
   EXPECT_NE(text.find("hazard"), std::string::npos) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Zero, RejectsStages, ::testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Zero, RejectsLegs, ::testing::Values(0, 1));
 
 }  // namespace
 }  // namespace weft

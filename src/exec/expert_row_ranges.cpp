@@ -1,4 +1,4 @@
-#include "exec/expert_windows.hpp"
+#include "exec/expert_row_ranges.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Where tokens, or their gradients, set out for experts. Of one rank alone, where they are put into their slots.
+// Returns whether tokens, or their gradients, set out for experts here; on one rank alone, are put into their slots.
 bool is_way_out(const Operation& op, bool exchanges) {
   if (op.phase == Phase::input_grad) return op.role == (exchanges ? Role::expert_combine : Role::combine);
   if (op.phase == Phase::weight_grad) return false;
@@ -19,16 +19,16 @@ bool begins_in(const Origin& part, const Origin& within) {
   return within.begin * part.of <= part.begin * within.of && part.begin * within.of < within.end * part.of;
 }
 
-// What rows of routing use, by expert.
-void find_windows(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
+// Finds by expert which of its slots rows of the routing use.
+void find_row_ranges(const Matrix& routing, std::int64_t capacity, std::span<ElementRange> by_expert) {
   std::ranges::fill(by_expert, ElementRange{});
   for (std::int64_t r = 0; r < routing.rows; ++r) {
     const std::span<const float> slots = floats_of(routing.row(r)).first(routing.columns / 2);
     for (const float kept : slots) {
       if (kept < 0) continue;
       const auto slot = static_cast<std::int64_t>(kept);
-      ElementRange& window = by_expert[slot / capacity];
-      window = joined(window, {slot % capacity, slot % capacity + 1});
+      ElementRange& range = by_expert[slot / capacity];
+      range = joined(range, {slot % capacity, slot % capacity + 1});
     }
   }
 }
@@ -41,7 +41,7 @@ ElementRange joined(ElementRange a, ElementRange b) {
   return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
 }
 
-ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class) {
+ExpertRowRanges::ExpertRowRanges(const Plan& plan, ClassId rank_class) {
   if (!plan.model.experts) return;
   const RoutedSlots slots = routed_slots(plan.model, plan.layout);
   capacity_ = slots.capacity;
@@ -57,7 +57,7 @@ ExpertWindows::ExpertWindows(const Plan& plan, ClassId rank_class) {
 }
 
 // Until the first exchange they hold what balanced loads would fill: what is measured before a run goes by that.
-void ExpertWindows::add_tables(const Operation& way_out, const Plan& plan) {
+void ExpertRowRanges::add_tables(const Operation& way_out, const Plan& plan) {
   const Layout& layout = plan.layout;
   if (layout.experts_gather_tokens()) {
     fail("'{}': weft run sends only the rows that are there where experts do not gather tokens of --etp {} ranks",
@@ -65,21 +65,21 @@ void ExpertWindows::add_tables(const Operation& way_out, const Plan& plan) {
   }
   const Origin& part = way_out.origins.front();
   const std::int64_t balanced = std::min(capacity_, (choices_ + experts_ - 1) / experts_);
-  const ElementRange window{balanced * part.begin / part.of, balanced * part.end / part.of};
-  for (std::int32_t m = 0; m < layout.micro_batches(); ++m) {
+  const ElementRange rows{balanced * part.begin / part.of, balanced * part.end / part.of};
+  for (const MicroBatch m : IdRange<MicroBatch>(layout.micro_batches())) {
     ExpertTable& table = tables_[{way_out.layer, m, pass_of(way_out.phase)}].emplace_back();
     table.part = part;
-    table.outgoing.assign(experts_, window);
+    table.outgoing.assign(experts_, rows);
     table.incoming = table.outgoing;
   }
 }
 
-ExpertWindows::Pass ExpertWindows::pass_of(Phase phase) {
+ExpertRowRanges::Pass ExpertRowRanges::pass_of(Phase phase) {
   if (phase == Phase::input_grad || phase == Phase::weight_grad) return Pass::back;
   return phase == Phase::recompute ? Pass::again : Pass::forward;
 }
 
-std::vector<ExpertTable*> ExpertWindows::of(const Operation& op, std::int32_t micro_batch, const Origin& part) {
+std::vector<ExpertTable*> ExpertRowRanges::of(const Operation& op, MicroBatch micro_batch, const Origin& part) {
   std::vector<ExpertTable*> found;
   const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
   if (tables == tables_.end()) return found;
@@ -89,17 +89,17 @@ std::vector<ExpertTable*> ExpertWindows::of(const Operation& op, std::int32_t mi
   return found;
 }
 
-bool ExpertWindows::has_tables(const Operation& op, std::int32_t micro_batch) const {
+bool ExpertRowRanges::has_tables(const Operation& op, MicroBatch micro_batch) const {
   return tables_.contains({op.layer, micro_batch, pass_of(op.phase)});
 }
 
-void ExpertWindows::fill(const Operation& op, std::int32_t micro_batch, const Matrix& routing, ElementRange rows) {
+void ExpertRowRanges::fill(const Operation& op, MicroBatch micro_batch, const Matrix& routing, ElementRange rows) {
   const auto tables = tables_.find({op.layer, micro_batch, pass_of(op.phase)});
   if (tables == tables_.end()) return;
   for (ExpertTable& table : tables->second) {
     const ElementRange own = part_range(routing.rows, table.part);
     if (overlap(own, rows).empty()) continue;
-    find_windows(routing.row_slice(own.begin, own.end), capacity_, table.outgoing);
+    find_row_ranges(routing.row_slice(own.begin, own.end), capacity_, table.outgoing);
     if (ranks_ == 1) table.incoming = table.outgoing;
   }
 }
