@@ -78,7 +78,7 @@ void InputFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string read_text_file(const std::filesystem::path& path, const TextLimits& limits) {
   InputFile file(path, limits.pipes);
-  const std::int64_t most = file.is_piped() ? limits.most_piped_bytes : limits.most_bytes;
+  const std::int64_t most = file.is_piped() ? limits.max_piped_bytes : limits.max_bytes;
   const auto refuse_size = [&](const std::string& size) {
     fail("{}: has {} bytes; at most {} are read{}", path.string(), size, most, file.is_piped() ? " from a pipe" : "");
   };

@@ -15,8 +15,8 @@ namespace weft {
 enum class Pipes : std::uint8_t { refused, accepted };
 
 // A plan, a configuration or any other text of ours is far smaller; what comes out of a pipe may never end.
-inline constexpr std::int64_t kMostBytesOfText = std::int64_t{1} << 30;
-inline constexpr std::int64_t kMostPipedBytesOfText = std::int64_t{1} << 28;
+inline constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxPipedTextBytes = std::int64_t{1} << 28;
 
 class InputFile {
  public:
@@ -44,8 +44,8 @@ class InputFile {
 
 struct TextLimits {
   Pipes pipes = Pipes::accepted;
-  std::int64_t most_bytes = kMostBytesOfText;
-  std::int64_t most_piped_bytes = kMostPipedBytesOfText;
+  std::int64_t max_bytes = kMaxTextBytes;
+  std::int64_t max_piped_bytes = kMaxPipedTextBytes;
 };
 // A whole file. One that is too large is refused before anything of it is read, a pipe as soon as it has said too much.
 std::string read_text_file(const std::filesystem::path& path, const TextLimits& limits = {});

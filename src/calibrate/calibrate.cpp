@@ -17,7 +17,7 @@ namespace {
 
 using Clock = CalibrationPasses::Clock;
 
-constexpr int kLeastPasses = 2, kMostPasses = 9;  // after a first one that does not count
+constexpr int kMinPasses = 2, kMaxPasses = 9;  // after a first one that does not count
 // The share of the budget for operations alone; the rest is for transfers beside them.
 constexpr double kAloneShare = 0.6;
 // Elements.
@@ -105,7 +105,7 @@ Measured measure_alone(const CalibrationJob& job, Communicator& communicator, Ca
   // All ranks make as many passes, so that all are busy while any is measured.
   const double longest = mean_of_ranks(communicator, {CalibrationPasses::in_seconds(Clock::now() - warming)}).front();
   const double room = share * CalibrationPasses::in_seconds(job.budget) / std::max(longest, 1e-6);
-  const int count = std::clamp(static_cast<int>(room), kLeastPasses, kMostPasses);
+  const int count = std::clamp(static_cast<int>(room), kMinPasses, kMaxPasses);
   for (int pass = 0; pass < count; ++pass) {
     meet(communicator);
     std::optional<Clock::time_point> last;

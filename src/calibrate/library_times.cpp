@@ -18,7 +18,7 @@ constexpr std::int64_t kQueue = 999;  // no plan's
 constexpr std::array<std::int64_t, 4> kSizes = {1 << 10, 16 << 10, 256 << 10, 1 << 20};
 constexpr int kExecutions = 3;  // after a first one that does not count; the median is taken
 // A size that takes longer is the last one.
-constexpr double kLongEnough = 0.5;
+constexpr double kMinSeconds = 0.5;
 constexpr double kNanos = 1e9;
 
 bool has(const StepGraph& graph, ClassId rank_class, LibraryProfile::Group group, GroupKind kind) {
@@ -118,7 +118,7 @@ LibraryProfile measure_library(const RankView& view, Communicator& communicator)
       if (member) own = TimedCall(communicator, group.collective, view.members(kind), elements).median_seconds();
       const double took = sum_of_ranks(own * kNanos) / std::max(1.0, sum_of_ranks(member ? 1 : 0)) / kNanos;
       profile.measured[group].push_back({Bytes{elements * std::int64_t{sizeof(float)}}, nanos_from_seconds(took)});
-      if (took > kLongEnough) break;
+      if (took > kMinSeconds) break;
     }
   }
   return profile;

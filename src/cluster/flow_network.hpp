@@ -19,9 +19,9 @@ class FlowNetwork {
   explicit FlowNetwork(const Cluster& cluster, double slowdown = 1, double sharing_loss = 0);
 
   // A way from one device to another on which messages keep their order.
-  std::int32_t open_lane(Rank src, Rank dst);
+  std::int32_t open_connection(Rank src, Rank dst);
   // A message sets out at `now`, which never goes back.
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now);
+  std::int32_t start(std::int32_t connection, Bytes bytes, Nanos now);
   // When the last byte arrived, if it has by `now`; the flow is forgotten then.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
   // Moves time on, through all events up to `now`.
@@ -35,7 +35,7 @@ class FlowNetwork {
 
  private:
   enum class State : std::uint8_t { unused, latent, queued, moving, done };
-  struct Lane {
+  struct Connection {
     std::vector<std::int32_t> links;  // directed
     Nanos latency;
     double best_rate = 0;             // of a flow alone
@@ -43,7 +43,7 @@ class FlowNetwork {
   };
   struct Flow {
     State state = State::unused;
-    std::int32_t lane = 0;
+    std::int32_t connection = 0;
     double left = 0;  // bytes
     double rate = 0;  // bytes per nanosecond
     Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
@@ -58,16 +58,16 @@ class FlowNetwork {
   std::optional<Nanos> next_change() const;
   Flow& flow(std::int32_t id) { return flows_[id]; }
   const Flow& flow(std::int32_t id) const { return flows_[id]; }
-  Lane& lane(const Flow& flow) { return lanes_[flow.lane]; }
-  const Lane& lane(const Flow& flow) const { return lanes_[flow.lane]; }
+  Connection& connection_of(const Flow& flow) { return connections_[flow.connection]; }
+  const Connection& connection_of(const Flow& flow) const { return connections_[flow.connection]; }
   void end(std::int32_t flow, Nanos time);
-  void begin_next(Lane& lane, Nanos time);
+  void begin_next(Connection& connection, Nanos time);
   void set_rates();
   bool meets_full_link(const Flow& flow, double level) const;
 
   const Cluster& cluster_;
   double slowdown_, sharing_loss_;
-  std::vector<Lane> lanes_;
+  std::vector<Connection> connections_;
   std::vector<double> capacity_;  // by directed link, bytes per nanosecond
   std::vector<Flow> flows_;
   std::vector<std::int32_t> latent_;  // a heap, the next to begin on top

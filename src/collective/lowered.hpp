@@ -39,8 +39,8 @@ struct LoweredStep {
 // How many messages of a connection may have arrived before their places are free. Two are enough for the proof; small
 // ones get more, because the sender learns of a free slot no sooner than the way back lets it.
 constexpr std::int64_t slots_for(std::int64_t largest_message) {
-  constexpr std::int64_t kFewest = 2, kMost = 16, kBytes = 1 << 20;
-  return std::clamp(kBytes / std::max<std::int64_t>(largest_message, 1), kFewest, kMost);
+  constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16, kBufferBytes = 1 << 20;
+  return std::clamp(kBufferBytes / std::max<std::int64_t>(largest_message, 1), kMinSlots, kMaxSlots);
 }
 
 struct LoweredRank {

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kProvenMembersOfALevel = 8;  // members of a level that stand for more
+constexpr std::int64_t kMaxProvenMembersOfLevel = 8;  // members of a level that stand for more
 
 }  // namespace
 
@@ -78,9 +78,9 @@ std::optional<Collective> joined_collective(std::span<const RuleLeg> legs) {
 bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner) {
   if (inner < 1 || ranks < inner || ranks % inner != 0) return false;
   std::int64_t outer = ranks / inner;
-  if (ranks > kMostProvenRanks) {
-    inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kProvenMembersOfALevel);
-    outer = std::min(outer, kProvenMembersOfALevel);
+  if (ranks > kMaxProvenRanks) {
+    inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kMaxProvenMembersOfLevel);
+    outer = std::min(outer, kMaxProvenMembersOfLevel);
   }
   const std::optional<Program> program = composed_program(rule.collective, rule.legs, inner * outer, inner);
   return program && verify_program(*program).accepted();

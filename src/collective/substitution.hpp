@@ -68,9 +68,9 @@ std::optional<Program> composed_program(Collective collective, std::span<const R
                                         std::int64_t inner);
 
 // Groups of more than this many ranks are proven by a smaller one.
-inline constexpr std::int64_t kMostProvenRanks = 64;
+inline constexpr std::int64_t kMaxProvenRanks = 64;
 
-// Whether the verifier accepts the rule's legs as its collective. Of a group above kMostProvenRanks each level is cut
+// Whether the verifier accepts the rule's legs as its collective. Of a group above kMaxProvenRanks each level is cut
 // down to at most 8: what a rank does in a leg depends on nothing but its two coordinates and those of the piece, and
 // no two coordinates above the first are treated differently, so what holds for 8 holds for more. A rule without levels
 // is then proven for 8 ranks.

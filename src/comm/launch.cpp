@@ -33,14 +33,14 @@ std::int64_t need_integer(const Variables& variables, const std::string& name, c
 
 // Nothing else that ranks of a job share is hidden from others: numbers of jobs and addresses can be guessed.
 std::string need_secret(const Variables& variables, const std::string& beside) {
-  constexpr std::size_t kShortest = 16;
+  constexpr std::size_t kMinLength = 16;
   const std::optional<std::string> secret = find(variables, "WEFT_JOB_SECRET");
-  if (secret && secret->size() >= kShortest) return *secret;
+  if (secret && secret->size() >= kMinLength) return *secret;
   fail(
       "environment: {} is set but WEFT_JOB_SECRET {}; expected {} characters or more that nobody can guess, the same "
       "for "
       "all ranks: export WEFT_JOB_SECRET=$(openssl rand -hex 32)",
-      beside, secret ? fmt::format("has {} characters", secret->size()) : "is not", kShortest);
+      beside, secret ? fmt::format("has {} characters", secret->size()) : "is not", kMinLength);
 }
 
 struct Names {

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kFarewellTime{1};  // for the others to take our goodbye
-constexpr std::size_t kLongestReason = 4096;
+constexpr std::size_t kMaxReasonBytes = 4096;
 
 enum class WordKind : std::uint32_t { beat = 1, goodbye, lost };
 
@@ -39,13 +39,13 @@ struct Neighbour {
   std::int64_t rank = -1;
   tcp::Socket socket;
   Clock::time_point last_heard;
-  std::string heard;    // bytes of a word that is not whole yet
-  std::string to_send;  // what the socket did not take
+  std::string received;  // bytes of a word that is not whole yet
+  std::string to_send;   // what the socket did not take
   bool left = false;
 };
 
 std::string bytes_of(WordKind kind, std::int64_t rank, std::int64_t by, const std::string& reason) {
-  const std::string cut = reason.substr(0, kLongestReason);
+  const std::string cut = reason.substr(0, kMaxReasonBytes);
   const Word word{kind, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(by),
                   static_cast<std::uint32_t>(cut.size())};
   std::string bytes(sizeof word, '\0');
@@ -164,18 +164,18 @@ class Liveness::Watch {
     const bool away = pause > 4 * options_.period;
     for (Neighbour& neighbour : neighbours_) {
       if (away) neighbour.last_heard += pause - options_.period;
-      if (neighbour.socket) hear(neighbour, now);
+      if (neighbour.socket) receive_words(neighbour, now);
     }
     last_pass_ = now;
   }
 
-  void hear(Neighbour& neighbour, Clock::time_point now) {
+  void receive_words(Neighbour& neighbour, Clock::time_point now) {
     char buffer[4096];
     while (true) {
       const ssize_t count = ::recv(neighbour.socket.fd(), buffer, sizeof buffer, 0);
       if (count > 0) {
         neighbour.last_heard = now;
-        neighbour.heard.append(buffer, static_cast<std::size_t>(count));
+        neighbour.received.append(buffer, static_cast<std::size_t>(count));
         if (!understand(neighbour)) {
           neighbour.socket.close();
           if (!leaving_) note_loss({neighbour.rank, "it does not speak as a rank of weft does"}, rank_);
@@ -201,14 +201,14 @@ class Liveness::Watch {
 
   // Whether what has come are words of ours.
   bool understand(Neighbour& neighbour) {
-    while (neighbour.heard.size() >= sizeof(Word)) {
+    while (neighbour.received.size() >= sizeof(Word)) {
       Word word;
-      std::memcpy(&word, neighbour.heard.data(), sizeof word);
+      std::memcpy(&word, neighbour.received.data(), sizeof word);
       const std::size_t length = word.length;
-      if (std::max(word.rank, word.by) >= size_ || length > kLongestReason) return false;
-      if (neighbour.heard.size() < sizeof word + length) return true;
-      const std::string reason = neighbour.heard.substr(sizeof word, length);
-      neighbour.heard.erase(0, sizeof word + length);
+      if (std::max(word.rank, word.by) >= size_ || length > kMaxReasonBytes) return false;
+      if (neighbour.received.size() < sizeof word + length) return true;
+      const std::string reason = neighbour.received.substr(sizeof word, length);
+      neighbour.received.erase(0, sizeof word + length);
       if (word.kind == WordKind::goodbye) neighbour.left = true;
       if (word.kind != WordKind::lost) continue;
       note_loss({static_cast<std::int64_t>(word.rank), reason}, word.by);

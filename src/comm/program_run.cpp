@@ -14,9 +14,9 @@ namespace {
 
 // A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
 // senders that need not wait for turns.
-constexpr std::chrono::milliseconds kPatience{20};
+constexpr std::chrono::milliseconds kMaxWaitForTurn{20};
 // Local work between two looks at the messages: about 50 us.
-constexpr std::int64_t kWorkAtOnce = 256 << 10;
+constexpr std::int64_t kMaxWorkBytes = 256 << 10;
 // Steps of less together follow each other: a look at the messages costs as much as they do.
 constexpr std::int64_t kBytesBetweenPolls = 32 << 10;
 
@@ -184,7 +184,7 @@ bool ProgramRun::post_receives() {
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
   const bool by_hand = step.code.kind == InstructionKind::receive_reduce_copy && !reduces_on_arrival_;
-  if (step.ahead > 0 && time_on(paced_) - last_move_ < kPatience) return false;
+  if (step.ahead > 0 && time_on(paced_) - last_move_ < kMaxWaitForTurn) return false;
   if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
     return true;
@@ -274,7 +274,7 @@ bool ProgramRun::run_ready() {
       const Step& step = steps_[carried_out_];
       work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
     }
-    worked += work_.advance(kWorkAtOnce);
+    worked += work_.advance(kMaxWorkBytes);
     if (work_.done()) end_local(std::exchange(carried_out_, -1));
     moved = true;
   }

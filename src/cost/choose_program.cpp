@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::int64_t kParts[] = {1, 2, 4, 8, 16};
 // Finer parts than this cost more per message than they can hide.
-constexpr std::int64_t kSmallestPart = 16 << 10;
+constexpr std::int64_t kMinPartBytes = 16 << 10;
 // Where a program would have more steps than this, only its coarser forms are tried.
-constexpr std::int64_t kMostMessages = 200'000;
+constexpr std::int64_t kMaxMessages = 200'000;
 
 // Candidates that must take so many times the best one's time are left out.
 constexpr std::int64_t kGiveUpFactor = 4;
@@ -24,8 +24,8 @@ constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 8};
 bool is_worth_trying(const ProgramRequest& request, const ProgramQuestion& question) {
   if (request.parts == 1) return true;
   const std::int64_t bytes = question.elements * question.element_size.value;
-  if (bytes / (request.ranks * request.parts) < kSmallestPart) return false;
-  return request.ranks * request.ranks * request.parts <= kMostMessages;
+  if (bytes / (request.ranks * request.parts) < kMinPartBytes) return false;
+  return request.ranks * request.ranks * request.parts <= kMaxMessages;
 }
 
 // Nothing where the fastest link alone would need longer than `limit` for what the busiest rank sends: most candidates

@@ -24,7 +24,7 @@ struct Tile {
 constexpr std::array kTiles{Tile{128, 256, 1.0}, Tile{256, 128, 1.0}, Tile{128, 128, 0.9},
                             Tile{128, 64, 0.7},  Tile{64, 128, 0.7},  Tile{64, 64, 0.5}};
 // The inner dimension may be split over several units where there are few tiles; each keeps at least this much.
-constexpr std::int64_t kLeastInner = 512;
+constexpr std::int64_t kMinInner = 512;
 constexpr std::array<std::int64_t, 4> kSplits{1, 2, 4, 8};
 
 // In doubles: shapes a user may write overflow 64 bits once multiplied.
@@ -65,7 +65,7 @@ double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inn
   for (const Tile& tile : kTiles) {
     const double tiles = ceil_div(d(rows), d(tile.rows)) * ceil_div(d(columns), d(tile.columns)) * d(count);
     for (const std::int64_t split : kSplits) {
-      if (split > 1 && inner / split < kLeastInner) break;
+      if (split > 1 && inner / split < kMinInner) break;
       const double waves = ceil_div(tiles * d(split), device.compute_units);
       const double tile_flops = 2 * d(tile.rows) * d(tile.columns) * (d(inner) / d(split) + d(reached.tile_startup));
       double seconds = waves * tile_flops * device.compute_units / (rate * tile.share);

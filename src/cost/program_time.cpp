@@ -7,8 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "cluster/flow_network.hpp"
-#include "cluster/packet_network.hpp"
+#include "cost/message_networks.hpp"
 
 namespace weft {
 namespace {
@@ -20,7 +19,7 @@ struct Connection {
   std::vector<std::int32_t> sends, receives;  // steps
   std::size_t next_send = 0, next_receive = 0, next_asked = 0, next_match = 0;
   std::int64_t slots = slots_for(0), slots_used = 0;
-  std::int32_t lane = -1, way_back = -1;
+  std::int32_t to_receiver = -1, to_sender = -1;  // connections of the network
 };
 
 struct Step {
@@ -53,77 +52,6 @@ struct Moving {
   std::int32_t connection = 0;
   std::size_t match = 0;
   bool asks = false;  // for the message, on the way back
-};
-
-class Flows {
- public:
-  Flows(const Cluster& cluster, const ProgramTimeOptions& options)
-      : network_(cluster, options.slowdown, options.sharing_loss) {}
-  static constexpr bool kWaitsForRequest = false, kSystemTakesOver = false;
-  static constexpr bool kLandsInPortions = false;
-  static bool asks_for(std::int64_t) { return false; }
-  std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos) { return network_.start(lane, bytes, now); }
-  std::int32_t ask(std::int32_t, Nanos) { return -1; }
-  // One thing after the other.
-  Nanos work(Rank device, Nanos now, Nanos time) {
-    if (busy_until_.size() <= device.index()) busy_until_.resize(device.index() + 1);
-    Nanos& busy_until = busy_until_[device.index()];
-    return busy_until = std::max(busy_until, now) + time;
-  }
-  std::optional<Nanos> next_event() const { return network_.next_event(); }
-  template <class OnArrival, class OnTakenOver>
-  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver&) {
-    network_.advance(now);
-    for (const std::int32_t flow : network_.arrived()) on_arrival(flow, *network_.ended(flow, now));
-    network_.clear_arrived();
-  }
-
- private:
-  FlowNetwork network_;
-  std::vector<Nanos> busy_until_;
-};
-
-class Packets {
- public:
-  Packets(const Cluster& cluster, const ProgramTimeOptions& options)
-      : tcp_(*options.tcp),
-        network_(cluster, {.slowdown = options.slowdown,
-                           .window = tcp_.window,
-                           .small = tcp_.unasked + tcp_.header,
-                           .window_of_small = tcp_.window_of_small,
-                           .packet = tcp_.packet,
-                           .spare = tcp_.spare,
-                           .host_rate = tcp_.host_rate,
-                           .per_message = tcp_.per_message}) {}
-  static constexpr bool kWaitsForRequest = true;  // a large message sets out when it has been asked for
-  static constexpr bool kSystemTakesOver = true;  // for the sender a message has ended before it arrives
-  static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
-  bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
-  // One connection for all channels.
-  std::int32_t open_lane(Rank src, Rank dst) {
-    const auto [entry, is_new] = lanes_.try_emplace({src, dst});
-    if (is_new) entry->second = network_.open_lane(src, dst);
-    return entry->second;
-  }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
-    return network_.start(lane, bytes + tcp_.header, now, landing);
-  }
-  std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
-  Nanos work(Rank device, Nanos now, Nanos time) { return network_.work(device, now, time); }
-  std::optional<Nanos> next_event() const { return network_.next_event(); }
-  template <class OnArrival, class OnTakenOver>
-  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver& on_taken_over) {
-    network_.advance(now);
-    for (const auto& [message, time] : network_.arrived()) on_arrival(message, time);
-    for (const auto& [message, time] : network_.taken_over()) on_taken_over(message, time);
-    network_.clear_arrived();
-  }
-
- private:
-  TcpTraffic tcp_;
-  PacketNetwork network_;
-  std::map<std::pair<Rank, Rank>, std::int32_t> lanes_;
 };
 
 template <class Network>
@@ -194,8 +122,8 @@ class ProgramSimulation {
       connections_.back().receiver = static_cast<std::int32_t>(sends ? step.peer : self);
       const Rank sender = members_[connections_.back().sender];
       const Rank receiver = members_[connections_.back().receiver];
-      connections_.back().lane = network_.open_lane(sender, receiver);
-      if (Network::kWaitsForRequest) connections_.back().way_back = network_.open_lane(receiver, sender);
+      connections_.back().to_receiver = network_.open_connection(sender, receiver);
+      if (Network::kWaitsForRequest) connections_.back().to_sender = network_.open_connection(receiver, sender);
     }
     Connection& connection = connections_[entry->second];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
@@ -272,7 +200,7 @@ class ProgramSimulation {
     if (connection.next_match == std::min(connection.next_send, connection.next_asked)) return false;
     const std::size_t match = connection.next_match++;
     const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
-    note({id, match}, network_.start(connection.lane, bytes, now_, time_of_landing(connection, match)));
+    note({id, match}, network_.start(connection.to_receiver, bytes, now_, time_of_landing(connection, match)));
     return true;
   }
 
@@ -293,7 +221,7 @@ class ProgramSimulation {
     // In order: a small message behind one that is asked for waits with it.
     if (network_.asks_for(code(connection.receiver, connection.receives[match]).bytes) ||
         connection.next_asked < match) {
-      note({id, match, true}, network_.ask(connection.way_back, now_));
+      note({id, match, true}, network_.ask(connection.to_sender, now_));
     } else {
       ++connection.next_asked;
     }

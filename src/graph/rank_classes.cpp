@@ -211,17 +211,17 @@ class Refinement {
 
 // "node 3", "nodes 0-2,4"; "" where that is a long list.
 std::string in_words(const std::set<NodeId>& nodes) {
-  constexpr int kMostRanges = 3;
+  constexpr int kMaxRanges = 3;
   std::string text;
   int ranges = 0;
-  for (auto first = nodes.begin(); first != nodes.end() && ranges <= kMostRanges; ++ranges) {
+  for (auto first = nodes.begin(); first != nodes.end() && ranges <= kMaxRanges; ++ranges) {
     auto last = first;
     while (std::next(last) != nodes.end() && std::next(last)->value == last->value + 1) ++last;
     text += fmt::format("{}{}", ranges > 0 ? "," : "", first->value);
     if (last != first) text += fmt::format("-{}", last->value);
     first = std::next(last);
   }
-  return ranges > kMostRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
+  return ranges > kMaxRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
 }
 
 // By stage. Where a stage has several classes and each has its nodes to itself, by those too: "stage 0 on node 3" is

@@ -13,10 +13,10 @@ constexpr std::array<std::string_view, kTrafficKinds> kTrafficNames = {"dp_grad"
                                                                        "cp",      "ep",           "other"};
 
 // 73 years: sums and differences of two such times do not overflow.
-constexpr std::int64_t kLatestTime = std::int64_t{1} << 61;
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 61;
 
 bool in_time(Nanos t) {
-  return t.value >= -kLatestTime && t.value <= kLatestTime;
+  return t.value >= -kMaxTime && t.value <= kMaxTime;
 }
 
 bool in_range(std::int64_t index, std::size_t size) {

@@ -133,8 +133,8 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   options.step =
       flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
 
-  constexpr std::int64_t kMostRanks = 1 << 20;
-  options.group_size = flags.integer("group-size", 2, kMostRanks).value_or(0);
+  constexpr std::int64_t kMaxRanks = 1 << 20;
+  options.group_size = flags.integer("group-size", 2, kMaxRanks).value_or(0);
 
   AnalyzeReport report;
   std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), progress_bars(terminal_of(err))), before;

@@ -209,12 +209,12 @@ std::string row_in_words(const BenchRow& row) {
 
 // What was measured is then this machine, not the links that it was asked to emulate.
 void warn_of_lateness(std::ostream& err, const BenchResult& result) {
-  constexpr double kWorthAWarning = 0.1;  // of what the links need
+  constexpr double kMinShareToWarn = 0.1;  // of what the links need
   const auto share = [](const BenchRow& row) { return row.link_time ? ratio(row.late(), *row.link_time) : 0; };
   const auto worst = std::ranges::max_element(result.rows, {}, share);
-  if (worst == result.rows.end() || share(*worst) < kWorthAWarning) return;
+  if (worst == result.rows.end() || share(*worst) < kMinShareToWarn) return;
   const auto late =
-      std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kWorthAWarning; });
+      std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kMinShareToWarn; });
   err << fmt::format(
       "weft: warning: ranks were late in {} of {} rows: {} took {} where the links need {}; this machine does "
       "not "

@@ -14,9 +14,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostKinds = 5;     // rows of what is exposed
-constexpr std::size_t kMostChanges = 6;   // of what to do
-constexpr double kWorthASentence = 0.01;  // of the step
+constexpr std::size_t kMaxKinds = 5;      // rows of what is exposed
+constexpr std::size_t kMaxChanges = 6;    // of what to do
+constexpr double kMinShareOfStep = 0.01;  // as a fraction
 
 class ExplanationScreen {
  public:
@@ -75,7 +75,7 @@ class ExplanationScreen {
     std::size_t kinds = 0;
     for (std::size_t i = 0; i < e_.mean.size(); ++i) {
       const ExplainedTransfer& t = e_.mean[i];
-      if (i >= kMostKinds || t.exposed_s == 0) {
+      if (i >= kMaxKinds || t.exposed_s == 0) {
         rest += t.exposed_s;
         kinds += t.exposed_s > 0 ? 1 : 0;
         continue;
@@ -97,7 +97,7 @@ class ExplanationScreen {
   // Who waits for whom: the class that computes longest is the one that others wait for.
   std::string waiting() const {
     const RankAccount& mean = policy_.accounting.mean;
-    if (mean.bubble_s < kWorthASentence * policy_.step_s) return "";
+    if (mean.bubble_s < kMinShareOfStep * policy_.step_s) return "";
     std::string text = fmt::format("{} ({}) is bubble: waiting for other ranks.", time(mean.bubble_s),
                                    percent(mean.bubble_s, policy_.step_s));
     const std::vector<RankAccount>& ranks = policy_.accounting.ranks;
@@ -130,7 +130,7 @@ class ExplanationScreen {
   std::span<const LargestExposure> worth_explaining() const {
     std::size_t count = 0;
     while (count < e_.largest.size() &&
-           (count == 0 || e_.largest[count].exposed_s >= kWorthASentence * policy_.step_s)) {
+           (count == 0 || e_.largest[count].exposed_s >= kMinShareOfStep * policy_.step_s)) {
       ++count;
     }
     return std::span(e_.largest).first(count);
@@ -176,7 +176,7 @@ class ExplanationScreen {
     if (first != changes.end()) {
       changes.erase(std::remove_if(std::next(first), changes.end(), is_hardware), changes.end());
     }
-    if (changes.size() > kMostChanges) changes.resize(kMostChanges);
+    if (changes.size() > kMaxChanges) changes.resize(kMaxChanges);
     TextTable table({"What to do (each alone, planned and simulated)", "against", "step", "change", ""});
     for (const Change& c : changes) {
       table.add_row({c.remedy->change, c.against, time(c.remedy->step_s),

@@ -11,7 +11,7 @@
 namespace weft {
 
 // The fewest messages that a connection holds, sent and not yet received.
-inline constexpr std::int64_t kFewestMessageSlots = 2;
+inline constexpr std::int64_t kMinMessageSlots = 2;
 
 // Instructions are numbered rank by rank, block by block, step by step; -1 is none. An instruction that receives and
 // sends is one node.

@@ -33,7 +33,7 @@ ProgramVerdict verify_program(const Program& program) {
   if (!verdict.violation) verdict.violation = order.find_deadlock();
   if (verdict.violation) return verdict;
   verdict.violation = find_hazard(program, order);
-  verdict.run = run_symbolically(program, kFewestMessageSlots);
+  verdict.run = run_symbolically(program, kMinMessageSlots);
   if (verdict.violation) {
     verdict.violation->words += moved_by(verdict.run, verdict.violation->steps.front());
   } else if (verdict.run.violation) {

@@ -19,7 +19,7 @@ namespace {
 using Clock = Transport::Clock;
 
 // How long an idle rank looks around before it sleeps: about what waking up would cost.
-constexpr std::chrono::microseconds kSpin{100};
+constexpr std::chrono::microseconds kSpinTime{100};
 
 // A send that was posted, seen by both ends.
 struct Message {
@@ -117,7 +117,7 @@ class LocalTransport final : public Transport, private RankHealth {
   }
 
   void pause(Clock::time_point until) override {
-    inbox_.signal.wait(until, kSpin);
+    inbox_.signal.wait(until, kSpinTime);
     // Taken here too: a rank with nothing under way asks for nothing, and would never sleep again.
     if (inbox_.signal.take()) signalled_ = true;
   }

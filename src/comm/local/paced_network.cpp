@@ -12,9 +12,9 @@ namespace weft {
 namespace {
 
 // Smaller copies are made by the network's own thread: waking another would take longer.
-constexpr std::int64_t kWorthOffering = 64 << 10;
+constexpr std::int64_t kMinOfferedBytes = 64 << 10;
 constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 4};
-constexpr std::chrono::hours kLong{1};
+constexpr std::chrono::hours kMaxSleep{1};
 
 }  // namespace
 
@@ -137,7 +137,7 @@ std::unique_ptr<Transport> PacedNetwork::transport(std::int64_t rank) {
 void PacedNetwork::main() {
   become_communication_thread();
   for (;;) {
-    Clock::time_point until = Clock::now() + kLong;
+    Clock::time_point until = Clock::now() + kMaxSleep;
     {
       const Baton baton(baton_);
       if (stopping_) return;
@@ -190,18 +190,18 @@ void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection&
       throw RunFailed(fmt::format("rank {} expects {} bytes of rank {}, which sends {}", receiver, post(receive).bytes,
                                   sender, bytes));
     }
-    if (connection.lane < 0) {
-      connection.lane = network_.open_lane(make_id<Rank>(static_cast<std::size_t>(sender)),
-                                           make_id<Rank>(static_cast<std::size_t>(receiver)));
+    if (connection.network_id < 0) {
+      connection.network_id = network_.open_connection(make_id<Rank>(static_cast<std::size_t>(sender)),
+                                                       make_id<Rank>(static_cast<std::size_t>(receiver)));
     }
-    const auto flow = static_cast<std::size_t>(network_.start(connection.lane, Bytes{bytes}, clock_));
+    const auto flow = static_cast<std::size_t>(network_.start(connection.network_id, Bytes{bytes}, clock_));
     while (moving_.size() <= flow) moving_.emplace_back();
     Moving& moving = moving_[flow];
     moving.send = send;
     moving.receive = receive;
     for (const std::int64_t end : {sender, receiver}) ++state(end).under_way;
     moving.job = {.work = LandingWork(post(send).src, post(receive).landing)};
-    if (bytes >= kWorthOffering) {
+    if (bytes >= kMinOfferedBytes) {
       jobs_.offer(moving.job);
       state(receiver).signal.raise();
     }
@@ -225,7 +225,7 @@ void PacedNetwork::begin_work(std::int64_t number) {
   work.end = rank.worked_until;
   work.job = {.work = LandingWork(posted.src, posted.landing)};
   works_under_way_.push_back(slot);
-  if (posted.bytes >= kWorthOffering) {
+  if (posted.bytes >= kMinOfferedBytes) {
     jobs_.offer(work.job);
     rank.signal.raise();
   }

@@ -57,7 +57,7 @@ class PacedNetwork {
   // Posts by number, in their order at either end.
   struct Connection {
     Fifo<std::int64_t> sent, expected;
-    std::int32_t lane = -1;
+    std::int32_t network_id = -1;
   };
   struct Moving {
     std::int64_t send = 0, receive = 0;

@@ -53,12 +53,12 @@ class MpiArrivals {
   // Calls land(awaited, arrived) where the piece is here already; later otherwise, from look().
   template <class Land>
   void await(std::int64_t channel, const AwaitedPiece& piece, const Land& land) {
-    Lane& lane = lane_of(piece.peer, channel);
-    if (!lane.arrived.empty()) {
+    ChannelQueue& queue = queue_of(piece.peer, channel);
+    if (!queue.arrived.empty()) {
       --held_;
-      return land(piece, lane.arrived.pop());
+      return land(piece, queue.arrived.pop());
     }
-    lane.awaited.push(piece);
+    queue.awaited.push(piece);
     ++awaited_;
   }
 
@@ -74,14 +74,14 @@ class MpiArrivals {
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
       arrived.bytes = bytes;
-      Lane& lane = lane_of(status.MPI_SOURCE, status.MPI_TAG);
-      if (lane.awaited.empty()) {
-        lane.arrived.push(arrived);
+      ChannelQueue& queue = queue_of(status.MPI_SOURCE, status.MPI_TAG);
+      if (queue.awaited.empty()) {
+        queue.arrived.push(arrived);
         ++held_;
         continue;
       }
       --awaited_;
-      land(lane.awaited.pop(), arrived);
+      land(queue.awaited.pop(), arrived);
     }
   }
 
@@ -91,13 +91,13 @@ class MpiArrivals {
 
  private:
   // Messages of a channel from one peer: at most one of the two queues holds anything.
-  struct Lane {
+  struct ChannelQueue {
     ReusedQueue<AwaitedPiece> awaited;
     ReusedQueue<ArrivedPiece> arrived;
   };
-  Lane& lane_of(std::int64_t peer, std::int64_t channel) { return lanes_[(peer << 20) | channel]; }
+  ChannelQueue& queue_of(std::int64_t peer, std::int64_t channel) { return queues_[(peer << 20) | channel]; }
 
-  std::unordered_map<std::int64_t, Lane> lanes_;
+  std::unordered_map<std::int64_t, ChannelQueue> queues_;
   std::int64_t awaited_ = 0, held_ = 0;
 };
 

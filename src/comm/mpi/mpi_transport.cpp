@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kHighestChannel = (std::int64_t{1} << 20) - 1;
+constexpr std::int64_t kMaxChannel = (std::int64_t{1} << 20) - 1;
 
 // How long the piece is that begins at `begin`. Depends on the length of the message alone, because the other end may
 // have other segments.
@@ -27,12 +27,12 @@ std::int64_t piece_length(std::int64_t begin, std::int64_t bytes, const MpiOptio
 }
 
 void validate(const MpiOptions& options) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  if (options.short_piece < 1 || options.short_piece > kMost || options.streamed < 0 ||
+  constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+  if (options.short_piece < 1 || options.short_piece > kMaxInt || options.streamed < 0 ||
       options.shortest_long_piece < 1 || options.longest_piece < options.shortest_long_piece ||
-      options.longest_piece > kMost) {
+      options.longest_piece > kMaxInt) {
     fail("MPI: messages are cut into pieces of {} bytes, then of {} to {}; 1 to {} in rising order are allowed",
-         options.short_piece, options.shortest_long_piece, options.longest_piece, kMost);
+         options.short_piece, options.shortest_long_piece, options.longest_piece, kMaxInt);
   }
 }
 
@@ -176,8 +176,8 @@ class MpiTransport final : public Transport, private NativeLibrary {
     int* highest = nullptr;
     int known = 0;
     check(MPI_Comm_get_attr(messages_comm_, MPI_TAG_UB, &highest, &known), "MPI_Comm_get_attr");
-    if (!known || *highest < kHighestChannel) {
-      fail("this MPI library's highest tag is {}; Weft needs {}", known ? *highest : 0, kHighestChannel);
+    if (!known || *highest < kMaxChannel) {
+      fail("this MPI library's highest tag is {}; Weft needs {}", known ? *highest : 0, kMaxChannel);
     }
   }
 
@@ -185,7 +185,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
 
   Ticket take_ticket(std::int64_t peer, std::int64_t channel) {
     WEFT_CHECK(peer >= 0 && peer < size());
-    WEFT_CHECK(channel >= 0 && channel <= kHighestChannel);
+    WEFT_CHECK(channel >= 0 && channel <= kMaxChannel);
     if (free_tickets_.empty()) {
       free_tickets_.push_back(std::ssize(messages_));
       messages_.emplace_back();

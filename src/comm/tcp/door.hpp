@@ -42,7 +42,7 @@ class Door {
  private:
   void take_visitors();
   bool make_room();
-  void hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests);
+  void answer_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests);
 
   Socket listener_;
   DoorOptions options_;
@@ -53,7 +53,7 @@ class Door {
 };
 
 // Some strangers and all ranks at once.
-std::size_t most_visitors(std::int64_t ranks);
+std::size_t max_visitors(std::int64_t ranks);
 
 // For connections that two ranks have agreed on: goes through the door of the other one. Empty where that is not there
 // in time.

@@ -45,8 +45,8 @@ Outcome expect(const Socket& socket, MessageKind kind, Clock::time_point deadlin
 
 // Digits alone, few enough for any rank.
 std::optional<std::int64_t> number_from(const std::string& text) {
-  constexpr std::size_t kMostDigits = 9;
-  if (text.empty() || text.size() > kMostDigits || text.find_first_not_of("0123456789") != std::string::npos) return {};
+  constexpr std::size_t kMaxDigits = 9;
+  if (text.empty() || text.size() > kMaxDigits || text.find_first_not_of("0123456789") != std::string::npos) return {};
   return std::stoll(text);
 }
 
@@ -80,7 +80,7 @@ Outcome prove_to_host(const Socket& socket, const Claim& claim, const std::strin
   return send_message(socket, MessageKind::here, "", deadline);
 }
 
-Visitor::Status Visitor::hear(const std::string& key, const std::string& purpose, std::int64_t rank) {
+Visitor::Status Visitor::receive_answer(const std::string& key, const std::string& purpose, std::int64_t rank) {
   while (true) {
     const MessageReader::Status status = reader_.read(socket_);
     if (status == MessageReader::Status::broken) return Status::sent_away;

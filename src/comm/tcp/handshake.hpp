@@ -44,7 +44,7 @@ class Visitor {
 
   enum class Status : std::uint8_t { speaking, guest, other_key, sent_away };
   // Hears what has come. Visitors are asked for `purpose`, and for `rank` as the one they come to.
-  Status hear(const std::string& key, const std::string& purpose, std::int64_t rank);
+  Status receive_answer(const std::string& key, const std::string& purpose, std::int64_t rank);
 
   bool has_greeted() const { return stage_ != Stage::greets; }
   bool has_proven_itself() const { return stage_ == Stage::decides; }

@@ -53,7 +53,7 @@ enum class LinkKind : std::uint8_t { small_messages, large_messages };
 LinkKind link_kind(std::int64_t bytes);
 
 // Of a link; their numbers come from the peer.
-inline constexpr std::int64_t kChannels = 1 << 20;
+inline constexpr std::int64_t kMaxChannels = 1 << 20;
 
 class Link {
  public:

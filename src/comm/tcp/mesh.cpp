@@ -17,7 +17,7 @@ namespace weft::tcp {
 namespace {
 
 constexpr std::chrono::seconds kAttemptTime{5};  // for one address; a machine may have some that nobody reaches
-constexpr std::chrono::milliseconds kTryAgain{50};
+constexpr std::chrono::milliseconds kRetryPeriod{50};
 constexpr const char* kPurpose = "mesh";
 constexpr std::size_t kWordBytes = 32;
 
@@ -79,7 +79,7 @@ class MeshBuilder {
         }
         obstacles += fmt::format("; {}: {}", address.text(), outcome.reason);
       }
-      std::this_thread::sleep_for(kTryAgain);
+      std::this_thread::sleep_for(kRetryPeriod);
     }
     throw RunFailed(fmt::format("rank {} could not connect to rank {}{}", options_.rank, peer, obstacles));
   }

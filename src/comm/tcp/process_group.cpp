@@ -29,10 +29,10 @@ constexpr int kRunFailed = 3;
 constexpr int kCannotExecute = 127;
 constexpr std::size_t kSecretBytes = 32;
 // A killed rank's connections close before it counts as ended: another may see that, and end, first.
-constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
+constexpr std::chrono::milliseconds kTimeToFindOrigin{150};
 // Ranks that are connected see for themselves who stands still; those that connect would wait for a minute.
-constexpr std::chrono::seconds kStoppedTooLong{6};
-constexpr std::chrono::milliseconds kLookForStopped{500};
+constexpr std::chrono::seconds kMaxStoppedTime{6};
+constexpr std::chrono::milliseconds kStoppedCheckPeriod{500};
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -213,7 +213,7 @@ bool ProcessGroup::only_stopped_are_left() const {
 // The first rank that has been stopped for too long, in words.
 std::optional<std::string> ProcessGroup::stopped_too_long() {
   const Clock::time_point now = Clock::now();
-  if (now - stopped_looked_at_ < kLookForStopped) return std::nullopt;
+  if (now - stopped_looked_at_ < kStoppedCheckPeriod) return std::nullopt;
   stopped_looked_at_ = now;
   stopped_since_.resize(pids_.size());
   for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
@@ -221,8 +221,8 @@ std::optional<std::string> ProcessGroup::stopped_too_long() {
     const bool stopped = pids_[rank] > 0 && is_stopped(pids_[rank]);
     if (!stopped) since.reset();
     if (stopped && !since) since = now;
-    if (since && now - *since >= kStoppedTooLong)
-      return fmt::format("rank {} stands still: it was stopped {} s ago", rank, kStoppedTooLong.count());
+    if (since && now - *since >= kMaxStoppedTime)
+      return fmt::format("rank {} stands still: it was stopped {} s ago", rank, kMaxStoppedTime.count());
   }
   return std::nullopt;
 }
@@ -240,7 +240,7 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace,
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
-    if (failure && !tell_at) tell_at = Clock::now() + kTimeToSeeTheOrigin;
+    if (failure && !tell_at) tell_at = Clock::now() + kTimeToFindOrigin;
     if (failure && !told && Clock::now() >= *tell_at) {
       told = true;
       tcp::tell_ranks(news_, origin_of(exits).text());

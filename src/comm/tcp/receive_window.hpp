@@ -18,7 +18,7 @@ class ReceiveWindow {
   // After every read.
   void received(std::int64_t bytes, Clock::time_point now);
   // Bytes to have come before they are read: what is not read makes the window smaller.
-  std::int64_t worth_reading() const;
+  std::int64_t min_read_bytes() const;
 
  private:
   void release();

@@ -1,8 +1,8 @@
 // How processes that know their rank, their number and the address of rank 0 find each other.
 //
-// Rank 0 listens at that address; the others knock until it is there. Both sides of every connection prove that they
-// know the job's secret (comm/tcp/handshake.hpp), so that no stranger, and no rank of another job on the same port,
-// gets in, learns the secret, or is taken for rank 0.
+// Rank 0 listens at that address; the others request_entry until it is there. Both sides of every connection prove that
+// they know the job's secret (comm/tcp/handshake.hpp), so that no stranger, and no rank of another job on the same
+// port, gets in, learns the secret, or is taken for rank 0.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,8 @@ class Rendezvous {
 
  private:
   void serve();
-  void knock();
-  Outcome knock_once(const Address& root, Clock::time_point deadline);
+  void request_entry();
+  Outcome try_entry(const Address& root, Clock::time_point deadline);
   std::vector<std::string> tell_all(const std::string& mine, Clock::time_point deadline);
   std::vector<std::string> ask_rank_0(const std::string& mine, Clock::time_point deadline);
   std::vector<std::string> gather(const std::string& mine, Clock::time_point deadline);

@@ -10,9 +10,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kPadding = 16;
-constexpr std::size_t kLongestToken = std::size_t{256} << 20;
-constexpr std::size_t kDeepest = 4096;
+constexpr std::size_t kPaddingBytes = 16;
+constexpr std::size_t kMaxTokenBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxDepth = 4096;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -77,7 +77,7 @@ void append_utf8(std::string& text, std::uint32_t code) {
 }  // namespace
 
 JsonStream::JsonStream(ByteSource& source, std::size_t buffer_bytes)
-    : source_(source), buffer_(buffer_bytes + kPadding, '\0') {}
+    : source_(source), buffer_(buffer_bytes + kPaddingBytes, '\0') {}
 
 void JsonStream::reject(std::string_view what) const {
   fail("{}: at byte {}{}: {}", source_.name(), offset(), source_.compressed() ? " of the inflated text" : "", what);
@@ -93,13 +93,13 @@ bool JsonStream::refill(std::size_t& keep_from) {
     position_ -= keep_from;
     keep_from = 0;
   }
-  if (end_ + kPadding == buffer_.size()) {
-    if (buffer_.size() > kLongestToken) reject("a string or number of more than 256 MiB");
+  if (end_ + kPaddingBytes == buffer_.size()) {
+    if (buffer_.size() > kMaxTokenBytes) reject("a string or number of more than 256 MiB");
     buffer_.resize(2 * buffer_.size());
   }
-  const std::size_t count = source_.read(buffer_.data() + end_, buffer_.size() - kPadding - end_);
+  const std::size_t count = source_.read(buffer_.data() + end_, buffer_.size() - kPaddingBytes - end_);
   end_ += count;
-  std::memset(buffer_.data() + end_, 0, kPadding);
+  std::memset(buffer_.data() + end_, 0, kPaddingBytes);
   return count > 0;
 }
 
@@ -184,7 +184,7 @@ bool JsonStream::next_element() {
 // The first quote, backslash or zero at or after `at`, eight bytes at a time.
 std::size_t JsonStream::scan_string(std::size_t at) const {
   const char* p = buffer_.data() + at;
-  for (; at + 8 <= end_ + kPadding; at += 8, p += 8) {
+  for (; at + 8 <= end_ + kPaddingBytes; at += 8, p += 8) {
     std::uint64_t bytes = 0;
     std::memcpy(&bytes, p, 8);
     if ((zero_bytes(bytes) | zero_bytes(bytes ^ repeated('"')) | zero_bytes(bytes ^ repeated('\\'))) != 0) break;
@@ -363,7 +363,7 @@ void JsonStream::skip() {
         break;
       case '{':
       case '[':
-        if (open_brackets_.size() == kDeepest) reject("more than 4096 brackets inside each other");
+        if (open_brackets_.size() == kMaxDepth) reject("more than 4096 brackets inside each other");
         open_brackets_ += c == '{' ? '}' : ']';
         ++position_;
         break;

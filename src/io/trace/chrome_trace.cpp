@@ -69,8 +69,8 @@ class TraceWriter {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
-    constexpr double kLongestPeriod = 9e15;  // ns; the accounting's limit
-    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
+    constexpr double kMaxPeriod = 9e15;  // ns; the accounting's limit
+    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kMaxPeriod) {
       events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
     }
     write_words(events_, options_.metadata);

@@ -239,7 +239,7 @@ DeviceTrace DeviceTraceBuilder::finish(DeviceTrace about) {
     if (facts.group_size == 0) facts.group_size = narrow_size(static_cast<std::int64_t>(group->second.size()));
   }
   trace_.names = names_.take();
-  link_device_trace(trace_);
+  connect_launches(trace_);
   trace_.warnings = std::move(about.warnings);
   add_warnings();
   trace_.file = std::move(about.file);

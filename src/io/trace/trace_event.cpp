@@ -68,7 +68,7 @@ void read_text(JsonStream& json, std::string& into) {
 }
 
 // Longer ones are damage, and their sums would not fit.
-constexpr std::int64_t kLongestDuration = std::int64_t{1} << 53;  // ns: 104 days
+constexpr std::int64_t kMaxDuration = std::int64_t{1} << 53;  // ns: 104 days
 
 Nanos read_micros(JsonStream& json, const char* key, bool* fractional) {
   const char c = json.peek();
@@ -131,17 +131,17 @@ std::int64_t read_elements(JsonStream& json, int depth) {
     json.skip();
     return 0;
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 56;
+  constexpr std::int64_t kMaxValue = std::int64_t{1} << 56;
   std::int64_t sum = 0, product = 1;
   bool any = false;
   json.open('[');
   while (json.next_element()) {
     if (starts_number(json.peek())) {
       const std::int64_t size = std::max<std::int64_t>(0, json.number().scaled(0).value_or(0));
-      product = size == 0 || product <= kMost / size ? product * size : kMost;
+      product = size == 0 || product <= kMaxValue / size ? product * size : kMaxValue;
       any = true;
     } else {
-      sum = std::min(kMost, sum + read_elements(json, depth + 1));
+      sum = std::min(kMaxValue, sum + read_elements(json, depth + 1));
     }
   }
   return sum + (any ? product : 0);
@@ -281,7 +281,7 @@ bool read_member(JsonStream& json, ParsedEvent& event, std::string_view key) {
     event.start = read_micros(json, "ts", &event.fractional);
   } else if (key == "dur") {
     event.duration = read_micros(json, "dur", nullptr);
-    if (event.duration.value > kLongestDuration) json.reject("'dur' is longer than 104 days");
+    if (event.duration.value > kMaxDuration) json.reject("'dur' is longer than 104 days");
   } else if (key == "args") {
     read_arguments(json, event);
   } else if (key == "id") {

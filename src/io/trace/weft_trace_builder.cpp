@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMostProcesses = 1'000'000;
+constexpr std::int64_t kMaxProcesses = 1'000'000;
 
 std::int64_t integer_in(std::string_view text) {
   std::int64_t value = -1;
@@ -87,7 +87,7 @@ void WeftTraceBuilder::add(const ParsedEvent& event) {
   ++events_;
   const std::int64_t pid = integer_in(event.process);
   Process& process = processes_[pid];
-  if (static_cast<std::int64_t>(processes_.size()) > kMostProcesses) fail("more than {} processes", kMostProcesses);
+  if (static_cast<std::int64_t>(processes_.size()) > kMaxProcesses) fail("more than {} processes", kMaxProcesses);
   switch (event.phase) {
     case 'M':
       if (event.name == "process_name") process.name = event.label;
@@ -122,7 +122,7 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   trace.names = process.names.take();
   trace.rank = rank_in(process.name);
   trace.label = label_in(process.name);
-  link_device_trace(trace);
+  connect_launches(trace);
   set_steps(trace, std::move(process.steps));
 
   std::map<std::int32_t, std::vector<std::int32_t>> lanes;

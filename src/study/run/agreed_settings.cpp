@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostShown = 5;
+constexpr std::size_t kMaxShown = 5;
 
 // Texts one after the other, each ended by a zero: none of them holds one.
 std::string to_text(const AgreedSettings& settings) {
@@ -42,8 +42,8 @@ struct RanksOfValue {
 };
 
 std::string in_words(const RanksOfValue& group, const std::string& name) {
-  constexpr std::size_t kMostRanks = 8;
-  const std::size_t shown = std::min(group.ranks.size(), kMostRanks);
+  constexpr std::size_t kMaxRanks = 8;
+  const std::size_t shown = std::min(group.ranks.size(), kMaxRanks);
   std::string text =
       fmt::format("{} {}", group.ranks.size() == 1 ? "rank" : "ranks",
                   fmt::join(group.ranks.begin(), group.ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
@@ -86,9 +86,9 @@ std::string disagreement(const std::vector<AgreedSettings>& by_rank) {
   for (const std::string& name : names) {
     if (std::string line = difference_in(by_rank, name); !line.empty()) lines.push_back(std::move(line));
   }
-  if (lines.size() > kMostShown) {
-    const std::size_t more = lines.size() - kMostShown;
-    lines.resize(kMostShown);
+  if (lines.size() > kMaxShown) {
+    const std::size_t more = lines.size() - kMaxShown;
+    lines.resize(kMaxShown);
     lines.push_back(fmt::format("and {} more", more));
   }
   return fmt::format("{}", fmt::join(lines, "; "));

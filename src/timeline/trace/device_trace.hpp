@@ -174,7 +174,7 @@ struct DeviceTrace {
 // Sorts the lists, then fills in what follows from them: launch, issued and step of device activities, the calls of
 // synchronisations, and, for communication kernels that say nothing of their collective, the facts of the innermost
 // host activity around their launch that does.
-void link_device_trace(DeviceTrace& trace);
+void connect_launches(DeviceTrace& trace);
 
 // For traces that say themselves which step an activity belongs to: `step` of a device activity is an index into
 // `marks`, in any order; the marks become trace.steps, by start.

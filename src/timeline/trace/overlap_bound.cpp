@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 // A communication names at most so many computations, so that a long one beside short kernels costs no more.
-constexpr std::size_t kMostPlaces = 32;
+constexpr std::size_t kMaxPlaces = 32;
 
 struct PlaceRange {
   std::int32_t begin = 0, end = 0;  // places on a stream
@@ -108,9 +108,7 @@ class BoundFinder {
     return result;
   }
 
-  static bool more(const Hideable& result, Nanos left) {
-    return left > Nanos{0} && result.nearest.size() < kMostPlaces;
-  }
+  static bool more(const Hideable& result, Nanos left) { return left > Nanos{0} && result.nearest.size() < kMaxPlaces; }
   void take(Hideable& result, std::size_t stream, std::int32_t place, Nanos& left) const {
     const std::int32_t computation = order_.streams[stream].activities[place];
     const Nanos time = std::min(left, free_time(computation));

@@ -15,11 +15,11 @@ namespace weft {
 namespace {
 
 // Of lists of different length: how far their beginnings may be apart.
-constexpr std::int64_t kMostShift = 256;
-constexpr std::size_t kMostCompared = 4096;
+constexpr std::int64_t kMaxShift = 256;
+constexpr std::size_t kMaxCompared = 4096;
 // Profilers count from 1970, and the clocks of machines that work together differ by less than a second. What fits only
 // with more than this is another run.
-constexpr double kMostClockDifferenceSeconds = 60;
+constexpr double kMaxClockDifferenceSeconds = 60;
 
 struct Listed {
   std::int32_t activity = 0;
@@ -48,8 +48,8 @@ std::string group_key(const TraceGroup& group) {
 
 // Base times that no clock shows would overflow differences.
 std::int64_t base_of(const DeviceTrace& trace) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  return trace.base_time_ns > kMost || trace.base_time_ns < -kMost ? 0 : trace.base_time_ns;
+  constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;
+  return trace.base_time_ns > kMaxTime || trace.base_time_ns < -kMaxTime ? 0 : trace.base_time_ns;
 }
 
 std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunications>& ranks,
@@ -94,7 +94,7 @@ struct EndSpread {
 EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, std::int64_t shift) {
   std::vector<Nanos> differences;
   // A sample of long lists: many shifts may have to be compared.
-  const std::size_t stride = 1 + b.size() / kMostCompared;
+  const std::size_t stride = 1 + b.size() / kMaxCompared;
   for (std::size_t i = 0; i < b.size(); i += stride) {
     const std::int64_t j = static_cast<std::int64_t>(i) + shift;
     if (j >= 0 && j < static_cast<std::int64_t>(a.size())) {
@@ -127,7 +127,7 @@ std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::
   if (a.size() == b.size() && agree(0)) return 0;
   std::optional<std::int64_t> best;
   std::tuple<Nanos, Nanos, std::int64_t> best_cost;
-  for (std::int64_t shift = -kMostShift; shift <= kMostShift; ++shift) {
+  for (std::int64_t shift = -kMaxShift; shift <= kMaxShift; ++shift) {
     if (!agree(shift)) continue;
     const EndSpread spread = spread_of(a, b, shift);
     const std::tuple cost{spread.deviation, std::max(spread.median_difference, Nanos{0} - spread.median_difference),
@@ -218,14 +218,14 @@ class RankMatcher {
     std::vector<bool> impossible(ranks_.size(), false);
     for (std::size_t r = 1; r < ranks_.size(); ++r) {
       const double moved_s = std::abs(seconds(result_.offset[r]) - seconds(base_offset(r)));
-      if (!result_.aligned[r] || moved_s <= kMostClockDifferenceSeconds) continue;
+      if (!result_.aligned[r] || moved_s <= kMaxClockDifferenceSeconds) continue;
       impossible[r] = true;
       result_.aligned[r] = false;
       result_.offset[r] = base_offset(r);
       result_.remarks.push_back(
           fmt::format("rank {} is not matched with rank {}: their collectives fit only with a clock moved by {:.0f} s "
                       "(allowed: {:.0f} s), most likely another run",
-                      trace(r).rank.value, trace(0).rank.value, moved_s, kMostClockDifferenceSeconds));
+                      trace(r).rank.value, trace(0).rank.value, moved_s, kMaxClockDifferenceSeconds));
     }
     if (std::find(impossible.begin(), impossible.end(), true) != impossible.end()) drop(impossible);
   }
