@@ -58,7 +58,7 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (const auto count = flags.integer("experts", 1, kMaxNumber)) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
-    // Groups of the preset's experts; others have theirs by --router-groups.
+    // These are groups of the preset's experts; other numbers of experts need --router-groups.
     if (*count % model.experts->router_groups != 0) {
       model.experts->router_groups = model.experts->router_group_topk = 1;
     }

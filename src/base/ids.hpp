@@ -1,4 +1,4 @@
-// Integer ids as types. An id is an index into one table and carries no meaning of its own.
+// Integer ids as types. An id is an index into one table and has no other meaning.
 #pragma once
 
 #include <compare>

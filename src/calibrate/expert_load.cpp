@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMaxGates = 8;  // of a rank: their loads travel one by one
 
-// Gates of the rank class that has most.
+// The number of gates of the rank class that has most.
 std::size_t gates_of(const Plan& plan) {
   std::vector<std::size_t> gates(plan.graph.classes.size(), 0);
   for (const Operation& op : plan.graph.operations) {

@@ -1,4 +1,4 @@
-// Link numbers are computed, not stored: a level costs its links and four integers, however many devices.
+// Link numbers are computed, not stored: a level needs its links and four integers, however many devices there are.
 #include "cluster/cluster.hpp"
 
 #include <algorithm>

@@ -107,7 +107,7 @@ void FlowNetwork::advance(Nanos now) {
   }
 }
 
-// The first of its connection.
+// Ends the flow, which must be the first of its connection.
 void FlowNetwork::end(std::int32_t id, Nanos time) {
   flow(id).state = State::done;
   flow(id).event = time;
@@ -116,7 +116,7 @@ void FlowNetwork::end(std::int32_t id, Nanos time) {
   arrived_.push_back(id);
 }
 
-// The first flow of the connection moves if its latency is over; empty ones end at once.
+// Lets the first flow of the connection move if its latency is over. Flows without bytes end at once.
 void FlowNetwork::begin_next(Connection& its_connection, Nanos time) {
   while (!its_connection.flows.empty()) {
     const std::int32_t id = its_connection.flows.front();
@@ -130,7 +130,7 @@ void FlowNetwork::begin_next(Connection& its_connection, Nanos time) {
   }
 }
 
-// All rates rise together; a flow stops rising where it meets a full link.
+// Max-min fairness: all rates rise together, and a flow stops rising when one of its links is full.
 void FlowNetwork::set_rates() {
   rising_.clear();
   for (const std::int32_t id : moving_) {
@@ -156,7 +156,7 @@ void FlowNetwork::set_rates() {
         level = std::min(level, room_[l] / users_[l]);
       }
     }
-    // In order, but without std::stable_partition, which allocates.
+    // Keeps the order without std::stable_partition, which allocates.
     stopping_.clear();
     std::erase_if(rising_, [&](std::int32_t id) {
       const bool stops = meets_full_link(flow(id), level);

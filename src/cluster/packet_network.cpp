@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
 
-// A number of 0 to 1 for every two devices, the same whatever connections there are: evenly spread over all of them,
-// and over those of one device. (The golden ratio for two dimensions: inverse powers of the root of x^3 = x + 1.)
+// Returns a number in 0..1 for every pair of devices, independent of the other connections and evenly spread over all
+// pairs and over those of one device. (The golden ratio for two dimensions: inverse powers of the root of x^3 = x + 1.)
 double even_part(Rank src, Rank dst) {
   constexpr double kFirst = 0.7548776662466927, kSecond = 0.5698402909980532;
   return std::fmod(0.5 + kFirst * static_cast<double>(src.index()) + kSecond * static_cast<double>(dst.index()), 1.0);
@@ -102,7 +102,7 @@ void PacketNetwork::take_over(Connection& connection, Nanos now) {
   }
 }
 
-// A link that is due later than its savings last keeps the packet until they do.
+// If the burst does not cover the backlog, the link keeps the packet until it does.
 Nanos PacketNetwork::passes(Link& link, Nanos arrives, std::int64_t bytes) const {
   link.due = std::max(link.due, arrives) + rounded(static_cast<double>(bytes) / link.rate);
   link.last = std::max({arrives, link.last, link.due - link.saved});
@@ -115,7 +115,7 @@ Nanos PacketNetwork::work(Rank device, Nanos now, Nanos time) {
   return busy_until;
 }
 
-// What a packet takes of a device, and what its message takes beside.
+// Returns the time that a device works on a packet and, at the first or last packet, on its message.
 Nanos PacketNetwork::handling(std::int64_t bytes, double share, bool with_message) const {
   const double rate = options_.host_rate.bytes_per_second;
   const Nanos of_bytes = rate > 0 ? nanos_from_seconds(2 * share * static_cast<double>(bytes) / rate) : Nanos{0};

@@ -175,7 +175,7 @@ void check_override(const ClusterSpec& spec, const NodeOverride& change, const s
 void check_overrides(const ClusterSpec& spec) {
   std::vector<std::string> levels;
   for (const LevelSpec& level : spec.levels) levels.push_back(level.name);
-  // What was set, so that no node is told two things: (node, what).
+  // Remembers what was set as (node, what), so that no node is overridden twice.
   std::set<std::tuple<std::int64_t, std::string>> set;
   for (const NodeOverride& change : spec.overrides) {
     check_override(spec, change, levels);

@@ -79,8 +79,8 @@ std::vector<FabricTraffic> ring_traffic(const Cluster& cluster, double sent, con
   return traffic;
 }
 
-// Of the steps one after the other, how many cross each fabric. A ring enters each of the d domains below a fabric once
-// in a pass; a tree has a level for every doubling of them; direct messages all wait for the slowest.
+// How many of the sequential steps cross each fabric. In a pass a ring enters each of the d domains below a fabric
+// once; a tree has a level for every doubling of them; direct messages all wait for the slowest.
 void share_steps(CollectiveTraffic& result, Collective kind, Algorithm algorithm, const GroupView& view) {
   const std::int64_t rounds = kind == Collective::all_reduce ? 2 : 1;
   std::int64_t left = result.steps;
@@ -211,7 +211,7 @@ CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const G
   const std::int64_t inner = forwarding_domain(view);
   if (inner == 0) return result;
   result.fabrics = minimum_forwarded_traffic(cluster, bytes, view, distinct);
-  // All copies but those for the member itself, or for the one that a domain's rows arrive at.
+  // All copies except those for the member itself and for the member that receives a domain's rows.
   result.fabrics.front().bytes =
       static_cast<double>(bytes.value) * static_cast<double>(inner - 1) / static_cast<double>(inner);
   // Across, then inside.

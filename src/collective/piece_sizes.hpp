@@ -11,8 +11,8 @@ namespace weft {
 
 using PieceSizes = std::vector<std::int64_t>;  // elements, by piece
 
-// Where part i of `parts` begins: floor(elements i / parts) without overflow. Cutting a part again gives the same
-// borders as cutting finer at once.
+// Returns where part i of `parts` begins: floor(elements i / parts) without overflow. Cutting a part again gives the
+// same borders as cutting finer at once.
 constexpr std::int64_t part_begin(std::int64_t elements, std::int64_t parts, std::int64_t i) {
   return elements / parts * i + elements % parts * i / parts;
 }

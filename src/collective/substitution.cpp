@@ -68,7 +68,7 @@ bool has_levels(const SubstitutionRule& rule) {
 
 std::optional<Collective> joined_collective(std::span<const RuleLeg> legs) {
   for (const SubstitutionRule& rule : substitution_rules()) {
-    // A send carries whatever is asked for: what it is a leg of is not to be seen in it.
+    // A send fits any collective, so it does not show which one it is a leg of.
     if (rule.legs.front().collective == Collective::send_recv) continue;
     if (std::equal(legs.begin(), legs.end(), rule.legs.begin(), rule.legs.end())) return rule.collective;
   }

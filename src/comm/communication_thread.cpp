@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::int64_t kChannelsPerQueue = 1024;
 constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; programs have the others
-// What a queue may do before the others have their turn: calls that start each other could go on for ever.
+// Limit on the steps of a queue before the others have their turn, because calls that start each other could continue
+// for ever.
 constexpr int kMaxStepsPerTurn = 64;
 
 }  // namespace

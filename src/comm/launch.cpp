@@ -31,7 +31,8 @@ std::int64_t need_integer(const Variables& variables, const std::string& name, c
   return parse_integer(need(variables, name, beside), "environment variable " + name);
 }
 
-// Nothing else that ranks of a job share is hidden from others: numbers of jobs and addresses can be guessed.
+// The secret is needed because everything else that ranks of a job share, such as job numbers and addresses, can be
+// guessed.
 std::string need_secret(const Variables& variables, const std::string& beside) {
   constexpr std::size_t kMinLength = 16;
   const std::optional<std::string> secret = find(variables, "WEFT_JOB_SECRET");

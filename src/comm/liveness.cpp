@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kFarewellTime{1};  // for the others to take our goodbye
+constexpr std::chrono::seconds kFarewellTime{1};  // for the others to receive our goodbye
 constexpr std::size_t kMaxReasonBytes = 4096;
 
 enum class WordKind : std::uint32_t { beat = 1, goodbye, lost };
@@ -39,7 +39,7 @@ struct Neighbour {
   std::int64_t rank = -1;
   tcp::Socket socket;
   Clock::time_point last_heard;
-  std::string received;  // bytes of a word that is not whole yet
+  std::string received;  // bytes of a message that is not complete yet
   std::string to_send;   // what the socket did not take
   bool left = false;
 };
@@ -58,7 +58,7 @@ void flush(Neighbour& neighbour) {
     const ssize_t count =
         ::send(neighbour.socket.fd(), neighbour.to_send.data(), neighbour.to_send.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // full; or closed, which reading will tell
+    if (count <= 0) return;  // the socket is full, or closed, which reading will report
     neighbour.to_send.erase(0, static_cast<std::size_t>(count));
   }
 }
@@ -71,7 +71,7 @@ void say(Neighbour& neighbour, const std::string& bytes) {
 
 }  // namespace
 
-// All of its state is behind one mutex: the thread's passes are short and never wait while they hold it.
+// One mutex guards all state: the thread's passes are short and never wait while they hold it.
 class Liveness::Watch {
  public:
   Watch(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options)
@@ -150,7 +150,7 @@ class Liveness::Watch {
     }
   }
 
-  // Only this thread closes sockets, so their numbers stand still while it waits without the lock.
+  // Only this thread closes sockets, so their descriptors stay valid while it waits without the lock.
   void wait_for_words(Clock::time_point until, bool until_leaving) {
     watched_.assign(1, {until_leaving ? wake_.fd() : -1, POLLIN, 0});
     for (const Neighbour& neighbour : neighbours_) watched_.push_back({neighbour.socket.fd(), POLLIN, 0});
@@ -159,7 +159,7 @@ class Liveness::Watch {
 
   void listen() {
     const Clock::time_point now = Clock::now();
-    // After a pause of our own (a stopped process, a suspended machine) nobody's silence has grown by it.
+    // A pause of our own (a stopped process, a suspended machine) does not count as silence of the others.
     const Clock::duration pause = now - last_pass_;
     const bool away = pause > 4 * options_.period;
     for (Neighbour& neighbour : neighbours_) {
@@ -199,7 +199,7 @@ class Liveness::Watch {
     return fmt::format("its connection broke: {}", tcp::error_text(error));
   }
 
-  // Whether what has come are words of ours.
+  // Handles the complete messages that have arrived. Returns false where the bytes are not ours.
   bool understand(Neighbour& neighbour) {
     while (neighbour.received.size() >= sizeof(Word)) {
       Word word;
@@ -234,7 +234,7 @@ class Liveness::Watch {
     }
   }
 
-  // Under the lock. The news goes out here, before anybody can act on the loss and die of it.
+  // Called under the lock. The news is sent here, before anybody can act on the loss and end because of it.
   void note_loss(const LostRank& loss, std::int64_t by) {
     if (lost_) return;
     lost_ = loss;
@@ -244,14 +244,14 @@ class Liveness::Watch {
     }
   }
 
-  // Where others have lost *us*, to us they are the ones who are gone.
+  // If others report that they lost this rank, this rank in turn has lost them.
   std::optional<LostRank> loss_for_us() const {
     if (!lost_ || lost_->rank != rank_) return lost_;
     if (lost_by_ == rank_) return std::nullopt;
     return LostRank{lost_by_, fmt::format("it gave up on rank {}: {}", rank_, lost_->reason)};
   }
 
-  // Without the lock: the callback may ask us.
+  // Called without the lock, because the callback may call this object.
   void report_loss() {
     std::optional<LostRank> loss;
     {

@@ -12,12 +12,12 @@
 namespace weft {
 namespace {
 
-// A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
-// senders that need not wait for turns.
+// After so long without progress a message is received even if its turn has not come: the proof assumes that senders
+// need not wait for turns.
 constexpr std::chrono::milliseconds kMaxWaitForTurn{20};
-// Local work between two looks at the messages: about 50 us.
+// Local work between two polls of the messages: about 50 us.
 constexpr std::int64_t kMaxWorkBytes = 256 << 10;
-// Steps of less together follow each other: a look at the messages costs as much as they do.
+// Steps of fewer bytes together run without a poll in between, which would cost as much as they do.
 constexpr std::int64_t kBytesBetweenPolls = 32 << 10;
 
 bool is_receive(InstructionKind kind) {
@@ -97,7 +97,7 @@ bool ProgramRun::may_need_slot(const Step& step) const {
   return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
-// Every border between segments cuts one range of a step at most, and an element is never cut.
+// A border between segments cuts at most one range of a step and never an element, which bounds the lists.
 void ProgramRun::reserve(const std::vector<ByteRange>& ranges, std::vector<Segment>& segments) const {
   std::int64_t elements = 0;
   bool in_segments = false;
@@ -120,7 +120,7 @@ void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& s
   }
 }
 
-// Elements keep their order of addition: the same sum in every run.
+// Elements are added in a fixed order, so every run gives the same sum.
 void ProgramRun::add_output_to_input(std::span<const Segment> output) {
   bind({&*settings_.accumulated, 1}, accumulated_);
   const Landing sum{.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum};
@@ -161,7 +161,7 @@ void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> 
 bool ProgramRun::advance() {
   bool moved = false;
   if (!has_added()) return false;
-  // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
+  // Posts receives first, because a peer may be waiting for them, and does local work last, while messages travel.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
   if (moved) last_move_ = time_on(paced_);
   return moved;
@@ -206,7 +206,7 @@ Landing ProgramRun::landing_of(const Step& step) const {
   return landing;
 }
 
-// Connections take turns: what is to be forwarded by several peers sets out to all of them.
+// Connections take turns, so that what several peers will forward leaves for all of them early.
 bool ProgramRun::post_sends() {
   bool moved = false;
   for (bool posted = true; posted;) {
@@ -262,7 +262,7 @@ bool ProgramRun::poll() {
   return moved;
 }
 
-// A bit of it: messages that could set out or arrive must not wait for a long copy.
+// Does a portion of the local work, so that messages do not wait for a long copy.
 bool ProgramRun::run_ready() {
   if (paced_ != nullptr) return hand_out_ready();
   bool moved = false;
@@ -281,7 +281,7 @@ bool ProgramRun::run_ready() {
   return moved;
 }
 
-// All of it at once: paced links look after messages themselves.
+// Does all of it at once, because paced links look after messages themselves.
 bool ProgramRun::hand_out_ready() {
   if (ready_.empty()) return false;
   for (const std::int32_t id : ready_) {

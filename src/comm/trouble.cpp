@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// Silence beyond this is worth naming in a timeout, and a wait beyond this is one for whoever is silent.
+// A longer silence is named in a timeout, and after waiting longer than this a silent rank is suspected.
 constexpr std::chrono::seconds kSuspiciousSilence{1};
 
 double in_seconds(std::chrono::nanoseconds time) {
@@ -52,7 +52,7 @@ std::optional<std::string> Trouble::of_idle() {
   return loss(place.doing.empty() ? place.part : fmt::format("{}, {}", place.part, place.doing), "");
 }
 
-// All ranks need each other, so whoever waits for anybody waits for the silent one in the end.
+// All ranks need each other, so a rank that waits for any other finally waits for the silent one.
 void Trouble::give_up_silent() {
   if (health_ == nullptr || patience_.silence.count() == 0) return;
   for (std::int64_t rank = 0; rank < size_; ++rank) {

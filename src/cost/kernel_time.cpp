@@ -15,8 +15,8 @@ double streamed(double bytes, const Device& device, const DeviceProfile& reached
   return bytes / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
 }
 
-// Smaller tiles fill the compute units better and each of them works less well. The shares are estimates; the large
-// tiles explain LLMCompass's A100 measurements to 3 % in the mean.
+// Smaller tiles fill the compute units better but are less efficient. The shares are estimates; the large tiles explain
+// LLMCompass's A100 measurements to 3 % on average.
 struct Tile {
   std::int64_t rows, columns;
   double share;
@@ -47,8 +47,8 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
   const double products = backward ? 4 : 2;
   const double arithmetic = model_flops(key).value / (matrix_peak(device, key.dtype) * reached.batched_efficiency);
   const double traffic = streamed(products * (scores + 1.5 * operands), device, reached);
-  // Besides the products: scale, mask and softmax in one kernel read and write the scores, dropout too and writes its
-  // mask; backward reads gradient, mask and softmax on the way back.
+  // Besides the products, one kernel for scale, mask and softmax reads and writes the scores, dropout does the same and
+  // writes its mask, and backward reads gradient, mask and softmax.
   double passes = backward ? 6 : 4.5;
   if (!softmax_in_one_kernel(key)) passes += 10;  // to fp32, scaled, masked, soft-maxed, back
   return std::max(arithmetic, traffic) + streamed(passes * scores, device, reached);

@@ -47,8 +47,8 @@ double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cl
   return slowest;
 }
 
-// Simulated nanoseconds are 64-bit; files may name any size. A buffer that one link needs longer for
-// is left to the closed form.
+// Simulated time is in 64-bit nanoseconds, but files may name any size. A buffer for which one link needs longer is
+// left to the closed form.
 constexpr double kMaxSeconds = 1e6;
 
 ProgramTimeOptions options_of(const Cluster& cluster, const Profile& profile) {
@@ -128,7 +128,7 @@ std::optional<Nanos> ProgramCosts::library_time(const Key& key) const {
   return library_.time(key.collective, std::ssize(key.members), Bytes{key.elements * key.element_size});
 }
 
-// Which messages a library sends is its own affair: the least that any algorithm needs keeps the links busy.
+// It is unknown which messages a library sends, so the links are charged the least that any algorithm needs.
 ProgramCost ProgramCosts::of_library(const Key& key, Nanos time) const {
   ProgramCost cost;
   cost.time = time;

@@ -12,8 +12,8 @@
 namespace weft {
 namespace {
 
-// A connection from one rank to another: messages are posted in order at both ends and set out when both have been, and
-// the sender knows it.
+// A connection from one rank to another. Messages are posted in order at both ends; one starts when both ends have
+// posted it and the sender knows that.
 struct Connection {
   std::int32_t sender = 0, receiver = 0;
   std::vector<std::int32_t> sends, receives;  // steps
@@ -23,9 +23,9 @@ struct Connection {
 };
 
 struct Step {
-  std::int32_t pending = 0;  // data that is not there yet
-  std::int32_t ahead = 0;    // whose turn is before
-  bool landed = false;       // in a slot, its destination still in use
+  std::int32_t pending = 0;  // steps whose data it still waits for
+  std::int32_t ahead = 0;    // steps with an earlier turn
+  bool landed = false;       // the message lies in a slot, because its destination is in use
   bool in_slot = false;
   std::int32_t connection = -1;
   std::vector<std::int32_t> dependents, followers;
@@ -51,7 +51,7 @@ struct Event {
 struct Moving {
   std::int32_t connection = 0;
   std::size_t match = 0;
-  bool asks = false;  // for the message, on the way back
+  bool asks = false;  // a request for the message, on the way back
 };
 
 template <class Network>
@@ -92,7 +92,7 @@ class ProgramSimulation {
   const LoweredStep& code(std::int32_t rank, std::int32_t step) const { return program_[rank].steps[step]; }
   Step& state(std::int32_t rank, std::int32_t step) { return ranks_[rank].steps[step]; }
 
-  // As comm/program_run.hpp gives connections their slots.
+  // Slots are needed as in comm/program_run.hpp.
   bool may_need_slot(const LoweredStep& step) const {
     const bool by_hand = step.kind == InstructionKind::receive_reduce_copy && options_.reduce.bytes_per_second > 0;
     return by_hand || !step.waits.empty() || !step.turn.empty();
@@ -131,7 +131,7 @@ class ProgramSimulation {
     here.steps[i].connection = entry->second;
   }
 
-  // The next thing that happens. False where nothing is left.
+  // Processes the next event. Returns false where nothing is left.
   bool step() {
     const std::optional<Nanos> network = network_.next_event();
     if (events_.empty() && !network) return false;
@@ -163,11 +163,11 @@ class ProgramSimulation {
           const Connection& connection = connections_[moved.connection];
           events_.push({time, sequence_++, EventKind::sent, connection.sender, connection.sends[moved.match]});
         });
-    // A latent flow that began to move left no trace but in the network.
+    // If only a latent flow began to move, nothing else changes.
     return true;
   }
 
-  // What ends at the same time is seen together: a receive that one end frees need not land in a slot because of
+  // Events of the same time are processed together: a receive that one of them frees need not land in a slot because of
   // another.
   bool more_happens_now() const {
     if (!events_.empty() && events_.top().time <= now_) return true;
@@ -194,7 +194,7 @@ class ProgramSimulation {
     }
   }
 
-  // The next message of a connection, if both ends have posted it. False: they have not.
+  // Starts the next message of a connection if both ends have posted it. Returns false where they have not.
   bool start_next(std::int32_t id) {
     Connection& connection = connections_[id];
     if (connection.next_match == std::min(connection.next_send, connection.next_asked)) return false;
@@ -218,7 +218,7 @@ class ProgramSimulation {
 
   void ask(std::int32_t id, std::size_t match) {
     Connection& connection = connections_[id];
-    // In order: a small message behind one that is asked for waits with it.
+    // Requests keep their order: a small message behind one that must be requested waits with it.
     if (network_.asks_for(code(connection.receiver, connection.receives[match]).bytes) ||
         connection.next_asked < match) {
       note({id, match, true}, network_.ask(connection.to_sender, now_));
@@ -283,7 +283,7 @@ class ProgramSimulation {
       if (next.free()) {
         released(rank, follower);
       } else if (next.ahead == 0 && next.connection >= 0) {
-        touched_.push_back(next.connection);  // its turn: it may land in a slot
+        touched_.push_back(next.connection);  // its turn has come, so it may land in a slot
       }
     }
   }
@@ -300,7 +300,7 @@ class ProgramSimulation {
       return std::pair(first_send(a), a) < std::pair(first_send(b), b);
     });
     touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    for (const std::int32_t id : touched_) post(id);  // which touches nothing
+    for (const std::int32_t id : touched_) post(id);  // does not change touched_
     while (!touched_.empty()) std::erase_if(touched_, [&](std::int32_t id) { return !start_next(id); });
   }
 
@@ -316,7 +316,7 @@ class ProgramSimulation {
   std::priority_queue<Event> events_;
   std::int64_t sequence_ = 0;
   std::int64_t left_ = 0;
-  bool impatient_ = false;  // nothing moved while messages waited for their turn
+  bool impatient_ = false;  // nothing moved, so messages no longer wait for their turn
   Nanos now_;
 };
 

@@ -171,7 +171,8 @@ double memory_traffic(const OpKey& key) {
       const double operands = dim(key, 0) * dim(key, 1) * (dim(key, 2) + dim(key, 3)) * (dim(key, 4) + dim(key, 5));
       const double passes = key.phase == Phase::input_grad ? 2 : 1;
       if (key.causal_half) return size * passes * operands;
-      // Unfused: scores written, scaled and masked, soft-maxed, dropped out and read again: ten passes over s x s.
+      // An unfused kernel writes the scores, scales and masks them, takes the softmax, drops elements and reads the
+      // result: ten passes over s x s.
       return size * passes * (operands + 10 * dim(key, 0) * dim(key, 1) * dim(key, 2) * dim(key, 3));
     }
     case OpKind::norm:  // dX reads input and gradient and writes one; the others touch two tensors
@@ -184,7 +185,7 @@ double memory_traffic(const OpKey& key) {
       // In fp32: copied, its maximum found, shifted, exponentiated and summed.
       return (size + 4 + 4 + 4 + 4) * dim(key, 0) * dim(key, 1);
     case OpKind::gate:
-      // As cross_entropy: softmax in fp32 and the largest k of it; then a slot and a weight of each choice.
+      // Like cross_entropy, softmax in fp32, then the largest k; then a slot and a weight for each choice.
       return dim(key, 0) * ((size + 4 + 4 + 4 + 4) * dim(key, 1) + 8 * dim(key, 2));
     case OpKind::adam:
       return dim(key, 0) * dim(key, 1);

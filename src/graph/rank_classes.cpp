@@ -39,7 +39,7 @@ Colour colour_of(const Device& device) {
 }
 
 std::vector<Axis> axes_of(GroupKind kind, const Layout& layout) {
-  // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
+  // Data-parallel ranks also hold different parameters where ZeRO shards them or experts are spread over them.
   const bool all_differ = layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp;
   if (kind == GroupKind::norm && all_differ) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
   return axes_of(kind);
@@ -95,7 +95,7 @@ struct GroupTable {
   std::vector<GroupView> views;        // distinct ones
 };
 
-// pp_next and pp_prev groups belong to their first rank only.
+// A pp_next or pp_prev group belongs only to its first rank.
 bool belongs_to_first(GroupKind kind) {
   return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
 }
@@ -170,7 +170,8 @@ class Refinement {
     }
   }
 
-  // One round; true while it told more ranks or links apart. Sums of mixed colours are hashes of multisets.
+  // Does one round. Returns true while it distinguished more ranks or links. Sums of mixed colours are hashes of
+  // multisets.
   bool refine() {
     std::vector<Colour> next_link = link_;
     std::vector<Colour> next_rank = rank_;
@@ -224,8 +225,8 @@ std::string in_words(const std::set<NodeId>& nodes) {
   return ranges > kMaxRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
 }
 
-// By stage. Where a stage has several classes and each has its nodes to itself, by those too: "stage 0 on node 3" is
-// the slow node that somebody looks for. Other classes of a stage have letters.
+// Names a class by its stage. Where a stage has several classes on nodes of their own, the nodes are named too: "stage
+// 0 on node 3" is the slow node that somebody looks for. Other classes of a stage get letters.
 void name_classes(RankClasses& found, const Cluster& cluster) {
   std::vector<std::set<NodeId>> nodes(found.classes.size());
   for (std::size_t r = 0; r < found.class_of.size(); ++r) {

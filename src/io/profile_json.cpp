@@ -78,7 +78,7 @@ ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>
   return result;
 }
 
-// A share of a peak. Below a thousandth it is no measurement, and times would outgrow the simulator's clock.
+// A share of a peak. Below a thousandth it is no measurement, and times would exceed the simulator's clock.
 constexpr double kMinShare = 0.001;
 double share(const JsonObject& object, const std::string& key, double fallback) {
   return object.number_or(key, fallback, kMinShare, 1);
@@ -261,7 +261,7 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   if (object.has("links")) {
     object.object("links");
     read_links(value.at("links"), file_name, base.links);
-    // What the user says of a level holds for every device that the file does not except.
+    // A level in the user's file applies to every device that the file does not list separately.
     for (auto& [name, device] : base.devices) {
       for (const auto& [level, entry] : value.at("links").items()) device.links.erase(level);
     }

@@ -157,7 +157,7 @@ class TimelineReader {
   void read_memory() {
     const json& list = file_.array("memory");
     for (std::size_t i = 0; i < list.size(); ++i) {
-      // As an object with one key, so that mistakes are named by their row.
+      // Wraps the rows in an object with one key, so that mistakes are named by their row.
       const json samples{{"samples", list[i]}};
       const JsonObject object(samples, fmt::format("{}: memory[{}]", file_.where(), i));
       object.array("samples");

@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// selective: the attention core (Korthikanti et al. 2022). full: every layer. local: as full, but what the all-to-alls
-// of experts brought is kept, so that backward repeats none of them.
+// `selective` recomputes the attention core (Korthikanti et al. 2022), `full` every layer. `local` is like full but
+// keeps what the all-to-alls of experts brought, so that backward repeats none of them.
 enum class Recompute { none, selective, full, local };
 enum class AttentionKernel { flash, unfused };
 
@@ -42,7 +42,7 @@ Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t seque
 // without the products that make what routed experts return.
 Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute);
 
-// Of attention in one forward pass: what falls on the half of the score matrix that a causal mask hides.
+// The FLOPs of attention in one forward pass on the half of the score matrix that a causal mask hides.
 Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);
 
 struct ActivationOptions {

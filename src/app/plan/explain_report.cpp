@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMaxNamed = 3;  // of what hides, and of reasons
+constexpr std::size_t kMaxNamed = 3;  // operations that hide a transfer, or reasons
 
 class ExplanationText {
  public:
@@ -77,7 +77,7 @@ class ExplanationText {
       if (t.hidden_behind.size() > kMaxNamed) behind += fmt::format(", {} more", t.hidden_behind.size() - kMaxNamed);
       text += wrapped(2, 4, behind);
     }
-    // What ran in the shadow of another transfer is counted there.
+    // Time that another transfer covers is counted there.
     if (t.beside_s > 0.01 * t.busy_s) text += wrapped(2, 4, fmt::format("{} beside other transfers", time(t.beside_s)));
     for (std::size_t i = 0; i < t.exposures.size() && i < kMaxNamed; ++i) {
       const Exposure& e = t.exposures[i];

@@ -94,7 +94,7 @@ class ExplanationScreen {
     return sum;
   }
 
-  // Who waits for whom: the class that computes longest is the one that others wait for.
+  // Names the class that computes longest, for which the others wait.
   std::string waiting() const {
     const RankAccount& mean = policy_.accounting.mean;
     if (mean.bubble_s < kMinShareOfStep * policy_.step_s) return "";
@@ -126,7 +126,7 @@ class ExplanationScreen {
     return text + "\n";
   }
 
-  // The largest exposure, and others that take a part of the step that somebody might miss.
+  // Shows the largest exposure, and others that take a noticeable part of the step.
   std::span<const LargestExposure> worth_explaining() const {
     std::size_t count = 0;
     while (count < e_.largest.size() &&
@@ -170,7 +170,7 @@ class ExplanationScreen {
     }
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });
-    // One kind of faster links says enough; flags can be had today.
+    // One suggestion of faster links is enough; flags can be changed today.
     const auto is_hardware = [](const Change& c) { return c.remedy->change.find("--") == std::string::npos; };
     const auto first = std::find_if(changes.begin(), changes.end(), is_hardware);
     if (first != changes.end()) {

@@ -61,7 +61,7 @@ WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, cons
   const bool compress = std::min(written.spans, max_spans) > kMaxPlainSpans;
   written.path = compress ? compressed : path;
   write_text_file(written.path, [&](std::ostream& file) { compress ? write_gzip(file, write) : write(file); });
-  // The other form would be an older trace beside this one.
+  // Removes the other form, which would be an older trace beside this one.
   std::error_code ignored;
   std::filesystem::remove(compress ? path : compressed, ignored);
   return written;
@@ -74,12 +74,12 @@ std::int64_t timeline_spans(const Timeline& timeline) {
   return std::ssize(timeline.operations) * (timeline.periods + 2);
 }
 
-// The steady period, and an iteration before and after it: what it waits for, and what follows its last gap. False, and
-// nothing written, where that is much.
+// Writes the steady period with an iteration before and after it, which show what it waits for and what follows its
+// last gap. Returns false and writes nothing where that is too much.
 bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   const Timeline& timeline = policy.timeline;
   if (timeline_spans(timeline) > kMaxTimelineSpans) {
-    // An older one would be taken for that of this plan.
+    // Removes an older file, which would be taken for that of this plan.
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
     return false;

@@ -107,7 +107,7 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
   }
   options.inputs = read_inputs(flags);
   options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
-  // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
+  // A shape has only the positions that it trains, because each of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
@@ -134,7 +134,8 @@ void check_world(const Launch& launch, const RunOptions& options) {
   }
 }
 
-// As asked for, or the cores over the ranks. Processes may be spread over machines, but nobody says over how many.
+// Returns the number asked for, or the cores divided by the ranks. Processes may be spread over machines, but nothing
+// says over how many.
 int read_threads(const Flags& flags, std::int64_t ranks) {
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   return static_cast<int>(flags.integer("threads", 1, 1024).value_or(std::max<std::int64_t>(1, cores / ranks)));
@@ -157,7 +158,7 @@ void check_corpus(const RunOptions& options, const std::shared_ptr<const Corpus>
   const Batches refuses_what_is_too_short(corpus, shape, options.settings.seed);
 }
 
-// Without a file of its own it takes the end of the data, which is not trained on then.
+// Without a file of its own it takes the end of the data, which is then not trained on.
 void read_validation(const Flags& flags, RunOptions& options) {
   const auto every = flags.integer("eval-every", 1, kMaxNumber);
   if (!every) {

@@ -14,8 +14,7 @@ constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
 constexpr Values kMin = {0, 1'000, 0, 0, 0, 0, 256};  // the burst minus one step stays positive
 constexpr int kMaxRounds = 40;
 constexpr double kMaxRelativeError = 5e-4;  // of a sample's time
-constexpr double kShareOfWay =
-    0.7;  // share of the way that one part moves in a round, because the other parts move too
+constexpr double kShareOfWay = 0.7;         // of the way that one part moves in a round, because the others move too
 
 Bandwidth rate_of(double nanos_per_byte) {
   return {nanos_per_byte > 0 ? 1e9 / nanos_per_byte : 0};

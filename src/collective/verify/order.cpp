@@ -145,7 +145,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   return describe_cycle(waiting_for);
 }
 
-// Every instruction that is left waits for another one that is left: following them leads into a circle.
+// Every remaining instruction waits for another remaining one, so following the waits leads into a cycle.
 Finding ProgramOrder::describe_cycle(const std::vector<std::int32_t>& waiting_for) const {
   const auto next = [&](Node node) {
     Node found = -1;

@@ -10,8 +10,7 @@
 namespace weft {
 namespace {
 
-// What the instruction has moved in the symbolic run, as far as that got: a hazard that names the piece at stake is
-// found sooner.
+// What the instruction moved in the symbolic run, as far as that got: naming the piece makes a hazard easier to find.
 std::string moved_by(const SymbolicRun& run, const RankStep& step) {
   for (const StepTrace& trace : run.steps) {
     if (trace.rank != step.rank || trace.step != step.step || trace.moved.empty()) continue;

@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// Between two looks at whether it is still wanted: about 20 us.
+// Bytes copied between two checks whether the job is still wanted: about 20 us.
 constexpr std::int64_t kBytesBetweenChecks = 128 << 10;
 
 }  // namespace

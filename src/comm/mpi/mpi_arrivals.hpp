@@ -1,8 +1,8 @@
 // Receives that wait for their messages, and messages that wait for their receives.
 //
-// A message is asked for by MPI_Improbe and its length is looked at before any memory is given to the library: Open MPI
-// 4.1 writes a message that is longer than its receive past the end of the buffer (from 4 KiB on between processes of
-// one machine), and reports MPI_ERR_TRUNCATE afterwards.
+// A message is found by MPI_Improbe and its length is checked before the library gets any memory: Open MPI 4.1 writes a
+// message that is longer than its receive past the end of the buffer (from 4 KiB on between processes of one machine)
+// and reports MPI_ERR_TRUNCATE afterwards.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct AwaitedPiece {
   std::int64_t bytes = 0;
 };
 
-// A piece that has arrived. It belongs to whoever took it from the library, and is received or never.
+// A piece that has arrived. Whoever took it from the library must receive it.
 struct ArrivedPiece {
   MPI_Message message = MPI_MESSAGE_NULL;
   std::int64_t bytes = 0;
@@ -50,7 +50,7 @@ struct ArrivedPiece {
 
 class MpiArrivals {
  public:
-  // Calls land(awaited, arrived) where the piece is here already; later otherwise, from look().
+  // Calls land(awaited, arrived) at once where the piece has arrived, otherwise later from look().
   template <class Land>
   void await(std::int64_t channel, const AwaitedPiece& piece, const Land& land) {
     ChannelQueue& queue = queue_of(piece.peer, channel);
@@ -85,7 +85,7 @@ class MpiArrivals {
     }
   }
 
-  // Nobody waits, and nothing was taken from the library that nobody asked for.
+  // Returns whether no receive waits and no unexpected message was taken from the library.
   bool idle() const { return awaited_ == 0 && held_ == 0; }
   bool awaits_any() const { return awaited_ > 0; }
 

@@ -1,4 +1,4 @@
-// The library's own collectives on a communicator of the members, ready to be called again and again.
+// The library's own collectives on a communicator of the members, which can be called repeatedly.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -40,7 +40,7 @@ struct Layout {
   int total() const { return begins.back() + counts.back(); }
 };
 
-// The library has no type for floats of less than 32 bits; what is only moved needs none.
+// MPI has no type for floats of less than 32 bits, but moving data needs none.
 MPI_Datatype datatype_of(ElementType type) {
   switch (type) {
     case ElementType::fp32:
@@ -128,7 +128,7 @@ class MpiCollective final : public NativeCollective {
     if (request_.spec.kind == Collective::all_to_all) {
       outgoing_ = exchanged(request_, rank_, false);
       incoming_ = exchanged(request_, rank_, true);
-      // Whether all calls are even must be decided alike on all ranks, so by all sizes.
+      // All ranks must decide alike whether a call is even, so the decision uses all sizes.
       for (std::int64_t r = 0; r < ranks_; ++r) {
         const Layout other = exchanged(request_, r, false);
         outgoing_.even = outgoing_.even && other.even && other.counts.front() == outgoing_.counts.front();
@@ -138,7 +138,7 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // The library may still write to memory that is about to go.
+  // Waits first, because the library may still write to memory that is about to be freed.
   ~MpiCollective() override {
     if (under_way_) session_->abandon();
   }
@@ -193,7 +193,7 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // What is left to do with a result that the library has left in `data`.
+  // What remains to be done with a result that the library has left in `data`.
   struct Result {
     std::byte* data = nullptr;
     std::int64_t elements = 0;
@@ -211,7 +211,8 @@ class MpiCollective final : public NativeCollective {
     mpi_check(code, call);
   }
 
-  // Both forms of a call take the same arguments, then the communicator; the one that returns at once also a request.
+  // The blocking and the immediate form of a call take the same arguments, then the communicator; the immediate one
+  // also takes a request.
   template <class Blocking, class Starting, class... Arguments>
   void issue(std::string_view name, Blocking blocking, Starting starting, Arguments... arguments) {
     if (polled_) {
@@ -245,7 +246,7 @@ class MpiCollective final : public NativeCollective {
     issue("MPI_Bcast", MPI_Bcast, MPI_Ibcast, output, slices_.total(), type_, root_);
   }
 
-  // Not by MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
+  // Avoids MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
   void reduce(const std::byte* input, std::byte* output, bool in_place) {
     if (in_place && is_root()) input = move_aside(input, bytes_of(slices_.total()));
     if (is_root()) result_ = {output, slices_.total()};
@@ -288,7 +289,7 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // In place, our result belongs where our part was; MPI would put it at the beginning of the buffer.
+  // In place, Weft puts the result where the rank's part was; MPI would put it at the beginning of the buffer.
   void reduce_scatter(const std::byte* input, std::byte* output, bool in_place) {
     std::byte* to = in_place ? stage(bytes_of(own_count())) : output;
     result_ = {to, own_count()};
@@ -302,7 +303,8 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // In place, MPI wants as much sent to a rank as received from it; ours may differ, so the input moves aside.
+  // In place, MPI requires equal amounts in both directions between two ranks. Ours may differ, so the input is copied
+  // aside.
   void all_to_all(const std::byte* input, std::byte* output, bool in_place) {
     if (in_place) input = move_aside(input, bytes_of(outgoing_.total()));
     if (outgoing_.even) {
@@ -371,7 +373,7 @@ MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members)
   return communicator;
 }
 
-// What members must have alike: the library trusts that they do, and writes past buffers where they do not.
+// What must be equal on all members: the library trusts that, and writes past buffers where it is not.
 using CallNumbers = std::array<std::int64_t, 7>;
 
 CallNumbers numbers_of(const NativeRequest& request) {

@@ -10,9 +10,10 @@ namespace weft::tcp {
 
 namespace {
 
-// Enough that a stranger who connects again and again takes longer to push a visitor out than this needs to answer.
+// With so many places, a stranger that connects again and again needs longer to push an honest visitor out than that
+// visitor needs to answer.
 constexpr std::size_t kMaxStrangers = 256;
-// Where no connection can be taken, the system would report the same one again at once.
+// Pause after a failure to accept; the system would report the same connection again at once.
 constexpr std::chrono::milliseconds kRetryPeriod{50};
 
 }  // namespace
@@ -43,7 +44,7 @@ std::vector<Guest> Door::wait(Clock::time_point deadline, std::vector<pollfd>& o
   return guests;
 }
 
-// They are heard before others are taken, who may push them out.
+// Visitors are answered before others are accepted, because those may push them out.
 void Door::answer_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests) {
   std::deque<Visitor> left;
   for (std::size_t i = 0; i < visitors_.size(); ++i) {
@@ -59,7 +60,7 @@ void Door::answer_visitors(const std::vector<pollfd>& watched, std::vector<Guest
   visitors_ = std::move(left);
 }
 
-// Half of the places at most in one go, so that who came last is heard at least once before it may have to go.
+// Accepts at most half of the places at once, so that every visitor is answered at least once before it may have to go.
 void Door::take_visitors() {
   std::size_t at_once = max_visitors(options_.size) / 2;
   bool could_not = false;  // at the last attempt
@@ -68,7 +69,8 @@ void Door::take_visitors() {
     const Outcome outcome = accept_from(listener_, socket);
     if (!outcome.ok()) {
       cannot_take_ = outcome.reason;
-      // One who goes leaves a file for another; where that does not help, or nobody can go, the door rests.
+      // A visitor that is dropped frees a file for another. If that does not help, or nobody can be dropped, the door
+      // pauses.
       if (could_not || !make_room()) {
         closed_until_ = Clock::now() + kRetryPeriod;
         return;
@@ -84,8 +86,8 @@ void Door::take_visitors() {
   }
 }
 
-// Who has said nothing goes first, then who came first. An honest rank knocks again. Who has the key stays. Returns
-// whether anybody went.
+// Drops a visitor that has sent nothing, or else the oldest one without a proof; an honest rank tries again. Returns
+// whether one was dropped.
 bool Door::make_room() {
   auto goes = std::find_if(visitors_.begin(), visitors_.end(), [](const Visitor& each) { return !each.has_greeted(); });
   if (goes == visitors_.end()) {

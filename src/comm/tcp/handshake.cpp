@@ -19,7 +19,7 @@ bool is_nonce(std::string_view text) {
   return text.size() == 2 * kNonceBytes && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// None of its parts has a line's end in it, so no two conversations give the same text.
+// No part contains a line end, so no two conversations give the same text.
 std::string words_of(const std::string& greeting, const std::string& challenge) {
   return greeting + "\n" + challenge;
 }
@@ -93,7 +93,7 @@ Visitor::Status Visitor::receive_answer(const std::string& key, const std::strin
   }
 }
 
-// Who does not take these few bytes at once is not waited for.
+// Does not wait for a visitor that does not take these few bytes at once.
 bool Visitor::say(MessageKind kind, const std::string& text) {
   return send_message(socket_, kind, text, Clock::now()).ok();
 }

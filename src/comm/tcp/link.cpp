@@ -21,11 +21,11 @@ namespace weft::tcp {
 
 namespace {
 
-constexpr std::int64_t kSliceBytes = 256 << 10;  // a small message waits behind one of them at most
+constexpr std::int64_t kSliceBytes = 256 << 10;  // a small message waits behind at most one slice
 constexpr std::size_t kHalfOfEarlySlots = kEarlySlots / 2;
-constexpr std::size_t kStagingBytes = 4096;  // small: what is read with a header is copied
+constexpr std::size_t kStagingBytes = 4096;  // small, because data that is read along with a header is copied
 constexpr int kSlicesPerPass = 4;
-// Bytes the system keeps that are not on the wire yet; what it keeps delays the ready frames behind it.
+// Limits the unsent bytes that the system buffers, because they delay the ready frames behind them.
 constexpr int kMaxUnsentBytes = 256 << 10;
 
 }  // namespace
@@ -116,7 +116,8 @@ void Link::choose_frame() {
     Channel& line = *first_turn_;
     first_turn_ = line.next_turn;
     line.in_line = false;
-    if (!may_send(line)) continue;  // another took the last early slot; its announcement will bring it back
+    if (!may_send(line))
+      continue;  // another channel took the last early slot; an announcement will bring this one back
     Transfer& transfer = *line.out.first;
     if (line.announced <= line.sent) ++early_out_;
     const std::int64_t slice = std::min(kSliceBytes, transfer.total - transfer.moved);
@@ -126,8 +127,8 @@ void Link::choose_frame() {
   }
 }
 
-// The slots of a sender are taken by messages that are kept here and by those whose announcements have not left; where
-// it has none left, one of the two is half of them or more.
+// A sender's early slots are taken by messages kept here and by those whose announcements have not left. If it has none
+// left, at least one of the two numbers is half of them or more.
 bool Link::control_is_urgent() const {
   if (control_.empty()) return false;
   return kind_ == LinkKind::large_messages || hurried_ || control_sent_ > 0 || announcing_ >= kHalfOfEarlySlots ||
@@ -200,7 +201,8 @@ void Link::write() {
     if (count >= 0) {
       account_output(count);
     } else if (errno != EINTR) {
-      // Full; or the peer is gone: then what it had still sent is read first, and reading tells its end.
+      // The socket is full, or the peer is gone. In the latter case its last data is read first, and reading reports
+      // the end.
       if (errno != EAGAIN) readable_ = true;
       writable_ = false;
     }
@@ -217,7 +219,7 @@ void Link::handle_ready(Channel& line, std::uint64_t count, std::uint64_t last_n
   const auto last = static_cast<std::int64_t>(last_number), announced = static_cast<std::int64_t>(count);
   line.in_sequence = last - announced == line.last_announced ? line.in_sequence + announced : announced;
   line.last_announced = last;
-  // Those that have left, or begun to, before they were announced.
+  // Counts messages that have left, or begun to, before they were announced.
   const auto begun = static_cast<std::int64_t>(line.sent - line.announced) + (frame_.channel == &line ? 1 : 0);
   early_out_ -= std::clamp<std::int64_t>(begun, 0, announced);
   line.announced += count;
@@ -242,7 +244,7 @@ void Link::look_for_counterpart(const Transfer& elsewhere) {
 
 void Link::announce(const Transfer& receive) {
   ++announcing_;
-  // Announcements of consecutive messages of a channel become one, unless a part of it has already gone.
+  // Joins the announcements of consecutive messages of a channel, unless the frame has partly been sent.
   if (control_.size() >= control_sent_ + sizeof(Header)) {
     Header last;
     std::byte* place = control_.data() + control_.size() - sizeof last;
@@ -262,7 +264,7 @@ void Link::announce(const Transfer& receive) {
 void Link::finish(Clock::time_point deadline) {
   std::array<std::byte, 4096> ignored;
   while (open() && Clock::now() < deadline) {
-    // Unread bytes at closing would reset the connection and take away what is still under way.
+    // Closing with unread bytes would reset the connection and destroy data that is still under way.
     const ssize_t count = ::recv(socket_.fd(), ignored.data(), ignored.size(), 0);
     if (count > 0) continue;
     int unacknowledged = 0;

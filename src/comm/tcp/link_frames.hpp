@@ -12,9 +12,9 @@ enum FrameKind : std::uint32_t { kData = 0x77656601, kReady = 0x77656602 };
 
 inline constexpr std::int64_t kMaxEarlyBytes = 32 << 10;
 inline constexpr std::size_t kEarlySlots = 8;
-inline constexpr std::size_t kMaxListEntries = 64;  // of a scatter or gather list
+inline constexpr std::size_t kMaxListEntries = 64;  // segments of one system call
 
-// Of a data frame: bytes of the slice, which are few, and the message's number.
+// A data frame carries the bytes of its slice, which need few bits, and the message's number in one field.
 inline std::uint64_t joined(std::int64_t slice, std::uint32_t number) {
   return static_cast<std::uint64_t>(slice) | std::uint64_t{number} << 32;
 }
@@ -38,8 +38,8 @@ struct Link::Channel {
   TransferLine out;
   std::uint64_t sent = 0;       // messages that have left
   std::uint64_t announced = 0;  // receives the peer has posted
-  // Numbers of announced messages: the oldest that has not left (-1: not known), the last, and how many up to it follow
-  // each other.
+  // Numbers of announced messages: the oldest that has not left (-1: unknown), the last, and how many consecutive ones
+  // end with it.
   std::int64_t oldest_awaited = -1, last_announced = -2, in_sequence = 0;
   bool in_line = false;
   Channel* next_turn = nullptr;

@@ -15,8 +15,8 @@ namespace weft::tcp {
 namespace {
 
 constexpr std::int64_t kReadBytesPerPass = 1 << 20;
-// In the middle of a slice the system wakes us for this many bytes, not for every packet: beside busy compute threads a
-// wake-up is what receiving costs.
+// Within a slice the system wakes us for this many bytes, not for every packet: beside busy compute threads the
+// wake-ups are the main cost of receiving.
 constexpr std::int64_t kMaxWakeBytes = 256 << 10;
 
 }  // namespace
@@ -37,7 +37,7 @@ bool Link::fits(const Transfer& transfer, std::int64_t total, std::uint32_t numb
   if (transfer.number == number) {
     close(fmt::format("rank {} sends {} bytes where rank {} expects {} (channel {})", peer_, total, rank_,
                       transfer.total, transfer.channel));
-  } else {  // the one that is expected came over the other link
+  } else {  // the expected message came over the other link
     close(fmt::format("rank {} sends {} bytes as message {} where rank {} expects {} as message {} (channel {})", peer_,
                       total, number, rank_, transfer.total, transfer.number, transfer.channel));
   }
@@ -162,7 +162,7 @@ void Link::consume_staged() {
   staged_end_ = rest;
 }
 
-// The bytes of the current slice go where they belong, and some more behind them into the staging buffer.
+// Describes the destination of the current slice, and behind it the staging buffer for what follows.
 std::size_t Link::describe_input(std::span<iovec> entries) {
   std::size_t used = 0;
   std::int64_t described = 0;
@@ -189,7 +189,7 @@ void Link::read() {
     const ssize_t count = ::readv(socket_.fd(), entries.data(), static_cast<int>(used));
     if (count > 0) {
       budget -= count;
-      // Less than there was room for: that was all. What trickles in meanwhile is worth no call of its own.
+      // A short read means that no more was there. What trickles in meanwhile is not worth another call.
       if (count < room) readable_ = false;
       const std::int64_t direct = std::min<std::int64_t>(count, in_.left);
       staged_end_ += static_cast<std::size_t>(count - direct);

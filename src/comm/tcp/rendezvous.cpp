@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kPurpose = "rendezvous";
 constexpr std::chrono::milliseconds kRetryPeriod{50};
-constexpr std::chrono::milliseconds kTimeForReason{2000};  // rank 0 decides; the others wait a little longer than it
+constexpr std::chrono::milliseconds kTimeForReason{
+    2000};  // beyond the deadline: rank 0 decides, so the others wait longer
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:.3g} s", static_cast<double>(time.count()) / 1e3);
@@ -36,8 +37,8 @@ void check_options(const RendezvousOptions& options) {
   }
 }
 
-// A name may stand for another address on its own machine than on the others, so it is listened to on all interfaces;
-// an address in numbers is that one alone, where this machine has it.
+// A host name may stand for another address on its own machine than on the others, so rank 0 listens on all interfaces
+// for it. A numeric address is used alone, if this machine has it.
 Address listening_place(const std::string& root) {
   Address address = parse_address(root, "address of rank 0");
   const std::vector<Interface> here = interfaces();
@@ -73,7 +74,7 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(200);
   for (const Socket& member : members_) {
     if (member) {
-      // Whoever does not take it will see the connection close.
+      // A rank that does not receive this will see the connection close.
       std::ignore = send_message(member, bad_input ? MessageKind::bad_input : MessageKind::failed,
                                  why.substr(0, kMaxReasonBytes), deadline);
     }
@@ -84,7 +85,7 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
 
 namespace {
 
-// Rank 0's side: lets the ranks in one by one. What cannot be mended is said in `problem`.
+// Rank 0's side: admits the ranks one by one. `problem` says what cannot be mended.
 class Reception {
  public:
   Reception(const RendezvousOptions& options, std::vector<Socket>& members)
@@ -102,7 +103,7 @@ class Reception {
 
   // Waits for news until the deadline and deals with it.
   void pass(Clock::time_point deadline) {
-    // A member says nothing before all are here: what can be read from it is its end.
+    // A member sends nothing before all are here, so anything readable from it is its end.
     std::vector<pollfd> watched;
     for (const Socket& member : members_) watched.push_back({member.fd(), POLLIN, 0});
     std::vector<Guest> guests = door_.wait(deadline, watched);
@@ -168,7 +169,7 @@ void Rendezvous::serve() {
   }
 }
 
-// One attempt. Only a host that has proven itself is listened to; what it says may end this rank.
+// Makes one attempt. Only a host that has proven itself is believed, because its answer may end this rank.
 Outcome Rendezvous::try_entry(const Address& root, Clock::time_point deadline) {
   Socket socket;
   Outcome outcome = connect_to(root, deadline, socket);

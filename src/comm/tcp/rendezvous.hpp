@@ -1,7 +1,7 @@
 // How processes that know their rank, their number and the address of rank 0 find each other.
 //
-// Rank 0 listens at that address; the others request_entry until it is there. Both sides of every connection prove that
-// they know the job's secret (comm/tcp/handshake.hpp), so that no stranger, and no rank of another job on the same
+// Rank 0 listens at that address; the others try to connect until it is there. Both sides of every connection prove
+// that they know the job's secret (comm/tcp/handshake.hpp), so no stranger, and no rank of another job on the same
 // port, gets in, learns the secret, or is taken for rank 0.
 #pragma once
 
@@ -29,7 +29,7 @@ class Rendezvous {
   // two claim one rank or they disagree on their number.
   explicit Rendezvous(RendezvousOptions options);
 
-  // Each rank gives a string, of up to 16 MiB, and gets those of all, by rank.
+  // Each rank gives a string of up to 16 MiB and gets those of all ranks.
   std::vector<std::string> exchange(const std::string& mine);
 
   // The address of this machine that reaches rank 0, and so probably the others; empty where rank 0 is alone.

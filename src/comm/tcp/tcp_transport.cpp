@@ -28,20 +28,22 @@ namespace {
 using tcp::Link;
 using tcp::Transfer;
 
-// A closed connection tells who is gone but not why. For this long liveness may name the origin.
+// A closed connection shows who is gone but not why. Liveness has this long to name the origin.
 constexpr std::chrono::milliseconds kTimeForVerdict{1000};
-// Who asks lost() says in better words what it waited in; done() throws this much later, for those who do not ask.
+// Callers that ask lost() can say better what they waited for; done() throws this much later, for those that do not
+// ask.
 constexpr std::chrono::milliseconds kTimeToAskLost{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
-// Two links to every rank, its connection to the rendezvous while ranks meet, one for signs of life, and a place before
-// the door (comm/tcp/door.hpp), where strangers may stand too.
+// For every rank two links, its rendezvous connection while ranks meet, one connection for signs of life, and a place
+// among the door's visitors (comm/tcp/door.hpp), where strangers may be too.
 constexpr std::int64_t kFilesPerRank = 5, kOtherFiles = 512;
-// To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
-// of several ranks share a network best when none runs ahead (docs/tcp.md).
+// Every peer has one link for small messages, which may leave in bursts, and one for large messages, which are paced:
+// streams of several ranks share a network best when none runs ahead (docs/tcp.md).
 constexpr std::size_t kLinksPerPeer = 2;
-// Where nothing came for so long, somebody may wait for what waits to go along with data.
-constexpr int kQuietMilliseconds = 20;  // milliseconds
+// After so long without events, announcements that wait to travel along with data are sent alone, since a peer may need
+// them.
+constexpr int kQuietMilliseconds = 20;
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
 
 class TcpTransport final : public Transport, private RankHealth {
@@ -81,7 +83,7 @@ class TcpTransport final : public Transport, private RankHealth {
   tcp::Socket wake_;  // an eventfd; outlives liveness, whose thread wakes us
   tcp::Socket epoll_;
   std::unique_ptr<tcp::Scratch> scratch_ = std::make_unique<tcp::Scratch>();
-  std::vector<std::unique_ptr<Link>> links_;  // by rank, then for small and for large messages; none to ourselves
+  std::vector<std::unique_ptr<Link>> links_;  // by rank, then small and large messages; none to this rank itself
   std::vector<std::optional<Clock::time_point>> closed_since_;  // by rank
   std::unique_ptr<Liveness> liveness_;
 
@@ -93,8 +95,8 @@ class TcpTransport final : public Transport, private RankHealth {
   std::atomic<bool> gave_up_ = false;
   std::optional<Clock::time_point> hopeless_since_;
   mutable std::mutex gone_mutex_;
-  std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
-  bool changed_ = false;          // something was finished that the caller may not have asked for since
+  std::optional<LostRank> gone_;  // the rank that we wait for in vain, if liveness has not named it
+  bool changed_ = false;          // something was finished that the caller may not know yet
 };
 
 TcpTransport::TcpTransport(const TcpOptions& options)
@@ -194,7 +196,7 @@ Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Land
   return ticket;
 }
 
-// A caller asks for all its tickets in turn; one pass serves the whole round.
+// Callers ask for all their tickets in turn, so one pass serves the whole round.
 bool TcpTransport::done(Ticket ticket) {
   if (ticket.empty()) return true;
   Transfer& transfer = transfers_[ticket.value];
@@ -295,14 +297,14 @@ std::string TcpTransport::why_closed(std::size_t peer) const {
   return small.open() ? links_[kLinksPerPeer * peer + 1]->closed() : small.closed();
 }
 
-// Whose fault it is that a transfer will never be finished.
+// Finds which rank is the reason that a transfer will never finish.
 std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) const {
   const auto peer = static_cast<std::size_t>(transfer.peer);
   const std::optional<Clock::time_point> closed = closed_since_[peer];
   const std::optional<LostRank> loss = liveness_->lost();
   if (loss && (closed || loss->rank == transfer.peer)) return loss;
   if (!closed) return std::nullopt;
-  // A rank that leaves closes one connection after the other: on the one that is open all that it sent still comes.
+  // A leaving rank closes its connections one by one; what it sent on those still open will arrive.
   const bool may_come = links_[kLinksPerPeer * peer + static_cast<std::size_t>(tcp::link_kind(transfer.total))]->open();
   if (!may_come && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
   const Clock::duration patience = may_come ? kFinishTime + kTimeForVerdict : kTimeForVerdict;

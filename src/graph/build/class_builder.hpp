@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// Numbers for transfers with members in several classes: every class that asks with the same key gets the same one.
+// Numbers of transfers with members in several classes: every class that asks with the same key gets the same number.
 class TransferTable {
  public:
   using Key = std::tuple<GroupKind, std::int32_t, Role, Role, Phase, std::int32_t>;

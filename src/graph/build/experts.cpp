@@ -39,7 +39,7 @@ OpKey ClassBuilder::gate_key(Phase phase) const {
   return key;
 }
 
-// `tokens`: rows of tokens that are written, where these may be more than their copies in slots.
+// `tokens` is the number of token rows that are written, where these may be more than their copies in slots.
 OpKey ClassBuilder::permute_key(std::int64_t tokens) const {
   OpKey key;
   key.kind = OpKind::gather_rows;
@@ -76,7 +76,7 @@ void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
       {{Operand::input, v.expert_hidden}}, {{Operand::output, v.expert_activated}});
 }
 
-// Between what all-to-alls brought in forward: nothing travels again.
+// Recomputes only between the all-to-alls, whose results were kept, so nothing travels again.
 void ClassBuilder::recompute_experts(LayerValues& v, const LayerValues& saved) {
   forward_gate(v, Phase::recompute);
   v.expert_input = saved.expert_input;
@@ -125,8 +125,9 @@ bool ClassBuilder::gathers_all_tokens() const {
   return layout_.ep > 1 && layout_.expert_exchange == ExpertExchange::gathered;
 }
 
-// Rows that dispatch reads and combine makes: one for every token of this rank, or of all expert-parallel ranks. (Where
-// these are gathered, the choices of their tokens travel too: a few numbers for every row of `hidden`, not counted.)
+// Rows that dispatch reads and combine writes: one for every token of this rank, or of all expert-parallel ranks.
+// (Where these are gathered, the choices of their tokens travel too: a few numbers per row of `hidden`, which are not
+// counted.)
 std::int64_t ClassBuilder::dispatched_tokens() const {
   return stream_tokens() * (gathers_all_tokens() ? layout_.ep : 1);
 }

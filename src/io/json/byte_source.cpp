@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{1} << 18;
 constexpr int kGzipOnly = 15 + 16;  // window bits as zlib wants them
 
-// What comes out of a pipe may never end; no trace is as large as this.
+// A pipe may never end; no trace is as large as this.
 constexpr std::int64_t kMaxPipedBytes = std::int64_t{1} << 33;
 
 }  // namespace
@@ -60,7 +60,7 @@ class ByteSource::State {
     input_begin_ = 0;
     if (file_) {
       input_end_ = 0;
-      // A pipe gives what it has, which may be less than the two bytes that tell gzip.
+      // A pipe may give less than the two bytes that identify gzip.
       while (const std::size_t got = file_->read(std::as_writable_bytes(std::span(input_).subspan(input_end_)))) {
         input_end_ += got;
       }

@@ -1,4 +1,4 @@
-// The buffer ends in zeros, so inner loops need no check of its end: a zero byte stops them, and then they look.
+// The buffer ends in zeros, so inner loops need not check its end: a zero byte stops them, and only then they look.
 #include "io/json/json_stream.hpp"
 
 #include <algorithm>
@@ -83,8 +83,8 @@ void JsonStream::reject(std::string_view what) const {
   fail("{}: at byte {}{}: {}", source_.name(), offset(), source_.compressed() ? " of the inflated text" : "", what);
 }
 
-// Moves what begins at `keep_from` to the front, which becomes 0, and reads on behind it; false where nothing is left
-// to read. A token that does not fit makes the buffer grow.
+// Moves the bytes from `keep_from` on to the front of the buffer and reads more behind them. Returns false where
+// nothing is left to read. The buffer grows for a token that does not fit.
 bool JsonStream::refill(std::size_t& keep_from) {
   if (keep_from > 0) {
     std::memmove(buffer_.data(), buffer_.data() + keep_from, end_ - keep_from);
@@ -109,14 +109,14 @@ char JsonStream::peek_behind_space() {
     const char* p = buffer_.data() + position_;
     while (is_space(*p)) {
       ++p;
-      // Profilers indent; the padding of the buffer is no space, so this ends there.
+      // Skips indentation, which profilers write. The padding of the buffer is not a space, so this ends there.
       std::uint64_t bytes = 0;
       for (std::memcpy(&bytes, p, 8); bytes == kEightSpaces; std::memcpy(&bytes, p, 8)) p += 8;
     }
     position_ = static_cast<std::size_t>(p - buffer_.data());
     if (*p != '\0' || position_ < end_) {
       if (*p == '\0') reject("a zero byte");
-      // A byte-order mark before everything is not JSON, and some editors write one.
+      // Skips a byte-order mark, which is not JSON but which some editors write.
       if (*p == '\xEF' && offset() == 0 && end_ >= 3 && p[1] == '\xBB' && p[2] == '\xBF') {
         position_ = 3;
         continue;
@@ -215,7 +215,7 @@ std::string_view JsonStream::string() {
   }
 }
 
-// The byte at `at`, read on where the buffer ends there.
+// Returns the byte at `at`, reading more where the buffer ends there.
 char JsonStream::byte_at(std::size_t& begin, std::size_t& at) {
   while (at >= end_) {
     const std::size_t length = at - begin;
@@ -311,7 +311,7 @@ JsonNumber JsonStream::number() {
   if (!is_word(c)) reject("expected a number");
   const std::string_view text = word();
   const char last = text.back();
-  // Digits are what matters; a malformed number gives no value later.
+  // Only characters are checked; a malformed number gives no value later.
   if (!is_digit(last) && last != '.' && !is_not_finite(text)) {
     position_ -= text.size();
     reject("expected a number");

@@ -1,4 +1,4 @@
-// Keys are told apart by length first: an event has some thirty, of which ten matter.
+// Keys are compared by length first: an event has some thirty, of which ten matter.
 #include "io/trace/trace_event.hpp"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ void read_text(JsonStream& json, std::string& into) {
   }
 }
 
-// Longer ones are damage, and their sums would not fit.
+// Longer durations are damage, and their sums would not fit.
 constexpr std::int64_t kMaxDuration = std::int64_t{1} << 53;  // ns: 104 days
 
 Nanos read_micros(JsonStream& json, const char* key, bool* fractional) {
@@ -171,7 +171,7 @@ bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
     read_text(json, into);
     return true;
   };
-  // Shapes cost time, so they are read only where they may say how large a message was.
+  // Shapes are slow to read, so they are read only where they may give the size of a message.
   const bool wants_shape = event.name.empty() || event.name.starts_with("nccl:");
   switch (key.size()) {
     case 3:

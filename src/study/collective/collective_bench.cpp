@@ -20,17 +20,17 @@ using Clock = std::chrono::steady_clock;
 // Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
 constexpr double kTcpSharingLoss = 0.01;
 constexpr Bytes kMinCongestingBytes{128 << 10};  // smaller buffers are through before a queue builds up
-// Threads that wake up late make a few short rounds a matter of luck.
+// With few short rounds, threads that wake up late would decide the median.
 constexpr int kMinRounds = 7, kMaxRounds = 101;
-constexpr Nanos kTimePerCandidate{600'000'000};  // of a candidate
-// The time of hosts is measured beside programs that take at most this long, the rest before each included.
+constexpr Nanos kTimePerCandidate{600'000'000};
+// The time of hosts is measured beside programs that take at most this long, including the rest before each.
 constexpr Nanos kMaxTimeWithHostShare{10'000'000};
 constexpr int kFirstProbes = 41;
-// A rest of this many times what links need to save up their burst, because a little goes through meanwhile.
+// A rest lasts this many times what links need to save up their burst, because some traffic passes meanwhile.
 constexpr double kRestFactor = 1.2;
 constexpr Nanos kMaxRest{200'000'000};
 constexpr double kMaxShareOfBurst = 0.95;
-constexpr Bytes kUnlimitedBurst{1 << 30};  // a burst of so many bytes: the most that links may have
+constexpr Bytes kUnlimitedBurst{1 << 30};  // the most that links may have
 // The rate of one core that reduces, in bytes of the result.
 constexpr Bandwidth kReduceRate{5e9};
 // Between threads a message is a copy, after a wake-up between two cores.
@@ -148,8 +148,8 @@ struct Buffers {
   std::vector<std::byte> input, output;
 };
 
-// Pieces are numbered alike whatever their size, so the expectation of a coarser cut is the same bytes only if values
-// depend on the place in the buffer alone: checked with the cut of the candidate itself.
+// The result is checked with the candidate's own cut: a coarser cut would expect the same bytes only if values depended
+// on the place in the buffer alone.
 void check(Communicator& communicator, const BenchOptions& options, Candidate& candidate, Bytes size,
            Buffers& buffers) {
   const std::int64_t rank = communicator.rank();
@@ -217,8 +217,8 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   if (candidates.empty()) return;
   Buffers buffers;
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
-  // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
-  // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
+  // Candidates run in turn, every second time in reverse order: disturbances affect all alike, and each finds the links
+  // as often as the others in the state in which its neighbours left them. The first turn does not count.
   const auto time_all = [&](bool forth) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       time_once(communicator, ranks, candidates[forth ? i : candidates.size() - 1 - i], buffers);

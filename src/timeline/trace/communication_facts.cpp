@@ -18,12 +18,12 @@ constexpr std::array<std::string_view, kSizeClasses> kSizeNames = {"< 64 KiB", "
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
 constexpr std::int64_t kMaxRanks = 1 << 20;
 
-// The buffer as nccl-tests count it: what every rank ends with (gathers) or begins with (scatters) on all ranks
-// together, else what one rank has.
+// The buffer size as nccl-tests count it: what all ranks together end with (gathers) or begin with (scatters), else
+// what one rank has.
 std::int64_t buffer_bytes(CollectiveOp op, const CollectiveFacts& facts) {
   if (facts.element_bytes <= 0) return -1;
   const std::int64_t in = facts.in_elements, out = facts.out_elements, ranks = facts.group_size;
-  // Beyond any memory there is; products below stay within 64 bits.
+  // Larger sizes exceed any memory; below them the products stay within 64 bits.
   if (std::max(in, out) > kMaxElements || ranks > kMaxRanks) return -1;
   std::int64_t elements = std::max(in, out);
   if (op == CollectiveOp::gather && in >= 0 && ranks > 0) elements = std::max(elements, in * ranks);

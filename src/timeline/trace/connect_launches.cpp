@@ -1,4 +1,4 @@
-// Who launched what, from correlation ids and from the nesting of host activities.
+// Finds which call launched what, from correlation ids and from the nesting of host activities.
 #include <algorithm>
 #include <numeric>
 
@@ -16,7 +16,7 @@ void sort_by_start(std::vector<Activity>& list) {
   const auto before = [](const Activity& a, const Activity& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
   };
-  // Stable: what starts and ends together stays as in the file. Many files are sorted already.
+  // A stable sort keeps the file's order of what starts and ends together. Many files are sorted already.
   if (!std::is_sorted(list.begin(), list.end(), before)) std::stable_sort(list.begin(), list.end(), before);
 }
 

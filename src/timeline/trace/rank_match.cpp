@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// Of lists of different length: how far their beginnings may be apart.
+// How far the beginnings of lists of different length may be apart.
 constexpr std::int64_t kMaxShift = 256;
 constexpr std::size_t kMaxCompared = 4096;
 // Profilers count from 1970, and the clocks of machines that work together differ by less than a second. What fits only
@@ -26,7 +26,7 @@ struct Listed {
   std::int32_t op = 0;
   std::int64_t bytes = -1, sequence = -1;
   Nanos end;  // on the first rank's clock, as far as base times tell
-  // In an all_to_all every rank may send as much as it likes.
+  // In an all_to_all ranks may send different amounts.
   bool same_as(const Listed& other) const {
     const auto what = static_cast<CollectiveOp>(op);
     const bool any_size = what == CollectiveOp::all_to_all || what == CollectiveOp::send_recv;
@@ -111,8 +111,8 @@ EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, 
   return spread;
 }
 
-// Where list b begins in list a such that both say the same wherever they meet, which is for half of the shorter at
-// least; of several such places, where the ends agree best.
+// Finds where list b begins in list a such that both agree wherever they overlap, which must be at least half of the
+// shorter one; of several such places, the one where the ends agree best.
 std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::vector<Listed>& b) {
   const auto agree = [&](std::int64_t shift) {
     std::int64_t common = 0;
@@ -140,7 +140,7 @@ std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::
   return best;
 }
 
-// All know their number: the n-th is the n-th; several with one number (coalesced) keep their order.
+// All have sequence numbers, so equal numbers match; several with one number (coalesced) keep their order.
 bool numbered(const GroupLists& group) {
   for (const std::vector<Listed>& list : group.lists) {
     for (const Listed& entry : list) {
@@ -230,7 +230,7 @@ class RankMatcher {
     if (std::find(impossible.begin(), impossible.end(), true) != impossible.end()) drop(impossible);
   }
 
-  // Takes ranks out of all collectives; who is left alone has no counterpart.
+  // Removes ranks from all collectives; a member that is left alone has no counterpart.
   void drop(const std::vector<bool>& ranks) {
     std::vector<CollectiveMember> members;
     std::vector<std::size_t> begin = {0};
@@ -275,7 +275,7 @@ class RankMatcher {
            op != CollectiveOp::scatter;
   }
 
-  // Differences of ends between ranks that meet; then from the first rank on to whoever is known by someone known.
+  // Collects differences of ends between ranks that meet, then propagates clocks from the first rank.
   void align() {
     std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Nanos>, std::vector<Nanos>>> differences;
     for (std::size_t c = 0; c < result_.collectives(); ++c) {

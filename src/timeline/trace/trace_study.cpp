@@ -64,7 +64,7 @@ TraceStudy study_ranks(std::vector<StudyInput> inputs, const StudyOptions& optio
     const DevicePrecedence precedence(*rank.trace, rank.order);
     rank.exposed = find_exposed(*rank.trace, rank.order, precedence, rank.peers);
     rank.bound = bound_overlap(*rank.trace, rank.order, precedence, rank.exposed);
-    // Only bandwidths may rest on it: who belongs together was decided by what the traces say.
+    // Only bandwidths use this size; who belongs together was decided by what the traces say.
     for (TraceGroup& group : rank.communication.groups) {
       if (group.size == 0) group.size = options.group_size;
     }

@@ -1,4 +1,4 @@
-// Everything that is found out about the communication of one or several ranks, in one value.
+// All findings about the communication of one or several ranks, in one value.
 #pragma once
 
 #include <cstdint>
