@@ -59,9 +59,7 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
     // These are groups of the preset's experts; other numbers of experts need --router-groups.
-    if (*count % model.experts->router_groups != 0) {
-      model.experts->router_groups = model.experts->router_group_topk = 1;
-    }
+    if (*count % model.experts->router_groups != 0) model.experts->router_groups = model.experts->router_group_topk = 1;
   }
   if (const auto local = flags.integer("experts-per-rank", 1, kMaxNumber)) {
     if (flags.given("experts")) fail("--experts-per-rank {}: --experts says how many there are already", *local);

@@ -21,9 +21,7 @@ struct Number {
 Number split_number(std::string_view text, std::string_view what, std::string_view allowed) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || !std::isfinite(value) || value < 0) {
-    fail("{}: '{}' is not {}", what, text, allowed);
-  }
+  if (status != std::errc{} || !std::isfinite(value) || value < 0) fail("{}: '{}' is not {}", what, text, allowed);
   return {value, text.substr(end - text.data())};
 }
 

@@ -1,11 +1,9 @@
 #include "calibrate/calibrate.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <set>
 
-#include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
 #include "calibrate/expert_load.hpp"
 #include "calibrate/library_times.hpp"
@@ -205,9 +203,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
     const Measured measured = measure_alone(job, communicator, passes, share);
     result.between_operations = agree(job.step.plan(), communicator, measured, result.operations);
     advance(share);
-    if (job.step.plan().model.experts) {
-      result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
-    }
+    if (job.step.plan().model.experts) result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
     result.library = measure_library(passes.view(), communicator);
     if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
     if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <span>
 
-#include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/rank_exchange.hpp"
 

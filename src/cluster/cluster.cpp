@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "cluster/validate.hpp"
 
@@ -27,15 +28,8 @@ LevelId find_level(const ClusterSpec& spec, const std::string& name) {
 }  // namespace
 
 std::string_view name_of(LinkTiming timing) {
-  switch (timing) {
-    case LinkTiming::nominal:
-      return "nominal";
-    case LinkTiming::paced:
-      return "paced";
-    case LinkTiming::measured:
-      return "measured";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"nominal", "paced", "measured"};
+  return enum_name(kNames, timing);
 }
 
 std::string_view name_of(CollectiveMaker maker) {

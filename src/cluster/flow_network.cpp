@@ -135,9 +135,7 @@ void FlowNetwork::set_rates() {
   rising_.clear();
   for (const std::int32_t id : moving_) {
     rising_.push_back(id);
-    for (const std::int32_t link : connection_of(flow(id)).links) {
-      users_[link] = 0;
-    }
+    for (const std::int32_t link : connection_of(flow(id)).links) users_[link] = 0;
   }
   for (const std::int32_t id : rising_) {
     for (const std::int32_t link : connection_of(flow(id)).links) ++users_[link];

@@ -4,7 +4,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 

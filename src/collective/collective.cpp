@@ -1,9 +1,11 @@
 #include "collective/collective.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -101,61 +103,16 @@ void share_steps(CollectiveTraffic& result, Collective kind, Algorithm algorithm
 }  // namespace
 
 std::string_view name_of(Collective kind) {
-  switch (kind) {
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::gather:
-      return "gather";
-    case Collective::scatter:
-      return "scatter";
-    case Collective::all_gather:
-      return "all_gather";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::all_reduce:
-      return "all_reduce";
-    case Collective::all_to_all:
-      return "all_to_all";
-    case Collective::send_recv:
-      return "send_recv";
-    case Collective::barrier:
-      return "barrier";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"broadcast",      "reduce",     "gather",     "scatter",   "all_gather",
+                                                "reduce_scatter", "all_reduce", "all_to_all", "send_recv", "barrier"};
+  return enum_name(kNames, kind);
 }
 
 std::string_view name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::ring:
-      return "ring";
-    case Algorithm::tree:
-      return "tree";
-    case Algorithm::direct:
-      return "direct";
-    case Algorithm::bidirectional_ring:
-      return "bidirectional_ring";
-    case Algorithm::binomial_tree:
-      return "binomial_tree";
-    case Algorithm::recursive_doubling:
-      return "recursive_doubling";
-    case Algorithm::recursive_halving:
-      return "recursive_halving";
-    case Algorithm::bruck:
-      return "bruck";
-    case Algorithm::pairwise:
-      return "pairwise";
-    case Algorithm::reduce_broadcast:
-      return "reduce_broadcast";
-    case Algorithm::parameter_server:
-      return "parameter_server";
-    case Algorithm::hierarchical:
-      return "hierarchical";
-    case Algorithm::native:
-      return "native";
-  }
-  return "?";
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"ring", "tree", "direct", "bidirectional_ring", "binomial_tree", "recursive_doubling", "recursive_halving",
+       "bruck", "pairwise", "reduce_broadcast", "parameter_server", "hierarchical", "native"});
+  return enum_name(kNames, algorithm);
 }
 
 std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank> members) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "collective/verify/verify_program.hpp"
 
@@ -15,22 +16,15 @@ constexpr std::int64_t kMaxProvenMembersOfLevel = 8;  // members of a level that
 
 std::string_view name_of(Scope scope) {
   static constexpr std::array<std::string_view, 4> kNames = {"whole", "inner", "outer", "self"};
-  return kNames[static_cast<std::size_t>(scope)];
+  return enum_name(kNames, scope);
 }
 
 std::string_view name_of(Substitution substitution) {
-  static constexpr std::array<std::string_view, 11> kNames = {"none",
-                                                              "all_reduce_in_halves",
-                                                              "all_reduce_in_levels",
-                                                              "reduce_scatter_in_levels",
-                                                              "all_gather_in_levels",
-                                                              "all_to_all_in_levels",
-                                                              "all_reduce_at_root",
-                                                              "reduce_scatter_by_exchange",
-                                                              "all_gather_by_broadcasts",
-                                                              "all_gather_by_sends",
-                                                              "all_to_all_by_sends"};
-  return kNames[static_cast<std::size_t>(substitution)];
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"none", "all_reduce_in_halves", "all_reduce_in_levels", "reduce_scatter_in_levels", "all_gather_in_levels",
+       "all_to_all_in_levels", "all_reduce_at_root", "reduce_scatter_by_exchange", "all_gather_by_broadcasts",
+       "all_gather_by_sends", "all_to_all_by_sends"});
+  return enum_name(kNames, substitution);
 }
 
 const std::vector<SubstitutionRule>& substitution_rules() {

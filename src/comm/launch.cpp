@@ -1,7 +1,6 @@
 #include "comm/launch.hpp"
 
 #include <optional>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "base/text.hpp"

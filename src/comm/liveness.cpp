@@ -14,7 +14,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.hpp"
 #include "comm/tcp/mesh.hpp"
 
 namespace weft {

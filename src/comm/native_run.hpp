@@ -2,7 +2,6 @@
 // only, so scattered data is gathered first, in memory that is kept for the next execution.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>

@@ -1,7 +1,6 @@
 // A call that is ready to run again and again, with what its execution needs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>

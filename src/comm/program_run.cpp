@@ -52,12 +52,8 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
     reserve(step.code.src, step.src);
     reserve(step.code.dst, step.dst);
     step.staged.resize(1);
-    for (const std::int32_t other : step.code.waits) {
-      steps_[other].dependents.push_back(static_cast<std::int32_t>(i));
-    }
-    for (const std::int32_t other : step.code.turn) {
-      steps_[other].followers.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.code.waits) steps_[other].dependents.push_back(static_cast<std::int32_t>(i));
+    for (const std::int32_t other : step.code.turn) steps_[other].followers.push_back(static_cast<std::int32_t>(i));
     if (step.code.peer < 0) continue;
     step.code.peer = settings_.members[step.code.peer];
     step.code.channel += settings_.first_channel;
@@ -296,9 +292,7 @@ bool ProgramRun::hand_out_ready() {
 
 void ProgramRun::end_local(std::int32_t id) {
   const Step& step = steps_[id];
-  if (step.slot >= 0) {
-    incoming_[step.connection].slot_is_used[step.slot] = false;
-  }
+  if (step.slot >= 0) incoming_[step.connection].slot_is_used[step.slot] = false;
   complete(id);
 }
 

@@ -1,7 +1,6 @@
 #include "cost/program_time.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <queue>
 #include <tuple>
@@ -104,13 +103,9 @@ class ProgramSimulation {
     RankState& here = ranks_[rank];
     ++left_;
     here.steps[i].pending = static_cast<std::int32_t>(step.waits.size());
-    for (const std::int32_t other : step.waits) {
-      here.steps[other].dependents.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.waits) here.steps[other].dependents.push_back(static_cast<std::int32_t>(i));
     here.steps[i].ahead = static_cast<std::int32_t>(step.turn.size());
-    for (const std::int32_t other : step.turn) {
-      here.steps[other].followers.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.turn) here.steps[other].followers.push_back(static_cast<std::int32_t>(i));
     if (step.peer < 0) return;
     const bool sends = step.kind == InstructionKind::send;
     const auto self = static_cast<std::int64_t>(rank);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/checked.hpp"
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -95,9 +96,7 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
     fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
-    if (!several_chunks) {
-      fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
-    }
+    if (!several_chunks) fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
     if (l.micro_batches() % l.pp != 0) {
       fail("--schedule {}: {} micro-batches are not divisible by --pp {}", name_of(l.schedule), l.micro_batches(),
@@ -194,17 +193,8 @@ void validate_experts(const Layout& l, const Transformer& model) {
 }  // namespace
 
 std::string_view name_of(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "none";
-    case Recompute::selective:
-      return "selective";
-    case Recompute::full:
-      return "full";
-    case Recompute::local:
-      return "local";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"none", "selective", "full", "local"};
+  return enum_name(kNames, recompute);
 }
 
 std::string_view name_of(AttentionKernel kernel) {
@@ -212,15 +202,8 @@ std::string_view name_of(AttentionKernel kernel) {
 }
 
 std::string_view name_of(ExpertExchange exchange) {
-  switch (exchange) {
-    case ExpertExchange::padded:
-      return "padded";
-    case ExpertExchange::uneven:
-      return "uneven";
-    case ExpertExchange::gathered:
-      return "gathered";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"padded", "uneven", "gathered"};
+  return enum_name(kNames, exchange);
 }
 
 std::int64_t Layout::extent(Axis axis) const {

@@ -4,12 +4,9 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/element_type.hpp"
-#include "base/ids.hpp"
 #include "base/units.hpp"
 #include "collective/collective.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/enum_name.hpp"
 #include "graph/layout.hpp"
 
 namespace weft {
@@ -87,7 +88,7 @@ static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule
 std::string_view name_of(BlockKind kind) {
   constexpr std::string_view kNames[kBlockKinds] = {"forward",     "backward", "input_grad",
                                                     "weight_grad", "update",   "extra"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return enum_name(kNames, kind);
 }
 
 const ScheduleRow& row_of(PipelineSchedule schedule) {

@@ -188,9 +188,7 @@ class Refinement {
         for (const Rank member : table.groups[g]) of_group[g] += mix(rank_[member.index()], 11);
       }
       for (std::size_t r = 0; r < ranks(); ++r) {
-        if (table.group_of[r] >= 0) {
-          next_rank[r] = mix(next_rank[r], of_group[table.group_of[r]]);
-        }
+        if (table.group_of[r] >= 0) next_rank[r] = mix(next_rank[r], of_group[table.group_of[r]]);
       }
     }
     const std::size_t before = distinct(rank_) + distinct(link_);
@@ -289,9 +287,7 @@ RankClasses Refinement::result() const {
         const std::vector<Rank>& ranks_of_group = table.groups[g];
         if (std::ssize(ranks_of_group) <= kListedMembers) group.ranks = ranks_of_group;
         std::set<ClassId> members;
-        for (const Rank member : ranks_of_group) {
-          members.insert(ClassId{result.class_of[member.index()]});
-        }
+        for (const Rank member : ranks_of_group) members.insert(ClassId{result.class_of[member.index()]});
         group.members.assign(members.begin(), members.end());
         add_levels(cluster_, ranks_of_group, c.representative, group);
       }
@@ -339,9 +335,7 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   const Mesh dense = dense_mesh(layout);
   const std::int64_t stage = dense.coordinate(Axis::pp, rank);
   if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
-  if (kind == GroupKind::pp_prev) {
-    return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
-  }
+  if (kind == GroupKind::pp_prev) return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
   if (kind == GroupKind::tied) {
     if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
     return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};

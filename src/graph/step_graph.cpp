@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.hpp"
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "graph/build/class_builder.hpp"
 #include "graph/operation_part.hpp"
@@ -13,21 +14,9 @@
 namespace weft {
 
 std::string_view name_of(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::parameter:
-      return "parameter";
-    case ValueKind::gradient:
-      return "gradient";
-    case ValueKind::optimizer_state:
-      return "optimizer_state";
-    case ValueKind::activation:
-      return "activation";
-    case ValueKind::activation_grad:
-      return "activation_grad";
-    case ValueKind::scalar:
-      return "scalar";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"parameter",  "gradient",        "optimizer_state",
+                                                "activation", "activation_grad", "scalar"};
+  return enum_name(kNames, kind);
 }
 
 std::int64_t Value::elements() const {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -94,9 +93,7 @@ LevelSpec read_level(const Place& place) {
                                              "burst", "oversubscription"});
   LevelSpec level;
   level.name = object.string("name");
-  if (object.has("joins")) {
-    level.joins = static_cast<Domain>(object.one_of("joins", domain_names()) + 1);
-  }
+  if (object.has("joins")) level.joins = static_cast<Domain>(object.one_of("joins", domain_names()) + 1);
   if (object.has("via")) level.via = object.strings("via");
   const double oversubscription = object.number_or("oversubscription", 1, 1, 1e6);
   level.bandwidth = {read_bandwidth(place, "bandwidth").bytes_per_second / oversubscription};

@@ -2,8 +2,6 @@
 // so no shape from a user can overflow them.
 #include "model/counts.hpp"
 
-#include <algorithm>
-
 #include "base/checked.hpp"
 #include "base/error.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "timeline/accounting.hpp"
 #include "timeline/explain.hpp"
-#include "timeline/rank_spans.hpp"
 
 namespace weft {
 

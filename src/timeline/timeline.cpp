@@ -86,9 +86,7 @@ void check_dependencies(const Timeline& timeline) {
       fail("timeline: dependency {}: operation {} is not in 0..{}", i, dependency.operation,
            static_cast<std::int64_t>(timeline.operations.size()) - 1);
     }
-    if (dependency.distance < 0) {
-      fail("timeline: dependency {}: distance {} is negative", i, dependency.distance);
-    }
+    if (dependency.distance < 0) fail("timeline: dependency {}: distance {} is negative", i, dependency.distance);
   }
 }
 

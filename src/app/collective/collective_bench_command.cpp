@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"

@@ -165,9 +165,7 @@ class ExplanationScreen {
         }
       }
     }
-    if (changes.empty()) {
-      return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
-    }
+    if (changes.empty()) return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });
     // One suggestion of faster links is enough; flags can be changed today.

@@ -96,9 +96,7 @@ void print_explained(const Flags& flags, const PlanStudy& study, const std::vect
   out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation) : plan_text_report(study));
   out << gain;
   if (!full) return;
-  for (const ExplainedPolicy& e : explained) {
-    out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
-  }
+  for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "app/files.hpp"
 #include "base/text.hpp"

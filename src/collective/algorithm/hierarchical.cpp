@@ -76,9 +76,7 @@ void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
     holdings.copy({.from = from, .to = to, .pieces = slice(i), .messages = levels.parts});
   };
   for (std::int64_t i = 0; i < levels.inner; ++i) hand_over(root, levels.rank(top, i), i);
-  for (std::int64_t i = 0; i < levels.inner; ++i) {
-    chain_broadcast(holdings, levels.members_of_place(top, i), slice(i));
-  }
+  for (std::int64_t i = 0; i < levels.inner; ++i) chain_broadcast(holdings, levels.members_of_place(top, i), slice(i));
   for (std::int64_t distance = 1; distance < levels.inner; ++distance) {
     for (std::int64_t o = 0; o < levels.outer; ++o) {
       for (std::int64_t i = 0; i < levels.inner; ++i) {

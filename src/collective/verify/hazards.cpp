@@ -111,9 +111,7 @@ class RankHazards {
     const auto count = static_cast<std::size_t>(order_.size());
     std::vector<std::int32_t> followers(count, 0);
     std::vector<char> asked(count, 0);
-    for (Node node = 0; node < order_.size(); ++node) {
-      visit_before(node, [&](Node other) { ++followers[other]; });
-    }
+    for (Node node = 0; node < order_.size(); ++node) visit_before(node, [&](Node other) { ++followers[other]; });
     for (const Conflict& each : conflicts_) asked[each.later] = 1;
     std::vector<Clock> clocks(count);  // empty: nothing of this rank is before
     for (const Node node : order_.sequence()) {

@@ -71,9 +71,7 @@ void ProgramOrder::connect() {
     const std::size_t met = std::min(each.sends.size(), each.receives.size());
     for (std::size_t k = 0; k < met; ++k) message_from_[each.receives[k]] = each.sends[k];
     const auto room = static_cast<std::size_t>(kMinMessageSlots);
-    for (std::size_t k = room; k < met; ++k) {
-      slot_from_[each.sends[k]] = each.receives[k - room];
-    }
+    for (std::size_t k = room; k < met; ++k) slot_from_[each.sends[k]] = each.receives[k - room];
     connections_.push_back(std::move(each));
   }
 }
@@ -126,9 +124,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   for (std::size_t i = 0; i < count; ++i) first_after[i + 1] += first_after[i];
   std::vector<Node> after(first_after.back());
   std::vector<std::size_t> fill(first_after.begin(), first_after.end() - 1);
-  for (Node node = 0; node < size(); ++node) {
-    visit_all_before(node, [&](Node other) { after[fill[other]++] = node; });
-  }
+  for (Node node = 0; node < size(); ++node) visit_all_before(node, [&](Node other) { after[fill[other]++] = node; });
   sequence_.clear();
   sequence_.reserve(count);
   for (Node node = 0; node < size(); ++node) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -163,19 +164,8 @@ class StructureCheck {
 }  // namespace
 
 std::string_view name_of(ProgramRule rule) {
-  switch (rule) {
-    case ProgramRule::structure:
-      return "structure";
-    case ProgramRule::matching:
-      return "matching";
-    case ProgramRule::deadlock:
-      return "deadlock";
-    case ProgramRule::hazard:
-      return "hazard";
-    case ProgramRule::value:
-      return "value";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"structure", "matching", "deadlock", "hazard", "value"};
+  return enum_name(kNames, rule);
 }
 
 std::optional<Finding> check_structure(const Program& program) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "cluster/cluster.hpp"
 #include "comm/transport.hpp"

@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.hpp"
-
 namespace weft::tcp {
 
 namespace {

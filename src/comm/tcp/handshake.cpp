@@ -1,10 +1,8 @@
 #include "comm/tcp/handshake.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "base/text.hpp"
 #include "comm/tcp/proof.hpp"
@@ -84,9 +82,7 @@ Visitor::Status Visitor::receive_answer(const std::string& key, const std::strin
   while (true) {
     const MessageReader::Status status = reader_.read(socket_);
     if (status == MessageReader::Status::broken) return Status::sent_away;
-    if (status == MessageReader::Status::more) {
-      return Clock::now() < deadline_ ? Status::speaking : Status::sent_away;
-    }
+    if (status == MessageReader::Status::more) return Clock::now() < deadline_ ? Status::speaking : Status::sent_away;
     const Status answered = answer(key, purpose, rank);
     if (answered != Status::speaking) return answered;
     reader_ = MessageReader();

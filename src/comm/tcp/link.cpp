@@ -14,7 +14,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.hpp"
 #include "comm/tcp/link_frames.hpp"
 
 namespace weft::tcp {
@@ -141,9 +140,7 @@ bool Link::control_goes() const {
 
 std::size_t Link::describe_output(std::span<iovec> entries) {
   std::size_t used = 0;
-  if (control_goes()) {
-    entries[used++] = {control_.data() + control_sent_, control_.size() - control_sent_};
-  }
+  if (control_goes()) entries[used++] = {control_.data() + control_sent_, control_.size() - control_sent_};
   if (frame_.transfer == nullptr) return used;
   if (frame_.header_sent < sizeof(Header)) {
     entries[used++] = {reinterpret_cast<std::byte*>(&frame_.header) + frame_.header_sent,

@@ -8,8 +8,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/error.hpp"
-
 namespace weft::tcp {
 
 namespace {

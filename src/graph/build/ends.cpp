@@ -40,9 +40,7 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
 }
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {
-  if (global_chunk(chunk) > 0) {
-    return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
-  }
+  if (global_chunk(chunk) > 0) return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
   parameter(Role::embedding);
   Sharding sharding = token_sharding();
   if (in_tp()) sharding.add_partial(Axis::tp);  // each rank has the tokens of its part of the vocabulary

@@ -223,9 +223,7 @@ JsonObject JsonObject::object(const std::string& key) const {
 
 std::vector<JsonObject> JsonObject::objects(const std::string& key) const {
   std::vector<JsonObject> result;
-  for (const json& item : array(key)) {
-    result.emplace_back(item, fmt::format("{}: {}[{}]", where_, key, result.size()));
-  }
+  for (const json& item : array(key)) result.emplace_back(item, fmt::format("{}: {}[{}]", where_, key, result.size()));
   return result;
 }
 

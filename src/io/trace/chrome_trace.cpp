@@ -26,9 +26,7 @@ std::size_t at(std::int32_t index) {
 }
 
 void write_words(TraceEventStream& events, const std::vector<std::pair<std::string, std::string>>& metadata) {
-  for (const auto& [key, value] : metadata) {
-    events.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
-  }
+  for (const auto& [key, value] : metadata) events.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
 }
 
 // What the file contains before this timeline.

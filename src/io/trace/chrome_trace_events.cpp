@@ -2,7 +2,6 @@
 #include "io/trace/chrome_trace_events.hpp"
 
 #include <algorithm>
-#include <ostream>
 
 #include "base/error.hpp"
 

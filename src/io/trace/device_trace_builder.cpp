@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <limits>
-#include <set>
 
 namespace weft {
 namespace {

@@ -8,7 +8,6 @@
 #include "kernels/aten/attention_dropout.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/products.hpp"
-#include "kernels/aten/rotary.hpp"
 #include "kernels/aten/vector_math.hpp"
 
 namespace weft::aten {

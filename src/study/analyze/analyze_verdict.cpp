@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "base/enum_name.hpp"
 #include "timeline/trace/path_entries.hpp"
 
 namespace weft {
@@ -114,7 +115,7 @@ class Judge {
 }  // namespace
 
 std::string_view name_of(CostKind kind) {
-  return kNames[static_cast<std::size_t>(kind)];
+  return enum_name(kNames, kind);
 }
 
 double Verdict::share(CostKind kind) const {

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "base/error.hpp"
 #include "calibrate/links/bench_ranks.hpp"
 #include "calibrate/links/handoff_probe.hpp"
 #include "calibrate/links/stream_probe.hpp"
-#include "cluster/presets.hpp"
 #include "comm/naive_collective.hpp"
 
 namespace weft {

@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "planner/overlap.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "study/plan/plan_explanation.hpp"

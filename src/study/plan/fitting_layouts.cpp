@@ -11,7 +11,6 @@
 #include "base/parallel.hpp"
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
-#include "planner/overlap.hpp"
 #include "planner/policy/megatron_options.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"

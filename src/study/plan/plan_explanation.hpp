@@ -4,12 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cost/cost_model.hpp"
-#include "plan/unfold.hpp"
 #include "planner/partition/choice_tree.hpp"
 #include "study/plan/plan_study.hpp"
 #include "timeline/explain.hpp"

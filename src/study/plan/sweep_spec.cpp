@@ -61,9 +61,7 @@ const std::vector<KeyRule>& rules() {
 
 const KeyRule& rule_of(std::string_view name) {
   const auto found = std::find_if(rules().begin(), rules().end(), [&](const KeyRule& r) { return r.name == name; });
-  if (found == rules().end()) {
-    fail("--sweep: key '{}' cannot be varied{}", name, suggestion(name, sweep_key_names()));
-  }
+  if (found == rules().end()) fail("--sweep: key '{}' cannot be varied{}", name, suggestion(name, sweep_key_names()));
   return *found;
 }
 

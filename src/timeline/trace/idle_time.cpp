@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "timeline/trace/device_waits.hpp"
 #include "timeline/trace/hta_times.hpp"
 #include "timeline/trace/transfer_match.hpp"
@@ -56,7 +57,7 @@ class GapFinder {
 }  // namespace
 
 std::string_view name_of(IdleReason reason) {
-  return kNames[static_cast<std::size_t>(reason)];
+  return enum_name(kNames, reason);
 }
 
 std::vector<IdleTime> idle_times(const DeviceTrace& trace, const std::vector<std::int32_t>& activities) {

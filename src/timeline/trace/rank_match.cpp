@@ -97,9 +97,7 @@ EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, 
   const std::size_t stride = 1 + b.size() / kMaxCompared;
   for (std::size_t i = 0; i < b.size(); i += stride) {
     const std::int64_t j = static_cast<std::int64_t>(i) + shift;
-    if (j >= 0 && j < static_cast<std::int64_t>(a.size())) {
-      differences.push_back(a[j].end - b[i].end);
-    }
+    if (j >= 0 && j < static_cast<std::int64_t>(a.size())) differences.push_back(a[j].end - b[i].end);
   }
   EndSpread spread;
   if (differences.empty()) return spread;
@@ -295,9 +293,7 @@ class RankMatcher {
     }
     result_.offset.resize(ranks_.size());
     result_.aligned.assign(ranks_.size(), false);
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      result_.offset[r] = base_offset(r);
-    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) result_.offset[r] = base_offset(r);
     if (ranks_.empty()) return;
     result_.aligned[0] = true;
     std::deque<std::int32_t> known = {0};

@@ -74,9 +74,7 @@ void infer(const DeviceTrace& trace, const DeviceOrder& order, WaitCollector& wa
   std::vector<std::int32_t> launched(trace.host.size(), kAbsent);
   for (const std::int32_t i : order.activities) {
     const std::int32_t launch = trace.device[i].launch;
-    if (launch != kAbsent && launched[launch] == kAbsent) {
-      launched[launch] = i;
-    }
+    if (launch != kAbsent && launched[launch] == kAbsent) launched[launch] = i;
   }
   std::vector<ThreadState> threads(trace.threads.size());
   std::int32_t communication = kAbsent;
@@ -118,9 +116,7 @@ void find_stream_waits(const DeviceTrace& trace, DeviceOrder& order) {
   if (!trace.dependencies.empty()) {
     order.source = WaitSource::recorded;
     for (const DeviceDependency& dependency : trace.dependencies) {
-      if (order.stream[dependency.after] != kAbsent) {
-        waits.add(dependency.before, dependency.after);
-      }
+      if (order.stream[dependency.after] != kAbsent) waits.add(dependency.before, dependency.after);
     }
   } else if (recorded) {
     order.source = WaitSource::recorded;

@@ -27,9 +27,7 @@ class TraceOfRank {
     if (!timeline.measured) trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
     trace_.names = timeline.names;
     trace_.events = static_cast<std::int64_t>(timeline.spans.size());
-    for (int kind = 0; kind < kTrafficKinds; ++kind) {
-      trace_.names.emplace_back(name_of(static_cast<TrafficKind>(kind)));
-    }
+    for (int kind = 0; kind < kTrafficKinds; ++kind) trace_.names.emplace_back(name_of(static_cast<TrafficKind>(kind)));
   }
 
   void add(const Span& span, std::int32_t position) {

@@ -27,9 +27,7 @@ TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
     if (!study.match.aligned[r]) continue;
     for (const std::int32_t i : rank.order.activities) {
       const DeviceActivity& activity = rank.trace->device[i];
-      if (activity.step == kAbsent || rank.trace->steps[activity.step].number != number) {
-        continue;
-      }
+      if (activity.step == kAbsent || rank.trace->steps[activity.step].number != number) continue;
       const Nanos start = activity.start + study.match.offset[r], end = activity.end + study.match.offset[r];
       const bool first = window.end < window.begin;
       window = {first ? start : std::min(window.begin, start), first ? end : std::max(window.end, end)};
