@@ -39,8 +39,8 @@ struct LoweredStep {
 // How many messages of a connection may arrive before their destinations are free. The proof needs two. Small messages
 // get more, because a sender learns of a free slot only after the way back.
 constexpr std::int64_t slots_for(std::int64_t largest_message) {
-  constexpr std::int64_t kMinSlots = 2, kMaxSlots = 16, kBufferBytes = 1 << 20;
-  return std::clamp(kBufferBytes / std::max<std::int64_t>(largest_message, 1), kMinSlots, kMaxSlots);
+  constexpr std::int64_t kMinCount = 2, kMaxCount = 16, kBufferBytes = 1 << 20;
+  return std::clamp(kBufferBytes / std::max<std::int64_t>(largest_message, 1), kMinCount, kMaxCount);
 }
 
 struct LoweredRank {

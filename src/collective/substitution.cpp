@@ -60,15 +60,6 @@ bool has_levels(const SubstitutionRule& rule) {
                      [](const RuleLeg& s) { return s.scope == Scope::inner || s.scope == Scope::outer; });
 }
 
-std::optional<Collective> joined_collective(std::span<const RuleLeg> legs) {
-  for (const SubstitutionRule& rule : substitution_rules()) {
-    // A send fits any collective, so it does not show which one it is a leg of.
-    if (rule.legs.front().collective == Collective::send_recv) continue;
-    if (std::equal(legs.begin(), legs.end(), rule.legs.begin(), rule.legs.end())) return rule.collective;
-  }
-  return std::nullopt;
-}
-
 bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner) {
   if (inner < 1 || ranks < inner || ranks % inner != 0) return false;
   std::int64_t outer = ranks / inner;

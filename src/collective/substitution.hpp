@@ -59,10 +59,6 @@ const SubstitutionRule& rule_of(Substitution substitution);
 // Whether it needs groups of two levels.
 bool has_levels(const SubstitutionRule& rule);
 
-// Reads the rules backwards: returns the collective that these legs together are, where nobody reads the values between
-// them.
-std::optional<Collective> joined_collective(std::span<const RuleLeg> legs);
-
 // Returns the legs as one program of `collective`; `inner` divides `ranks`. Returns nothing where the ranks do not hold
 // what a leg works on: a reduction needs the same pieces at all members, a gather different ones, an all_to_all equally
 // much for each. The outer groups of all_reduce reduce consecutive pieces of the buffer, as the transfers of a step do;

@@ -89,10 +89,6 @@ const LinkProfile& Profile::link(std::string_view device_name, std::string_view 
   return found == links.end() ? unknown : found->second;
 }
 
-std::string machine_mismatch(const Profile& profile, const MachineFacts& here) {
-  return profile.machine ? machine_difference(*profile.machine, here) : "";
-}
-
 void remove_overheads(Profile& profile) {
   for (auto& [name, device] : profile.devices) {
     device.kernel_gap = device.launch = device.transfer_launch = device.resync = Nanos{0};

@@ -109,9 +109,6 @@ struct Profile {
 
 Profile default_profile();
 
-// Returns in words what differs, or "" where the profile holds for `here` or does not say where it was measured.
-std::string machine_mismatch(const Profile& profile, const MachineFacts& here);
-
 // Removes fixed costs of kernels and transfers, tiles of products and efficiencies of links, so that closed forms hold.
 void remove_overheads(Profile& profile);
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/element_type.hpp"
+#include "base/ids.hpp"
 #include "base/units.hpp"
 #include "collective/collective.hpp"
 

@@ -1,5 +1,4 @@
-// Parameters and FLOPs of counts.hpp; memory_counts.cpp has the bytes. Parameters are counted with checked arithmetic,
-// so no shape from a user can overflow them.
+// Parameters are counted with checked arithmetic, so no shape from a user can overflow them.
 #include "model/counts.hpp"
 
 #include "base/checked.hpp"

@@ -8,6 +8,7 @@
 #include "cluster/cluster.hpp"
 #include "graph/layout.hpp"
 #include "model/transformer.hpp"
+#include "planner/policy/policy.hpp"
 
 namespace weft {
 

@@ -5,6 +5,7 @@
 
 #include "timeline/accounting.hpp"
 #include "timeline/explain.hpp"
+#include "timeline/rank_spans.hpp"
 
 namespace weft {
 

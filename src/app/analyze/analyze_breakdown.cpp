@@ -1,9 +1,8 @@
-#include "app/analyze/analyze_breakdown.hpp"
-
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 

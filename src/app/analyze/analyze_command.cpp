@@ -1,5 +1,3 @@
-#include "app/analyze/analyze_command.hpp"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,12 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "app/analyze/analyze_breakdown.hpp"
-#include "app/analyze/analyze_device_use.hpp"
-#include "app/analyze/comparison_report.hpp"
-#include "app/analyze/verdict_report.hpp"
-#include "app/analyze/why_report.hpp"
+#include "app/analyze/analyze_sections.hpp"
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"

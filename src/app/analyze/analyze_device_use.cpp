@@ -1,10 +1,9 @@
-#include "app/analyze/analyze_device_use.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 

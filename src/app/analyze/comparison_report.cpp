@@ -1,10 +1,9 @@
-#include "app/analyze/comparison_report.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"

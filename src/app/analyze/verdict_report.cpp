@@ -1,10 +1,9 @@
-#include "app/analyze/verdict_report.hpp"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
 #include "base/text.hpp"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/analyze/why_report.hpp"
+#include "app/analyze/analyze_sections.hpp"
 #include "io/trace/study_trace.hpp"
 #include "timeline/trace/path_entries.hpp"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
-#include "app/analyze/why_report.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/trace/path_entries.hpp"

@@ -1,9 +1,8 @@
-#include "app/plan/plan_command.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "app/lengths.hpp"

@@ -8,7 +8,6 @@
 
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
-#include "app/run/checkpoint_report.hpp"
 #include "app/run/run_progress.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"

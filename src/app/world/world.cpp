@@ -113,8 +113,8 @@ void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody&
 
 Launch launch_from_environment() {
   Variables variables;
-  for (const char* name : kLaunchVariables) {
-    if (const char* value = std::getenv(name)) variables[name] = value;
+  for (const std::string_view name : kLaunchVariables) {
+    if (const char* value = std::getenv(std::string(name).c_str())) variables[std::string(name)] = value;
   }
   if (!mpi_is_built()) variables.erase("PMIX_RANK");  // then Slurm's tasks are joined by TCP
   return launch_from(variables);

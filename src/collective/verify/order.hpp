@@ -32,7 +32,6 @@ class ProgramOrder {
   const Instruction& instruction(Node node) const;
   // The instructions of a rank are consecutive.
   Node begin_of_rank(std::int64_t rank) const { return begin_of_rank_[rank]; }
-  Node end_of_rank(std::int64_t rank) const { return begin_of_rank_[static_cast<std::size_t>(rank) + 1]; }
 
   // Returns what must have ended before the node begins, for every timing and number of message slots.
   Node before_in_block(Node node) const { return step(node).step.step > 0 ? node - 1 : -1; }

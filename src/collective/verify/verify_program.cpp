@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/error.hpp"
 #include "collective/verify/hazards.hpp"
 #include "collective/verify/structure.hpp"
 
@@ -39,12 +38,6 @@ ProgramVerdict verify_program(const Program& program) {
     verdict.violation = Finding{ProgramRule::value, *verdict.run.violation, {}, {}};
   }
   return verdict;
-}
-
-SymbolicRun require_verified(const Program& program, std::string_view what) {
-  ProgramVerdict verdict = verify_program(program);
-  if (!verdict.accepted()) fail("{}: {}", what, verdict.words());
-  return std::move(verdict.run);
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/ids.hpp"
 #include "base/units.hpp"
 
 namespace weft {

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "calibrate/links/stream_probe.hpp"
 #include "cluster/cluster.hpp"
 #include "comm/communicator.hpp"
+#include "cost/choose_program.hpp"
 
 namespace weft {
 

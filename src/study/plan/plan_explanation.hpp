@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost/cost_model.hpp"
+#include "plan/unfold.hpp"
 #include "planner/partition/choice_tree.hpp"
 #include "study/plan/plan_study.hpp"
 #include "timeline/explain.hpp"

@@ -11,6 +11,7 @@
 
 #include "base/machine.hpp"
 #include "cost/profile.hpp"
+#include "exec/checkpoint/manifest.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_rank.hpp"
 #include "plan/whole_plan.hpp"

@@ -3,8 +3,10 @@
 
 #include <mutex>
 
+#include "calibrate/calibrate.hpp"
 #include "exec/checkpoint/folder_lock.hpp"
 #include "exec/train_rank.hpp"
+#include "planner/overlap.hpp"
 #include "study/run/run_listener.hpp"
 #include "study/run/run_options.hpp"
 #include "study/run/run_study.hpp"
