@@ -85,8 +85,8 @@ void print_exposed(const Timeline& timeline) {
     if (part.rank != 0) continue;
     const auto name = [&](std::int32_t operation) {
       if (operation < 0) return std::string("nobody");
-      const TimelineOperation& op = timeline.operations[operation];
-      return kind_of(timeline.names[op.name]);
+      const TimelineOperation& op = timeline.operations[static_cast<std::size_t>(operation)];
+      return kind_of(timeline.names[static_cast<std::size_t>(op.name)]);
     };
     ms[fmt::format("{} <- {}", name(part.transfer.operation), name(part.waiting))] +=
         static_cast<double>((part.transfer.end - part.transfer.begin).value) * 1e-6 / timeline.periods;
@@ -114,7 +114,7 @@ Outcome evaluate(const Case& c, const SharedGraph& graph, const Cluster& cluster
   const Timeline timeline = simulate_plan(made, cost);
   const Accounting accounting = account(timeline);
   if (explain_exposed) print_exposed(timeline);
-  const double exposed = accounting.mean.exposed_by[TrafficKind::ep];
+  const double exposed = accounting.mean.exposed_by[static_cast<std::size_t>(TrafficKind::ep)];
   outcome.step_ms = timeline.period_ns * 1e-6;
   outcome.exposed_ms = 1e3 * exposed;
   outcome.other_exposed_ms = 1e3 * (accounting.mean.exposed_s - exposed);

@@ -90,6 +90,11 @@ bool CommunicationThread::done(Handle handle) {
   return handle.call->ended >= handle.turn;
 }
 
+void CommunicationThread::require_alive() {
+  const std::lock_guard lock(mutex_);
+  rethrow();
+}
+
 void CommunicationThread::wait(Handle handle) {
   WEFT_CHECK(!on_own_thread());  // it would wait for itself
   std::unique_lock lock(mutex_);

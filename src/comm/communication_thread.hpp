@@ -44,6 +44,7 @@ class CommunicationThread {
   Handle start(Prepared& prepared, std::span<const Segment> input, std::span<const Segment> output);
   bool done(Handle handle);
   void wait(Handle handle);
+  void require_alive();
   void fail(const std::string& why);
 
  private:

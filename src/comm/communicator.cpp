@@ -51,6 +51,10 @@ void Communicator::wait(Handle handle) {
   thread_->wait(handle);
 }
 
+void Communicator::require_alive() {
+  thread_->require_alive();
+}
+
 void Communicator::fail(const std::string& why) {
   thread_->fail(why);
 }

@@ -101,6 +101,8 @@ class Communicator {
   bool done(Handle handle);
   // Throws RunFailed where it cannot end.
   void wait(Handle handle);
+  // Throws RunFailed once the run has failed. May be called from any thread.
+  void require_alive();
   // May be called from any thread when this rank cannot continue. When it returns, the other ranks have been told, and
   // whoever waits, here or there, gets RunFailed with these words. Only the first failure counts.
   void fail(const std::string& why);

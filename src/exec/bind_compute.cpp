@@ -332,8 +332,9 @@ BoundOperation ComputeBinder::bind_once(const Operation& op) const {
 
 BoundOperation ComputeBinder::bind_update(const Operation& op) const {
   const ParameterState& p = parameters_.of(op.layer, op.subject);
-  const UpdatedParameter updated{parameters_.own_gradient(p), parameters_.own_weights(p), parameters_.own_moment(p, 0),
-                                 parameters_.own_moment(p, 1)};
+  UpdatedParameter updated{parameters_.own_gradient(p), parameters_.own_weights(p), parameters_.own_moment(p, 0),
+                           parameters_.own_moment(p, 1)};
+  if (updated.weights.data.type != ElementType::fp32) updated.master = parameters_.own_master(p);
   GradientClip clip;
   const ValueId norm = find_read(op, Operand::square_sum);  // absent: gradients are not clipped
   if (norm.valid()) clip = {{view_.data(norm, -1), 1}, view_.plan().layout.clip_grad};

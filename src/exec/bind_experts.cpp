@@ -38,8 +38,7 @@ class ExpertOperation {
         return [tell = teller(), x = tokens(whole_.read(Operand::input)), routing = routing(),
                 slots = whole_.write(Operand::output), empty = empty_slots()](Kernels& kernels, std::int64_t) {
           kernels.dispatch_rows(x, routing, slots, empty);
-          kernels.synchronize();  // which slots tokens have is read here
-          tell();
+          tell(kernels);
         };
       case Role::combine:
         return [slots = whole_.read(Operand::input), routing = routing(), y = tokens(whole_.write(Operand::output))](
@@ -66,8 +65,7 @@ class ExpertOperation {
                 d_weights = tokens(whole_.write(Operand::routing_grad)),
                 empty = empty_slots()](Kernels& kernels, std::int64_t) {
           kernels.combine_rows_input_grad(dy, slots, routing, d_slots, d_weights, empty);
-          kernels.synchronize();  // which slots tokens have is read here
-          tell();
+          tell(kernels);
         };
       case Role::expert_act:
         return bind_activation_grad();
@@ -99,10 +97,15 @@ class ExpertOperation {
   }
 
   // Writes down which slots the part's tokens have, where others need to know.
-  std::function<void()> teller() const {
-    if (!use_.is_data()) return [] {};
+  std::function<void(Kernels&)> teller() const {
+    if (!use_.is_data()) return [](Kernels&) {};
+    if (view_.memory().is_of_device()) {
+      fail("'{}': its exchange has sizes that only the device knows; give --expert-exchange padded", describe(op_));
+    }
     const Matrix all = whole_.read(Operand::routing);
-    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, all, rows = token_rows_of(all)] {
+    return [&windows = view_.expert_windows(), &op = op_, micro_batch = micro_batch_, all,
+            rows = token_rows_of(all)](Kernels& kernels) {
+      kernels.synchronize();
       windows.fill(op, micro_batch, all, rows);
     };
   }

@@ -53,8 +53,8 @@ std::int64_t identity_of(OpId operation, const Communication& c) {
 
 }  // namespace
 
-TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
-    : view_(view), parameters_(parameters), queues_(view.plan()) {}
+TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters, bool library)
+    : view_(view), parameters_(parameters), queues_(view.plan()), library_(library) {}
 
 TransferBinder::Ends TransferBinder::ends(const Operation& op, std::int32_t micro_batch) const {
   Ends ends;
@@ -324,7 +324,7 @@ TransferCall TransferBinder::call(OpId id) const {
     return result;
   }
   const std::int64_t ranks = std::ssize(view_.members(c));
-  if (c.algorithm == Algorithm::native && ranks > 1) {
+  if ((library_ || c.algorithm == Algorithm::native) && ranks > 1) {
     result.call.spec = {.kind = c.collective, .ranks = ranks, .pieces = is_divided(c.collective) ? ranks : 1};
   } else {
     std::optional<ProgramRequest> request = program_of(c, ranks);

@@ -25,7 +25,8 @@ struct TransferCall {
 
 class TransferBinder {
  public:
-  TransferBinder(const RankView& view, const ParameterStates& parameters);
+  // `library`: all collectives are those of the library beneath, whatever algorithm the plan names.
+  TransferBinder(const RankView& view, const ParameterStates& parameters, bool library = false);
   // Throws Error where `weft run` cannot carry it out yet.
   TransferCall call(OpId operation) const;
   BoundTransfer bind(OpId operation, std::int32_t micro_batch) const;
@@ -53,6 +54,7 @@ class TransferBinder {
   const RankView& view_;
   const ParameterStates& parameters_;
   SharedQueues queues_;
+  bool library_;
 };
 
 }  // namespace weft

@@ -5,7 +5,7 @@ namespace weft {
 void BoundOperation::run(Kernels& kernels, std::int64_t step) const {
   compute_(kernels, step);
   kernels.synchronize();
-  if (read_results_) read_results_(kernels, step);
+  BoundOperation::read_results(kernels, step);
 }
 
 BoundOperation BoundOperation::join(std::vector<BoundOperation> pieces) {

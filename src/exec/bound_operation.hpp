@@ -23,6 +23,12 @@ class BoundOperation {
   // Calls the kernels, waits until they have ended (others read the memory that they wrote from then on) and reads what
   // they left for the host. Throws RunFailed where that is not finite.
   void run(Kernels& kernels, std::int64_t step) const;
+  // The same in two steps, for a device that goes on meanwhile: its kernels are called, and when they have ended, what
+  // they left is read.
+  void enqueue(Kernels& kernels, std::int64_t step) const { compute_(kernels, step); }
+  void read_results(Kernels& kernels, std::int64_t step) const {
+    if (read_results_) read_results_(kernels, step);
+  }
   // One operation of several, in their order.
   static BoundOperation join(std::vector<BoundOperation> pieces);
 

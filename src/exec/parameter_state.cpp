@@ -18,6 +18,16 @@ ValueId before_reductions(const StepGraph& graph, const std::vector<std::vector<
   }
 }
 
+// Whole weights, of which the update writes `updated`: the same value, or what its shards are gathered into.
+ValueId gathered_from(const StepGraph& graph, const Operation& update, ValueId updated) {
+  if (const ValueId weight = find_read(update, Operand::weight); weight.valid()) return weight;
+  for (const Operation& op : graph.operations) {
+    if (op.role != Role::param_gather || op.rank_class != update.rank_class || op.phase != Phase::optimizer) continue;
+    if (read_of(op, Operand::payload) == updated) return write_of(op, Operand::payload);
+  }
+  return updated;
+}
+
 }  // namespace
 
 Role parameter_role(const Transformer& model, const Layout& layout, Role role) {
@@ -34,8 +44,6 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
   const std::vector<std::vector<OpId>> writers = writers_of(graph);
   for (const Operation& op : graph.operations) {
     if (op.role != Role::update || op.rank_class != view.rank_class()) continue;
-    if (!find_read(op, Operand::weight).valid())
-      fail("weft run trains in fp32; the plan's precision keeps a copy of the weights");
     ParameterState p;
     p.layer = op.layer;
     p.role = op.subject;
@@ -44,7 +52,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = read_of(op, Operand::gradient);
     p.state = read_of(op, Operand::optimizer_state);
-    p.weight = read_of(op, Operand::weight);
+    p.weight = gathered_from(graph, op, write_of(op, Operand::weight));
     p.gradient = before_reductions(graph, writers, p.reduced);
     for (const auto& [part, whole] : {std::pair{write_of(op, Operand::weight), p.weight}, {p.reduced, p.gradient}}) {
       if (address(view.plan(), part, 0) == address(view.plan(), whole, 0)) continue;
@@ -107,6 +115,20 @@ Vector ParameterStates::own_gradient(const ParameterState& p) const {
 Vector ParameterStates::own_moment(const ParameterState& p, int which) const {
   const std::int64_t room = view_.plan().graph.value(p.state).elements();
   return {view_.data(p.state, -1) + which * room, own(p).size()};
+}
+
+Vector ParameterStates::own_master(const ParameterState& p) const {
+  constexpr int kMaster = 2;  // behind the two moments
+  return view_.data(p.weight, -1).type == ElementType::fp32 ? own_weights(p) : own_moment(p, kMaster);
+}
+
+void ParameterStates::set_weights(const ParameterState& p,
+                                  const std::function<std::span<const float>(ElementRange)>& elements_of) const {
+  // ZeRO-3 keeps a shard; everybody else begins with the whole.
+  const ElementRange held = holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own(p);
+  const Vector weights{view_.data(p.weight, -1), held.size()};
+  view_.memory().write(elements_of(held), weights);
+  if (weights.data.type != ElementType::fp32) view_.memory().write(elements_of(own(p)), own_master(p));
 }
 
 }  // namespace weft

@@ -2,7 +2,9 @@
 // where this rank's own part of them lies.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,7 @@ struct ParameterState {
   ValueId weight;            // whole; under ZeRO-3 this rank's shard
   ValueId gradient;          // what backward sums up: whole; under ZeRO-2 and 3 a shard
   ValueId reduced;           // what the update reads; in the memory of `gradient`
-  ValueId state;             // first moments, then second
+  ValueId state;             // first moments, then second, then the master copy where weights are 16 bits wide
   std::string name() const;  // "layer 3 qkv"
 };
 
@@ -41,6 +43,11 @@ class ParameterStates {
   Vector own_weights(const ParameterState& p) const;
   Vector own_gradient(const ParameterState& p) const;  // reduced
   Vector own_moment(const ParameterState& p, int which) const;
+  // The weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
+  Vector own_master(const ParameterState& p) const;
+  // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
+  void set_weights(const ParameterState& p,
+                   const std::function<std::span<const float>(ElementRange)>& elements_of) const;
   // Whether of the ranks of `among` that hold the same elements as this one it is the first.
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the shard.

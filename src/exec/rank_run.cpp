@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "exec/forward_part.hpp"
 
 namespace weft {
 namespace {
@@ -24,46 +23,22 @@ std::int64_t nanos(Clock::time_point time) {
 
 RankRun::RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
                  const TransferBinder& transfers)
-    : view_(view), communicator_(communicator), kernels_(kernels) {
-  const std::vector<Instance>& instances = view.unfolded().instances();
-  const auto of_class = [&](const Instance& i) { return i.rank_class == view.rank_class().value; };
-  first_instance_ =
-      static_cast<std::size_t>(std::find_if(instances.begin(), instances.end(), of_class) - instances.begin());
-  const auto count = static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_class));
-  for (std::size_t c = 0; c < view.plan().classes.size(); ++c) {
-    const auto of_this = [&](const Instance& i) { return static_cast<std::size_t>(i.rank_class) == c; };
-    most_instances_ =
-        std::max(most_instances_, static_cast<std::size_t>(std::count_if(instances.begin(), instances.end(), of_this)));
-  }
-  const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
-  transfers_.resize(plan.queues.size());
-  operations_.resize(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Instance& instance = instances[first_instance_ + i];
+    : PlanRun(view), communicator_(communicator), kernels_(kernels) {
+  transfers_.resize(view.plan().classes[view.rank_class().index()].queues.size());
+  operations_.resize(instances());
+  for (std::size_t i = 0; i < instances(); ++i) {
+    const Instance& of = instance(i);
     RunOperation& op = operations_[i];
-    op.operation = instance.operation;
-    op.micro_batch = instance.micro_batch;
-    for (const Edge& edge : view.unfolded().waits_for(first_instance_ + i)) {
-      // Queues keep their order by themselves.
-      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
-      if (edge.kind == EdgeKind::queue) continue;
-      op.waits.push_back({from, edge.distance, edge.kind == EdgeKind::blocking});
-    }
-    const auto queue = static_cast<std::size_t>(instance.queue);
-    RunQueue& target = plan.queues[queue].kind == QueueKind::compute ? compute_
-                       : plan.queues[queue].kind == QueueKind::extra ? extra_
-                                                                     : transfers_[queue];
+    op.operation = of.operation;
+    op.micro_batch = of.micro_batch;
+    op.waits = waits_of(i);
+    RunQueue& target = queue_kind(of) == QueueKind::compute ? compute_
+                       : queue_kind(of) == QueueKind::extra ? extra_
+                                                            : transfers_[of.queue];
     target.operations.push_back(static_cast<std::int32_t>(i));
   }
   bind(compute);
   prepare(transfers);
-  // Of a rank's two queues of computations the worker runs one operation at a time.
-  std::vector<std::int32_t> computes = compute_.operations, in_flight;
-  computes.insert(computes.end(), extra_.operations.begin(), extra_.operations.end());
-  for (const RunQueue& queue : transfers_) {
-    in_flight.insert(in_flight.end(), queue.operations.begin(), queue.operations.end());
-  }
-  glancer_.emplace(std::move(computes), std::move(in_flight));
 }
 
 void RankRun::bind(const ComputeBinder& compute) {
@@ -113,33 +88,9 @@ void RankRun::prepare(const TransferBinder& transfers) {
   }
 }
 
-void RankRun::run(std::int64_t first, std::int64_t end, const OnStep& on_step) {
-  if (now_.steps >= longest_.steps) longest_ = std::move(now_);
-  const std::int64_t steps = end - first;
-  now_ = {first, steps, SpanRing(SpanRing::steps_kept(steps, most_instances_), operations_.size())};
-  run_stretch(on_step);
-}
-
-void RankRun::prepare_validation() {
-  if (std::exchange(prepared_validation_, true)) return;
-  const ForwardPart part = forward_part(view_.whole());
-  for (std::size_t i = 0; i < operations_.size(); ++i) {
-    operations_[i].validates = part.needed[first_instance_ + i];
-    for (const Edge& edge : part.waits[first_instance_ + i]) {
-      const std::int32_t from = edge.from - static_cast<std::int32_t>(first_instance_);
-      operations_[i].validation_waits.push_back({from, edge.distance, false});
-    }
-  }
-}
-
-void RankRun::validate(std::int64_t batches) {
-  prepare_validation();
-  Stretch trained = std::exchange(now_, {0, batches, {}});
-  now_.spans = SpanRing(SpanRing::steps_kept(batches, most_instances_), operations_.size());
-  validating_ = true;
-  run_stretch({});
-  validating_ = false;
-  now_ = std::move(trained);
+void RankRun::set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) {
+  operations_[index].validates = validates;
+  operations_[index].validation_waits = std::move(waits);
 }
 
 void RankRun::run_stretch(const OnStep& on_step) {
@@ -183,15 +134,7 @@ void RankRun::end_after(std::int64_t last) {
 
 StepGlance RankRun::glance(std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  step -= now_.first;
-  const std::span<const RankSpan> own = now_.spans.of_step(step);
-  if (step + 1 < now_.steps) {
-    const std::span<const RankSpan> next = now_.spans.of_step(step + 1);
-    return glancer_->look(own, next, glancer_->begin_of(next));
-  }
-  std::int64_t end = 0;
-  for (const RankSpan& span : own) end = std::max(end, span.end);
-  return glancer_->look(own, {}, end);
+  return PlanRun::glance(step);
 }
 
 bool RankRun::is_ready(const RunOperation& op, std::int64_t step) const {
@@ -242,7 +185,7 @@ bool RankRun::start_transfers_once() {
       pop(queue);
       for (const Segment& segment : op->places.clear)
         std::memset(segment.data, 0, static_cast<std::size_t>(segment.bytes));
-      last_started_ = communicator_.start(*op->prepared, op->places.input, op->places.output);
+      communicator_.start(*op->prepared, op->places.input, op->places.output);
     }
   }
   return ended;
@@ -273,7 +216,7 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   computing_ = &op;
   span.start = nanos(Clock::now());
   try {
-    if (!does_nothing(op)) op.compute.run(kernels_, validating_ ? step_of_validation(step) : now_.first + step);
+    if (!does_nothing(op)) op.compute.run(kernels_, number_of(step));
   } catch (const RunFailed& failure) {
     const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step),
                                           describe(view_.plan().graph.op(op.operation)), failure.what());
@@ -289,10 +232,6 @@ void RankRun::compute_one(RunQueue& queue, std::unique_lock<std::mutex>& lock) {
   start_transfers();
 }
 
-std::string RankRun::step_in_words(std::int64_t step) const {
-  return fmt::format("{} {}", validating_ ? "validation batch" : "step", now_.first + step + 1);
-}
-
 RankPlace RankRun::place() const {
   const RunOperation* const op = computing_;
   return {step_in_words(at_step_), op == nullptr
@@ -301,10 +240,9 @@ RankPlace RankRun::place() const {
 }
 
 void RankRun::wait_for_change(std::unique_lock<std::mutex>& lock) {
-  if (changed_.wait_for(lock, kLookForFailure) == std::cv_status::no_timeout || !last_started_) return;
-  const Communicator::Handle handle = *last_started_;
+  if (changed_.wait_for(lock, kLookForFailure) == std::cv_status::no_timeout) return;
   lock.unlock();
-  communicator_.done(handle);  // throws where the run has failed
+  communicator_.require_alive();
   lock.lock();
 }
 

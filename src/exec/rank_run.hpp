@@ -1,13 +1,11 @@
 // Executes one rank's part of a plan, step after step: its queues and dependencies and nothing else.
 //
 // The calling thread is the worker of `compute` and `extra`. Transfers are handed to the communicator the moment their
-// dependencies are done, by whoever finished the last of them: the worker, or the communication thread. A queue of
-// streams with events between them could take the place of both.
+// dependencies are done, by whoever finished the last of them: the worker, or the communication thread.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -15,12 +13,11 @@
 #include "comm/communicator.hpp"
 #include "exec/bind_compute.hpp"
 #include "exec/bind_transfer.hpp"
-#include "exec/span_ring.hpp"
-#include "exec/step_glance.hpp"
+#include "exec/plan_run.hpp"
 
 namespace weft {
 
-class RankRun {
+class RankRun final : public PlanRun {
  public:
   using Clock = Transport::Clock;
 
@@ -28,37 +25,10 @@ class RankRun {
   RankRun(const RankView& view, Communicator& communicator, Kernels& kernels, const ComputeBinder& compute,
           const TransferBinder& transfers);
 
-  // Called by the worker when the compute queue has ended a step. No operation of the step after the next can have
-  // begun then.
-  using OnStep = std::function<void(std::int64_t step)>;
-  // Runs steps first .. end - 1, and returns when all their operations have ended. Throws RunFailed naming step and
-  // operation.
-  void run(std::int64_t first, std::int64_t end, const OnStep& on_step = {});
-  // From OnStep of a step: the one after it shall be the last. All ranks must say so at the same step.
-  void end_after(std::int64_t last);
-  std::int64_t end() const { return now_.first + now_.steps; }  // of the last run(), or what it will have been
-  // Runs the forward part of so many batches of validation with the weights as they are; every other operation of the
-  // step takes its turn and does nothing. Not during run(). All ranks must do so after the same step.
-  void validate(std::int64_t batches);
-
-  // Of a step after which another has ended its compute, or of the last when all is over.
-  StepGlance glance(std::int64_t step);
-
-  // Instances of this rank's class, in issue order, as Unfolded has them from first_instance() on.
-  std::size_t instances() const { return operations_.size(); }
-  std::size_t first_instance() const { return first_instance_; }
-  // Of several calls of run() the longest is measured, of equal ones the last; of a long one the last steps alone are
-  // kept, as many on every rank: [step * instances() + instance].
-  std::int64_t measured_steps() const { return SpanRing::steps_kept(measured().steps, most_instances_); }
-  std::int64_t first_measured_step() const { return measured().first + measured().steps - measured_steps(); }
-  std::vector<RankSpan> spans() const { return measured().spans.in_order(measured().steps); }
+  void end_after(std::int64_t last) override;
+  StepGlance glance(std::int64_t step) override;
 
  private:
-  struct Dependency {
-    std::int32_t on = 0;
-    std::int8_t distance = 0;
-    bool order = false;  // only decides when it is issued
-  };
   struct RunOperation {
     OpId operation;
     std::int32_t micro_batch = -1;
@@ -80,17 +50,9 @@ class RankRun {
     std::int64_t step = 0;
   };
 
-  // Steps that followed each other without a break: what the run counts from 0 is step `first` of the training.
-  struct Stretch {
-    std::int64_t first = 0, steps = 0;
-    SpanRing spans;
-  };
-  const Stretch& measured() const { return now_.steps >= longest_.steps ? now_ : longest_; }
-
-  void prepare_validation();
-  void run_stretch(const OnStep& on_step);
+  void run_stretch(const OnStep& on_step) override;
+  void set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) override;
   bool does_nothing(const RunOperation& op) const { return validating_ && !op.validates; }
-  std::string step_in_words(std::int64_t step) const;
   void bind(const ComputeBinder& compute);
   void prepare(const TransferBinder& transfers);
   bool is_ready(const RunOperation& op, std::int64_t step) const;
@@ -110,22 +72,15 @@ class RankRun {
     return now_.spans.at(op.done, static_cast<std::size_t>(&op - operations_.data()));
   }
 
-  const RankView& view_;
   Communicator& communicator_;
   Kernels& kernels_;
-  std::size_t first_instance_ = 0;
   std::vector<RunOperation> operations_;
   RunQueue compute_, extra_;
   std::vector<RunQueue> transfers_;
-  Stretch now_, longest_;  // the longest before this one
-  bool prepared_validation_ = false, validating_ = false;
-  std::size_t most_instances_ = 0;  // of any class
-  std::optional<StepGlancer> glancer_;
 
   std::mutex mutex_;  // guards all progress
   std::condition_variable changed_;
   std::vector<RunOperation*> running_;  // by prepared collective: whom it serves now
-  std::optional<Communicator::Handle> last_started_;
 
   // For messages, which any thread may need at any time.
   std::atomic<std::int64_t> at_step_ = 0;

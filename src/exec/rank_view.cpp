@@ -1,28 +1,13 @@
 #include "exec/rank_view.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.hpp"
 #include "graph/group_levels.hpp"
 
 namespace weft {
 
-Arena::Arena(Bytes size) : size_(static_cast<std::size_t>(std::max<std::int64_t>(size.value, 1))) {
-  void* const pages = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) throw RunFailed(fmt::format("no memory for a rank's {} bytes", size_));
-  madvise(pages, size_, MADV_HUGEPAGE);
-  data_ = static_cast<std::byte*>(pages);
-  std::memset(data_, 0, size_);
-}
-
-Arena::~Arena() {
-  munmap(data_, size_);
-}
-
-RankView::RankView(const WholePlan& whole, Rank rank) : whole_(whole), rank_(rank) {
+RankView::RankView(const WholePlan& whole, Rank rank, Accelerator* device) : whole_(whole), rank_(rank) {
   const Plan& plan = whole.plan();
   const ModelGroups model = model_groups(plan.model, plan.layout);
   const RankClasses classes = find_rank_classes(Cluster(plan.cluster), plan.layout, model);
@@ -34,7 +19,7 @@ RankView::RankView(const WholePlan& whole, Rank rank) : whole_(whole), rank_(ran
     }
   }
   context_parts_ = positions_of(Share::mirrored, plan.layout.seq, {coordinate(Axis::cp), plan.layout.cp});
-  memory_ = std::make_unique<Arena>(plan.classes[class_.index()].memory);
+  memory_ = std::make_unique<RankMemory>(plan.classes[class_.index()].memory, device);
   expert_windows_ = std::make_unique<ExpertWindows>(plan, class_);
 }
 

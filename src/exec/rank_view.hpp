@@ -9,6 +9,7 @@
 
 #include "base/element_range.hpp"
 #include "exec/expert_windows.hpp"
+#include "exec/rank_memory.hpp"
 #include "exec/train_settings.hpp"
 #include "graph/held_tensor.hpp"
 #include "graph/rank_classes.hpp"
@@ -17,24 +18,10 @@
 
 namespace weft {
 
-// Whole pages of zeros, touched by the thread that makes it.
-class Arena {
- public:
-  explicit Arena(Bytes size);
-  ~Arena();
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
 class RankView {
  public:
-  // `whole` must outlive it.
-  RankView(const WholePlan& whole, Rank rank);
+  // Both must outlive it. `device`: the one that the rank computes on; null: this processor.
+  RankView(const WholePlan& whole, Rank rank, Accelerator* device = nullptr);
 
   const WholePlan& whole() const { return whole_; }
   const Plan& plan() const { return whole_.plan(); }
@@ -45,6 +32,7 @@ class RankView {
   std::int64_t coordinate(Axis axis) const;                        // in the mesh of tp, cp, dp, pp
   std::int64_t data_rank() const { return coordinate(Axis::dp); }  // which share of the global batch it trains on
   TensorHolder holder() const;
+  const RankMemory& memory() const { return *memory_; }
   // What gates find, beside the plan's values: part of the rank's memory.
   ExpertWindows& expert_windows() const { return *expert_windows_; }
   // The positions of a sequence that this rank holds the tokens of, ascending: all without context parallelism.
@@ -77,7 +65,7 @@ class RankView {
   ClassId class_;
   std::vector<ElementRange> context_parts_;
   std::map<GroupKind, std::vector<std::int64_t>> groups_;
-  std::unique_ptr<Arena> memory_;
+  std::unique_ptr<RankMemory> memory_;
   std::unique_ptr<ExpertWindows> expert_windows_;
 };
 

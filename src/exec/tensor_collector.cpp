@@ -4,7 +4,7 @@
 
 namespace weft {
 
-void TensorCollector::add(const ParameterState& parameter, ElementRange range, const Vector& data) {
+void TensorCollector::add(const ParameterState& parameter, ElementRange range, std::span<const float> data) {
   const std::lock_guard lock(mutex_);
   for (const HeldTensor& held : parameter.tensors) {
     NamedTensor& tensor = tensors_[held.whole.name];
@@ -13,7 +13,7 @@ void TensorCollector::add(const ParameterState& parameter, ElementRange range, c
       tensor.shape = held.whole.shape;
       tensor.data.assign(held.whole.elements(), 0.0F);
     }
-    const auto part = floats_of(data).begin() + (held.offset - range.begin);
+    const auto part = data.begin() + (held.offset - range.begin);
     for_each_run(held, {range.begin - held.offset, range.end - held.offset}, [&](const HeldRange& run) {
       std::copy_n(part + run.in_part, run.count, tensor.data.begin() + run.in_whole);
     });

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace weft {
 class TensorCollector {
  public:
   // `data` holds elements `range` of the rank's parameter.
-  void add(const ParameterState& parameter, ElementRange range, const Vector& data);
+  void add(const ParameterState& parameter, ElementRange range, std::span<const float> data);
   std::vector<NamedTensor> take();  // by name
 
  private:

@@ -24,8 +24,8 @@ TEST(TensorCollector, PutsShardsTogetherWhateverTheirEnds) {
   for (std::int64_t cut = 0; cut <= 10; ++cut) {
     TensorCollector collector;
     // The last shard first: ranks come in any order.
-    collector.add(p, {cut, 10}, {whole.data() + cut, 10 - cut});
-    collector.add(p, {0, cut}, {whole.data(), cut});
+    collector.add(p, {cut, 10}, std::span(whole).subspan(cut));
+    collector.add(p, {0, cut}, std::span(whole).first(cut));
     const std::vector<NamedTensor> tensors = collector.take();
     ASSERT_EQ(tensors.size(), 2);
     EXPECT_EQ(tensors[0].name, "a.bias");

@@ -10,7 +10,7 @@
 
 namespace weft::test {
 
-class DeferredKernels final : public Kernels {
+class DeferredKernels : public Kernels {
  public:
   explicit DeferredKernels(std::unique_ptr<Kernels> inner) : inner_(std::move(inner)) {}
 
@@ -157,10 +157,12 @@ class DeferredKernels final : public Kernels {
     later([=, this, &finite] { inner_->all_finite(x, finite); });
   }
 
- private:
-  void later(std::function<void()> call) { calls_.push_back(std::move(call)); }
+ protected:
+  virtual void later(std::function<void()> call) { calls_.push_back(std::move(call)); }
 
   std::unique_ptr<Kernels> inner_;
+
+ private:
   std::vector<std::function<void()>> calls_;
 };
 

@@ -4,23 +4,27 @@
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
+#include "exec/rank_run.hpp"
+#include "exec/stream_run.hpp"
 #include "kernels/experts.hpp"
 
 namespace weft {
 namespace {
 
-void set_initial_weights(const RankView& view, const ParameterStates& parameters, std::uint64_t seed) {
+void set_initial_weights(const ParameterStates& parameters, std::uint64_t seed) {
+  std::vector<float> numbers;
   for (const ParameterState& p : parameters.all()) {
-    // ZeRO-3 keeps a shard; everybody else begins with the whole.
-    const bool whole = parameters.holds_whole(p, p.weight);
-    const ElementRange range = whole ? ElementRange{0, p.elements} : parameters.own(p);
-    initial_weights(p.tensors, seed, range.begin, floats_of({view.data(p.weight, -1), range.size()}));
+    parameters.set_weights(p, [&](ElementRange range) {
+      numbers.resize(range.size());
+      initial_weights(p.tensors, seed, range.begin, numbers);
+      return std::span<const float>(numbers);
+    });
   }
 }
 
-void keep_weights(const ParameterStates& parameters, TensorCollector& tensors) {
+void keep_weights(const RankView& view, const ParameterStates& parameters, TensorCollector& tensors) {
   for (const ParameterState& p : parameters.all()) {
-    tensors.add(p, parameters.own(p), parameters.own_weights(p));
+    tensors.add(p, parameters.own(p), view.memory().read(parameters.own_master(p)));
   }
 }
 
@@ -29,7 +33,7 @@ std::int64_t instances_of(const TrainJob& job, ClassId rank_class) {
                        [&](const Instance& i) { return i.rank_class == rank_class.value; });
 }
 
-MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const RankRun& run) {
+MeasuredRun gather_run(const TrainJob& job, Communicator& communicator, const PlanRun& run) {
   constexpr std::int64_t kNumbers = 3;  // of a span
   const Plan& plan = job.whole.plan();
   const RankClasses classes =
@@ -61,7 +65,7 @@ std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView&
                                             const ParameterStates& parameters, const Communicator& communicator) {
   if (job.checkpoint == nullptr) return nullptr;
   const std::size_t count = parameters.all().size();
-  ShardWriter shard(owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank(),
+  ShardWriter shard(view.memory(), owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank(),
                     job.checkpoint->run_id);
   auto saver =
       std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), std::ssize(parameters.all()), communicator);
@@ -73,7 +77,7 @@ std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView&
 // whether they shall stop. All of them read the same at the same step.
 class StepEnds {
  public:
-  StepEnds(const TrainJob& job, Communicator& communicator, RankRun& run, CheckpointSaver* saver, const OnLoss& on_loss,
+  StepEnds(const TrainJob& job, Communicator& communicator, PlanRun& run, CheckpointSaver* saver, const OnLoss& on_loss,
            TrainResult& result)
       : job_(job),
         communicator_(communicator),
@@ -157,7 +161,7 @@ class StepEnds {
 
   const TrainJob& job_;
   Communicator& communicator_;
-  RankRun& run_;
+  PlanRun& run_;
   CheckpointSaver* saver_;
   const OnLoss& on_loss_;
   TrainResult& result_;
@@ -170,7 +174,7 @@ class StepEnds {
 // Runs the steps in stretches with validation between them.
 class Stretches {
  public:
-  Stretches(const TrainJob& job, Communicator& communicator, RankRun& run, RankTraining& training,
+  Stretches(const TrainJob& job, Communicator& communicator, PlanRun& run, RankTraining& training,
             const OnValidation& on_validation, TrainResult& result)
       : job_(job), run_(run), training_(training), on_validation_(on_validation), result_(result), sum_(communicator) {}
 
@@ -207,7 +211,7 @@ class Stretches {
   }
 
   const TrainJob& job_;
-  RankRun& run_;
+  PlanRun& run_;
   RankTraining& training_;
   const OnValidation& on_validation_;
   TrainResult& result_;
@@ -252,12 +256,12 @@ void require_trainable(const Transformer& model, const Layout& layout) {
   if (model.experts) require_trainable_experts(model, layout);
 }
 
-TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels& kernels, const OnLoss& on_loss,
-                       const OnValidation& on_validation) {
+TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Processor& processor,
+                       const OnLoss& on_loss, const OnValidation& on_validation) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(),
                             fmt::format("preparation for step {}", job.first_step + 1));
   const Rank rank = make_id<Rank>(static_cast<std::size_t>(communicator.rank()));
-  const RankView view(job.whole, rank);
+  const RankView view(job.whole, rank, processor.device);
   const ParameterStates parameters(view);
   const Layout& layout = view.plan().layout;
   const BatchShape shape{layout.global_batch, layout.micro_batch, layout.seq, layout.dp, view.plan().model.vocab};
@@ -267,7 +271,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels&
   RankTraining training;
   if (job.keep != nullptr) {
     training.on_first_gradient = [&](const ParameterState& p, const Vector& gradient) {
-      job.keep->first_gradients.add(p, parameters.own(p), gradient);
+      job.keep->first_gradients.add(p, parameters.own(p), view.memory().read(gradient));
     };
   }
   const std::unique_ptr<CheckpointSaver> saver = make_saver(job, view, parameters, communicator);
@@ -278,14 +282,21 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels&
   }
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
-  const TransferBinder transfers(view, parameters);
-  RankRun run(view, communicator, kernels, compute, transfers);
+  const TransferBinder transfers(view, parameters, processor.device != nullptr);
+  const std::unique_ptr<PlanRun> own_run = [&]() -> std::unique_ptr<PlanRun> {
+    if (processor.device == nullptr)
+      return std::make_unique<RankRun>(view, communicator, processor.kernels, compute, transfers);
+    const auto is_saved = [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); };
+    return std::make_unique<StreamRun>(view, communicator, *processor.device, processor.collectives, compute, transfers,
+                                       is_saved);
+  }();
+  PlanRun& run = *own_run;
   if (job.resume != nullptr) {
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {
-    set_initial_weights(view, parameters, job.settings.seed);
+    set_initial_weights(parameters, job.settings.seed);
   }
-  if (job.keep != nullptr) keep_weights(parameters, job.keep->initial);
+  if (job.keep != nullptr) keep_weights(view, parameters, job.keep->initial);
 
   TrainResult result;
   StepEnds step_ends(job, communicator, run, saver.get(), on_loss, result);
@@ -295,7 +306,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, Kernels&
   place.reset();
   place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", run.end()));
   step_ends.end();
-  if (job.keep != nullptr) keep_weights(parameters, job.keep->last);
+  if (job.keep != nullptr) keep_weights(view, parameters, job.keep->last);
   result.run = gather_run(job, communicator, run);
   meet(communicator);  // nobody's memory goes while others may still read it
   return result;

@@ -89,6 +89,7 @@ struct UpdatedParameter {
   Vector gradient, weights;
   Vector first_moment;        // of sgd: the momentum; empty where it has none
   Vector second_moment = {};  // of adam
+  Vector master = {};         // the weights in fp32, which are updated and then rounded; empty: the weights are fp32
 };
 struct AdamSettings {
   double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;

@@ -113,13 +113,19 @@ WholeTensors numbered(const Transformer& model) {
 // As one rank that holds everything would: each tensor one rectangle.
 void write_whole(const fs::path& folder, std::int64_t step, const Transformer& model, const WholeTensors& tensors) {
   const auto shapes = test::shapes_of(model);
+  std::int64_t bytes = 0;
+  for (const auto& [key, data] : tensors) bytes += std::ssize(data) * 4;
+  const RankMemory memory(Bytes{bytes}, nullptr);
+  Vector next{{memory.data(), ElementType::fp32}, 0};
   std::vector<OwnedPiece> pieces;
   for (const auto& [key, data] : tensors) {
     const std::vector<std::int64_t>& shape = shapes.at(key.second);
     const std::int64_t size = std::ssize(data), rows = shape.front();
-    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, data, shape});
+    next = {next.data + next.size, size};
+    memory.write(data, next);
+    pieces.push_back({{key.second, key.first, {0, rows}, {0, size / rows}, {0, size}, 0}, 0, next, shape});
   }
-  ShardWriter writer(std::move(pieces), 1, 0, kRunId);
+  ShardWriter writer(memory, std::move(pieces), 1, 0, kRunId);
   writer.copy(0);
   writer.write(partial_folder(folder, step, kRunId), step);
   put_together(folder, {step, {}, 1, 100, kRunId});
@@ -143,8 +149,8 @@ class Ranks {
   void save(const fs::path& folder, std::int64_t step) const {
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const std::size_t count = parameters_[r]->all().size();
-      ShardWriter writer(owned_pieces(*views_[r], *parameters_[r], kAllKinds), count, static_cast<std::int64_t>(r),
-                         kRunId);
+      ShardWriter writer(views_[r]->memory(), owned_pieces(*views_[r], *parameters_[r], kAllKinds), count,
+                         static_cast<std::int64_t>(r), kRunId);
       for (std::size_t p = 0; p < count; ++p) writer.copy(p);
       writer.write(partial_folder(folder, step, kRunId), step);
     }

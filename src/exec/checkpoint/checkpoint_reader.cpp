@@ -79,15 +79,19 @@ void CheckpointReader::read(const std::vector<HeldTensor>& tensors, TensorKind k
 
 void load_state(const CheckpointReader& checkpoint, const RankView& view, const ParameterStates& parameters,
                 const std::vector<TensorKind>& kinds) {
+  std::vector<float> numbers;
+  const auto read = [&](const ParameterState& p, TensorKind kind, ElementRange range) {
+    numbers.resize(range.size());
+    checkpoint.read(p.tensors, kind, range, numbers);
+    return std::span<const float>(numbers);
+  };
   for (const ParameterState& p : parameters.all()) {
-    const ElementRange own = parameters.own(p);
     for (const TensorKind kind : kinds) {
       if (kind == TensorKind::weight) {
-        // ZeRO-3 keeps a shard; everybody else begins with the whole.
-        const ElementRange range = parameters.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own;
-        checkpoint.read(p.tensors, kind, range, floats_of({view.data(p.weight, -1), range.size()}));
+        parameters.set_weights(p, [&](ElementRange range) { return read(p, kind, range); });
       } else {
-        checkpoint.read(p.tensors, kind, own, floats_of(parameters.own_moment(p, static_cast<int>(kind) - 1)));
+        const Vector moment = parameters.own_moment(p, static_cast<int>(kind) - 1);
+        view.memory().write(read(p, kind, parameters.own(p)), moment);
       }
     }
   }

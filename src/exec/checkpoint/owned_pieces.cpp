@@ -4,7 +4,7 @@ namespace weft {
 namespace {
 
 Vector own_part(const ParameterStates& parameters, const ParameterState& p, TensorKind kind) {
-  return kind == TensorKind::weight ? parameters.own_weights(p) : parameters.own_moment(p, static_cast<int>(kind) - 1);
+  return kind == TensorKind::weight ? parameters.own_master(p) : parameters.own_moment(p, static_cast<int>(kind) - 1);
 }
 
 // A vector stays one: its rectangle has a single column.
@@ -37,7 +37,7 @@ std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates
         for_each_rectangle(tensor, in_part, [&](auto rows, auto columns, auto elements, std::int64_t at) {
           OwnedPiece piece{{tensor.whole.name, kind, rows, columns, elements, 0}, i, {}, {}};
           const std::int64_t begin = tensor.offset + at - own.begin;
-          piece.source = floats_of(part.slice(begin, begin + elements.size()));
+          piece.source = part.slice(begin, begin + elements.size());
           piece.shape = shape_of(piece.stored, tensor.whole);
           pieces.push_back(std::move(piece));
         });

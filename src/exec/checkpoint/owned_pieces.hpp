@@ -1,7 +1,6 @@
 // Which elements of the model's tensors a rank answers for in a checkpoint, and where it has them.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "exec/checkpoint/manifest.hpp"
@@ -11,9 +10,9 @@
 namespace weft {
 
 struct OwnedPiece {
-  StoredPiece stored;         // offset not yet known
-  std::size_t parameter = 0;  // index into ParameterStates::all()
-  std::span<const float> source;
+  StoredPiece stored;               // offset not yet known
+  std::size_t parameter = 0;        // index into ParameterStates::all()
+  Vector source;                    // fp32, in the rank's memory
   std::vector<std::int64_t> shape;  // in a file: that of the rectangle, or one dimension
 };
 

@@ -10,8 +10,9 @@
 
 namespace weft {
 
-ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank, std::string run_id)
-    : rank_(rank), run_id_(std::move(run_id)), by_parameter_(parameters) {
+ShardWriter::ShardWriter(const RankMemory& memory, std::vector<OwnedPiece> pieces, std::size_t parameters,
+                         std::int64_t rank, std::string run_id)
+    : memory_(&memory), rank_(rank), run_id_(std::move(run_id)), by_parameter_(parameters) {
   constexpr std::int64_t kLongestStep = std::numeric_limits<std::int64_t>::max();
   shard_.name = shard_name(rank);
   for (const OwnedPiece& piece : pieces) headings_.push_back({piece.stored.name(), piece.shape});
@@ -19,7 +20,7 @@ ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters,
   for (OwnedPiece& piece : pieces) {
     by_parameter_[piece.parameter].push_back({piece.source, elements_});
     piece.stored.offset = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
-    elements_ += piece.source.size();
+    elements_ += static_cast<std::size_t>(piece.source.size);
     shard_.pieces.push_back(std::move(piece.stored));
   }
   shard_.bytes = static_cast<std::int64_t>(opening_bytes_ + elements_ * sizeof(float));
@@ -27,7 +28,8 @@ ShardWriter::ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters,
 }
 
 void ShardWriter::copy(std::size_t parameter) {
-  for (const Copy& one : by_parameter_[parameter]) std::ranges::copy(one.from, copies_.get() + one.to);
+  for (const Copy& one : by_parameter_[parameter])
+    memory_->read(one.from, {copies_.get() + one.to, static_cast<std::size_t>(one.from.size)});
 }
 
 void ShardWriter::write(const std::filesystem::path& partial, std::int64_t step) const {

@@ -15,7 +15,9 @@ namespace weft {
 
 class ShardWriter {
  public:
-  ShardWriter(std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank, std::string run_id);
+  // `memory`: where the pieces lie. It must outlive this.
+  ShardWriter(const RankMemory& memory, std::vector<OwnedPiece> pieces, std::size_t parameters, std::int64_t rank,
+              std::string run_id);
 
   // Copies what the rank owns of a parameter. Allocates nothing.
   void copy(std::size_t parameter);
@@ -26,9 +28,10 @@ class ShardWriter {
 
  private:
   struct Copy {
-    std::span<const float> from;
+    Vector from;
     std::size_t to;  // in copies_
   };
+  const RankMemory* memory_;
   std::int64_t rank_;
   StoredFile shard_;  // checksum not yet known
   std::string run_id_;

@@ -1,0 +1,242 @@
+#include "exec/stream_run.hpp"
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include "base/error.hpp"
+
+namespace weft {
+namespace {
+
+// A waiting host looks again so soon at first, and then ever later, so that it neither misses the end of a short step
+// nor takes a processor from the threads that carry out collectives.
+constexpr std::chrono::microseconds kFirstPause{5}, kLongestPause{200};
+
+}  // namespace
+
+StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerator& device,
+                     StreamCollectives* collectives, const ComputeBinder& compute, const TransferBinder& transfers,
+                     ReadsMemoryAfter reads_memory_after)
+    : PlanRun(view),
+      communicator_(communicator),
+      device_(device),
+      collectives_(collectives),
+      reads_memory_after_(std::move(reads_memory_after)) {
+  const ClassPlan& plan = view.plan().classes[view.rank_class().index()];
+  for (const Queue& queue : plan.queues) {
+    const bool communicates = queue.kind == QueueKind::communication;
+    streams_.push_back(device.make_stream(communicates ? StreamPriority::high : StreamPriority::usual));
+  }
+  stream_length_.assign(streams_.size(), 0);
+  operations_.resize(instances());
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    const Instance& of = instance(i);
+    StreamOperation& op = operations_[i];
+    op.stream = static_cast<std::size_t>(of.queue);
+    op.place = stream_length_[op.stream]++;
+    op.waits = waits_of(i);
+    op.is_transfer = view.plan().graph.op(of.operation).is_transfer();
+    if (!op.is_transfer) op.compute = compute.bind(of.operation, of.micro_batch);
+  }
+  for (StreamOperation& op : operations_) {
+    const auto is_foreign = [&](const Dependency& wait) { return operations_[wait.on].stream != op.stream; };
+    op.has_begin_event = op.place == 0 || op.is_transfer || std::ranges::any_of(op.waits, is_foreign);
+  }
+  find_enqueue_order();
+  prepare(transfers);
+  under_way_.resize(kStepsUnderWay * operations_.size());
+  for (std::size_t i = 0; i < under_way_.size(); ++i) {
+    under_way_[i].ended = device.make_event();
+    if (operations_[i % operations_.size()].has_begin_event) under_way_[i].begun = device.make_event();
+    under_way_[i].known.resize(streams_.size());
+  }
+}
+
+// A stream cannot wait for an event that nobody has recorded yet: whatever an operation waits for in its own step is
+// enqueued before it. Otherwise the order of issue is kept.
+void StreamRun::find_enqueue_order() {
+  std::vector<bool> enqueued(operations_.size(), false);
+  std::vector<std::int64_t> next_place(streams_.size(), 0);
+  const auto can_be_next = [&](std::size_t i) {
+    const StreamOperation& op = operations_[i];
+    const auto is_there = [&](const Dependency& wait) { return wait.distance > 0 || enqueued[wait.on]; };
+    return !enqueued[i] && op.place == next_place[op.stream] && std::ranges::all_of(op.waits, is_there);
+  };
+  std::size_t first = 0;
+  while (enqueue_order_.size() < operations_.size()) {
+    while (enqueued[first]) ++first;
+    std::size_t i = first;
+    while (i < operations_.size() && !can_be_next(i)) ++i;
+    WEFT_CHECK(i < operations_.size());  // the plan was verified: no operation waits for itself
+    enqueue_order_.push_back(i);
+    enqueued[i] = true;
+    ++next_place[operations_[i].stream];
+  }
+}
+
+// One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
+void StreamRun::prepare(const TransferBinder& transfers) {
+  std::map<std::pair<OpId, bool>, PreparedCall> calls;
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    if (!operations_[i].is_transfer) continue;
+    WEFT_CHECK(collectives_ != nullptr);
+    const OpId id = instance(i).operation;
+    operations_[i].places = transfers.bind(id, instance(i).micro_batch);
+    const bool accumulate = operations_[i].places.accumulate;
+    const auto [found, is_new] = calls.try_emplace({id, accumulate});
+    if (!is_new) continue;
+    found->second = transfers.call(id).call;
+    found->second.accumulate = accumulate;
+  }
+  // Members meet to prepare a call, so all ranks prepare theirs in one order.
+  std::vector<std::pair<const std::pair<OpId, bool>, PreparedCall>*> in_order;
+  for (auto& known : calls) in_order.push_back(&known);
+  std::ranges::stable_sort(in_order, [](const auto* a, const auto* b) {
+    const auto order = [](const PreparedCall& c) { return std::tie(c.members, c.queue, c.identity, c.accumulate); };
+    return order(a->second) < order(b->second);
+  });
+  std::map<std::pair<OpId, bool>, std::size_t> numbers;
+  for (const auto* known : in_order) numbers[known->first] = collectives_->prepare(known->second);
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    StreamOperation& op = operations_[i];
+    if (op.is_transfer) op.prepared = numbers.at({instance(i).operation, op.places.accumulate});
+  }
+}
+
+void StreamRun::set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) {
+  operations_[index].validates = validates;
+  operations_[index].validation_waits = std::move(waits);
+}
+
+void StreamRun::run_stretch(const OnStep& on_step) {
+  enqueued_ = 0;
+  finished_ = 0;
+  known_.assign(streams_.size(), std::vector<std::int64_t>(streams_.size(), 0));
+  last_end_.assign(streams_.size(), 0);
+  const Stay at_this_step(communicator_.whereabouts(),
+                          [this]() -> RankPlace { return {step_in_words(finished_), "waiting for the device"}; });
+  const auto may_enqueue = [&] {
+    if (enqueued_ == now_.steps || enqueued_ == finished_ + kStepsUnderWay) return false;
+    return enqueued_ == finished_ || !reads_memory_after_ || validating_ ||
+           !reads_memory_after_(now_.first + finished_);
+  };
+  while (finished_ < now_.steps) {
+    while (may_enqueue()) enqueue(enqueued_++);
+    finish(finished_);
+    const std::int64_t ended = finished_++;
+    if (on_step) on_step(now_.first + ended);
+  }
+}
+
+void StreamRun::end_after(std::int64_t last) {
+  const std::int64_t steps = last - now_.first + 1;
+  WEFT_CHECK(steps <= now_.steps && enqueued_ <= steps);
+  now_.steps = steps;
+}
+
+void StreamRun::enqueue(std::int64_t step) {
+  for (const std::size_t index : enqueue_order_) enqueue_one(step, index);
+}
+
+void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
+  const StreamOperation& op = operations_[index];
+  const StreamId stream = streams_[op.stream];
+  UnderWay& now = under_way(step, index);
+  for (const Dependency& wait : op.waits) wait_for(step, index, wait);
+  if (validating_) {
+    for (const Dependency& wait : op.validation_waits) wait_for(step, index, wait);
+  }
+  if (op.has_begin_event) device_.record(now.begun, stream);
+  now.results.begin = device_.results_asked_for();
+  try {
+    if (does_nothing(op)) {
+    } else if (op.is_transfer) {
+      for (const Segment& segment : op.places.clear) device_.clear(stream, segment.data, Bytes{segment.bytes});
+      collectives_->start(op.prepared, op.places.input, op.places.output, device_.native(stream));
+    } else {
+      device_.use(stream);
+      op.compute.enqueue(device_.kernels(), number_of(step));
+    }
+  } catch (const RunFailed& failure) {
+    fail_at(step, index, failure.what());
+  }
+  now.results.end = device_.results_asked_for();
+  device_.record(now.ended, stream);
+  known_[op.stream][op.stream] = count_after(op, step);
+  now.known = known_[op.stream];
+}
+
+// What a stream has waited for, and what that had waited for in its turn, need not be waited for again.
+void StreamRun::wait_for(std::int64_t step, std::size_t index, const Dependency& dependency) {
+  const StreamOperation& on = operations_[dependency.on];
+  std::vector<std::int64_t>& known = known_[operations_[index].stream];
+  const std::int64_t of_step = step - dependency.distance;
+  if (of_step < finished_ || known[on.stream] >= count_after(on, of_step)) return;
+  const UnderWay& awaited = under_way(of_step, static_cast<std::size_t>(dependency.on));
+  device_.wait(streams_[operations_[index].stream], awaited.ended);
+  std::ranges::transform(known, awaited.known, known.begin(), [](auto a, auto b) { return std::max(a, b); });
+}
+
+void StreamRun::finish(std::int64_t step) {
+  // Streams keep their order: the last operation of each ends last.
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    if (operations_[i].place + 1 == stream_length_[operations_[i].stream]) wait_until_over(under_way(step, i).ended);
+  }
+  keep_spans(step);
+  read_results(step);
+}
+
+void StreamRun::wait_until_over(EventId event) {
+  auto pause = kFirstPause;
+  while (!device_.is_over(event)) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+    communicator_.require_alive();
+    if (collectives_ == nullptr) continue;
+    if (const std::string why = collectives_->failure(); !why.empty()) {
+      const std::string words = fmt::format("rank {}: {}", view_.rank().value, why);
+      communicator_.fail(words);
+      throw RunFailed(words);
+    }
+  }
+}
+
+void StreamRun::keep_spans(std::int64_t step) {
+  for (const std::size_t index : enqueue_order_) {
+    const StreamOperation& op = operations_[index];
+    const UnderWay& was = under_way(step, index);
+    RankSpan& span = now_.spans.at(step, index);
+    span.end = device_.time_of(was.ended);
+    span.start = op.has_begin_event ? device_.time_of(was.begun) : last_end_[op.stream];
+    span.ready = 0;
+    for (const Dependency& wait : op.waits) {
+      if (wait.order || step < wait.distance) continue;
+      span.ready = std::max(span.ready, now_.spans.at(step - wait.distance, static_cast<std::size_t>(wait.on)).end);
+    }
+    last_end_[op.stream] = span.end;
+  }
+}
+
+void StreamRun::read_results(std::int64_t step) {
+  for (const std::size_t index : enqueue_order_) {
+    const StreamOperation& op = operations_[index];
+    if (op.is_transfer || does_nothing(op)) continue;
+    device_.deliver(under_way(step, index).results);
+    try {
+      op.compute.read_results(device_.kernels(), number_of(step));
+    } catch (const RunFailed& failure) {
+      fail_at(step, index, failure.what());
+    }
+  }
+}
+
+void StreamRun::fail_at(std::int64_t step, std::size_t index, const std::string& why) {
+  const std::string words = fmt::format("rank {}, {}, {}: {}", view_.rank().value, step_in_words(step),
+                                        describe(view_.plan().graph.op(instance(index).operation)), why);
+  communicator_.fail(words);
+  throw RunFailed(words);
+}
+
+}  // namespace weft

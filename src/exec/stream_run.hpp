@@ -1,0 +1,87 @@
+// Executes one rank's part of a plan on a device: queues are streams, dependencies events.
+//
+// The host only enqueues. While the device works on a step, the host enqueues the next one, and then waits for the end
+// of the first to read what it left: losses, whether gradients are finite, the times of its events.
+#pragma once
+
+#include <atomic>
+
+#include "comm/stream_collectives.hpp"
+#include "exec/bind_compute.hpp"
+#include "exec/bind_transfer.hpp"
+#include "exec/plan_run.hpp"
+#include "kernels/accelerator.hpp"
+
+namespace weft {
+
+// Whether something on the host reads the rank's memory as a step left it: then the next step is enqueued only after
+// that.
+using ReadsMemoryAfter = std::function<bool(std::int64_t step)>;
+
+class StreamRun final : public PlanRun {
+ public:
+  // Prepares every collective: all ranks must do so in the same order. All must outlive it. `collectives`: null where
+  // the plan has no transfers.
+  StreamRun(const RankView& view, Communicator& communicator, Accelerator& device, StreamCollectives* collectives,
+            const ComputeBinder& compute, const TransferBinder& transfers, ReadsMemoryAfter reads_memory_after = {});
+
+  void end_after(std::int64_t last) override;
+
+ private:
+  struct StreamOperation {
+    std::size_t stream = 0;
+    std::int64_t place = 0;  // among the operations of its stream
+    std::vector<Dependency> waits, validation_waits;
+    bool is_transfer = false;
+    bool validates = false;        // it is of the forward part
+    bool has_begin_event = false;  // otherwise it begins when the one before it in its stream ends
+    BoundOperation compute;
+    BoundTransfer places;
+    std::size_t prepared = 0;  // of the collectives
+  };
+  // Of an operation in a step that has been enqueued and has not ended. A step and the one after it are under way.
+  struct UnderWay {
+    EventId begun, ended;
+    ResultRange results;
+    std::vector<std::int64_t> known;  // by stream: how many of its operations have ended when this one has
+  };
+
+  void run_stretch(const OnStep& on_step) override;
+  void set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) override;
+  void prepare(const TransferBinder& transfers);
+  void find_enqueue_order();
+  bool does_nothing(const StreamOperation& op) const { return validating_ && !op.validates; }
+  UnderWay& under_way(std::int64_t step, std::size_t index) {
+    return under_way_[static_cast<std::size_t>(step % kStepsUnderWay) * operations_.size() + index];
+  }
+  // How many operations of its stream have been enqueued when this one has.
+  std::int64_t count_after(const StreamOperation& op, std::int64_t step) const {
+    return step * stream_length_[op.stream] + op.place + 1;
+  }
+  void enqueue(std::int64_t step);
+  void enqueue_one(std::int64_t step, std::size_t index);
+  void wait_for(std::int64_t step, std::size_t index, const Dependency& dependency);
+  void finish(std::int64_t step);
+  void wait_until_over(EventId event);
+  void keep_spans(std::int64_t step);
+  void read_results(std::int64_t step);
+  [[noreturn]] void fail_at(std::int64_t step, std::size_t index, const std::string& why);
+
+  static constexpr std::int64_t kStepsUnderWay = 2;
+
+  Communicator& communicator_;
+  Accelerator& device_;
+  StreamCollectives* collectives_;
+  ReadsMemoryAfter reads_memory_after_;
+  std::vector<StreamId> streams_;  // by queue of the rank's class
+  std::vector<std::int64_t> stream_length_;
+  std::vector<StreamOperation> operations_;
+  std::vector<std::size_t> enqueue_order_;
+  std::vector<UnderWay> under_way_;
+  std::vector<std::vector<std::int64_t>> known_;  // [stream][other]: how many of the other's have ended before its next
+  std::vector<std::int64_t> last_end_;            // by stream: when the last operation that was looked at ended
+  std::int64_t enqueued_ = 0;                     // steps
+  std::atomic<std::int64_t> finished_ = 0;        // any thread may need it, for messages
+};
+
+}  // namespace weft

@@ -1,0 +1,108 @@
+// Plans on streams: whatever order an accelerator finds between its streams, the same training comes out as on this
+// processor.
+#include "exec/stream_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/test_ranks.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
+#include "exec/test_fake_collectives.hpp"
+#include "exec/test_training.hpp"
+
+namespace weft {
+namespace {
+
+using test::FakeAccelerator, test::FakeCollectives, test::FakeFabric, test::kGlobalBatch, test::PlannedLayout;
+
+struct StreamCase {
+  Layout layout;
+  std::int64_t ranks = 1;
+  std::string policy = "serial";
+  std::int64_t experts = 0;
+};
+
+Transformer model_of(const StreamCase& c) {
+  Transformer model = test::tiny_gpt();
+  model.heads = model.kv_heads = 2;
+  if (c.experts > 0) model.experts = Experts{.count = c.experts, .top_k = 2, .ffn = 24, .capacity_factor = 1};
+  return model;
+}
+
+TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const ValidationJob* validation = nullptr) {
+  Layout layout = c.layout;
+  layout.micro_batch = 1;
+  const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
+  const PlannedLayout planned(model_of(c), layout, c.ranks, c.policy, kGlobalBatch / replicas);
+  TrainSettings settings;
+  settings.steps = 5;
+  TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
+  job.validation = validation;
+  FakeFabric fabric;
+  TrainResult result;
+  local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
+    TrainResult own;
+    if (on_streams) {
+      FakeAccelerator accelerator(seed + static_cast<unsigned>(communicator.rank()));
+      FakeCollectives collectives(fabric, communicator.rank());
+      own = train_rank(job, communicator, Processor(accelerator, &collectives));
+    } else {
+      own = train_rank(job, communicator, *make_kernels());
+    }
+    if (communicator.rank() == 0) result = std::move(own);
+  });
+  return result;
+}
+
+class StreamRunOf : public ::testing::TestWithParam<StreamCase> {};
+
+// Sums over ranks may be taken in another order, so losses agree to the precision of floats. An operation that runs too
+// early or too late reads other numbers altogether: losses of five steps then differ by a thousandth and more.
+TEST_P(StreamRunOf, TrainsWhatThreadsTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const std::vector<double> expected = train(GetParam(), false, 0).losses;
+  for (const unsigned seed : {1U, 2U}) {
+    const std::vector<double> losses = train(GetParam(), true, seed).losses;
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_NEAR(losses[i], expected[i], 2e-6 * expected[i]) << "seed " << seed << ", step " << i + 1;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, StreamRunOf,
+                         ::testing::Values(StreamCase{{}, 1}, StreamCase{{.clip_grad = 0.05}, 1},
+                                           StreamCase{{}, 2, "ddp"}, StreamCase{{.zero = 1}, 2, "priority"},
+                                           StreamCase{{.zero = 2}, 2, "megatron"}, StreamCase{{.zero = 3}, 3, "fsdp"},
+                                           StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
+                                           StreamCase{{.tp = 2}, 2, "megatron"},
+                                           StreamCase{{.tp = 2, .sequence_parallel = true}, 2, "priority"},
+                                           StreamCase{{.pp = 2}, 2, "megatron"}, StreamCase{{.cp = 2}, 2, "serial"},
+                                           StreamCase{{.ep = 2}, 2, "serial", 4},
+                                           StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}));
+
+TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const TrainResult result = train({{.zero = 1}, 2, "priority"}, true, 7);
+  ASSERT_EQ(result.run.ranks.size(), 2U);
+  for (const MeasuredRank& rank : result.run.ranks) {
+    ASSERT_FALSE(rank.spans.empty());
+    for (const RankSpan& span : rank.spans) {
+      EXPECT_LE(span.start, span.end);
+      EXPECT_LE(span.ready, span.end);
+    }
+  }
+}
+
+TEST(StreamRun, ValidatesBetweenSteps) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ValidationJob validation{2, 2, Corpus::generate(5, 4096)};
+  const StreamCase c{{.zero = 1}, 2, "priority"};
+  const TrainResult expected = train(c, false, 0, &validation), found = train(c, true, 4, &validation);
+  ASSERT_EQ(found.validation.size(), expected.validation.size());
+  for (std::size_t i = 0; i < expected.validation.size(); ++i) {
+    EXPECT_NEAR(found.validation[i].loss, expected.validation[i].loss, 2e-6 * expected.validation[i].loss);
+  }
+}
+
+}  // namespace
+}  // namespace weft
