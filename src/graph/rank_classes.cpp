@@ -152,6 +152,9 @@ class Refinement {
   RankClasses result() const;
 
  private:
+  ClassGroup group_in(const GroupTable& table, Rank rank, const RankClasses& found) const;
+  void add_links(RankClasses& found) const;
+  void count_ranks_on_links(RankClasses& found) const;
   std::size_t ranks() const { return static_cast<std::size_t>(dense_.size()); }
 
   void start() {
@@ -258,6 +261,57 @@ void name_classes(RankClasses& found, const Cluster& cluster) {
   }
 }
 
+ClassGroup Refinement::group_in(const GroupTable& table, Rank rank, const RankClasses& found) const {
+  ClassGroup group;
+  const std::int32_t g = table.group_of[rank.index()];
+  if (g < 0) return group;
+  group.view = table.views[table.view_of[rank.index()]];
+  const std::vector<Rank>& members = table.groups[g];
+  if (std::ssize(members) <= kListedMembers) group.ranks = members;
+  std::set<ClassId> classes;
+  for (const Rank member : members) classes.insert(ClassId{found.class_of[member.index()]});
+  group.members.assign(classes.begin(), classes.end());
+  add_levels(cluster_, members, rank, group);
+  return group;
+}
+
+void Refinement::add_links(RankClasses& found) const {
+  std::map<Colour, std::int32_t> link_class_of;
+  std::map<LevelId, int> kinds_of_level;
+  for (RankClass& c : found.classes) {
+    for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+      const auto id = make_id<LevelId>(level);
+      const LinkId link = cluster_.link_of(id, c.representative);
+      const auto [it, added] =
+          link_class_of.try_emplace(link_[link.index()], static_cast<std::int32_t>(found.links.size()));
+      if (added) {
+        const int kind = kinds_of_level[id]++;
+        found.links.push_back(
+            {cluster_.links()[link.index()],
+             kind == 0 ? cluster_.level_name(id) : fmt::format("{}#{}", cluster_.level_name(id), kind)});
+      }
+      c.links.push_back({it->second, 0});
+    }
+  }
+}
+
+// Counts the ranks of the representative's class on the representative's own link.
+void Refinement::count_ranks_on_links(RankClasses& found) const {
+  for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+    const auto link_of = [&](Rank rank) { return cluster_.link_of(make_id<LevelId>(level), rank); };
+    std::map<LinkId, std::map<std::int32_t, std::int64_t>> on_link;
+    for (const RankClass& c : found.classes) on_link[link_of(c.representative)];
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const auto it = on_link.find(link_of(make_id<Rank>(r)));
+      if (it != on_link.end()) ++it->second[found.class_of[r]];
+    }
+    for (std::size_t c = 0; c < found.classes.size(); ++c) {
+      RankClass& rank_class = found.classes[c];
+      rank_class.links[level].ranks_on_link = on_link[link_of(rank_class.representative)][static_cast<std::int32_t>(c)];
+    }
+  }
+}
+
 RankClasses Refinement::result() const {
   RankClasses result;
   std::map<Colour, std::int32_t> class_of_colour;
@@ -274,53 +328,12 @@ RankClasses Refinement::result() const {
     result.class_of[r] = it->second;
     ++result.classes[it->second].ranks;
   }
-
   name_classes(result, cluster_);
-  std::map<Colour, std::int32_t> link_class_of;
-  std::map<LevelId, int> kinds_of_level;
   for (RankClass& c : result.classes) {
-    for (const GroupTable& table : tables_) {
-      ClassGroup group;
-      const std::int32_t g = table.group_of[c.representative.index()];
-      if (g >= 0) {
-        group.view = table.views[table.view_of[c.representative.index()]];
-        const std::vector<Rank>& ranks_of_group = table.groups[g];
-        if (std::ssize(ranks_of_group) <= kListedMembers) group.ranks = ranks_of_group;
-        std::set<ClassId> members;
-        for (const Rank member : ranks_of_group) members.insert(ClassId{result.class_of[member.index()]});
-        group.members.assign(members.begin(), members.end());
-        add_levels(cluster_, ranks_of_group, c.representative, group);
-      }
-      c.groups.push_back(std::move(group));
-    }
-    for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
-      const LinkId link = cluster_.link_of(make_id<LevelId>(level), c.representative);
-      const auto [it, added] =
-          link_class_of.try_emplace(link_[link.index()], static_cast<std::int32_t>(result.links.size()));
-      if (added) {
-        const LevelId id = make_id<LevelId>(level);
-        const int kind = kinds_of_level[id]++;
-        result.links.push_back(
-            {cluster_.links()[link.index()],
-             kind == 0 ? cluster_.level_name(id) : fmt::format("{}#{}", cluster_.level_name(id), kind)});
-      }
-      c.links.push_back({it->second, 0});
-    }
+    for (const GroupTable& table : tables_) c.groups.push_back(group_in(table, c.representative, result));
   }
-  // Ranks of the representative's class on the representative's own link.
-  for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
-    std::map<LinkId, std::map<std::int32_t, std::int64_t>> on_link;
-    for (const RankClass& c : result.classes) on_link[cluster_.link_of(make_id<LevelId>(level), c.representative)];
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      const auto it = on_link.find(cluster_.link_of(make_id<LevelId>(level), make_id<Rank>(r)));
-      if (it != on_link.end()) ++it->second[result.class_of[r]];
-    }
-    for (std::size_t c = 0; c < result.classes.size(); ++c) {
-      RankClass& rank_class = result.classes[c];
-      const LinkId link = cluster_.link_of(make_id<LevelId>(level), rank_class.representative);
-      rank_class.links[level].ranks_on_link = on_link[link][static_cast<std::int32_t>(c)];
-    }
-  }
+  add_links(result);
+  count_ranks_on_links(result);
   return result;
 }
 

@@ -139,6 +139,7 @@ class ClassBuilder {
   void recompute_experts(LayerValues& v, const LayerValues& saved);
   ValueId forward_experts(LayerValues& v, Phase phase);
   ValueId backward_experts(const LayerValues& v, ValueId grad);
+  ValueId backward_expert_products(const LayerValues& v, ValueId d_out);
 
   // Sharding. An axis of one rank splits nothing.
   void split(Sharding& sharding, std::int32_t dim, Axis axis, Share share = Share::blocks) const;
