@@ -11,8 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMaxBytes =
-    1 << 20;  // of all that expansions make: doubling a variable again and again is no script
+constexpr std::size_t kMaxBytes = 1 << 20;  // of all expansions: a script may double a variable again and again
 
 bool starts_name(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
