@@ -150,6 +150,7 @@ struct TrainingDefaults {
 
 TrainingDefaults defaults_of(Runtime runtime) {
   if (runtime == Runtime::cpu) return {ElementType::fp32, false, false};
+  if (runtime == Runtime::cuda) return {ElementType::bf16, false, true};
   return {ElementType::bf16, true, true};
 }
 
@@ -248,11 +249,11 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   if (l.recompute == Recompute::local && !model.experts) {
     fail("--recompute local: {} has no all-to-alls to leave out; give full", model.name);
   }
-  if (cluster.spec().execution.runtime == Runtime::cpu) {
-    if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run on local clusters yet");
-    if (l.ep_forwarding) fail("--ep-forwarding: is planned for; on local clusters experts exchange directly");
+  if (cluster.spec().execution.runtime != Runtime::none) {
+    if (l.recompute == Recompute::local) fail("--recompute local: is planned for, and not run yet");
+    if (l.ep_forwarding) fail("--ep-forwarding: is planned for; in weft run experts exchange directly");
     if (l.expert_exchange == ExpertExchange::gathered) {
-      fail("--expert-exchange gathered: is planned for; on local clusters experts exchange padded or uneven");
+      fail("--expert-exchange gathered: is planned for; in weft run experts exchange padded or uneven");
     }
   }
   l.attention = static_cast<AttentionKernel>(flags.one_of("attention", {"flash", "unfused"}).value_or(0));
@@ -271,10 +272,11 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
 }
 
 void make_room_for_all(const Flags& flags, const Cluster& cluster, Transformer& model, Layout& layout) {
-  if (cluster.spec().execution.runtime != Runtime::cpu || !model.experts || model.experts->capacity_factor != 0) return;
+  const Runtime runtime = cluster.spec().execution.runtime;
+  if (runtime == Runtime::none || !model.experts || model.experts->capacity_factor != 0) return;
   Experts& experts = *model.experts;
   experts.capacity_factor = static_cast<double>(experts.count) / static_cast<double>(experts.top_k);
-  if (flags.given("expert-exchange") || layout.experts_gather_tokens()) return;
+  if (flags.given("expert-exchange") || layout.experts_gather_tokens() || runtime == Runtime::cuda) return;
   layout.expert_exchange = ExpertExchange::uneven;
 }
 

@@ -37,7 +37,15 @@ std::string_view name_of(CollectiveMaker maker) {
 }
 
 std::string_view name_of(Runtime runtime) {
-  return runtime == Runtime::none ? "none" : "cpu";
+  switch (runtime) {
+    case Runtime::none:
+      return "none";
+    case Runtime::cpu:
+      return "cpu";
+    case Runtime::cuda:
+      return "cuda";
+  }
+  return "?";
 }
 
 Cluster::Cluster(ClusterSpec spec) : spec_(std::move(spec)) {

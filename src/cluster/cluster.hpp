@@ -79,7 +79,8 @@ std::string_view name_of(CollectiveMaker maker);
 // What executes plans on the cluster. `weft run` needs a runtime, which also sets the defaults of training flags.
 enum class Runtime : std::uint8_t {
   none,  // plans are made and simulated only
-  cpu    // ranks of this machine compute on its processors
+  cpu,   // ranks of this machine compute on its processors
+  cuda   // ranks of this machine compute on its NVIDIA GPUs
 };
 std::string_view name_of(Runtime runtime);
 
@@ -93,6 +94,9 @@ struct Execution {
 };
 // The facts of `local:N`, where ranks of this machine emulate a cluster.
 inline constexpr Execution kEmulation{LinkTiming::paced, CollectiveMaker::programs, Runtime::cpu};
+
+// The facts of `gpu:N`: GPUs of this machine, with NCCL between them.
+inline constexpr Execution kGpuRanks{LinkTiming::nominal, CollectiveMaker::library, Runtime::cuda};
 
 // A cluster as a user states it in a preset string or a JSON file; plain data.
 struct ClusterSpec {

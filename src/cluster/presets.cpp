@@ -60,16 +60,25 @@ constexpr std::array kMachines{
     Machine{"p4de", "a100-80", 8, {300e9}, gigabits(100), 2, false},
     // Ranks of this machine, each its own node. No NVLink; the pace of the link is what the user says.
     Machine{"local", "cpu", 1, {0}, gigabits(1), 1, false},
+    // Ranks on the GPUs of this machine, each its own node for NCCL, which talks over sockets on loopback: 2.8 GiB/s of
+    // bus bandwidth between two ranks on one H200.
+    Machine{"gpu", "h200", 1, {0}, gigabits(24), 1, false},
 };
 
 using Keys = std::map<std::string, std::string>;
 
-bool is_local(const Machine& machine) {
-  return machine.name == "local";
+// Whose ranks are nodes of their own with one link.
+bool has_ranks(const Machine& machine) {
+  return machine.nvlink.bytes_per_second == 0;
+}
+
+bool is_gpu(const Machine& machine) {
+  return machine.name == "gpu";
 }
 
 std::vector<std::string> keys_of(const Machine& machine) {
-  if (is_local(machine)) return {"nic", "memory", "device"};
+  if (is_gpu(machine)) return {"gpus", "nic", "memory", "device"};
+  if (has_ranks(machine)) return {"nic", "memory", "device"};
   return {"gpus", "nvlink", "nic", "memory", "device"};
 }
 
@@ -126,6 +135,18 @@ Device device_of(const Machine& machine, const Keys& keys, std::string_view text
   return device;
 }
 
+// Ranks that share a GPU have as much less of it: of its SMs, its memory and what that carries.
+void share_gpus(std::int64_t ranks, std::int64_t gpus, Device& device) {
+  if (ranks <= gpus) return;
+  const double share = static_cast<double>(gpus) / static_cast<double>(ranks);
+  for (double* const rate : {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.vector_tflops_32,
+                             &device.memory_bandwidth.bytes_per_second}) {
+    *rate *= share;
+  }
+  device.memory = {device.memory.value * gpus / ranks};
+  device.compute_units = static_cast<int>(device.compute_units * gpus / ranks);
+}
+
 std::vector<LevelSpec> levels_of(const Machine& machine, std::int64_t devices, const Keys& keys,
                                  std::string_view text) {
   std::vector<LevelSpec> levels;
@@ -133,14 +154,14 @@ std::vector<LevelSpec> levels_of(const Machine& machine, std::int64_t devices, c
                 .joins = Domain::cluster,
                 .via = {},
                 .bandwidth = machine.nic,
-                .latency = is_local(machine) ? kLocalLatency : kNicLatency,
+                .latency = has_ranks(machine) ? kLocalLatency : kNicLatency,
                 .duplex = Duplex::full,
                 .shared_by = std::min(machine.devices_per_nic, devices)};
   if (const auto of_the_node = value_of(keys, "nic", text, parse_bandwidth)) {
     const std::int64_t nics = (devices + nic.shared_by - 1) / nic.shared_by;
     nic.bandwidth = {of_the_node->bytes_per_second / static_cast<double>(nics)};
   }
-  if (!is_local(machine)) {
+  if (!has_ranks(machine)) {
     LevelSpec nvlink{
         .name = "nvlink", .joins = Domain::node, .via = {}, .bandwidth = machine.nvlink, .latency = kNvlinkLatency};
     if (const auto given = value_of(keys, "nvlink", text, parse_bandwidth)) nvlink.bandwidth = *given;
@@ -174,21 +195,23 @@ ClusterSpec parse_cluster(std::string_view text) {
   const auto colon = head.find(':');
   const Machine& machine = find_machine(head.substr(0, colon), text);
   if (colon == std::string::npos || colon + 1 == head.size()) {
-    fail("cluster '{}': the number of {} is missing; write {}:4", text, is_local(machine) ? "ranks" : "nodes",
+    fail("cluster '{}': the number of {} is missing; write {}:4", text, has_ranks(machine) ? "ranks" : "nodes",
          machine.name);
   }
   Keys keys;
   for (std::size_t i = 1; i < items.size(); ++i) add_key(keys, items[i], machine, text);
 
-  const std::string nodes_name = fmt::format("cluster '{}': {}", text, is_local(machine) ? "ranks" : "nodes");
+  const std::string nodes_name = fmt::format("cluster '{}': {}", text, has_ranks(machine) ? "ranks" : "nodes");
   ClusterSpec spec;
   spec.name = std::string(text);
   spec.nodes = count_in(parse_integer(head.substr(colon + 1), nodes_name), kMaxNodes, nodes_name);
-  spec.devices_per_node = count_in(value_of(keys, "gpus", text, parse_integer).value_or(machine.devices), kMaxDevices,
-                                   fmt::format("cluster '{}': gpus", text));
+  const std::int64_t gpus = count_in(value_of(keys, "gpus", text, parse_integer).value_or(machine.devices), kMaxDevices,
+                                     fmt::format("cluster '{}': gpus", text));
+  spec.devices_per_node = has_ranks(machine) ? 1 : gpus;
   spec.device = device_of(machine, keys, text);
+  if (is_gpu(machine)) share_gpus(spec.nodes, gpus, spec.device);
   spec.levels = levels_of(machine, spec.devices_per_node, keys, text);
-  if (is_local(machine)) spec.execution = kEmulation;
+  if (has_ranks(machine)) spec.execution = is_gpu(machine) ? kGpuRanks : kEmulation;
   validate(spec);
   return spec;
 }

@@ -2,26 +2,33 @@
 // only enqueues.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/exchange.hpp"
 
 namespace weft {
 
 class StreamCollectives {
  public:
   virtual ~StreamCollectives() = default;
-  // All members prepare the same calls in the same order; calls of one queue (PreparedCall::queue) run in one stream.
-  // Programs, uneven exchanges and `on_done` are not for streams. Returns its number. Throws Error where the library
-  // has no way to carry it out.
-  virtual std::size_t prepare(const PreparedCall& call) = 0;
-  // Enqueues it in `stream`, the library's own name of one (Accelerator::native). Segments as Communicator::start has them.
+  // Notes a call and returns its number. All members prepare the same calls of a queue (PreparedCall::queue) in the
+  // same order; calls of one queue run in one stream. `input` and `output` are what start() gets later, or lie as that
+  // does: where all members cut their buffers alike, the library works on them as they are, otherwise what it cannot
+  // take is copied together first. Programs, uneven exchanges and `on_done` are not for streams. Throws Error where the
+  // library has no way to carry it out.
+  virtual std::size_t prepare(const PreparedCall& call, std::span<const Segment> input,
+                              std::span<const Segment> output) = 0;
+  // All ranks, once, when all have prepared their calls: members find each other, and compare what they prepared.
+  // Throws RunFailed where that differs.
+  virtual void connect() = 0;
+  // Enqueues it in `stream`, the library's own name of one (Accelerator::native). In place where both lists name the
+  // same memory. Returns when all of it is in the stream.
   virtual void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
                      void* stream) = 0;
   // What has gone wrong since (a lost rank, a broken link), in words; empty: nothing. From any thread.
@@ -30,13 +37,14 @@ class StreamCollectives {
   virtual void abort() = 0;
 };
 
-// How ranks find each other: fills `bytes`, the same on all ranks, with those of rank 0.
-using ShareBytes = std::function<void(std::span<std::byte> bytes)>;
 struct NcclOptions {
   std::int64_t rank = 0, ranks = 1;
-  int max_ctas = 0;  // thread blocks of a collective; 0: NCCL chooses
+  int device = 0;                    // of several in this machine
+  int min_ctas = 0, max_ctas = 0;    // thread blocks of a collective; 0: NCCL chooses
+  std::chrono::seconds timeout{60};  // for all ranks to connect, and for a call to be enqueued
 };
-// Throws Error where NCCL is missing or another version than it was built for. `share` is called on all ranks alike.
-std::unique_ptr<StreamCollectives> make_nccl_collectives(const NcclOptions& options, const ShareBytes& share);
+// Throws Error where NCCL is missing or another version than it was built for. `exchange` is called here and by
+// connect(), on all ranks alike.
+std::unique_ptr<StreamCollectives> make_nccl_collectives(const NcclOptions& options, Exchange exchange);
 
 }  // namespace weft

@@ -78,30 +78,36 @@ void StreamRun::find_enqueue_order() {
 
 // One prepared collective per transfer, or two where its first execution of a step overwrites and the others add.
 void StreamRun::prepare(const TransferBinder& transfers) {
-  std::map<std::pair<OpId, bool>, PreparedCall> calls;
-  for (std::size_t i = 0; i < operations_.size(); ++i) {
-    if (!operations_[i].is_transfer) continue;
-    WEFT_CHECK(collectives_ != nullptr);
-    const OpId id = instance(i).operation;
-    operations_[i].places = transfers.bind(id, instance(i).micro_batch);
-    const bool accumulate = operations_[i].places.accumulate;
-    const auto [found, is_new] = calls.try_emplace({id, accumulate});
-    if (!is_new) continue;
-    found->second = transfers.call(id).call;
-    found->second.accumulate = accumulate;
-  }
-  // Members meet to prepare a call, so all ranks prepare theirs in one order.
-  std::vector<std::pair<const std::pair<OpId, bool>, PreparedCall>*> in_order;
-  for (auto& known : calls) in_order.push_back(&known);
-  std::ranges::stable_sort(in_order, [](const auto* a, const auto* b) {
-    const auto order = [](const PreparedCall& c) { return std::tie(c.members, c.queue, c.identity, c.accumulate); };
-    return order(a->second) < order(b->second);
-  });
-  std::map<std::pair<OpId, bool>, std::size_t> numbers;
-  for (const auto* known : in_order) numbers[known->first] = collectives_->prepare(known->second);
+  struct Known {
+    PreparedCall call;
+    const BoundTransfer* places = nullptr;
+    std::size_t number = 0;
+  };
+  std::map<std::pair<OpId, bool>, Known> known;
+  std::vector<Known*> in_order;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     StreamOperation& op = operations_[i];
-    if (op.is_transfer) op.prepared = numbers.at({instance(i).operation, op.places.accumulate});
+    if (!op.is_transfer) continue;
+    WEFT_CHECK(collectives_ != nullptr);
+    const OpId id = instance(i).operation;
+    op.places = transfers.bind(id, instance(i).micro_batch);
+    const auto [found, is_new] = known.try_emplace({id, op.places.accumulate});
+    if (!is_new) continue;
+    found->second.call = transfers.call(id).call;
+    found->second.call.accumulate = op.places.accumulate;
+    found->second.places = &op.places;
+    in_order.push_back(&found->second);
+  }
+  if (collectives_ == nullptr) return;
+  // Members compare what they prepared, so all ranks prepare theirs in one order.
+  std::ranges::stable_sort(in_order, {}, [](const Known* k) {
+    return std::tuple(k->call.members, k->call.queue, k->call.identity, k->call.accumulate);
+  });
+  for (Known* k : in_order) k->number = collectives_->prepare(k->call, k->places->input, k->places->output);
+  collectives_->connect();
+  for (std::size_t i = 0; i < operations_.size(); ++i) {
+    StreamOperation& op = operations_[i];
+    if (op.is_transfer) op.prepared = known.at({instance(i).operation, op.places.accumulate}).number;
   }
 }
 

@@ -135,10 +135,11 @@ class FakeCollectives final : public StreamCollectives {
  public:
   FakeCollectives(FakeFabric& fabric, std::int64_t rank) : fabric_(fabric), rank_(rank) {}
 
-  std::size_t prepare(const PreparedCall& call) override {
+  std::size_t prepare(const PreparedCall& call, std::span<const Segment>, std::span<const Segment>) override {
     calls_.push_back(call);
     return calls_.size() - 1;
   }
+  void connect() override {}
   void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
              void* stream) override {
     const PreparedCall& call = calls_[prepared];

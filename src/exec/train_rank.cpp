@@ -248,11 +248,16 @@ void require_trainable_experts(const Transformer& model, const Layout& layout) {
 
 }  // namespace
 
-void require_trainable(const Transformer& model, const Layout& layout) {
-  if (layout.precision != ElementType::fp32)
-    fail("--precision {}: weft run trains in fp32; give --precision fp32", name_of(layout.precision));
-  if (layout.grad_dtype != ElementType::fp32)
-    fail("--grad-dtype {}: weft run reduces fp32; give --grad-dtype fp32", name_of(layout.grad_dtype));
+void require_trainable(const Transformer& model, const Layout& layout, Runtime runtime) {
+  const bool on_gpus = runtime == Runtime::cuda;
+  const auto is_trained_in = [&](ElementType type) {
+    return type == ElementType::fp32 || (on_gpus && type == ElementType::bf16);
+  };
+  const char* const allowed = on_gpus ? "fp32 or bf16" : "fp32";
+  if (!is_trained_in(layout.precision))
+    fail("--precision {}: weft run trains in {} here; give --precision fp32", name_of(layout.precision), allowed);
+  if (!is_trained_in(layout.grad_dtype))
+    fail("--grad-dtype {}: weft run reduces {} here; give --grad-dtype fp32", name_of(layout.grad_dtype), allowed);
   if (model.experts) require_trainable_experts(model, layout);
 }
 

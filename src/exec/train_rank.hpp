@@ -49,7 +49,7 @@ struct TrainResult {
 };
 
 // Refuses what cannot be trained yet, naming it. Throws Error.
-void require_trainable(const Transformer& model, const Layout& layout);
+void require_trainable(const Transformer& model, const Layout& layout, Runtime runtime);
 
 // What a rank computes with: kernels of this processor, or a device with the collectives of its streams.
 struct Processor {

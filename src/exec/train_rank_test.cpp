@@ -170,7 +170,7 @@ TEST(TrainRank, ShowsEveryStepOnce) {
 TEST(RequireTrainable, NamesWhatItRefuses) {
   const auto words = [](const Transformer& model, const Layout& layout) -> std::string {
     try {
-      require_trainable(model, layout);
+      require_trainable(model, layout, Runtime::cpu);
     } catch (const Error& error) {
       return error.what();
     }

@@ -208,7 +208,7 @@ Execution read_execution(const JsonObject& object) {
   Execution execution = object.boolean_or("emulated", false) ? kEmulation : Execution{};
   read_fact(object, "links", LinkTiming::measured, execution.links);
   read_fact(object, "collectives", CollectiveMaker::programs, execution.collectives);
-  read_fact(object, "runtime", Runtime::cpu, execution.runtime);
+  read_fact(object, "runtime", Runtime::cuda, execution.runtime);
   return execution;
 }
 
@@ -218,6 +218,7 @@ void put_execution(const Execution& execution, json& result) {
   const Execution said = emulated ? kEmulation : Execution{};
   if (execution.links != said.links) result["links"] = name_of(execution.links);
   if (execution.collectives != said.collectives) result["collectives"] = name_of(execution.collectives);
+  if (execution.runtime != said.runtime) result["runtime"] = name_of(execution.runtime);
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ TEST(ClusterJson, WhatIsWrittenReadsBackTheSame) {
 TEST(ClusterJson, FactsOfExecutionAreKeptInEveryCombination) {
   for (const LinkTiming links : {LinkTiming::nominal, LinkTiming::paced, LinkTiming::measured}) {
     for (const CollectiveMaker collectives : {CollectiveMaker::library, CollectiveMaker::programs}) {
-      for (const Runtime runtime : {Runtime::none, Runtime::cpu}) {
+      for (const Runtime runtime : {Runtime::none, Runtime::cpu, Runtime::cuda}) {
         ClusterSpec spec = parse_cluster("dgx-a100:2");
         spec.execution = {links, collectives, runtime};
         EXPECT_EQ(read_cluster_json(write_cluster_json(spec), "cluster.json"), spec);

@@ -90,6 +90,7 @@ void check_update(std::int64_t step, const GradientClip& clip, const UpdatedPara
   WEFT_CHECK(step >= 1);
   check_optional(clip.square_sum, 1);
   check_size(parameter.gradient, parameter.weights.size);
+  check_optional(parameter.master, parameter.weights.size);
 }
 
 }  // namespace weft

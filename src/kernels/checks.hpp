@@ -7,13 +7,16 @@
 
 namespace weft {
 
-// Checks the element type, of which kernels support one so far, that rows do not overlap, and that they begin at whole
-// elements.
+// Kernels of the CPU only take fp32; whoever makes the tensors ensures that.
+inline bool is_kernel_type(ElementType type) {
+  return type == ElementType::fp32 || type == ElementType::bf16;
+}
+// Checks the element type, that rows do not overlap, and that they begin at whole elements.
 inline bool is_matrix(const Matrix& x) {
-  const Bytes element = size_of(ElementType::fp32);
+  const Bytes element = size_of(x.data.type);
   return x.rows >= 0 && x.columns >= 0 && (x.row_stride >= x.columns * element || x.rows <= 1) &&
          x.row_stride.value % element.value == 0 && (!x.empty() || x.rows * x.columns == 0) &&
-         x.data.type == ElementType::fp32;
+         is_kernel_type(x.data.type);
 }
 inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns) {
   WEFT_CHECK(is_matrix(x));
@@ -21,7 +24,7 @@ inline void check_shape(const Matrix& x, std::int64_t rows, std::int64_t columns
   WEFT_CHECK(x.columns == columns);
 }
 inline void check_size(const Vector& x, std::int64_t size) {
-  WEFT_CHECK(x.data.type == ElementType::fp32);
+  WEFT_CHECK(is_kernel_type(x.data.type));
   WEFT_CHECK(x.size == size);
 }
 inline void check_optional(const Vector& x, std::int64_t size) {

@@ -1,11 +1,9 @@
-// Looks for the module beside an installed program first, then where it was built.
 #include "kernels/kernel_module.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
-#include <filesystem>
+#include "kernels/module_file.hpp"
 
 namespace weft {
 namespace {
@@ -19,33 +17,21 @@ bool processor_suffices() {
 #endif
 }
 
-KernelModule open_module() {
+KernelModule open_kernels() {
   if (!processor_suffices()) return {nullptr, nullptr, nullptr, "the kernels need a processor with AVX2 and FMA"};
-  std::error_code ignored;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const std::array<std::filesystem::path, 2> candidates = {
-      program.parent_path().parent_path() / WEFT_KERNELS_INSTALLED_AT, WEFT_KERNELS_BUILT_AT};
-  for (const std::filesystem::path& path : candidates) {
-    if (!std::filesystem::exists(path, ignored)) continue;
-    // Kept until the process ends: libtorch's threads and caches do not survive being unloaded.
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle == nullptr)
-      return {nullptr, nullptr, nullptr, fmt::format("the kernels cannot be loaded: {}", dlerror())};
-    const auto factory = reinterpret_cast<const KernelFactory* (*)()>(dlsym(handle, kKernelFactorySymbol));
-    if (factory == nullptr)
-      return {nullptr, nullptr, nullptr, fmt::format("{}: not a module of kernels", path.string())};
-    const auto blas_threads = reinterpret_cast<int (*)()>(dlsym(handle, "openblas_get_num_threads"));
-    const auto set_blas_threads = reinterpret_cast<void (*)(int)>(dlsym(handle, "openblas_set_num_threads"));
-    return {factory(), blas_threads, set_blas_threads, ""};
-  }
-  return {nullptr, nullptr, nullptr,
-          fmt::format("the kernels are missing: neither {} nor {}", candidates[0].string(), candidates[1].string())};
+  const OpenedModule opened = open_module("the kernels", {WEFT_KERNELS_INSTALLED_AT, WEFT_KERNELS_BUILT_AT});
+  if (opened.handle == nullptr) return {nullptr, nullptr, nullptr, opened.problem};
+  const auto factory = reinterpret_cast<const KernelFactory* (*)()>(dlsym(opened.handle, kKernelFactorySymbol));
+  if (factory == nullptr) return {nullptr, nullptr, nullptr, fmt::format("{}: not a module of kernels", opened.path)};
+  const auto blas_threads = reinterpret_cast<int (*)()>(dlsym(opened.handle, "openblas_get_num_threads"));
+  const auto set_blas_threads = reinterpret_cast<void (*)(int)>(dlsym(opened.handle, "openblas_set_num_threads"));
+  return {factory(), blas_threads, set_blas_threads, ""};
 }
 
 }  // namespace
 
 const KernelModule& kernel_module() {
-  static const KernelModule module = open_module();
+  static const KernelModule module = open_kernels();
   return module;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/kernels.hpp"
 
+#include "kernels/accelerator_module.hpp"
 #include "kernels/checks.hpp"
 #include "kernels/kernel_module.hpp"
 
@@ -309,6 +310,10 @@ class CheckedKernels final : public Kernels {
 
 }  // namespace
 
+std::unique_ptr<Kernels> checked_kernels(std::unique_ptr<KernelBackend> backend) {
+  return std::make_unique<CheckedKernels>(std::move(backend));
+}
+
 bool kernels_available() {
   return kernel_module().factory != nullptr;
 }
@@ -326,7 +331,7 @@ std::unique_ptr<Kernels> make_kernels(const KernelOptions& options) {
   if (module.set_blas_threads != nullptr && module.blas_threads() != options.threads) {
     module.set_blas_threads(options.threads);
   }
-  return std::make_unique<CheckedKernels>(std::unique_ptr<KernelBackend>(module.factory->make(options)));
+  return checked_kernels(std::unique_ptr<KernelBackend>(module.factory->make(options)));
 }
 
 }  // namespace weft

@@ -57,7 +57,9 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   read_checkpoint_options(flags, options);
   if (reports) require_outputs_can_be_written(flags, {"out", "record"});
   if (options.checkpoint) hold_stop_signals();
-  if (!kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
+  const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
+  if (on_gpus && !lengths.empty()) fail("--lengths: is not run on GPUs yet");
+  if (!on_gpus && !kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
   if (const auto processes = processes_to_start(flags, launch)) {
     return run_own_processes(*processes, {"run"}, arguments, err,
                              options.checkpoint ? AfterSignal::ranks_end_themselves : AfterSignal::ranks_end_soon);

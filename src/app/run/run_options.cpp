@@ -99,13 +99,19 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
   if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
-  if (!options.links_given) {
+  const bool on_gpus = flags.one_of("device", {"cpu", "cuda"}).value_or(0) == 1;
+  if (!options.links_given && on_gpus) {
+    flags.set("cluster", fmt::format("gpu:{}", launch.kind == LaunchKind::local ? 1 : launch.ranks));
+  } else if (!options.links_given) {
     if (launch.kind == LaunchKind::local) {
       fail("--cluster: is missing; give local:2,nic=200Mb/s (ranks and links), or --processes 2");
     }
     flags.set("cluster", fmt::format("local:{}", launch.ranks));
   }
   options.inputs = read_inputs(flags);
+  if (on_gpus && options.inputs.cluster.execution.runtime != Runtime::cuda) {
+    fail("--device cuda: --cluster {} is not of this machine's GPUs; give gpu:N", options.inputs.cluster.name);
+  }
   options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
   // A shape has only the positions that it trains, because each of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
@@ -125,8 +131,14 @@ Launch launch_of(const Flags& flags, const Launch& launch) {
 void check_world(const Launch& launch, const RunOptions& options) {
   const ClusterSpec& spec = options.inputs.cluster;
   if (spec.execution.runtime == Runtime::none) {
-    fail("--cluster {}: weft run emulates clusters on this machine: give local:N, or a JSON file with emulated links",
-         spec.name);
+    fail(
+        "--cluster {}: weft run emulates clusters on this machine: give local:N, a JSON file with emulated links, or "
+        "gpu:N for this machine's GPUs",
+        spec.name);
+  }
+  if (spec.execution.runtime == Runtime::cuda && launch.kind == LaunchKind::local && Cluster(spec).device_count() > 1) {
+    fail("--cluster {}: ranks on GPUs are processes: give --processes {}, or start one per rank (docs/gpu.md)",
+         spec.name, Cluster(spec).device_count());
   }
   const std::int64_t devices = Cluster(spec).device_count();
   if (launch.kind != LaunchKind::local && launch.ranks != devices) {
@@ -143,6 +155,10 @@ int read_threads(const Flags& flags, std::int64_t ranks) {
 
 void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions& options) {
   const auto file = flags.text("profile");
+  if (!file && options.inputs.cluster.execution.runtime == Runtime::cuda) {
+    options.profile = default_profile();
+    options.profile_name = fmt::format("built in, of {}", options.inputs.cluster.device.name);
+  }
   if (!file) return;
   options.profile = read_profile(read_text_file(*file), *file, default_profile());
   options.profile_name = *file;
@@ -220,6 +236,8 @@ void declare_run_flags(Flags& flags) {
   flags.value("record", "DIR", "keep weights, batches, gradients and losses for a check (docs/oracle.md)", kTraining);
   flags.value("processes", "N",
               "ranks as processes on this machine, joined by TCP, over real links (default: threads)");
+  flags.value("device", "cpu|cuda",
+              "what computes: this machine's processors or its NVIDIA GPUs (default: as --cluster says)");
   flags.value("threads", "N", "threads inside a kernel (default: cores over ranks)");
   flags.value("calibrate-seconds", "X", "for measuring this machine where no --profile is given (default: 20)");
   declare_world_flags(flags);
@@ -242,7 +260,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   }
   check_world(launch, options);
   check_native(flags, launch, options);
-  require_trainable(options.inputs.model, options.inputs.layout);
+  require_trainable(options.inputs.model, options.inputs.layout, options.inputs.cluster.execution.runtime);
   options.settings = read_settings(flags);
   options.warm_up =
       flags.integer("warm-up", 0, kMaxNumber).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
@@ -251,6 +269,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   }
   const std::int64_t ranks = Cluster(options.inputs.cluster).device_count();
   options.threads = read_threads(flags, ranks);
+  options.gpu = static_cast<int>(launch.local_rank);
   read_data(flags, options);
   read_profile_of_machine(flags, ranks, options);
   options.calibration_budget = std::chrono::nanoseconds(

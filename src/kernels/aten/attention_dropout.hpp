@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/aten/attention_blocks.hpp"
-#include "kernels/aten/dropout_hash.hpp"
+#include "kernels/dropout_hash.hpp"
 
 namespace weft::aten {
 
@@ -11,7 +11,7 @@ inline RowDropout row_dropout(const AttentionShape& shape, Head head, std::int64
   const std::int64_t sample = d.samples[head.sequence];
   const std::int64_t row =
       (sample * d.heads + d.first_head + head.query_head) * d.length + shape.first_position + query;
-  return RowDropout(d.rate, d.key, row);
+  return RowDropout(DropoutRule(d.rate, d.key), row);
 }
 
 inline Matrix saved_rows(const AttentionShape& shape, const Matrix& saved, Head head, QueryBlock block) {

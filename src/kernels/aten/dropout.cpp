@@ -1,14 +1,15 @@
 #include "kernels/aten/aten_kernels.hpp"
-#include "kernels/aten/dropout_hash.hpp"
 #include "kernels/aten/loops.hpp"
+#include "kernels/dropout_hash.hpp"
 
 namespace weft::aten {
 
 void AtenKernels::dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept,
                           const Matrix& y) {
+  const DropoutRule rule(draw.rate, draw.key);
   in_ranges(x.rows, row_grain(x.columns), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const RowDropout drops(draw.rate, draw.key, draw.rows[r]);
+      const RowDropout drops(rule, draw.rows[r]);
       const float* in = row(x, r);
       const float* added = residual.empty() ? nullptr : row(residual, r);
       float* out = row(y, r);

@@ -52,6 +52,7 @@ struct RunOptions {
   std::string profile_name;
   std::chrono::nanoseconds calibration_budget = std::chrono::seconds(20);
   int threads = 0;                    // inside a kernel
+  int gpu = 0;                        // which of this machine's, where it computes
   std::optional<std::string> record;  // the folder of what an oracle needs (docs/oracle.md)
   std::optional<CheckpointOptions> checkpoint;
   NativeWish native = NativeWish::automatic;

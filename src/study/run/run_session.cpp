@@ -15,6 +15,7 @@
 #include "planner/policy/policy.hpp"
 #include "study/progress.hpp"
 #include "study/run/agreed_plans.hpp"
+#include "study/run/rank_processor.hpp"
 #include "study/run/resume_point.hpp"
 
 namespace weft {
@@ -35,8 +36,8 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
   if (too_large() != nullptr) return;
   if (reports(communicator)) {
     study_.world = processes() ? "processes" : "threads";
-    study_.links = links_in_words(way);
     study_.ranks = communicator.size();
+    study_.links = links_in_words(way);
   }
   for (const std::size_t i : to_run_) train(communicator, i);
   if (!reports(communicator)) return;
@@ -46,7 +47,8 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
 }
 
 const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
-  if (!options_.links_given && processes()) measure_links(communicator);
+  const bool on_gpus = options_.inputs.cluster.execution.runtime == Runtime::cuda;
+  if (!options_.links_given && processes() && !on_gpus) measure_links(communicator);
   if (!options_.profile) measure_machine(communicator);
   std::call_once(planned_, [&] { plan(communicator); });
   if (processes()) compare_plans(communicator);
@@ -147,6 +149,9 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
 
 // Nobody should take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
+  if (options_.inputs.cluster.execution.runtime == Runtime::cuda) {
+    return study_.ranks > 1 ? fmt::format("NCCL, predicted as {}", options_.inputs.cluster.name) : "none: one rank";
+  }
   if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
   return fmt::format("real ({}), {}", way,
                      options_.links_given ? "predicted as --cluster says" : "measured before the run");
@@ -270,8 +275,8 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
-  TrainResult result = train_rank(job, communicator, *kernels, on_loss, on_validation);
+  const RankProcessor own(options_, communicator);
+  TrainResult result = train_rank(job, communicator, own.get(), on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));

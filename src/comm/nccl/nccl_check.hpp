@@ -1,0 +1,35 @@
+// The one place where results of CUDA and NCCL become exceptions, in words.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace weft::nccl {
+
+inline void cuda_check(cudaError_t error, std::string_view call) {
+  if (error != cudaSuccess) throw RunFailed(fmt::format("{}: {}", call, cudaGetErrorString(error)));
+}
+
+// Communicators do not block, so a call that goes on is none that failed.
+inline bool is_fine(ncclResult_t result) {
+  return result == ncclSuccess || result == ncclInProgress;
+}
+
+// What NCCL itself says of the last thing that went wrong in this process, where it says anything.
+inline std::string in_words(ncclResult_t result, ncclComm_t comm) {
+  const std::string_view details = comm != nullptr ? ncclGetLastError(comm) : "";
+  return fmt::format("{}{}{}", ncclGetErrorString(result), details.empty() ? "" : ": ", details);
+}
+
+inline void nccl_check(ncclResult_t result, std::string_view call, std::string_view who = "",
+                       ncclComm_t comm = nullptr) {
+  if (is_fine(result)) return;
+  throw RunFailed(fmt::format("{}{}{}: {}", call, who.empty() ? "" : " among ", who, in_words(result, comm)));
+}
+
+}  // namespace weft::nccl

@@ -1,0 +1,173 @@
+#include "comm/nccl/nccl_collectives.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/nccl/nccl_agreement.hpp"
+#include "comm/nccl/wire_form.hpp"
+#include "comm/prepared_call.hpp"
+
+namespace weft {
+namespace {
+
+bool is_carried_out(Collective kind) {
+  return kind == Collective::all_reduce || kind == Collective::all_gather || kind == Collective::reduce_scatter ||
+         kind == Collective::all_to_all || kind == Collective::send_recv;
+}
+
+void require_carried_out(const PreparedCall& call) {
+  if (call.program != nullptr || call.uneven) {
+    fail("{}: {} is no collective of NCCL's own; only those are carried out in streams", call.label,
+         program_in_words(call));
+  }
+  if (!is_carried_out(call.spec.kind)) fail("{}: no {} is carried out in streams", call.label, name_of(call.spec.kind));
+  if (call.type == ElementType::fp8) fail("{}: NCCL has no elements of {}", call.label, name_of(call.type));
+  WEFT_CHECK(std::ssize(call.members) == call.spec.ranks && std::ssize(call.sizes) == piece_count(call.spec));
+}
+
+bool needs_pairs(Collective kind) {
+  return kind == Collective::all_to_all || kind == Collective::send_recv;
+}
+
+class NcclCollectives final : public StreamCollectives {
+ public:
+  NcclCollectives(std::int64_t rank, std::unique_ptr<NcclLinks> links, Exchange exchange)
+      : rank_(rank), links_(std::move(links)), exchange_(std::move(exchange)) {}
+
+  std::size_t prepare(const PreparedCall& call, std::span<const Segment> input,
+                      std::span<const Segment> output) override {
+    WEFT_CHECK(!connected_);
+    require_carried_out(call);
+    Call& noted = calls_.emplace_back();
+    noted.call = call;
+    noted.call.on_done = {};
+    noted.member = member_of(call, rank_);
+    noted.group = group_of(call);
+    for (const std::int64_t member : call.members) {
+      const auto& all = noted.group.members;
+      noted.peers.push_back(static_cast<int>(std::find(all.begin(), all.end(), member) - all.begin()));
+    }
+    noted.form = fitting_form(call, noted.member, input, output);
+    noted.input.assign(input.begin(), input.end());
+    noted.output.assign(output.begin(), output.end());
+    return calls_.size() - 1;
+  }
+
+  void connect() override {
+    WEFT_CHECK(!connected_);
+    connected_ = true;
+    std::vector<NcclOffer> offers;
+    for (const Call& each : calls_) offers.push_back({each.group, note_of(each.call), hash_of(each.form)});
+    const NcclAgreement agreement = agree_on_calls(offers, exchange_);
+    for (const std::vector<NcclGroup>& round : agreement.rounds) split(round);
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      Call& each = calls_[i];
+      each.communicator = communicators_.at(each.group);
+      if (!agreement.same_form[i]) each.form = plain_form(each.call);
+      reserve(each.call.queue, bind(each, each.input, each.output, nullptr).scratch);
+      each.input = each.output = {};
+    }
+  }
+
+  void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
+             void* stream) override {
+    WEFT_CHECK(connected_ && prepared < calls_.size());
+    const Call& call = calls_[prepared];
+    WireCalls bound = bind(call, input, output, scratch_[call.call.queue].data);
+    if (reserve(call.call.queue, bound.scratch)) bound = bind(call, input, output, scratch_[call.call.queue].data);
+    if (!bound.before.empty()) links_->copy(bound.before, stream);
+    if (!bound.sums.empty()) links_->add(call.call.type, bound.sums, stream);
+    if (!bound.calls.empty()) links_->run(call.communicator, call.call.type, call.call.op, bound.calls, stream);
+    if (!bound.after.empty()) links_->copy(bound.after, stream);
+  }
+
+  std::string failure() override { return links_->failure(); }
+  void abort() override { links_->abort(); }
+
+ private:
+  struct Call {
+    PreparedCall call;
+    std::int64_t member = 0;
+    NcclGroup group;
+    std::vector<int> peers;  // of each member: its number in the communicator
+    WireForm form;
+    std::int64_t communicator = -1;
+    std::vector<Segment> input, output;  // until connected
+  };
+
+  static WireCalls bind(const Call& call, std::span<const Segment> input, std::span<const Segment> output,
+                        std::byte* scratch) {
+    return bind_calls(call.call, call.member, call.form, call.peers, input, output, scratch);
+  }
+
+  void split(const std::vector<NcclGroup>& round) {
+    const auto own = std::find_if(round.begin(), round.end(), [&](const NcclGroup& group) {
+      return std::find(group.members.begin(), group.members.end(), rank_) != group.members.end();
+    });
+    if (own == round.end()) {
+      links_->split(-1, 0, "");
+      return;
+    }
+    const auto self = std::find(own->members.begin(), own->members.end(), rank_);
+    const std::int64_t number =
+        links_->split(static_cast<int>(own - round.begin()), static_cast<int>(self - own->members.begin()),
+                      fmt::format("ranks {} on queue {}", fmt::join(own->members, ", "), own->queue));
+    communicators_[*own] = number;
+    const bool pairs = std::any_of(calls_.begin(), calls_.end(), [&](const Call& each) {
+      return each.group == *own && needs_pairs(each.call.spec.kind);
+    });
+    if (pairs) links_->connect_pairs(number, static_cast<int>(own->members.size()));
+  }
+
+  // True where there is new memory: calls of the queue that are under way keep the old.
+  bool reserve(std::int64_t queue, std::int64_t bytes) {
+    Scratch& scratch = scratch_[queue];
+    if (bytes <= scratch.bytes) return false;
+    scratch = {links_->allocate(bytes), bytes};
+    return true;
+  }
+
+  struct Scratch {
+    std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+  };
+  std::int64_t rank_;
+  std::unique_ptr<NcclLinks> links_;
+  Exchange exchange_;
+  bool connected_ = false;
+  std::vector<Call> calls_;
+  std::map<NcclGroup, std::int64_t> communicators_;
+  std::map<std::int64_t, Scratch> scratch_;  // by queue, whose calls run one after the other
+};
+
+// What a rank says first: the library's version, or why it cannot take part.
+constexpr char kReady = '+', kCannot = '-';
+
+}  // namespace
+
+std::unique_ptr<StreamCollectives> collectives_over(const NcclOptions& options, Exchange exchange,
+                                                    const std::function<std::unique_ptr<NcclLinks>()>& make_links) {
+  std::unique_ptr<NcclLinks> links;
+  std::string own, identity;
+  try {
+    links = make_links();
+    own = kReady + links->version();
+    if (options.rank == 0) identity = links->make_identity();
+  } catch (const std::exception& error) {
+    own = kCannot + std::string(error.what());
+  }
+  const std::vector<std::string> all = exchange(own);
+  WEFT_CHECK(std::ssize(all) == options.ranks);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].front() == kCannot) fail("rank {}: {}", rank, all[rank].substr(1));
+    if (all[rank] != all[0])
+      fail("rank {} has NCCL {}, but rank 0 has {}", rank, all[rank].substr(1), all[0].substr(1));
+  }
+  links->join(exchange(identity).front());
+  return std::make_unique<NcclCollectives>(options.rank, std::move(links), std::move(exchange));
+}
+
+}  // namespace weft

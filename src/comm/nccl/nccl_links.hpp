@@ -1,0 +1,64 @@
+// What one rank needs of NCCL and of its device, as plain calls. The module that links NCCL implements it; tests do so
+// in the memory of the host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collective/semantics.hpp"
+#include "comm/stream_collectives.hpp"
+
+namespace weft {
+
+// A call of the library. Elements are those of one rank's part where the buffer is divided among the ranks.
+struct NcclCall {
+  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, reduce, send, receive };
+  Kind kind = Kind::all_reduce;
+  const std::byte* src = nullptr;
+  std::byte* dst = nullptr;
+  std::int64_t elements = 0;
+  int peer = 0;  // of broadcast and reduce: the root; of send and receive: the other. Counted in the communicator.
+};
+
+// Bytes of the device that are copied, or elements that are added, to another place of it.
+struct DeviceCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::int64_t bytes = 0;
+};
+
+class NcclLinks {
+ public:
+  virtual ~NcclLinks() = default;
+
+  virtual std::string version() = 0;  // the library's: "2.28.9"
+  // The identity of a new world, which rank 0 makes and tells all; then all join it.
+  virtual std::string make_identity() = 0;
+  virtual void join(const std::string& identity) = 0;
+  // All ranks, in the same order: those with the same color (-1: none) share a communicator, which has its members in
+  // the order of `position`. Returns its number, or -1. `words` names it where something fails.
+  virtual std::int64_t split(int color, int position, const std::string& words) = 0;
+  // All members: connects each with each for send and receive, which the library would do at the first message. A host
+  // that waits there for a peer, while the peer waits for it in another communicator, would wait for ever.
+  virtual void connect_pairs(std::int64_t communicator, int members) = 0;
+
+  // Zeros or not. Freed at the end.
+  virtual std::byte* allocate(std::int64_t bytes) = 0;
+  virtual void copy(std::span<const DeviceCopy> copies, void* stream) = 0;
+  virtual void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) = 0;  // to += from
+  // As one group. Returns when it is in the stream.
+  virtual void run(std::int64_t communicator, ElementType type, ReduceOp op, std::span<const NcclCall> calls,
+                   void* stream) = 0;
+
+  virtual std::string failure() = 0;  // StreamCollectives::failure, abort
+  virtual void abort() = 0;
+};
+
+// extern "C" NcclLinks* weft_make_nccl_links(const NcclOptions&): the caller owns it. Throws Error.
+inline constexpr const char* kNcclLinksSymbol = "weft_make_nccl_links";
+using MakeNcclLinks = NcclLinks* (*)(const NcclOptions&);
+
+}  // namespace weft

@@ -1,0 +1,187 @@
+#include "kernels/cuda/context.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace weft::cuda {
+namespace {
+
+constexpr std::int64_t kStagingBlock = 1 << 20;
+constexpr float kLongestAfterBase = 2000;  // milliseconds: a float of them still tells microseconds apart
+
+std::int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* action) {
+  if (status != cudaSuccess) throw RunFailed(fmt::format("the GPU failed: {}: {}", action, cudaGetErrorString(status)));
+}
+void check(cublasStatus_t status, const char* action) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw RunFailed(fmt::format("cuBLASLt failed: {}: {}", action, cublasLtGetStatusString(status)));
+}
+
+DeviceMemory::DeviceMemory(std::int64_t bytes) : size_(bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, static_cast<std::size_t>(bytes));
+  if (status == cudaErrorMemoryAllocation) {
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    throw RunFailed(fmt::format("the GPU has too little memory: {} MiB are wanted, {} of {} MiB are free", bytes >> 20,
+                                free >> 20, total >> 20));
+  }
+  check(status, "taking memory");
+  data_.reset(static_cast<std::byte*>(memory));
+}
+
+PinnedMemory::PinnedMemory(std::int64_t bytes) {
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, static_cast<std::size_t>(bytes), cudaHostAllocPortable), "taking pinned host memory");
+  data_.reset(static_cast<std::byte*>(memory));
+}
+
+Event::Event(unsigned flags) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, flags), "making an event");
+  event_.reset(event);
+}
+
+StagingRing::Block& StagingRing::block_with(std::int64_t bytes, cudaStream_t stream) {
+  if (blocks_[current_] != nullptr) {
+    if (blocks_[current_]->used + bytes <= blocks_[current_]->size) return *blocks_[current_];
+    check(cudaEventRecord(blocks_[current_]->last_use.get(), stream), "recording an event");
+    current_ = (current_ + 1) % blocks_.size();
+  }
+  std::unique_ptr<Block>& block = blocks_[current_];
+  if (block != nullptr) check(cudaEventSynchronize(block->last_use.get()), "waiting for staged data");
+  if (block == nullptr || block->size < bytes) {
+    const std::int64_t size = std::max(bytes, kStagingBlock);
+    block.reset(new Block{PinnedMemory(size), DeviceMemory(size), Event(cudaEventDisableTiming), size, 0});
+  }
+  block->used = 0;
+  return *block;
+}
+
+const std::byte* StagingRing::stage(std::span<const std::byte> data, cudaStream_t stream) {
+  if (data.empty()) return nullptr;
+  const std::int64_t bytes = (std::ssize(data) + 255) / 256 * 256;
+  Block& block = block_with(bytes, stream);
+  std::byte* const host = block.host.data() + block.used;
+  std::byte* const device = block.device.data() + block.used;
+  block.used += bytes;
+  std::memcpy(host, data.data(), data.size());
+  check(cudaMemcpyAsync(device, host, data.size(), cudaMemcpyHostToDevice, stream), "staging host data");
+  return device;
+}
+
+Stream::Stream(StreamPriority priority) {
+  int lowest = 0, highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for the priorities of streams");
+  cudaStream_t stream = nullptr;
+  check(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == StreamPriority::high ? highest : lowest),
+      "making a stream");
+  stream_.reset(stream);
+}
+
+std::byte* Stream::scratch(Scratch purpose, std::int64_t bytes) {
+  DeviceMemory& memory = scratch_[static_cast<std::size_t>(purpose)];
+  if (memory.size() < bytes) {
+    check(cudaStreamSynchronize(get()), "waiting for a stream");  // it may still use what is freed here
+    const std::int64_t size = std::max(bytes, memory.size() + memory.size() / 4);
+    memory = {};
+    memory = DeviceMemory((size + 255) / 256 * 256);
+  }
+  return memory.data();
+}
+
+std::byte* Results::take_slot(Pending pending) {
+  const std::uint64_t slot = asked_for_++ % kSlots;
+  WEFT_CHECK(pending_[slot].number == nullptr && pending_[slot].truth == nullptr);
+  pending_[slot] = pending;
+  return values_.data() + slot * 8;
+}
+double* Results::ask_for(double& wanted) {
+  return reinterpret_cast<double*>(take_slot({.number = &wanted}));
+}
+std::uint64_t* Results::ask_for(bool& wanted) {
+  return reinterpret_cast<std::uint64_t*>(take_slot({.truth = &wanted}));
+}
+
+void Results::deliver(ResultRange results) {
+  WEFT_CHECK(results.end <= asked_for_);
+  for (std::uint64_t number = std::max(results.begin, first_kept()); number < results.end; ++number) {
+    Pending& pending = pending_[number % kSlots];
+    const std::byte* const value = values_.data() + number % kSlots * 8;
+    if (pending.number != nullptr) std::memcpy(pending.number, value, sizeof(double));
+    std::uint64_t truth = 0;
+    std::memcpy(&truth, value, sizeof truth);
+    if (pending.truth != nullptr) *pending.truth = truth != 0;
+    pending = {};
+  }
+}
+
+// The shortest of a few tries, in which the host saw the event soonest.
+void EventClock::set_base(cudaStream_t stream) {
+  std::int64_t shortest = INT64_MAX;
+  Event tried;
+  for (int i = 0; i < 5; ++i) {
+    const std::int64_t before = now();
+    check(cudaEventRecord(tried.get(), stream), "recording an event");
+    check(cudaEventSynchronize(tried.get()), "waiting for an event");
+    const std::int64_t after = now();
+    if (after - before >= shortest) continue;
+    shortest = after - before;
+    base_time_ = before + shortest / 2;
+    std::swap(base_, tried);
+  }
+}
+
+std::int64_t EventClock::time_of(cudaEvent_t event, cudaStream_t stream) {
+  if (base_time_ == 0) set_base(stream);
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, base_.get(), event), "asking for the time of an event");
+  if (milliseconds > kLongestAfterBase) {
+    set_base(stream);
+    check(cudaEventElapsedTime(&milliseconds, base_.get(), event), "asking for the time of an event");
+  }
+  return base_time_ + static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
+}
+
+Context::Context(int device) : device_(device) {
+  enter();
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "asking what it is");
+  name_ = properties.name;
+  processors_ = properties.multiProcessorCount;
+  cublasLtHandle_t handle = nullptr;
+  check(cublasLtCreate(&handle), "starting");
+  products_.reset(handle);
+  use(make_stream(StreamPriority::usual));
+}
+
+void Context::enter() const {
+  int used = -1;
+  if (cudaGetDevice(&used) != cudaSuccess || used != device_) check(cudaSetDevice(device_), "choosing the GPU");
+}
+
+void Context::clear(const Matrix& x) {
+  if (x.rows == 0 || x.columns == 0) return;
+  const auto width = static_cast<std::size_t>(x.columns * size_of(x.data.type).value);
+  const std::size_t pitch = std::max(static_cast<std::size_t>(x.row_stride.value), width);
+  check(cudaMemset2DAsync(x.data.address, pitch, 0, width, static_cast<std::size_t>(x.rows), current_stream()),
+        "clearing memory");
+}
+
+StreamId Context::make_stream(StreamPriority priority) {
+  streams_.emplace_back(priority);
+  return {static_cast<std::int32_t>(streams_.size()) - 1};
+}
+
+}  // namespace weft::cuda

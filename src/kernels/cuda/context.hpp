@@ -1,0 +1,196 @@
+// What all kernels of one CUDA device share: streams and events, memory of the device, host data on its way to it,
+// results on their way back, and scratch memory by stream.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/accelerator.hpp"
+
+namespace weft::cuda {
+
+// Throw RunFailed, which says what was done and what went wrong.
+void check(cudaError_t status, const char* action);
+void check(cublasStatus_t status, const char* action);
+
+// Memory of the device, freed with the object.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  explicit DeviceMemory(std::int64_t bytes);
+  std::byte* data() const { return data_.get(); }
+  std::int64_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { cudaFree(memory); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::int64_t size_ = 0;
+};
+
+// Memory of the host that the device reads and writes.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  explicit PinnedMemory(std::int64_t bytes);
+  std::byte* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { cudaFreeHost(memory); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+};
+
+class Event {
+ public:
+  explicit Event(unsigned flags = cudaEventDefault);
+  cudaEvent_t get() const { return event_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  std::unique_ptr<CUevent_st, Destroy> event_;
+};
+
+// What one kernel needs at once, told apart. Memory of a purpose stays until the stream's next call that names it.
+enum class Scratch : std::uint8_t {
+  partial_sums,
+  row_values,
+  flag,
+  order,
+  queries,
+  keys,
+  d_queries,
+  d_keys,
+  scores,
+  softmax,
+  gradients,
+  d_scores,
+  workspace,  // of cuBLASLt
+  count
+};
+
+// Host data of calls in one stream on its way to the device: a few blocks that take turns. A block is written again
+// when all that the stream had to do up to its end is over.
+class StagingRing {
+ public:
+  const std::byte* stage(std::span<const std::byte> data, cudaStream_t stream);
+
+ private:
+  struct Block {
+    PinnedMemory host;
+    DeviceMemory device;
+    Event last_use{cudaEventDisableTiming};
+    std::int64_t size = 0, used = 0;
+  };
+  Block& block_with(std::int64_t bytes, cudaStream_t stream);
+
+  std::array<std::unique_ptr<Block>, 4> blocks_;
+  std::size_t current_ = 0;
+};
+
+class Stream {
+ public:
+  explicit Stream(StreamPriority priority);
+  cudaStream_t get() const { return stream_.get(); }
+  std::byte* scratch(Scratch purpose, std::int64_t bytes);
+  const std::byte* stage(std::span<const std::byte> data) { return staging_.stage(data, get()); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  std::unique_ptr<CUstream_st, Destroy> stream_;
+  std::array<DeviceMemory, static_cast<std::size_t>(Scratch::count)> scratch_;
+  StagingRing staging_;
+};
+
+// Results that kernels write to pinned memory, numbered as they were asked for.
+class Results {
+ public:
+  // Where the device writes the result: a double, or a 64-bit integer that is not zero for true.
+  double* ask_for(double& wanted);
+  std::uint64_t* ask_for(bool& wanted);
+  std::uint64_t asked_for() const { return asked_for_; }
+  void deliver(ResultRange results);
+  void deliver_all() { deliver({first_kept(), asked_for_}); }
+
+ private:
+  static constexpr std::uint64_t kSlots = 1 << 14;
+  struct Pending {
+    double* number = nullptr;
+    bool* truth = nullptr;
+  };
+  std::byte* take_slot(Pending pending);
+  std::uint64_t first_kept() const { return asked_for_ > kSlots ? asked_for_ - kSlots : 0; }
+
+  PinnedMemory values_{kSlots * 8};
+  std::vector<Pending> pending_ = std::vector<Pending>(kSlots);
+  std::uint64_t asked_for_ = 0;
+};
+
+// When events were over by the host's steady clock: the device says how long after a base event that the host saw.
+class EventClock {
+ public:
+  std::int64_t time_of(cudaEvent_t event, cudaStream_t stream);
+
+ private:
+  void set_base(cudaStream_t stream);
+
+  Event base_;
+  std::int64_t base_time_ = 0;  // nanoseconds; 0: not set yet
+};
+
+class Context {
+ public:
+  explicit Context(int device);
+
+  // The runtime keeps the device by thread.
+  void enter() const;
+  Stream& stream(StreamId id) { return streams_[id.index()]; }
+  Stream& current() { return *current_; }
+  cudaStream_t current_stream() { return current_->get(); }
+  void use(StreamId id) { current_ = &stream(id); }
+  StreamId make_stream(StreamPriority priority);
+  int device() const { return device_; }
+  int processors() const { return processors_; }
+  const std::string& name() const { return name_; }
+  cublasLtHandle_t products() const { return products_.get(); }
+  Results& results() { return results_; }
+  const Results& results() const { return results_; }
+
+  template <class T>
+  T* scratch(Scratch purpose, std::int64_t count) {
+    return reinterpret_cast<T*>(current_->scratch(purpose, count * static_cast<std::int64_t>(sizeof(T))));
+  }
+  // A copy on the device for the calls of the current stream; the host's data may change at once.
+  template <class T>
+  const T* stage(std::span<const T> data) {
+    return reinterpret_cast<const T*>(current_->stage(std::as_bytes(data)));
+  }
+  void clear(const Matrix& x);  // to zeros
+
+ private:
+  struct DestroyProducts {
+    void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
+  };
+  int device_, processors_ = 0;
+  std::string name_;
+  std::deque<Stream> streams_;
+  Stream* current_ = nullptr;
+  std::unique_ptr<cublasLtContext, DestroyProducts> products_;
+  Results results_;
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,142 @@
+// LayerNorm and RMSNorm. What forward knew of a row (its mean and deviation) is computed again where it is needed: the
+// row is read anyway.
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/cuda_kernels.hpp"
+#include "kernels/cuda/launch.cuh"
+
+namespace weft::cuda {
+namespace {
+
+struct RowScale {
+  float mean;     // 0 for RMSNorm
+  float inverse;  // of the deviation
+};
+
+struct Norm {
+  Operand gain, bias;
+  std::int64_t columns;
+  float epsilon;
+  __device__ bool is_centred() const { return bias.data != nullptr; }
+};
+Norm norm_of(const NormWeights& weights) {
+  return {operand(weights.gain), operand(weights.bias), weights.gain.size, static_cast<float>(weights.epsilon)};
+}
+
+// Calls body(column, count, values) for the chunks of a row that this thread has. The first is kept in registers, so
+// rows of up to 4096 columns are read once.
+class ChunksOfThread {
+ public:
+  __device__ ChunksOfThread(const Operand& x, std::int64_t row, std::int64_t columns)
+      : x_(x), row_(row), columns_(columns), first_(load_chunk(threadIdx.x * kChunk)) {}
+
+  template <class Body>
+  __device__ void visit(const Body& body) const {
+    const std::int64_t first = threadIdx.x * kChunk;
+    for (std::int64_t column = first; column < columns_; column += blockDim.x * kChunk)
+      body(column, count_at(column), column == first ? first_ : load_chunk(column));
+  }
+
+ private:
+  __device__ int count_at(std::int64_t column) const {
+    return static_cast<int>(max(min(static_cast<std::int64_t>(kChunk), columns_ - column), std::int64_t{0}));
+  }
+  __device__ Values load_chunk(std::int64_t column) const { return load(x_, row_, column, count_at(column)); }
+
+  const Operand& x_;
+  std::int64_t row_, columns_;
+  Values first_;
+};
+
+__device__ RowScale scale_of(const ChunksOfThread& x, const Norm& norm) {
+  float sum = 0, squares = 0;
+  const auto columns = static_cast<float>(norm.columns);
+  if (norm.is_centred()) {
+    x.visit([&](std::int64_t, int, const Values& a) {
+#pragma unroll
+      for (const float v : a.v) sum += v;
+    });
+    sum = block_sum(sum);
+  }
+  const float mean = sum / columns;
+  x.visit([&](std::int64_t, int count, const Values& a) {
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i)
+      if (i < count) squares += (a.v[i] - mean) * (a.v[i] - mean);
+  });
+  return {mean, 1.0F / sqrtf(block_sum(squares) / columns + norm.epsilon)};
+}
+
+}  // namespace
+
+void CudaKernels::norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
+  const Operand in = operand(x), out = operand(y);
+  const Norm norm = norm_of(weights);
+  for_rows(context_, x.rows, x.columns, [=] __device__(std::int64_t row) {
+    const ChunksOfThread chunks(in, row, norm.columns);
+    const RowScale scale = scale_of(chunks, norm);
+    chunks.visit([&](std::int64_t column, int count, const Values& a) {
+      const Values gain = load(norm.gain, 0, column, count);
+      Values result = {};
+      if (norm.is_centred()) result = load(norm.bias, 0, column, count);
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) result.v[i] += (a.v[i] - scale.mean) * scale.inverse * gain.v[i];
+      store(out, row, column, result, count);
+    });
+  });
+}
+
+// With n = (x - mean) inverse and g = dy gain: dx = inverse (g - mean(g) - n mean(g n)); RMSNorm has no mean(g).
+void CudaKernels::norm_input_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Matrix& residual,
+                                  const Matrix& dx) {
+  const Operand in = operand(x), gradient = operand(dy), around = operand(residual), out = operand(dx);
+  const Norm norm = norm_of(weights);
+  for_rows(context_, x.rows, x.columns, [=] __device__(std::int64_t row) {
+    const ChunksOfThread chunks(in, row, norm.columns);
+    const ChunksOfThread gradients(gradient, row, norm.columns);
+    const RowScale scale = scale_of(chunks, norm);
+    float sum = 0, product = 0;
+    gradients.visit([&](std::int64_t column, int count, const Values& d) {
+      const Values gain = load(norm.gain, 0, column, count), a = load(in, row, column, count);
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i) {
+        sum += d.v[i] * gain.v[i];
+        product += d.v[i] * gain.v[i] * (a.v[i] - scale.mean);
+      }
+    });
+    const auto columns = static_cast<float>(norm.columns);
+    const float mean = norm.is_centred() ? block_sum(sum) / columns : 0.0F;
+    const float slope = block_sum(product) * scale.inverse * scale.inverse / columns;
+    gradients.visit([&](std::int64_t column, int count, const Values& d) {
+      const Values gain = load(norm.gain, 0, column, count), a = load(in, row, column, count);
+      Values result = {};
+      if (around.data != nullptr) result = load(around, row, column, count);
+#pragma unroll
+      for (int i = 0; i < kChunk; ++i)
+        result.v[i] += scale.inverse * (d.v[i] * gain.v[i] - mean - (a.v[i] - scale.mean) * slope);
+      store(out, row, column, result, count);
+    });
+  });
+}
+
+void CudaKernels::norm_weight_grad(const Matrix& dy, const Matrix& x, const NormWeights& weights, const Vector& dgain,
+                                   const Vector& dbias, Into into) {
+  const Operand in = operand(x), gradient = operand(dy);
+  const Norm norm = norm_of(weights);
+  RowScale* const scales = context_.scratch<RowScale>(Scratch::row_values, x.rows);
+  for_rows(context_, x.rows, x.columns, [=] __device__(std::int64_t row) {
+    const RowScale scale = scale_of(ChunksOfThread(in, row, norm.columns), norm);
+    if (threadIdx.x == 0) scales[row] = scale;
+  });
+  column_sums<2>(context_, {x.rows, x.columns}, {operand(dgain), operand(dbias)}, into,
+                 [=] __device__(std::int64_t row, std::int64_t column, int count, Values* sums) {
+                   const Values a = load(in, row, column, count), d = load(gradient, row, column, count);
+                   const RowScale scale = scales[row];
+#pragma unroll
+                   for (int i = 0; i < kChunk; ++i) {
+                     sums[0].v[i] += d.v[i] * (a.v[i] - scale.mean) * scale.inverse;
+                     sums[1].v[i] += d.v[i];
+                   }
+                 });
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# gpu_ranks.sh RANKS COMMAND [ARGUMENT...]: so many ranks of a command on one GPU, each a process with an equal share of
+# its SMs (MPS) that NCCL takes for a host of its own: they talk over sockets on loopback. The ranks know each other by
+# the variables that `weft run` reads (src/comm/launch.hpp). The exit code is that of the first rank that fails, 77 where
+# there is no GPU, and 2 where MPS is missing. When a rank fails, the others have GPU_RANKS_GRACE seconds (15) to end.
+set -euo pipefail
+
+if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: $0 RANKS COMMAND [ARGUMENT...]" >&2
+  exit 2
+fi
+ranks=$1
+shift
+if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
+  echo "skipped: nvidia-smi is not here or finds no GPU"
+  exit 77
+fi
+if ! command -v nvidia-cuda-mps-control >/dev/null; then
+  echo "$0: nvidia-cuda-mps-control is not here: without MPS the ranks take turns on the GPU, and NCCL waits for ever" >&2
+  exit 2
+fi
+
+# Folders of our own, so that a daemon of somebody else is left alone.
+work=$(mktemp -d)
+export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log
+mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+pids=()
+finish() {
+  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1 || true
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+if ! nvidia-cuda-mps-control -d; then
+  echo "$0: the MPS daemon does not start; its log says: $(tail -n 3 "$CUDA_MPS_LOG_DIRECTORY"/control.log 2>/dev/null)" >&2
+  exit 2
+fi
+
+export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((ranks < 100 ? 100 / ranks : 1))
+# With fewer hardware queues NCCL's kernels wait behind products, and products behind them.
+export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
+export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
+export WEFT_RANKS=$ranks WEFT_LOCAL_RANK=0 WEFT_ROOT_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))
+WEFT_JOB_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
+export WEFT_JOB_SECRET
+
+for ((rank = 0; rank < ranks; ++rank)); do
+  WEFT_RANK=$rank NCCL_HOSTID=weft-rank-$rank "$@" &
+  pids+=($!)
+done
+status=0
+for ((left = ranks; left > 0; --left)); do
+  code=0
+  wait -n "${pids[@]}" || code=$?
+  if ((code != 0 && status == 0)); then
+    status=$code
+    # Others may wait for it for ever.
+    (sleep "${GPU_RANKS_GRACE:-15}" && kill -KILL "${pids[@]}" 2>/dev/null) &
+    watch=$!
+  fi
+done
+[[ -z ${watch:-} ]] || kill "$watch" 2>/dev/null || true
+exit "$status"
