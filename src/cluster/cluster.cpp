@@ -37,15 +37,8 @@ std::string_view name_of(CollectiveMaker maker) {
 }
 
 std::string_view name_of(Runtime runtime) {
-  switch (runtime) {
-    case Runtime::none:
-      return "none";
-    case Runtime::cpu:
-      return "cpu";
-    case Runtime::cuda:
-      return "cuda";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"none", "cpu", "cuda"};
+  return enum_name(kNames, runtime);
 }
 
 Cluster::Cluster(ClusterSpec spec) : spec_(std::move(spec)) {
