@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// On the wire, whatever the values take in memory.
+// Sizes are those on the wire, whatever the values take in memory.
 struct Moved {
   Bytes in, out;
 };
