@@ -63,7 +63,7 @@ std::vector<double> errors_of(const PublishedSet& set) {
 }
 
 void report(const PublishedSet& set, bool all_rows) {
-  constexpr double kWorthNaming = 20;
+  constexpr double kMinNamedErrorPct = 20;
   const std::vector<double> errors = errors_of(set);
   std::vector<double> sizes;
   double sum = 0, bias = 0;
@@ -82,7 +82,8 @@ void report(const PublishedSet& set, bool all_rows) {
       "\"worst_pct\": {:.1f}, \"bias_pct\": {:+.2f}}}\n",
       set.name, errors.size(), sizes[sizes.size() / 2], sum / n, sizes.back(), bias / n);
   for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (!all_rows && std::abs(errors[i]) > kWorthNaming) fmt::print("  {:+6.1f} %  {}\n", errors[i], set.rows[i].name);
+    if (!all_rows && std::abs(errors[i]) > kMinNamedErrorPct)
+      fmt::print("  {:+6.1f} %  {}\n", errors[i], set.rows[i].name);
   }
 }
 

@@ -19,12 +19,12 @@ using weft::tcp::MessageReader;
 
 // What a reader takes from a socket is at most as long as it may be, and no longer than what was sent.
 void read_from_socket(const std::string& bytes, std::size_t longest) {
-  constexpr std::size_t kMost = 32 << 10;  // which a socket takes without a reader
+  constexpr std::size_t kMaxBytes = 32 << 10;  // which a socket takes without a reader
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) != 0) std::abort();
   const weft::tcp::Socket reader_end(ends[0]);
   weft::tcp::Socket writer_end(ends[1]);
-  const std::size_t count = std::min(bytes.size(), kMost);
+  const std::size_t count = std::min(bytes.size(), kMaxBytes);
   if (::send(writer_end.fd(), bytes.data(), count, MSG_NOSIGNAL) != static_cast<ssize_t>(count)) std::abort();
   writer_end.close();
   MessageReader reader(longest);
@@ -46,8 +46,8 @@ void try_reading(Read read) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace weft::tcp;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  read_from_socket(text, kLongestOfStranger);
-  read_from_socket(text, kLongestOfMember);
+  read_from_socket(text, kMaxStrangerBytes);
+  read_from_socket(text, kMaxMemberBytes);
   if (const auto texts = split_texts(text)) {
     if (split_texts(join_texts(*texts)) != texts) std::abort();
   }

@@ -1,28 +1,18 @@
 #include "app/cli.hpp"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <new>
 
-#include "app/analyze/analyze_command.hpp"
-#include "app/collective/collective_command.hpp"
+#include "app/commands.hpp"
 #include "app/flags.hpp"
-#include "app/plan/plan_command.hpp"
-#include "app/plan/simulate_command.hpp"
-#include "app/run/calibrate_command.hpp"
-#include "app/run/run_command.hpp"
-#include "app/verify_command.hpp"
 #include "app/version.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
 
 namespace weft {
 namespace {
-
-struct Command {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
-};
 
 constexpr Command kCommands[] = {
     {"plan", "model, cluster, layout -> plan: step time, accounting, memory, bound", run_plan_command},
@@ -41,13 +31,11 @@ constexpr Command kCommands[] = {
 void print_usage(std::ostream& out) {
   out << "weft " << kVersion << ": weaves communication into computation when large models are trained\n\n"
       << "  weft COMMAND [flags]        weft COMMAND --help for its flags and an example\n\n";
-  for (const Command& command : kCommands) {
-    out << "  " << command.name << std::string(12 - std::string(command.name).size(), ' ') << command.summary << "\n";
-  }
+  print_commands(kCommands, 12, out);
   out << "\n  weft --version\n";
 }
 
-int dispatch(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+int dispatch(const Arguments& arguments, std::ostream& out, std::ostream& err) {
   if (arguments.empty()) {
     print_usage(err);
     return kBadInput;
@@ -61,15 +49,25 @@ int dispatch(const std::vector<std::string>& arguments, std::ostream& out, std::
     out << "weft " << kVersion << "\n";
     return kOk;
   }
-  std::vector<std::string> names;
-  for (const Command& command : kCommands) {
-    if (name == command.name) return command.run({arguments.begin() + 1, arguments.end()}, out, err);
-    names.emplace_back(command.name);
-  }
-  fail("'{}': there is no such command{}", name, suggestion(name, names));
+  return run_named_command(kCommands, "there is no such command", arguments, out, err);
 }
 
 }  // namespace
+
+void print_commands(std::span<const Command> commands, std::size_t columns, std::ostream& out) {
+  for (const Command& command : commands) out << fmt::format("  {:<{}}{}\n", command.name, columns, command.summary);
+}
+
+int run_named_command(std::span<const Command> commands, std::string_view missing, const Arguments& arguments,
+                      std::ostream& out, std::ostream& err) {
+  const std::string& name = arguments.front();
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (name == command.name) return command.run({arguments.begin() + 1, arguments.end()}, out, err);
+    names.emplace_back(command.name);
+  }
+  fail("'{}': {}{}", name, missing, suggestion(name, names));
+}
 
 int run_command_line(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   try {

@@ -20,7 +20,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000'000;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
 
 // A GPT from shape flags alone.
 Transformer shape_from_flags(const Flags& flags) {
@@ -39,51 +39,49 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   const bool heads_follow = model.kv_heads == model.heads;
   const bool head_dim_follows = model.head_dim == 0 || model.head_dim * model.heads == model.hidden;
   const bool ffn_follows = model.ffn == 0;
-  model.layers = flags.integer("layers", 1, kMany).value_or(model.layers);
-  model.hidden = flags.integer("hidden", 1, kMany).value_or(model.hidden);
-  model.heads = flags.integer("heads", 1, kMany).value_or(model.heads);
+  model.layers = flags.integer("layers", 1, kMaxNumber).value_or(model.layers);
+  model.hidden = flags.integer("hidden", 1, kMaxNumber).value_or(model.hidden);
+  model.heads = flags.integer("heads", 1, kMaxNumber).value_or(model.heads);
   if (heads_follow) model.kv_heads = model.heads;
-  model.kv_heads = flags.integer("kv-heads", 1, kMany).value_or(model.kv_heads);
+  model.kv_heads = flags.integer("kv-heads", 1, kMaxNumber).value_or(model.kv_heads);
   if (head_dim_follows && !model.latent) {
     if (model.hidden % model.heads != 0) fail("--heads {}: does not divide --hidden {}", model.heads, model.hidden);
     model.head_dim = model.hidden / model.heads;
   }
   if (ffn_follows) model.ffn = 4 * model.hidden;
-  model.ffn = flags.integer("ffn", 1, kMany).value_or(model.ffn);
-  model.vocab = flags.integer("vocab", 1, kMany).value_or(model.vocab);
+  model.ffn = flags.integer("ffn", 1, kMaxNumber).value_or(model.ffn);
+  model.vocab = flags.integer("vocab", 1, kMaxNumber).value_or(model.vocab);
   if (flags.given("dropout") && *flags.text("dropout") != "model") {
     const double rate = *flags.number("dropout", 0, 1);
     model.dropout = {rate, rate, rate};
   }
-  if (const auto count = flags.integer("experts", 1, kMany)) {
+  if (const auto count = flags.integer("experts", 1, kMaxNumber)) {
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
     model.experts->count = *count;
-    // Groups of the preset's experts; others have theirs by --router-groups.
-    if (*count % model.experts->router_groups != 0) {
-      model.experts->router_groups = model.experts->router_group_topk = 1;
-    }
+    // These are groups of the preset's experts; other numbers of experts need --router-groups.
+    if (*count % model.experts->router_groups != 0) model.experts->router_groups = model.experts->router_group_topk = 1;
   }
-  if (const auto local = flags.integer("experts-per-rank", 1, kMany)) {
+  if (const auto local = flags.integer("experts-per-rank", 1, kMaxNumber)) {
     if (flags.given("experts")) fail("--experts-per-rank {}: --experts says how many there are already", *local);
     if (!model.experts) model.experts = Experts{.ffn = model.ffn};
-    const std::int64_t ranks = flags.integer("ep", 1, kMany).value_or(1);
+    const std::int64_t ranks = flags.integer("ep", 1, kMaxNumber).value_or(1);
     model.experts->count = checked_product({*local, ranks}, "--experts-per-rank * --ep");
   }
   for (const char* name : {"top-k", "capacity-factor", "moe-every", "token-drop-policy", "aux-loss-coeff", "shared-ffn",
                            "router-groups", "router-group-topk"}) {
     if (flags.given(name) && !model.experts) fail("--{}: {} has no experts; give --experts", name, model.name);
   }
-  if (const auto top_k = flags.integer("top-k", 1, kMany)) model.experts->top_k = *top_k;
+  if (const auto top_k = flags.integer("top-k", 1, kMaxNumber)) model.experts->top_k = *top_k;
   if (const auto factor = flags.number("capacity-factor", 0, 1000)) model.experts->capacity_factor = *factor;
-  if (const auto ffn = flags.integer("shared-ffn", 0, kMany)) model.experts->shared_ffn = *ffn;
-  if (const auto every = flags.integer("moe-every", 1, kMany)) model.experts->every = *every;
+  if (const auto ffn = flags.integer("shared-ffn", 0, kMaxNumber)) model.experts->shared_ffn = *ffn;
+  if (const auto every = flags.integer("moe-every", 1, kMaxNumber)) model.experts->every = *every;
   if (const auto order = flags.one_of("token-drop-policy", {"position", "gshard", "probs"})) {
     model.experts->gate_order = static_cast<GateOrder>(*order);
   }
-  if (const auto groups = flags.integer("router-groups", 1, kMany)) {
+  if (const auto groups = flags.integer("router-groups", 1, kMaxNumber)) {
     model.experts->router_groups = model.experts->router_group_topk = *groups;
   }
-  if (const auto groups = flags.integer("router-group-topk", 1, kMany)) model.experts->router_group_topk = *groups;
+  if (const auto groups = flags.integer("router-group-topk", 1, kMaxNumber)) model.experts->router_group_topk = *groups;
   if (const auto coeff = flags.number("aux-loss-coeff", 0, 1000)) model.experts->aux_loss_coeff = *coeff;
 }
 
@@ -122,7 +120,7 @@ Transformer read_model(const Flags& flags) {
                                             : model_preset(*name);
   apply_shape_flags(flags, model);
   // Shape flags make a model of any length; a published one has the positions it was trained with.
-  if (!name && !launched) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMany).value_or(0));
+  if (!name && !launched) model.max_seq = std::max(model.max_seq, flags.integer("seq", 1, kMaxNumber).value_or(0));
   validate(model);
   return model;
 }
@@ -132,9 +130,9 @@ Bytes default_reserve(const Device& device) {
   // Measured on an H200 (docs/accuracy.md): driver 0.6, context and kernels 0.75, NCCL 0.43 GiB.
   constexpr double kFixed = 1.8 * 1024 * 1024 * 1024;
   constexpr double kFragmentation = 0.015;
-  constexpr double kMost = 0.25;  // of a device that is far smaller than any GPU in use
+  constexpr double kMaxShare = 0.25;  // of a device that is far smaller than any GPU in use
   const auto memory = static_cast<double>(device.memory.value);
-  return {static_cast<std::int64_t>(std::min(kFixed + kFragmentation * memory, kMost * memory))};
+  return {static_cast<std::int64_t>(std::min(kFixed + kFragmentation * memory, kMaxShare * memory))};
 }
 
 namespace {
@@ -204,8 +202,8 @@ ClusterSpec read_cluster(const Flags& flags) {
 namespace {
 
 void read_batch(const Flags& flags, Layout& l) {
-  l.micro_batch = flags.integer("micro-batch", 1, kMany).value_or(1);
-  l.global_batch = flags.integer("global-batch", 1, kMany).value_or(l.micro_batch * l.dp);
+  l.micro_batch = flags.integer("micro-batch", 1, kMaxNumber).value_or(1);
+  l.global_batch = flags.integer("global-batch", 1, kMaxNumber).value_or(l.micro_batch * l.dp);
   if (flags.is_set("round-batch")) {
     const std::int64_t round = l.micro_batch * l.dp;
     l.global_batch = std::max<std::int64_t>(1, l.global_batch / round) * round;
@@ -217,18 +215,18 @@ void read_batch(const Flags& flags, Layout& l) {
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
   const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
-  l.tp = flags.integer("tp", 1, kMany).value_or(1);
-  l.pp = flags.integer("pp", 1, kMany).value_or(1);
-  l.cp = flags.integer("cp", 1, kMany).value_or(1);
-  l.vpp = flags.integer("vpp", 1, kMany).value_or(1);
-  l.ep = flags.integer("ep", 1, kMany).value_or(1);
-  l.etp = flags.integer("etp", 1, kMany).value_or(model.experts ? l.tp : 1);
+  l.tp = flags.integer("tp", 1, kMaxNumber).value_or(1);
+  l.pp = flags.integer("pp", 1, kMaxNumber).value_or(1);
+  l.cp = flags.integer("cp", 1, kMaxNumber).value_or(1);
+  l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(1);
+  l.ep = flags.integer("ep", 1, kMaxNumber).value_or(1);
+  l.etp = flags.integer("etp", 1, kMaxNumber).value_or(model.experts ? l.tp : 1);
   if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven", "gathered"})) {
     if (!model.experts) fail("--expert-exchange: {} has no experts; give --experts", model.name);
     l.expert_exchange = static_cast<ExpertExchange>(*choice);
   }
   const std::int64_t devices = cluster.device_count();
-  if (const auto dp = flags.integer("dp", 1, kMany)) {
+  if (const auto dp = flags.integer("dp", 1, kMaxNumber)) {
     l.dp = *dp;
   } else if (l.tp > devices || l.pp > devices || l.cp > devices || devices % (l.tp * l.pp * l.cp) != 0) {
     fail("--tp {} * --pp {} * --cp {}: does not divide the cluster's {} devices", l.tp, l.pp, l.cp, devices);
@@ -238,7 +236,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.dispatch_fp8 = flags.is_set("dispatch-fp8");
   l.ep_forwarding = flags.is_set("ep-forwarding");
   read_batch(flags, l);
-  l.seq = flags.integer("seq", 1, kMany).value_or(model.max_seq);
+  l.seq = flags.integer("seq", 1, kMaxNumber).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.sequence_parallel = flags.is_set("sequence-parallel");
   if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");

@@ -24,7 +24,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kLongest = 1 << 24;
+constexpr std::int64_t kMaxLength = 1 << 24;
 
 std::string time(double s) {
   return format_time(nanos_from_seconds(s));
@@ -73,7 +73,7 @@ std::vector<std::int64_t> read_lengths(Flags& flags) {
   if (flags.given("seq")) fail("--lengths {}: says what --seq says; give one of them", *text);
   for (const std::string& item : split(*text, ',')) {
     const std::int64_t length = parse_integer(item, "--lengths");
-    if (length < 1 || length > kLongest) fail("--lengths {}: {} is not in 1..{}", *text, length, kLongest);
+    if (length < 1 || length > kMaxLength) fail("--lengths {}: {} is not in 1..{}", *text, length, kMaxLength);
     lengths.push_back(length);
   }
   std::sort(lengths.begin(), lengths.end());

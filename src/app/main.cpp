@@ -13,8 +13,8 @@
 
 namespace {
 
-// Keeps freed memory for the next table: plans make many large ones, one after the other, and to get zeroed pages from
-// the system each time was a tenth of the run.
+// Keeps freed memory for the next table: plans make many large ones in sequence, and getting zeroed pages from the
+// system each time took a tenth of the time.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);

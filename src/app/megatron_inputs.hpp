@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Sets what the launch says and neither the command line nor --config gives. Returns what it says in vain; nothing
+// Sets what the launch says and neither the command line nor --config gives. Returns what has no effect; nothing
 // without --megatron-args.
 std::vector<IgnoredFlag> apply_megatron_args(Flags& flags);
 

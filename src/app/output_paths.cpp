@@ -46,7 +46,8 @@ class TrialFolders {
   std::vector<fs::path> made_;
 };
 
-// "" or why no file can be written there. The system itself is asked: permissions do not say that a disk is read-only.
+// Returns why no file can be written there, or "". It asks the system, because permissions do not show that a disk is
+// read-only.
 std::string try_a_file_in(const fs::path& folder) {
   std::string name = (folder / ".weft-XXXXXX").string();
   const int descriptor = ::mkstemp(name.data());

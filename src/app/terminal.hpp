@@ -1,4 +1,4 @@
-// Whether somebody watches.
+// Finds whether output goes to a terminal.
 #pragma once
 
 #include <unistd.h>

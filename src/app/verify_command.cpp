@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "base/error.hpp"

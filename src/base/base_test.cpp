@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/enum_name.hpp"
 #include "base/checked.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
@@ -55,6 +56,15 @@ TEST(Table, AlignsColumnsByCodePoints) {
   TextTable table({"name", "x"});
   table.add_row({"bé", "10"});
   EXPECT_EQ(table.to_string(), "name   x\n--------\nbé    10\n");
+}
+
+TEST(EnumNames, AreSplitAtSpacesAndUnknownValuesHaveNone) {
+  enum class Colour { red, dark_green, blue };
+  static constexpr auto kNames = split_names<3>("red dark_green blue");
+  EXPECT_EQ(enum_name(kNames, Colour::red), "red");
+  EXPECT_EQ(enum_name(kNames, Colour::dark_green), "dark_green");
+  EXPECT_EQ(enum_name(kNames, Colour::blue), "blue");
+  EXPECT_EQ(enum_name(kNames, static_cast<Colour>(3)), "?");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Integer arithmetic on sizes that come from users: overflow is bad input, not undefined behaviour.
+// Integer arithmetic on sizes that users give: an overflow is bad input, not undefined behaviour.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// The product of the factors; throws Error naming `what` where it does not fit in 63 bits.
+// Both throw Error naming `what` where the result does not fit in 63 bits.
 inline std::int64_t checked_product(std::initializer_list<std::int64_t> factors, std::string_view what) {
   std::int64_t product = 1;
   for (const std::int64_t factor : factors) {

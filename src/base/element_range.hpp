@@ -1,4 +1,4 @@
-// A run of elements of a tensor or of a parameter.
+// Consecutive elements of a tensor or of a parameter.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a number in memory or on a link is: one enumeration for models, plans, collectives, kernels and files.
+// The type of a number in memory or on a link: one enumeration for models, plans, collectives, kernels and files.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// Files and messages between ranks of one build number them in this order; floats come first.
+// Files and messages between ranks use these numbers, so the order must not change. Floats come first (is_float).
 enum class ElementType : std::uint8_t { fp32, bf16, fp16, fp8, i32, i64 };
 
 constexpr Bytes size_of(ElementType type) {
@@ -33,7 +33,7 @@ constexpr bool is_float(ElementType type) {
 }
 
 std::string_view name_of(ElementType type);
-// By its name; f32 and f16 are read as fp32 and fp16.
+// Finds a type by its name. f32 and f16 are accepted for fp32 and fp16.
 std::optional<ElementType> parse_element_type(std::string_view name);
 
 }  // namespace weft

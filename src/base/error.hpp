@@ -9,19 +9,20 @@
 
 namespace weft {
 
-// Says the thing, the value and what was allowed: "plan.json: op 12: rank 9 is not in 0..7".
+// The message names the thing, the value and what was allowed: "plan.json: op 12: rank 9 is not in 0..7".
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
-// A run that began and could not end: a rank was lost, a peer did not answer. Exit code 3; bad input is 2.
+// Thrown when a run has begun and cannot finish: a rank was lost, or a peer did not answer. The exit code is 3; it is 2
+// for bad input.
 class RunFailed : public std::runtime_error {
  public:
   explicit RunFailed(const std::string& message) : std::runtime_error(message) {}
 };
 
-// Weft made a plan that its own verifier refuses: nobody's input is at fault. Exit code 1.
+// Thrown when Weft's own verifier refuses a plan that Weft made, which no input can be blamed for. The exit code is 1.
 class UnsafePlan : public std::runtime_error {
  public:
   explicit UnsafePlan(const std::string& message) : std::runtime_error(message) {}
@@ -36,6 +37,6 @@ template <class... Args>
 
 }  // namespace weft
 
-// For invariants of our own code, in release builds too. Never on user input.
+// Checks an invariant of our own code, in release builds too. It is never used on user input.
 #define WEFT_CHECK(expression) \
   ((expression) ? static_cast<void>(0) : ::weft::check_failed(#expression, __FILE__, __LINE__))

@@ -1,5 +1,4 @@
-// Integer ids as types, and containers that they index. An id is an index into one table and carries no meaning of its
-// own.
+// Integer ids as types, and containers that they index. An id is an index into one table and has no other meaning.
 #pragma once
 
 #include <array>

@@ -6,7 +6,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -24,7 +23,7 @@ const char* kind_in_words(mode_t mode) {
   return "is a device, not a file";
 }
 
-// The pipes of a shell live in a file system of their own; those that mkfifo makes have a name in another one.
+// Returns whether this is a pipe that a shell made. Those live in a file system of their own, unlike those of mkfifo.
 bool is_pipe_of_processes(int descriptor, mode_t mode) {
   struct statfs place{};
   return S_ISFIFO(mode) && ::fstatfs(descriptor, &place) == 0 && place.f_type == PIPEFS_MAGIC;
@@ -47,7 +46,7 @@ InputFile::InputFile(const std::filesystem::path& path, Pipes pipes)
     fail("{}: {}", name_, is_piped_ ? "is a pipe, not a file" : kind_in_words(status.st_mode));
   }
   if (is_piped_) {
-    ::fcntl(descriptor_, F_SETFL, 0);  // whoever reads a pipe waits for the other end
+    ::fcntl(descriptor_, F_SETFL, 0);  // reading a pipe must wait for its writer
   } else {
     size_ = status.st_size;
   }
@@ -78,7 +77,7 @@ void InputFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string read_text_file(const std::filesystem::path& path, const TextLimits& limits) {
   InputFile file(path, limits.pipes);
-  const std::int64_t most = file.is_piped() ? limits.most_piped_bytes : limits.most_bytes;
+  const std::int64_t most = file.is_piped() ? limits.max_piped_bytes : limits.max_bytes;
   const auto refuse_size = [&](const std::string& size) {
     fail("{}: has {} bytes; at most {} are read{}", path.string(), size, most, file.is_piped() ? " from a pipe" : "");
   };

@@ -1,5 +1,5 @@
-// Files that somebody names on the command line, opened so that no name can hang the program or eat its memory: a named
-// pipe without a writer, a device or a folder is an Error at once.
+// Opens files that are named on the command line. No name can hang the program or exhaust its memory: a named pipe
+// without a writer, a device or a folder is an Error at once.
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace weft {
 
-// Whether a pipe between processes will do: `weft verify /dev/stdin`, `weft analyze <(zcat trace.gz)`. It can be read
-// once only, and has no size.
+// Says whether the file may be a pipe between processes (`weft verify /dev/stdin`, `weft analyze <(zcat trace.gz)`),
+// which has no size and can be read only once.
 enum class Pipes : std::uint8_t { refused, accepted };
 
-// A plan, a configuration or any other text of ours is far smaller; what comes out of a pipe may never end.
-inline constexpr std::int64_t kMostBytesOfText = std::int64_t{1} << 30;
-inline constexpr std::int64_t kMostPipedBytesOfText = std::int64_t{1} << 28;
+// All text files that Weft reads are far smaller. The limit for pipes is lower because a pipe may never end.
+inline constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxPipedTextBytes = std::int64_t{1} << 28;
 
 class InputFile {
  public:
-  // Throws Error naming the file and what it is where it is no regular file (and no pipe that is accepted).
+  // Throws Error, saying what the name stands for, unless it is a regular file or a pipe that is accepted.
   explicit InputFile(const std::filesystem::path& path, Pipes pipes = Pipes::refused);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -28,9 +28,9 @@ class InputFile {
 
   int descriptor() const { return descriptor_; }
   bool is_piped() const { return is_piped_; }
-  std::int64_t size() const { return size_; }  // when it was opened; 0 of a pipe
+  std::int64_t size() const { return size_; }  // when the file was opened; 0 for a pipe
 
-  // The bytes that follow those that were read before, up to the size of `out`; 0 only at the end.
+  // Reads the next bytes, up to the size of `out`, and returns their number, which is 0 only at the end.
   std::size_t read(std::span<std::byte> out);
   // Fills `out` with the bytes from `offset` on. Not for pipes.
   void read_at(std::int64_t offset, std::span<std::byte> out) const;
@@ -44,10 +44,10 @@ class InputFile {
 
 struct TextLimits {
   Pipes pipes = Pipes::accepted;
-  std::int64_t most_bytes = kMostBytesOfText;
-  std::int64_t most_piped_bytes = kMostPipedBytesOfText;
+  std::int64_t max_bytes = kMaxTextBytes;
+  std::int64_t max_piped_bytes = kMaxPipedTextBytes;
 };
-// A whole file. One that is too large is refused before anything of it is read, a pipe as soon as it has said too much.
+// Returns a whole file. A file that is too large is refused before it is read, a pipe as soon as the limit is passed.
 std::string read_text_file(const std::filesystem::path& path, const TextLimits& limits = {});
 
 }  // namespace weft

@@ -52,8 +52,8 @@ TEST(InputFile, RefusesATooLargeFileBeforeItIsRead) {
   const std::string file = folder.write("large", "begin");
   std::filesystem::resize_file(file, std::uintmax_t{1} << 40);  // reading the hole would take hours
   EXPECT_EQ(error_of([&] { read_text_file(file); }), file + ": has 1099511627776 bytes; at most 1073741824 are read");
-  EXPECT_EQ(read_text_file(folder.write("exact", "12345"), {.most_bytes = 5}), "12345");
-  EXPECT_EQ(error_of([&] { read_text_file(folder.write("longer", "123456"), {.most_bytes = 5}); }),
+  EXPECT_EQ(read_text_file(folder.write("exact", "12345"), {.max_bytes = 5}), "12345");
+  EXPECT_EQ(error_of([&] { read_text_file(folder.write("longer", "123456"), {.max_bytes = 5}); }),
             folder.file("longer") + ": has 6 bytes; at most 5 are read");
 }
 
@@ -75,7 +75,7 @@ TEST(InputFile, ReadsAPipeOfTheShellToItsEnd) {
 TEST(InputFile, EndsAPipeThatSaysTooMuchOrNothing) {
   ShellPipe pipe;
   ASSERT_EQ(::write(pipe.writer(), "123456", 6), 6);  // and stays open: waiting for its end would take forever
-  EXPECT_EQ(error_of([&] { read_text_file(pipe.name(), {.most_piped_bytes = 5}); }),
+  EXPECT_EQ(error_of([&] { read_text_file(pipe.name(), {.max_piped_bytes = 5}); }),
             pipe.name() + ": has more than 5 bytes; at most 5 are read from a pipe");
   EXPECT_EQ(error_of([&] { read_text_file(pipe.name(), {.pipes = Pipes::refused}); }),
             pipe.name() + ": is a pipe, not a file");

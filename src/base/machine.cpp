@@ -18,7 +18,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// The first line "KEY : VALUE"; empty where there is none.
+// Returns the value of the first line "KEY : VALUE", or "" where there is none.
 std::string_view value_of(std::string_view cpuinfo, std::string_view key) {
   while (!cpuinfo.empty()) {
     const std::size_t end = std::min(cpuinfo.find('\n'), cpuinfo.size());

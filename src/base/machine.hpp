@@ -1,4 +1,4 @@
-// What this machine is, as far as a measurement of its speed depends on it.
+// Describes a machine as far as measurements of its speed depend on it.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,21 @@ namespace weft {
 struct MachineFacts {
   std::string cpu;  // the model's name; where the kernel gives none, the architecture and its part numbers
   std::int64_t cores = 0;
-  // How it was used; 0 and empty: not said.
-  std::int64_t ranks = 0;             // at once
+  // How the machine was used. 0 and "" mean that it is not known.
+  std::int64_t ranks = 0;             // that ran at once
   std::int64_t threads_per_rank = 0;  // that compute
   std::string transport;              // in words: "local, links paced to 200 Mb/s"
   friend bool operator==(const MachineFacts&, const MachineFacts&) = default;
 };
 
-// cpu and cores of the machine that this runs on.
+// Returns the processor and the number of cores of this machine.
 MachineFacts this_machine();
 
-// The processor's name from the text of /proc/cpuinfo: "model name" (x86_64), or "aarch64 0x41 0xd40" from implementer
-// and part. The architecture alone where neither is there.
+// Returns the processor's name from the text of /proc/cpuinfo: "model name" (x86_64), "aarch64 0x41 0xd40" from
+// implementer and part, or the architecture alone where neither is given.
 std::string cpu_name(std::string_view cpuinfo, std::string_view architecture);
 
-// "" where what was measured on `there` holds for `here`; else what differs, for people. What one of them does not say
-// fits.
+// Returns in words what differs, or "" where a measurement made on `there` holds for `here`. Unknown facts match all.
 std::string machine_difference(const MachineFacts& there, const MachineFacts& here);
 
 }  // namespace weft

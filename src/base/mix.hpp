@@ -1,4 +1,4 @@
-// Random numbers without state: a number for every (seed, place), in integers, the same on every machine.
+// Random numbers without state: every (seed, place) has a number, the same on every machine.
 #pragma once
 
 #include <cstdint>

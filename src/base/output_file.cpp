@@ -16,13 +16,13 @@
 namespace weft {
 namespace {
 
-// The file while it is written. It is removed unless it was given the target's name.
+// The file while it is being written. It is removed unless it was renamed to the target.
 class TemporaryFile final : public std::streambuf {
  public:
-  // The name has the process in it: two programs that write the same target do not mix their bytes.
+  // The name contains the process number, so two programs that write the same target do not mix their bytes.
   explicit TemporaryFile(const std::filesystem::path& target)
       : target_(target), path_(fmt::format("{}.{}.part", target.string(), ::getpid())) {
-    // What a program with the same number has left is in nobody's way; O_EXCL follows no link.
+    // A leftover of an earlier process with this number is removed. O_EXCL follows no link.
     ::unlink(path_.c_str());
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail("{}: cannot be written: {}", target_.string(), std::strerror(errno));
@@ -42,7 +42,8 @@ class TemporaryFile final : public std::streambuf {
   void finish(Durability durability) {
     flush();
     if (error_ == 0 && durability == Durability::synchronized && ::fsync(descriptor_) != 0) error_ = errno;
-    const int closed = ::close(std::exchange(descriptor_, -1));  // some file systems say only here that they are full
+    const int closed =
+        ::close(std::exchange(descriptor_, -1));  // some file systems report only here that they are full
     if (error_ == 0 && closed != 0) error_ = errno;
     report_failure();
     if (::rename(path_.c_str(), target_.c_str()) != 0) {
@@ -60,7 +61,7 @@ class TemporaryFile final : public std::streambuf {
   int sync() override { return flush() ? 0 : -1; }
 
  private:
-  // The first error stays: what follows it would only be told that the stream is bad.
+  // Keeps the first error: later writes would only report that the stream is bad.
   bool flush() {
     const char* begin = pbase();
     while (error_ == 0 && begin < pptr()) {
@@ -91,7 +92,7 @@ void write_file(const std::filesystem::path& path, const std::function<void(std:
   try {
     write(stream);
   } catch (const std::exception&) {
-    file->report_failure();  // the writer knows only that its stream went bad
+    file->report_failure();  // the writer only saw that its stream failed
     throw;
   }
   file->finish(durability);

@@ -1,4 +1,5 @@
-// Files that appear under their name only when all of their bytes are written: a failure leaves what was there before.
+// Writes files that appear under their name only when all bytes are written. After a failure the old file is still
+// there.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,13 @@
 namespace weft {
 
 enum class Durability : std::uint8_t {
-  written,      // the system has it
-  synchronized  // the disk has it
+  written,      // the operating system has the bytes
+  synchronized  // the disk has the bytes
 };
 
-// Calls `write` with a stream to a file beside the target, which then takes the target's name. Throws Error where the
-// file cannot be created, RunFailed where it cannot be written to its end (disk full, file size limit); either names
-// it, and nothing is left of the attempt.
+// Calls `write` with a stream to a temporary file beside the target, then renames that file to the target. Throws Error
+// where the file cannot be created and RunFailed where it cannot be written completely (disk full, file size limit).
+// Both name the file, and the temporary file is removed.
 void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write,
                 Durability durability = Durability::written);
 

@@ -1,4 +1,4 @@
-// A loop whose rounds run on several threads.
+// A loop whose iterations run on several threads.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,8 @@
 
 namespace weft {
 
-// Calls work(0) .. work(count - 1), each once, on up to `jobs` threads (the caller's is one of them); returns when all
-// are done. Where rounds throw, the exception of the lowest one that ran is rethrown at the end and rounds that have
-// not begun are left out.
+// Calls work(0) .. work(count - 1), each once, on up to `jobs` threads including the caller's, and returns when all
+// have ended. If calls throw, calls that have not begun are skipped, and the exception of the lowest index is rethrown.
 void parallel_for(std::size_t count, std::size_t jobs, const std::function<void(std::size_t)>& work);
 
 }  // namespace weft

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-// "sweep  [#####.....]  51 %  42/83  3 s left": one line without its end.
+// Returns one line without its end: "sweep  [#####.....]  51 %  42/83  3 s left".
 std::string progress_line(std::string_view label, std::size_t done, std::size_t total, double elapsed_s);
 
 class ProgressBar {
@@ -20,7 +20,7 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Draws the line again, unless it was drawn a moment ago.
+  // Draws the line again unless it was drawn within the last tenth of a second.
   void show(std::size_t done);
 
  private:

@@ -1,4 +1,4 @@
-// A plain text table for terminals: first column left, the others right aligned.
+// A plain text table for terminals. The first column is left aligned, the others are right aligned.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ class TextTable {
  public:
   explicit TextTable(std::vector<std::string> header);
   void add_row(std::vector<std::string> cells);
-  // Lines of equal width, a rule below the header; widths count code points, not bytes.
+  // Returns lines of equal width with a rule below the header. Widths count code points, not bytes.
   std::string to_string() const;
 
  private:

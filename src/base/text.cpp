@@ -21,13 +21,11 @@ struct Number {
 Number split_number(std::string_view text, std::string_view what, std::string_view allowed) {
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (status != std::errc{} || !std::isfinite(value) || value < 0) {
-    fail("{}: '{}' is not {}", what, text, allowed);
-  }
+  if (status != std::errc{} || !std::isfinite(value) || value < 0) fail("{}: '{}' is not {}", what, text, allowed);
   return {value, text.substr(end - text.data())};
 }
 
-// Removes a leading prefix (K, Mi, ...) from unit and returns its factor.
+// Removes a leading prefix (K, Mi, ...) from `unit` and returns its factor.
 double take_prefix(std::string_view& unit) {
   constexpr std::string_view kLetters = "KMGT";
   if (unit.size() < 2) return 1;
@@ -46,7 +44,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     std::size_t diagonal = row[0];
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      // A wrong letter costs as much as one left out and one put in, so "39b" is nearer to "39.1b" than to "22b".
+      // A wrong letter costs as much as a deletion and an insertion, so "39b" is nearer to "39.1b" than to "22b".
       const std::size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 2);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});

@@ -1,4 +1,4 @@
-// Text in and out: units as people write them, names as people mistype them.
+// Formats and parses quantities as people write them, and suggests names that people mistyped.
 #pragma once
 
 #include <span>
@@ -29,9 +29,9 @@ std::int64_t parse_integer(std::string_view text, std::string_view what);
 
 std::vector<std::string> split(std::string_view text, char separator);
 
-// The candidate with the smallest edit distance, or "" where none is near enough to be a typing error.
+// Returns the candidate with the smallest edit distance, or "" where none is near enough to be a typing error.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-// "; did you mean 'llama2-70b'?" or the whole list where nothing is near.
+// Returns "; did you mean 'llama2-70b'?", or the whole list where no name is near.
 std::string suggestion(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace weft

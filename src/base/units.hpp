@@ -33,7 +33,8 @@ constexpr double seconds(Nanos t) {
   return static_cast<double>(t.value) * 1e-9;
 }
 
-// FLOP counts of one step of a trillion-parameter model exceed int64, and no decision needs their last digit.
+// Floating point, because FLOP counts of a step of a trillion-parameter model exceed int64 and no decision needs their
+// last digit.
 struct Flops {
   double value = 0;
   friend constexpr auto operator<=>(Flops, Flops) = default;
@@ -46,8 +47,8 @@ struct Bandwidth {
   friend constexpr auto operator<=>(Bandwidth, Bandwidth) = default;
 };
 
-// Rounds to the nearest nanosecond; a positive duration never becomes zero, so events keep their order. Beyond 31 years
-// it stays at 31 years: sums of such times still fit.
+// Rounds to the nearest nanosecond. A positive duration never becomes zero, so events keep their order. More than 31
+// years become 31 years, so that sums of such times still fit.
 constexpr Nanos nanos_from_seconds(double s) {
   if (!(s > 0)) return {0};
   if (s > 1e9) return {1'000'000'000'000'000'000};

@@ -1,5 +1,5 @@
-// How elements travel: their type, and the scales of blocks of them where they are compressed. How many bytes a
-// transfer has is said here alone; building, cutting, verifying, pricing and executing transfers ask this function.
+// How elements travel: their type, and the scales of their blocks where they are compressed. This is the only function
+// that knows the size of a transfer; building, cutting, verifying, pricing and executing transfers all call it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace weft {
 
 struct WireFormat {
   ElementType type = ElementType::bf16;
-  std::int32_t block = 0;  // consecutive elements that share a scale; 0: there are no scales
+  std::int32_t block = 0;  // consecutive elements that share a scale; 0: no scales
   ElementType scale = ElementType::fp32;
   friend bool operator==(const WireFormat&, const WireFormat&) = default;
 };

@@ -1,11 +1,9 @@
 #include "calibrate/calibrate.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <set>
 
-#include "base/error.hpp"
 #include "calibrate/endless_transfer.hpp"
 #include "calibrate/expert_load.hpp"
 #include "calibrate/library_times.hpp"
@@ -17,7 +15,7 @@ namespace {
 
 using Clock = CalibrationPasses::Clock;
 
-constexpr int kLeastPasses = 2, kMostPasses = 9;  // after a first one that does not count
+constexpr int kMinPasses = 2, kMaxPasses = 9;  // after a first one that does not count
 // The share of the budget for operations alone; the rest is for transfers beside them.
 constexpr double kAloneShare = 0.6;
 // Elements.
@@ -105,7 +103,7 @@ Measured measure_alone(const CalibrationJob& job, Communicator& communicator, Ca
   // All ranks make as many passes, so that all are busy while any is measured.
   const double longest = mean_of_ranks(communicator, {CalibrationPasses::in_seconds(Clock::now() - warming)}).front();
   const double room = share * CalibrationPasses::in_seconds(job.budget) / std::max(longest, 1e-6);
-  const int count = std::clamp(static_cast<int>(room), kLeastPasses, kMostPasses);
+  const int count = std::clamp(static_cast<int>(room), kMinPasses, kMaxPasses);
   for (int pass = 0; pass < count; ++pass) {
     meet(communicator);
     std::optional<Clock::time_point> last;
@@ -205,9 +203,7 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
     const Measured measured = measure_alone(job, communicator, passes, share);
     result.between_operations = agree(job.step.plan(), communicator, measured, result.operations);
     advance(share);
-    if (job.step.plan().model.experts) {
-      result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
-    }
+    if (job.step.plan().model.experts) result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
     result.library = measure_library(passes.view(), communicator);
     if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
     if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kQueue = 1000;  // no plan's
+constexpr std::int64_t kQueue = 1000;  // a number that no plan uses
 constexpr std::chrono::milliseconds kLookForFailure{50};
 
 }  // namespace

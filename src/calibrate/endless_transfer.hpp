@@ -1,4 +1,4 @@
-// A transfer that goes on and on beside whatever the ranks compute: all_reduce after all_reduce on all ranks.
+// A transfer that runs beside whatever the ranks compute: one all_reduce after the other on all ranks.
 #pragma once
 
 #include <atomic>
@@ -14,16 +14,16 @@ namespace weft {
 
 class EndlessTransfer {
  public:
-  // A ring of so many fp32 on all ranks. All make one, and call what follows in the same order.
+  // A ring of so many fp32 elements. All ranks make one, and call the functions below in the same order.
   EndlessTransfer(Communicator& communicator, std::int64_t elements, std::int64_t parts);
 
-  // One round alone, the mean of so many.
+  // Returns the mean time of one round alone, over so many rounds.
   double seconds_of_one(int rounds);
   // The same where the caller starts each round and waits for it.
   double seconds_of_one_waited_for(int rounds);
   // What the links alone would need for one round.
   Nanos predicted(const Cluster& cluster) const;
-  // So many rounds from now on; the same number on all ranks.
+  // Starts so many rounds; the number must be the same on all ranks.
   void start(std::int64_t rounds);
   bool over() const { return left_.load(std::memory_order_acquire) == 0; }
   // Waits for the last round; the seconds that all together took.

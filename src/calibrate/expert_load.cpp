@@ -7,9 +7,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostGates = 8;  // of a rank: their loads travel one by one
+constexpr std::size_t kMaxGates = 8;  // of a rank: their loads travel one by one
 
-// Gates of the rank class that has most.
+// The number of gates of the rank class that has most.
 std::size_t gates_of(const Plan& plan) {
   std::vector<std::size_t> gates(plan.graph.classes.size(), 0);
   for (const Operation& op : plan.graph.operations) {
@@ -53,7 +53,7 @@ ExpertLoad measure_expert_load(const Plan& plan, Communicator& communicator, Cal
   const RoutedSlots& routed = plan.graph.tokens.routed;
   const auto balanced = static_cast<double>(plan.graph.tokens.rows * routed.top_k);
   const std::size_t ep = plan.layout.ep;
-  const std::size_t gates = std::min(gates_of(plan), kMostGates);
+  const std::size_t gates = std::min(gates_of(plan), kMaxGates);
   std::vector<RowsByRank> own;  // by gate; none where a pipeline stage has fewer
   passes.run_gates([&](std::span<const float> choices) {
     if (own.size() < gates) own.push_back(rows_to_ranks(choices, routed.capacity, plan.layout.ep));

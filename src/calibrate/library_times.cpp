@@ -6,19 +6,18 @@
 #include <mutex>
 #include <span>
 
-#include "base/error.hpp"
 #include "collective/piece_sizes.hpp"
 #include "exec/rank_exchange.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::int64_t kQueue = 999;  // no plan's
-// Elements of the whole buffer. What is longer than the last follows its line.
+constexpr std::int64_t kQueue = 999;  // a number that no plan uses
+// Elements of the whole buffer. Longer ones are extrapolated from the last two.
 constexpr std::array<std::int64_t, 4> kSizes = {1 << 10, 16 << 10, 256 << 10, 1 << 20};
 constexpr int kExecutions = 3;  // after a first one that does not count; the median is taken
-// A size that takes longer is the last one.
-constexpr double kLongEnough = 0.5;
+// A size that takes longer than this is the last one.
+constexpr double kMinSeconds = 0.5;
 constexpr double kNanos = 1e9;
 
 bool has(const StepGraph& graph, ClassId rank_class, LibraryProfile::Group group, GroupKind kind) {
@@ -29,7 +28,7 @@ bool has(const StepGraph& graph, ClassId rank_class, LibraryProfile::Group group
   });
 }
 
-// Buffers in two places, as a plan's are in many.
+// Uses two segments per buffer, as a plan's buffers are scattered too.
 class TimedCall {
  public:
   TimedCall(Communicator& communicator, Collective collective, std::vector<std::int64_t> members, std::int64_t elements)
@@ -118,7 +117,7 @@ LibraryProfile measure_library(const RankView& view, Communicator& communicator)
       if (member) own = TimedCall(communicator, group.collective, view.members(kind), elements).median_seconds();
       const double took = sum_of_ranks(own * kNanos) / std::max(1.0, sum_of_ranks(member ? 1 : 0)) / kNanos;
       profile.measured[group].push_back({Bytes{elements * std::int64_t{sizeof(float)}}, nanos_from_seconds(took)});
-      if (took > kLongEnough) break;
+      if (took > kMinSeconds) break;
     }
   }
   return profile;

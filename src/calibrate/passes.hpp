@@ -43,7 +43,7 @@ class CalibrationPasses {
 
   const RankView& view() const { return view_; }
 
-  // Until one pass is over, or `over` says so. Tells every execution: its key and its seconds.
+  // Runs until one pass is over or `over` says so. Reports every execution with its key and its seconds.
   template <class OnExecution, class Over>
   void run(const OnExecution& on_execution, const Over& over) {
     for (const Bound& operation : operations_) {
@@ -55,7 +55,7 @@ class CalibrationPasses {
     }
   }
 
-  // One pass; tells of every forward gate how many choices fell on each expert.
+  // Runs one pass and reports, for every forward gate, how many choices each expert got.
   template <class OnGate>
   void run_gates(const OnGate& on_gate) {
     for (const Bound& operation : operations_) {
@@ -68,7 +68,7 @@ class CalibrationPasses {
   std::int64_t transfers() const {
     return std::count_if(operations_.begin(), operations_.end(), [](const Bound& o) { return !o.key; });
   }
-  // One pass with `on_transfer` in the place of each of them; the seconds that it took.
+  // Runs one pass with `on_transfer` in place of each of them. Returns its seconds.
   template <class OnTransfer>
   double run_with(const OnTransfer& on_transfer) {
     const Clock::time_point begin = Clock::now();
@@ -93,7 +93,7 @@ class CalibrationPasses {
 
  private:
   struct Bound {
-    std::optional<OpKey> key;  // none: not to be measured
+    std::optional<OpKey> key;  // none: it is not measured
     BoundOperation compute;
     std::span<const float> choices = {};  // of a forward gate, by expert
   };
@@ -101,8 +101,8 @@ class CalibrationPasses {
     if (op.role != Role::gate || op.phase != Phase::forward) return {};
     return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
-  // Nothing is transferred, so what others would send is never there, and what lies in its place may be anything.
-  // Something harmless does: no result shall overflow, and a loss of zeros has no logarithm.
+  // Nothing is transferred, so the memory for data of other ranks is filled with harmless values: no result may
+  // overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, MicroBatch micro_batch) {
     if (!transfer.per_micro_batch) return;
     std::vector<std::pair<Vector, float>> results;

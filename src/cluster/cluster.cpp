@@ -1,9 +1,10 @@
-// Link numbers are computed, not stored: a level costs its links and four integers, however many devices.
+// Link numbers are computed, not stored: a level needs its links and four integers, however many devices there are.
 #include "cluster/cluster.hpp"
 
 #include <algorithm>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "cluster/validate.hpp"
 
@@ -27,15 +28,8 @@ LevelId find_level(const ClusterSpec& spec, const std::string& name) {
 }  // namespace
 
 std::string_view name_of(LinkTiming timing) {
-  switch (timing) {
-    case LinkTiming::nominal:
-      return "nominal";
-    case LinkTiming::paced:
-      return "paced";
-    case LinkTiming::measured:
-      return "measured";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"nominal", "paced", "measured"};
+  return enum_name(kNames, timing);
 }
 
 std::string_view name_of(CollectiveMaker maker) {
@@ -43,15 +37,8 @@ std::string_view name_of(CollectiveMaker maker) {
 }
 
 std::string_view name_of(Runtime runtime) {
-  switch (runtime) {
-    case Runtime::none:
-      return "none";
-    case Runtime::cpu:
-      return "cpu";
-    case Runtime::cuda:
-      return "cuda";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"none", "cpu", "cuda"};
+  return enum_name(kNames, runtime);
 }
 
 Cluster::Cluster(ClusterSpec spec) : spec_(std::move(spec)) {

@@ -31,7 +31,7 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-// What a level joins. A hop joins nothing.
+// Which devices a level joins. A hop joins none.
 enum class Domain { none, node, leaf, cluster };
 
 struct LevelSpec {
@@ -41,16 +41,17 @@ struct LevelSpec {
   Bandwidth bandwidth;           // of one link, per direction
   Nanos latency;
   Duplex duplex = Duplex::full;
-  // Consecutive devices of a node that share one link (the last link of a node may serve fewer). More than a
-  // node's devices only where the level joins leaf or cluster: a multiple of them, at most a leaf's.
+  // Number of consecutive devices of a node that share one link (the last link of a node may serve fewer). It may
+  // exceed the devices of a node only where the level joins leaf or cluster, and is then a multiple of them, at most a
+  // leaf's.
   std::int64_t shared_by = 1;
-  // What a link saves up while it is idle and lets through at once afterwards, per direction: shaped links (token
-  // buckets) do that. Paced links (comm/local) do not.
+  // Bytes that an idle link saves up and later lets through at once, per direction. Shaped links (token buckets) do
+  // that; paced links (comm/local) do not.
   Bytes burst{};
   friend bool operator==(const LevelSpec&, const LevelSpec&) = default;
 };
 
-// A node that differs from the others. Where nodes share a link, naming one of them changes the link.
+// A node that differs from the others. Where nodes share a link, an override of one of them changes that link for all.
 struct NodeOverride {
   std::int64_t node = 0;
   std::string level;  // "" where only the device differs
@@ -60,22 +61,22 @@ struct NodeOverride {
   friend bool operator==(const NodeOverride&, const NodeOverride&) = default;
 };
 
-// What the stated bandwidth of links has to do with the rate that messages get.
+// How the stated bandwidth of links relates to the rate that messages get.
 enum class LinkTiming : std::uint8_t {
-  nominal,  // the vendor states it; a profile says how much of it is reached
-  paced,    // messages are delayed until they have taken exactly that long (comm/local): the network is emulated
-  measured  // it is what ranks were measured to reach
+  nominal,  // stated by the vendor; a profile says how much of it is reached
+  paced,    // messages are delayed to take exactly that long (comm/local): the network is emulated
+  measured  // measured between ranks
 };
 std::string_view name_of(LinkTiming timing);
 
-// Whose collectives move the data, and so how they are priced.
+// Whose collectives move the data, which decides how they are priced.
 enum class CollectiveMaker : std::uint8_t {
   library,  // NCCL and the like: closed forms, with the efficiencies of a profile
   programs  // Weft's own (collective/program.hpp), which are simulated
 };
 std::string_view name_of(CollectiveMaker maker);
 
-// What executes plans for the cluster. `weft run` needs one, and it says what training takes where flags are silent.
+// What executes plans on the cluster. `weft run` needs a runtime, which also sets the defaults of training flags.
 enum class Runtime : std::uint8_t {
   none,  // plans are made and simulated only
   cpu,   // ranks of this machine compute on its processors
@@ -83,7 +84,7 @@ enum class Runtime : std::uint8_t {
 };
 std::string_view name_of(Runtime runtime);
 
-// How training on a cluster is carried out. Each is a fact of its own: a run on GPUs over a measured network has
+// How training on a cluster is carried out. The three facts are independent: a run on GPUs over a measured network has
 // measured links, a library's collectives and a runtime.
 struct Execution {
   LinkTiming links = LinkTiming::nominal;
@@ -91,13 +92,13 @@ struct Execution {
   Runtime runtime = Runtime::none;
   friend bool operator==(const Execution&, const Execution&) = default;
 };
-// Of `local:N`: ranks of this machine play the cluster.
+// The facts of `local:N`, where ranks of this machine emulate a cluster.
 inline constexpr Execution kEmulation{LinkTiming::paced, CollectiveMaker::programs, Runtime::cpu};
 
-// Of `gpu:N`: GPUs of this machine, with NCCL between them.
+// The facts of `gpu:N`: GPUs of this machine, with NCCL between them.
 inline constexpr Execution kGpuRanks{LinkTiming::nominal, CollectiveMaker::library, Runtime::cuda};
 
-// What a user writes (a preset string or a JSON file); plain data.
+// A cluster as a user states it in a preset string or a JSON file; plain data.
 struct ClusterSpec {
   std::string name;
   Device device;
@@ -112,7 +113,7 @@ struct ClusterSpec {
 
 class Cluster {
  public:
-  // Validates: throws Error naming the field, the value and what is allowed.
+  // Validates the spec and throws Error naming the field, the value and what is allowed.
   explicit Cluster(ClusterSpec spec);
 
   const ClusterSpec& spec() const { return spec_; }

@@ -24,7 +24,7 @@ struct Device {
   friend bool operator==(const Device&, const Device&) = default;
 };
 
-// In the device's own memory: a copy reads and writes every byte, a reduction reads two to write one.
+// Work in the device's own memory: a copy reads and writes every byte, a reduction reads two bytes to write one.
 enum class MemoryWork { copy, reduce };
 Nanos memory_time(const Device& device, MemoryWork work, Bytes bytes, double slowdown = 1);
 

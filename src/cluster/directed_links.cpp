@@ -14,7 +14,7 @@ Way directed_links(const Cluster& cluster, Rank src, Rank dst) {
   for (const LinkId link : cluster.path(fabric, dst)) {
     const bool half = cluster.links()[link.index()].duplex == Duplex::half;
     const std::int32_t entering = 2 * link.value + (half ? 0 : 1);
-    // Two devices behind one half-duplex link cross it once.
+    // Two devices behind the same half-duplex link cross it once.
     if (std::find(way.links.begin(), way.links.end(), entering) == way.links.end()) way.links.push_back(entering);
   }
   return way;

@@ -1,5 +1,5 @@
-// The links that a message crosses, by direction: 2 i leaves the device at link i, 2 i + 1 enters it; of a half-duplex
-// link only the first is used.
+// The directed links that a message crosses. Number 2 i is link i in the direction that leaves the device, 2 i + 1 the
+// direction that enters it; a half-duplex link has only the first.
 #pragma once
 
 #include <cstdint>

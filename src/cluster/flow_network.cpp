@@ -27,20 +27,20 @@ FlowNetwork::FlowNetwork(const Cluster& cluster, double slowdown, double sharing
   users_.resize(capacity_.size());
 }
 
-std::int32_t FlowNetwork::open_lane(Rank src, Rank dst) {
+std::int32_t FlowNetwork::open_connection(Rank src, Rank dst) {
   const Way way = directed_links(cluster_, src, dst);
-  Lane lane;
-  lane.links = way.links;
-  lane.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(way.latency.value) * slowdown_))};
-  lane.best_rate = std::numeric_limits<double>::infinity();
-  for (const std::int32_t link : lane.links) {
-    lane.best_rate = std::min(lane.best_rate, capacity_[link]);
+  Connection connection;
+  connection.links = way.links;
+  connection.latency = {static_cast<std::int64_t>(std::llround(static_cast<double>(way.latency.value) * slowdown_))};
+  connection.best_rate = std::numeric_limits<double>::infinity();
+  for (const std::int32_t link : connection.links) {
+    connection.best_rate = std::min(connection.best_rate, capacity_[link]);
   }
-  lanes_.push_back(std::move(lane));
-  return static_cast<std::int32_t>(lanes_.size() - 1);
+  connections_.push_back(std::move(connection));
+  return static_cast<std::int32_t>(connections_.size() - 1);
 }
 
-std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now) {
+std::int32_t FlowNetwork::start(std::int32_t connection_id, Bytes bytes, Nanos now) {
   advance(now);
   if (unused_.empty()) {
     unused_.push_back(static_cast<std::int32_t>(flows_.size()));
@@ -48,9 +48,9 @@ std::int32_t FlowNetwork::start(std::int32_t lane_id, Bytes bytes, Nanos now) {
   }
   const std::int32_t id = unused_.back();
   unused_.pop_back();
-  Lane& lane = lanes_[lane_id];
-  flow(id) = {State::latent, lane_id, static_cast<double>(bytes.value), 0, now_ + lane.latency};
-  lane.flows.push_back(id);
+  Connection& connection = connections_[connection_id];
+  flow(id) = {State::latent, connection_id, static_cast<double>(bytes.value), 0, now_ + connection.latency};
+  connection.flows.push_back(id);
   latent_.push_back(id);
   std::push_heap(latent_.begin(), latent_.end(), Later{flows_});
   return id;
@@ -93,7 +93,7 @@ void FlowNetwork::advance(Nanos now) {
     std::erase_if(moving_, [&](std::int32_t id) { return flow(id).event <= until; });
     for (const std::int32_t id : ending_) {
       end(id, flow(id).event);
-      begin_next(lane(flow(id)), until);
+      begin_next(connection_of(flow(id)), until);
     }
     ending_.clear();
     while (!latent_.empty() && flow(latent_.front()).event <= until) {
@@ -101,25 +101,25 @@ void FlowNetwork::advance(Nanos now) {
       Flow& waited = flow(latent_.back());
       latent_.pop_back();
       waited.state = State::queued;
-      begin_next(lane(waited), until);
+      begin_next(connection_of(waited), until);
     }
     set_rates();
   }
 }
 
-// The first of its lane.
+// Ends the flow, which must be the first of its connection.
 void FlowNetwork::end(std::int32_t id, Nanos time) {
   flow(id).state = State::done;
   flow(id).event = time;
-  auto& line = lane(flow(id)).flows;
+  auto& line = connection_of(flow(id)).flows;
   line.erase(line.begin());
   arrived_.push_back(id);
 }
 
-// The first flow of the lane moves if its latency is over; empty ones end at once.
-void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
-  while (!its_lane.flows.empty()) {
-    const std::int32_t id = its_lane.flows.front();
+// Lets the first flow of the connection move if its latency is over. Flows without bytes end at once.
+void FlowNetwork::begin_next(Connection& its_connection, Nanos time) {
+  while (!its_connection.flows.empty()) {
+    const std::int32_t id = its_connection.flows.front();
     if (flow(id).state != State::queued) return;
     if (flow(id).left > 0) {
       flow(id).state = State::moving;
@@ -130,20 +130,18 @@ void FlowNetwork::begin_next(Lane& its_lane, Nanos time) {
   }
 }
 
-// All rates rise together; a flow stops rising where it meets a full link.
+// Max-min fairness: all rates rise together, and a flow stops rising when one of its links is full.
 void FlowNetwork::set_rates() {
   rising_.clear();
   for (const std::int32_t id : moving_) {
     rising_.push_back(id);
-    for (const std::int32_t link : lane(flow(id)).links) {
-      users_[link] = 0;
-    }
+    for (const std::int32_t link : connection_of(flow(id)).links) users_[link] = 0;
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : lane(flow(id)).links) ++users_[link];
+    for (const std::int32_t link : connection_of(flow(id)).links) ++users_[link];
   }
   for (const std::int32_t id : rising_) {
-    for (const std::int32_t link : lane(flow(id)).links) {
+    for (const std::int32_t link : connection_of(flow(id)).links) {
       const std::size_t l = link;
       room_[l] = capacity_[l] * std::max(0.5, 1 - sharing_loss_ * (users_[l] - 1));
     }
@@ -151,12 +149,12 @@ void FlowNetwork::set_rates() {
   while (!rising_.empty()) {
     double level = std::numeric_limits<double>::infinity();
     for (const std::int32_t id : rising_) {
-      for (const std::int32_t link : lane(flow(id)).links) {
+      for (const std::int32_t link : connection_of(flow(id)).links) {
         const std::size_t l = link;
         level = std::min(level, room_[l] / users_[l]);
       }
     }
-    // In order, but without std::stable_partition, which allocates.
+    // Keeps the order without std::stable_partition, which allocates.
     stopping_.clear();
     std::erase_if(rising_, [&](std::int32_t id) {
       const bool stops = meets_full_link(flow(id), level);
@@ -167,7 +165,7 @@ void FlowNetwork::set_rates() {
       Flow& fixed = flow(id);
       fixed.rate = level;
       fixed.event = now_ + time_to_move(fixed.left, level);
-      for (const std::int32_t link : lane(fixed).links) {
+      for (const std::int32_t link : connection_of(fixed).links) {
         room_[link] -= level;
         --users_[link];
       }
@@ -176,7 +174,7 @@ void FlowNetwork::set_rates() {
 }
 
 bool FlowNetwork::meets_full_link(const Flow& rising, double level) const {
-  const auto& links = lane(rising).links;
+  const auto& links = connection_of(rising).links;
   return std::any_of(links.begin(), links.end(), [&](std::int32_t link) {
     const std::size_t l = link;
     return room_[l] / users_[l] <= level * (1 + 1e-12);

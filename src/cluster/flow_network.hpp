@@ -1,6 +1,6 @@
-// Messages over the links of a cluster as fluids: each waits out the latency of its way, then moves bytes at its
-// max-min fair share of every link direction that it crosses. The same model paces real transfers (comm/local, where
-// `now` is the clock) and predicts them (cost/program_time, where it is simulated).
+// Simulates messages over the links of a cluster as fluids: each waits for the latency of its path, then moves bytes at
+// its max-min fair share of every link direction that it crosses. The same model paces real transfers (comm/local,
+// where `now` is the real clock) and predicts them (cost/program_time, where it is simulated).
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,29 @@ namespace weft {
 
 class FlowNetwork {
  public:
-  // All links slower by `slowdown`, all latencies longer. A link that k flows share carries 1 - (k-1) sharing_loss of
-  // what it carries for one, and never less than half: TCP streams that meet at a link get in each other's way.
+  // `slowdown` divides all bandwidths and multiplies all latencies. A link that k flows share carries 1 - (k-1)
+  // sharing_loss of what it carries for one flow, but never less than half: TCP streams that meet at a link disturb
+  // each other.
   explicit FlowNetwork(const Cluster& cluster, double slowdown = 1, double sharing_loss = 0);
 
-  // A way from one device to another on which messages keep their order.
-  std::int32_t open_lane(Rank src, Rank dst);
-  // A message sets out at `now`, which never goes back.
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now);
-  // When the last byte arrived, if it has by `now`; the flow is forgotten then.
+  // Opens a path from one device to another on which messages keep their order. Returns its number.
+  std::int32_t open_connection(Rank src, Rank dst);
+  // Starts a message at `now`, which must never decrease. Returns the number of its flow.
+  std::int32_t start(std::int32_t connection, Bytes bytes, Nanos now);
+  // Returns when the last byte arrived if that was by `now`, and then forgets the flow.
   std::optional<Nanos> ended(std::int32_t flow, Nanos now);
-  // Moves time on, through all events up to `now`.
+  // Processes all events up to `now`.
   void advance(Nanos now);
   // Flows that ended since the last call of clear_arrived, in the order of their ends.
   const std::vector<std::int32_t>& arrived() const { return arrived_; }
   void clear_arrived() { arrived_.clear(); }
-  // The next time at which something ends or begins to move, if anything is under way; now, where something has arrived
-  // that was not cleared yet.
+  // Returns the next time at which something ends or begins to move, if anything is under way. Returns the present time
+  // while an arrival has not been cleared.
   std::optional<Nanos> next_event() const;
 
  private:
   enum class State : std::uint8_t { unused, latent, queued, moving, done };
-  struct Lane {
+  struct Connection {
     std::vector<std::int32_t> links;  // directed
     Nanos latency;
     double best_rate = 0;             // of a flow alone
@@ -43,12 +44,12 @@ class FlowNetwork {
   };
   struct Flow {
     State state = State::unused;
-    std::int32_t lane = 0;
+    std::int32_t connection = 0;
     double left = 0;  // bytes
     double rate = 0;  // bytes per nanosecond
-    Nanos event;      // latent: its latency ends; moving: it ends at this rate; done: ended
+    Nanos event;      // end of the latency while latent; predicted end while moving; real end when done
   };
-  // Orders a heap of latent flows; ties by number, so that the order is that of a run before.
+  // Orders a heap of latent flows. Equal times are ordered by number, so that every run has the same order.
   struct Later {
     const std::vector<Flow>& flows;
     bool operator()(std::int32_t a, std::int32_t b) const {
@@ -58,16 +59,16 @@ class FlowNetwork {
   std::optional<Nanos> next_change() const;
   Flow& flow(std::int32_t id) { return flows_[id]; }
   const Flow& flow(std::int32_t id) const { return flows_[id]; }
-  Lane& lane(const Flow& flow) { return lanes_[flow.lane]; }
-  const Lane& lane(const Flow& flow) const { return lanes_[flow.lane]; }
+  Connection& connection_of(const Flow& flow) { return connections_[flow.connection]; }
+  const Connection& connection_of(const Flow& flow) const { return connections_[flow.connection]; }
   void end(std::int32_t flow, Nanos time);
-  void begin_next(Lane& lane, Nanos time);
+  void begin_next(Connection& connection, Nanos time);
   void set_rates();
   bool meets_full_link(const Flow& flow, double level) const;
 
   const Cluster& cluster_;
   double slowdown_, sharing_loss_;
-  std::vector<Lane> lanes_;
+  std::vector<Connection> connections_;
   std::vector<double> capacity_;  // by directed link, bytes per nanosecond
   std::vector<Flow> flows_;
   std::vector<std::int32_t> latent_;  // a heap, the next to begin on top

@@ -32,8 +32,8 @@ std::int64_t Mesh::extent(Axis axis) const {
   return 1;
 }
 
-// The distance in ranks between neighbours along `axis`; for an axis that is not there, any number serves,
-// since its only coordinate is 0.
+// Returns the distance in ranks between neighbours along `axis`. For an axis that the mesh does not have any number
+// serves, since its only coordinate is 0.
 std::int64_t Mesh::stride(Axis axis) const {
   std::int64_t stride = 1;
   for (const Extent& entry : order_) {
@@ -56,8 +56,7 @@ Rank Mesh::neighbour(Rank rank, Axis axis, std::int64_t coordinate) const {
 
 std::vector<Rank> Mesh::group(Rank rank, const std::vector<Axis>& axes) const {
   std::vector<Rank> members{rank};
-  // Inner axes first: everything they reach is nearer than one stride of the next, so the list stays
-  // ascending.
+  // Inner axes come first: all that they reach is nearer than one stride of the next axis, so the list stays ascending.
   for (const auto& [axis, size] : order_) {
     if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
     std::vector<Rank> wider;

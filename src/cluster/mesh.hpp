@@ -4,7 +4,6 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +12,7 @@
 
 namespace weft {
 
-// An axis by its name. A new one is a constant here and a name in kAxisNames: nothing else lists them.
+// An axis of a mesh. A new axis is a constant here and a name in kAxisNames; nothing else lists them.
 struct Axis {
   std::uint8_t number = 0;
   friend auto operator<=>(const Axis&, const Axis&) = default;
@@ -25,7 +24,7 @@ constexpr std::string_view name_of(Axis axis) {
   return kAxisNames[axis.number];
 }
 
-// A row-major arrangement: the first axis of `order` varies fastest with the rank.
+// A row-major arrangement in which the first axis of `order` varies fastest with the rank.
 class Mesh {
  public:
   struct Extent {

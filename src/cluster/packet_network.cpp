@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t kSmallest = 64;  // bytes of a packet without data
 
-// A number of 0 to 1 for every two devices, the same whatever lanes there are: evenly spread over all of them, and over
-// those of one device. (The golden ratio for two dimensions: inverse powers of the root of x^3 = x + 1.)
+// Returns a number in 0..1 for every pair of devices, independent of the other connections and evenly spread over all
+// pairs and over those of one device. (The golden ratio for two dimensions: inverse powers of the root of x^3 = x + 1.)
 double even_part(Rank src, Rank dst) {
   constexpr double kFirst = 0.7548776662466927, kSecond = 0.5698402909980532;
   return std::fmod(0.5 + kFirst * static_cast<double>(src.index()) + kSecond * static_cast<double>(dst.index()), 1.0);
@@ -33,73 +33,76 @@ PacketNetwork::PacketNetwork(const Cluster& cluster, const Options& options) : c
   busy_until_.resize(cluster.device_count());
 }
 
-std::int32_t PacketNetwork::open_lane(Rank src, Rank dst) {
+std::int32_t PacketNetwork::open_connection(Rank src, Rank dst) {
   const Way there = directed_links(cluster_, src, dst), back = directed_links(cluster_, dst, src);
-  Lane lane;
-  lane.way = there.links;
-  lane.back = back.links;
-  lane.src = src;
-  lane.dst = dst;
-  lane.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
-  lane.window =
+  Connection connection;
+  connection.way = there.links;
+  connection.back = back.links;
+  connection.src = src;
+  connection.dst = dst;
+  connection.latency = rounded(static_cast<double>(there.latency.value) * options_.slowdown);
+  connection.window =
       std::llround(static_cast<double>(options_.window.value) * (1 - options_.window_spread * even_part(src, dst)));
-  lanes_.push_back(std::move(lane));
-  return static_cast<std::int32_t>(lanes_.size() - 1);
+  connections_.push_back(std::move(connection));
+  return static_cast<std::int32_t>(connections_.size() - 1);
 }
 
-std::int32_t PacketNetwork::new_message(std::int32_t lane, std::int64_t bytes) {
-  Lane& its_lane = lanes_[lane];
-  its_lane.started += bytes;
-  messages_.push_back({lane, bytes, bytes, bytes, its_lane.started, {}});
+std::int32_t PacketNetwork::new_message(std::int32_t connection, std::int64_t bytes) {
+  Connection& its_connection = connections_[connection];
+  its_connection.started += bytes;
+  messages_.push_back({connection, bytes, bytes, bytes, its_connection.started, {}});
   return static_cast<std::int32_t>(messages_.size() - 1);
 }
 
-std::int32_t PacketNetwork::start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
+std::int32_t PacketNetwork::start(std::int32_t connection, Bytes bytes, Nanos now, Nanos landing) {
   advance(now);
-  const std::int32_t id = new_message(lane, bytes.value);
+  const std::int32_t id = new_message(connection, bytes.value);
   messages_.back().landing = landing;
-  lanes_[lane].unsent.push_back(id);
-  lanes_[lane].own.push_back(id);
-  send_what_fits(lane, now);
+  connections_[connection].unsent.push_back(id);
+  connections_[connection].own.push_back(id);
+  send_what_fits(connection, now);
   return id;
 }
 
-std::int32_t PacketNetwork::start_word(std::int32_t lane, Nanos now) {
+std::int32_t PacketNetwork::start_word(std::int32_t connection, Nanos now) {
   advance(now);
-  const std::int32_t id = new_message(lane, 0);
-  packets_.push({now, sequence_++, Kind::word, 0, lane, id, kSmallest});
+  const std::int32_t id = new_message(connection, 0);
+  packets_.push({now, sequence_++, Kind::word, 0, connection, id, kSmallest});
   return id;
 }
 
-void PacketNetwork::send_what_fits(std::int32_t lane_id, Nanos now) {
-  Lane& lane = lanes_[lane_id];
-  while (!lane.unsent.empty()) {
-    Message& message = messages_[lane.unsent.front()];
+void PacketNetwork::send_what_fits(std::int32_t connection_id, Nanos now) {
+  Connection& connection = connections_[connection_id];
+  while (!connection.unsent.empty()) {
+    Message& message = messages_[connection.unsent.front()];
     const bool small = message.total <= options_.small.value;
-    if (!small && lane.at_source >= options_.at_source) break;
+    if (!small && connection.at_source >= options_.at_source) break;
     const std::int64_t bytes = std::min(message.unsent, options_.packet.value);
-    if (lane.under_way > 0 && lane.under_way + bytes > (small ? options_.window_of_small.value : lane.window)) break;
-    lane.under_way += bytes;
-    ++lane.at_source;
-    lane.sent += bytes;
-    const Nanos leaves = work(lane.src, now, handling(bytes, options_.senders_share, message.unsent == message.total));
+    if (connection.under_way > 0 &&
+        connection.under_way + bytes > (small ? options_.window_of_small.value : connection.window))
+      break;
+    connection.under_way += bytes;
+    ++connection.at_source;
+    connection.sent += bytes;
+    const Nanos leaves =
+        work(connection.src, now, handling(bytes, options_.senders_share, message.unsent == message.total));
     message.unsent -= bytes;
-    packets_.push({leaves, sequence_++, Kind::data, 0, lane_id, lane.unsent.front(), bytes});
-    if (message.unsent == 0) lane.unsent.pop_front();
+    packets_.push({leaves, sequence_++, Kind::data, 0, connection_id, connection.unsent.front(), bytes});
+    if (message.unsent == 0) connection.unsent.pop_front();
   }
-  take_over(lane, now);
+  take_over(connection, now);
 }
 
-void PacketNetwork::take_over(Lane& lane, Nanos now) {
-  while (!lane.own.empty()) {
-    const std::int32_t id = lane.own.front();
-    if (messages_[id].end - lane.sent > options_.spare.value) return;
+void PacketNetwork::take_over(Connection& connection, Nanos now) {
+  while (!connection.own.empty()) {
+    const std::int32_t id = connection.own.front();
+    if (messages_[id].end - connection.sent > options_.spare.value) return;
     taken_over_.push_back({id, now});
-    lane.own.pop_front();
+    connection.own.pop_front();
   }
 }
 
-// A link that is due later than its savings last keeps the packet until they do.
+// If the burst does not cover the backlog, the link keeps the packet until it does.
 Nanos PacketNetwork::passes(Link& link, Nanos arrives, std::int64_t bytes) const {
   link.due = std::max(link.due, arrives) + rounded(static_cast<double>(bytes) / link.rate);
   link.last = std::max({arrives, link.last, link.due - link.saved});
@@ -112,7 +115,7 @@ Nanos PacketNetwork::work(Rank device, Nanos now, Nanos time) {
   return busy_until;
 }
 
-// What a packet takes of a device, and what its message takes beside.
+// Returns the time that a device works on a packet and, at the first or last packet, on its message.
 Nanos PacketNetwork::handling(std::int64_t bytes, double share, bool with_message) const {
   const double rate = options_.host_rate.bytes_per_second;
   const Nanos of_bytes = rate > 0 ? nanos_from_seconds(2 * share * static_cast<double>(bytes) / rate) : Nanos{0};
@@ -120,12 +123,12 @@ Nanos PacketNetwork::handling(std::int64_t bytes, double share, bool with_messag
 }
 
 void PacketNetwork::move(Packet packet) {
-  Lane& lane = lanes_[packet.lane];
+  Connection& connection = connections_[packet.connection];
   if (packet.kind == Kind::data && packet.hop == 1) {
-    --lane.at_source;
-    send_what_fits(packet.lane, packet.time);
+    --connection.at_source;
+    send_what_fits(packet.connection, packet.time);
   }
-  const auto& way = packet.kind == Kind::acknowledgement ? lane.back : lane.way;
+  const auto& way = packet.kind == Kind::acknowledgement ? connection.back : connection.way;
   if (packet.hop < std::ssize(way)) {
     Link& link = links_[way[packet.hop]];
     const bool data = packet.kind == Kind::data;
@@ -136,20 +139,21 @@ void PacketNetwork::move(Packet packet) {
     return;
   }
   if (packet.kind == Kind::acknowledgement) {
-    lane.under_way -= packet.bytes;
-    lane.window = std::min(options_.window.value, lane.window + packet.bytes / 2);
-    return send_what_fits(packet.lane, packet.time);
+    connection.under_way -= packet.bytes;
+    connection.window = std::min(options_.window.value, connection.window + packet.bytes / 2);
+    return send_what_fits(packet.connection, packet.time);
   }
   if (packet.kind == Kind::data) {
-    packets_.push({packet.time, sequence_++, Kind::acknowledgement, 0, packet.lane, packet.message, packet.bytes});
+    packets_.push(
+        {packet.time, sequence_++, Kind::acknowledgement, 0, packet.connection, packet.message, packet.bytes});
     Message& message = messages_[packet.message];
     message.missing -= packet.bytes;
     const Nanos landing{message.total > 0 ? message.landing.value * packet.bytes / message.total : 0};
-    packet.time =
-        work(lane.dst, packet.time, handling(packet.bytes, 1 - options_.senders_share, message.missing == 0) + landing);
+    packet.time = work(connection.dst, packet.time,
+                       handling(packet.bytes, 1 - options_.senders_share, message.missing == 0) + landing);
     if (message.missing > 0) return;
   }
-  arrived_.push_back({packet.message, packet.time + lane.latency});
+  arrived_.push_back({packet.message, packet.time + connection.latency});
 }
 
 std::optional<Nanos> PacketNetwork::next_event() const {

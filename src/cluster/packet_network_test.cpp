@@ -46,28 +46,28 @@ double milliseconds(Nanos time) {
 TEST(PacketNetwork, AStreamTakesItsBytesAndOnePacketMore) {
   const Cluster cluster = joined_ranks();
   PacketNetwork network(cluster, packets_of(10'000));
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0});
   EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 10 + 0.1, 0.01);
 }
 
 TEST(PacketNetwork, EmptyAndSmallMessagesArriveToo) {
   const Cluster cluster = joined_ranks();
   PacketNetwork network(cluster, packets_of(10'000));
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  network.start(lane, Bytes{0}, Nanos{0});
-  network.start(lane, Bytes{1}, Nanos{0});
+  const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+  network.start(connection, Bytes{0}, Nanos{0});
+  network.start(connection, Bytes{1}, Nanos{0});
   const std::vector<Nanos> times = arrivals(network, 2);
   EXPECT_GE(times[0], kWayLatency);
   EXPECT_GE(times[1], times[0]);
   EXPECT_LT(times[1], kWayLatency + Nanos{10'000});
 }
 
-// Lanes that leave one device take turns, so both end at the end.
+// Connections that leave one device take turns, so both end at the end.
 TEST(PacketNetwork, LanesOfADeviceTakeTurns) {
   const Cluster cluster = joined_ranks();
   PacketNetwork network(cluster, packets_of(10'000));
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0});
-  network.start(network.open_lane(Rank{0}, Rank{2}), Bytes{1'000'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{1}), Bytes{1'000'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{2}), Bytes{1'000'000}, Nanos{0});
   const std::vector<Nanos> times = arrivals(network, 2);
   EXPECT_NEAR(milliseconds(times[0]), 20, 0.6);
   EXPECT_NEAR(milliseconds(times[1]), 20, 0.6);
@@ -81,8 +81,8 @@ TEST(PacketNetwork, SmallMessagesStandInLineAtOnce) {
   PacketNetwork::Options options = packets_of(10'000);
   options.small = options.window_of_small = {500'000};
   PacketNetwork network(cluster, options);
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{500'000}, Nanos{0});
-  network.start(network.open_lane(Rank{0}, Rank{2}), Bytes{500'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{1}), Bytes{500'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{2}), Bytes{500'000}, Nanos{0});
   const std::vector<Nanos> times = arrivals(network, 2);
   EXPECT_NEAR(milliseconds(times[0]), 5 + 0.1, 0.01);
   EXPECT_NEAR(milliseconds(times[1]), 10 + 0.1, 0.01);
@@ -94,9 +94,9 @@ TEST(PacketNetwork, WhoCrossesTwoCrowdedLinksGetsLess) {
   options.window = {32'000};
   options.at_source = 1000;
   PacketNetwork network(cluster, options);
-  const std::int32_t both = network.start(network.open_lane(Rank{2}, Rank{0}), Bytes{10'000'000}, Nanos{0});
-  network.start(network.open_lane(Rank{1}, Rank{0}), Bytes{10'000'000}, Nanos{0});
-  network.start(network.open_lane(Rank{2}, Rank{3}), Bytes{10'000'000}, Nanos{0});
+  const std::int32_t both = network.start(network.open_connection(Rank{2}, Rank{0}), Bytes{10'000'000}, Nanos{0});
+  network.start(network.open_connection(Rank{1}, Rank{0}), Bytes{10'000'000}, Nanos{0});
+  network.start(network.open_connection(Rank{2}, Rank{3}), Bytes{10'000'000}, Nanos{0});
   const std::vector<Nanos> times = arrivals(network, 3);
   // Until the short ones end, at 150 ms, it has sent 5 MB; the rest takes 50 ms alone.
   EXPECT_EQ(both, 0);
@@ -112,10 +112,10 @@ TEST(PacketNetwork, WhatALinkHasSavedGoesAtOnce) {
   options.window = {2'000'000};
   options.at_source = 1000;
   PacketNetwork network(cluster, options);
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  network.start(lane, Bytes{1'000'000}, Nanos{0});
-  network.start(lane, Bytes{1'000'000}, Nanos{9'500'000});   // half of it saved again since 9 ms
-  network.start(lane, Bytes{60'000}, Nanos{1'000'000'000});  // all of it
+  const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+  network.start(connection, Bytes{1'000'000}, Nanos{0});
+  network.start(connection, Bytes{1'000'000}, Nanos{9'500'000});   // half of it saved again since 9 ms
+  network.start(connection, Bytes{60'000}, Nanos{1'000'000'000});  // all of it
   const std::vector<Nanos> times = arrivals(network, 3);
   EXPECT_NEAR(milliseconds(times[0]), 9, 0.01);
   EXPECT_NEAR(milliseconds(times[1]), 9.5 + 9.5, 0.02);
@@ -134,7 +134,7 @@ PacketNetwork::Options slow_hosts() {
 TEST(PacketNetwork, DevicesWorkOnWhatTheySendAndReceive) {
   const Cluster cluster = joined_ranks(100'000);
   PacketNetwork network(cluster, slow_hosts());
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{60'000}, Nanos{0});
+  network.start(network.open_connection(Rank{0}, Rank{1}), Bytes{60'000}, Nanos{0});
   // The first packet's 5 us at the sender, and 15 of each at the receiver.
   EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.005 + 6 * 0.015, 0.001);
 }
@@ -144,8 +144,8 @@ TEST(PacketNetwork, ADeviceDoesOneThingAfterTheOther) {
   const Cluster cluster = joined_ranks(100'000);
   PacketNetwork network(cluster, slow_hosts());
   for (std::int32_t other = 1; other < 4; ++other) {
-    network.start(network.open_lane(Rank{0}, Rank{other}), Bytes{20'000}, Nanos{0});
-    network.start(network.open_lane(Rank{other}, Rank{0}), Bytes{20'000}, Nanos{0});
+    network.start(network.open_connection(Rank{0}, Rank{other}), Bytes{20'000}, Nanos{0});
+    network.start(network.open_connection(Rank{other}, Rank{0}), Bytes{20'000}, Nanos{0});
   }
   const std::vector<Nanos> times = arrivals(network, 6);
   EXPECT_NEAR(milliseconds(*std::max_element(times.begin(), times.end())), 0.12, 0.001);
@@ -156,8 +156,8 @@ TEST(PacketNetwork, EveryMessageTakesWorkAtBothEnds) {
   PacketNetwork::Options options = packets_of(10'000);
   options.per_message = {30'000};
   PacketNetwork network(cluster, options);
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  for (int i = 0; i < 4; ++i) network.start(lane, Bytes{i == 0 ? 25'000 : 0}, Nanos{0});
+  const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+  for (int i = 0; i < 4; ++i) network.start(connection, Bytes{i == 0 ? 25'000 : 0}, Nanos{0});
   // Four times half of it at the sender, and once more at the receiver; packets of one message count once.
   EXPECT_NEAR(milliseconds(arrivals(network, 4)[3]), 0.075, 0.001);
 }
@@ -165,21 +165,22 @@ TEST(PacketNetwork, EveryMessageTakesWorkAtBothEnds) {
 TEST(PacketNetwork, WhatTheReceiverMakesOfAMessageTakesItsTime) {
   const Cluster cluster = joined_ranks(100'000);
   PacketNetwork network(cluster, packets_of(10'000));
-  network.start(network.open_lane(Rank{0}, Rank{1}), Bytes{40'000}, Nanos{0}, Nanos{80'000});
+  network.start(network.open_connection(Rank{0}, Rank{1}), Bytes{40'000}, Nanos{0}, Nanos{80'000});
   EXPECT_NEAR(milliseconds(arrivals(network, 1)[0]), 0.08, 0.001);
   // In its own time a device does nothing else.
   EXPECT_EQ(network.work(Rank{2}, Nanos{1'000'000}, Nanos{500'000}), Nanos{1'500'000});
-  network.start(network.open_lane(Rank{3}, Rank{2}), Bytes{10'000}, Nanos{1'000'000}, Nanos{100'000});
+  network.start(network.open_connection(Rank{3}, Rank{2}), Bytes{10'000}, Nanos{1'000'000}, Nanos{100'000});
   EXPECT_NEAR(milliseconds(arrivals(network, 2)[1]), 1.6, 0.001);
 }
 
-// A word does not wait for what its lane has not sent, but for what stands before the link: four packets of 100 us.
+// A word does not wait for what its connection has not sent, but for what stands before the link: four packets of 100
+// us.
 TEST(PacketNetwork, AWordStandsBehindThePacketsAtTheSource) {
   const Cluster cluster = joined_ranks();
   PacketNetwork network(cluster, packets_of(10'000));
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  network.start(lane, Bytes{1'000'000}, Nanos{0});
-  const std::int32_t word = network.start_word(lane, Nanos{0});
+  const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+  network.start(connection, Bytes{1'000'000}, Nanos{0});
+  const std::int32_t word = network.start_word(connection, Nanos{0});
   const double time = milliseconds(arrivals(network, 2)[word]);
   EXPECT_GE(time, 0.4);
   EXPECT_LE(time, 0.6);
@@ -191,8 +192,8 @@ TEST(PacketNetwork, TheSystemTakesTheEndOfAMessageOver) {
   PacketNetwork::Options options = packets_of(10'000);
   options.spare = {30'000};
   PacketNetwork network(cluster, options);
-  const std::int32_t lane = network.open_lane(Rank{0}, Rank{1});
-  const std::int32_t large = network.start(lane, Bytes{1'000'000}, Nanos{0});
+  const std::int32_t connection = network.open_connection(Rank{0}, Rank{1});
+  const std::int32_t large = network.start(connection, Bytes{1'000'000}, Nanos{0});
   const std::vector<Nanos> times = arrivals(network, 1);
   ASSERT_EQ(network.taken_over().size(), 1U);
   EXPECT_EQ(network.taken_over().front().message, large);
@@ -208,7 +209,7 @@ TEST(PacketNetwork, TheSameInputGivesTheSameTimes) {
     PacketNetwork network(cluster, {});
     for (std::int32_t from = 0; from < 4; ++from) {
       for (std::int32_t to = 0; to < 4; ++to) {
-        if (from != to) network.start(network.open_lane(Rank{from}, Rank{to}), Bytes{100'000}, Nanos{0});
+        if (from != to) network.start(network.open_connection(Rank{from}, Rank{to}), Bytes{100'000}, Nanos{0});
       }
     }
     const std::vector<Nanos> times = arrivals(network, 12);

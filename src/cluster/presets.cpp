@@ -108,7 +108,7 @@ void add_key(Keys& keys, const std::string& item, const Machine& machine, std::s
   if (!keys.emplace(key, item.substr(equals + 1)).second) fail("cluster '{}': key '{}' is given twice", text, key);
 }
 
-// The value of a key as `parse` reads it, or nothing where the key was not given.
+// Returns the value of a key as `parse` reads it, or nothing where the key was not given.
 template <class Parse>
 auto value_of(const Keys& keys, const std::string& key, std::string_view text, Parse parse) {
   using Value = decltype(parse(std::string_view{}, std::string_view{}));

@@ -98,9 +98,7 @@ void check_via(const ClusterSpec& spec, std::size_t index, std::string_view pref
 }
 
 void check_levels(const ClusterSpec& spec) {
-  if (spec.levels.size() > kMaxLevels) {
-    fail("{} levels, at most {} are allowed", spec.levels.size(), kMaxLevels);
-  }
+  if (spec.levels.size() > kMaxLevels) fail("{} levels, at most {} are allowed", spec.levels.size(), kMaxLevels);
   std::set<std::string> names;
   for (const LevelSpec& level : spec.levels) {
     check_level_name(level.name);
@@ -175,14 +173,12 @@ void check_override(const ClusterSpec& spec, const NodeOverride& change, const s
 void check_overrides(const ClusterSpec& spec) {
   std::vector<std::string> levels;
   for (const LevelSpec& level : spec.levels) levels.push_back(level.name);
-  // What was set, so that no node is told two things: (node, what).
+  // Remembers what was set as (node, what), so that no node is overridden twice.
   std::set<std::tuple<std::int64_t, std::string>> set;
   for (const NodeOverride& change : spec.overrides) {
     check_override(spec, change, levels);
     const auto once = [&](const std::string& what) {
-      if (!set.insert({change.node, what}).second) {
-        fail("override of node {}: sets {} twice", change.node, what);
-      }
+      if (!set.insert({change.node, what}).second) fail("override of node {}: sets {} twice", change.node, what);
     };
     if (change.bandwidth) once(fmt::format("the bandwidth of '{}'", change.level));
     if (change.latency) once(fmt::format("the latency of '{}'", change.level));
@@ -198,9 +194,7 @@ Domain effective_domain(const ClusterSpec& spec, const LevelSpec& level) {
 }
 
 void validate(const Device& device) {
-  if (device.name.empty() || device.name.size() > 64) {
-    fail("device: name '{}' is not 1 to 64 characters", device.name);
-  }
+  if (device.name.empty() || device.name.size() > 64) fail("device: name '{}' is not 1 to 64 characters", device.name);
   const std::string prefix = fmt::format("device '{}': ", device.name);
   check_range(device.matrix_tflops_16, 1e-6, 1e6, prefix, "matrix_tflops_16");
   check_range(device.matrix_tflops_32, 1e-6, 1e6, prefix, "matrix_tflops_32");
@@ -213,9 +207,7 @@ void validate(const Device& device) {
 }
 
 void validate(const ClusterSpec& spec) {
-  if (spec.name.empty() || spec.name.size() > 256) {
-    fail("cluster: name '{}' is not 1 to 256 characters", spec.name);
-  }
+  if (spec.name.empty() || spec.name.size() > 256) fail("cluster: name '{}' is not 1 to 256 characters", spec.name);
   try {
     validate(spec.device);
     check_sizes(spec);

@@ -1,4 +1,4 @@
-// The rules a ClusterSpec must keep, in one place: Cluster, the presets and the JSON reader all ask here.
+// The rules for a ClusterSpec, in one place for Cluster, the presets and the JSON reader.
 #pragma once
 
 #include "cluster/cluster.hpp"
@@ -6,7 +6,7 @@
 namespace weft {
 
 inline constexpr std::int64_t kMaxNodes = 1'000'000;
-// Whoever looks at every device (graph/rank_classes.hpp) takes seconds for so many, and about 1 GB.
+// Functions that visit every device (graph/rank_classes.hpp) take seconds and about 1 GB for so many.
 inline constexpr std::int64_t kMaxDevices = 1'048'576;
 inline constexpr std::size_t kMaxLevels = 16;
 

@@ -13,7 +13,7 @@ struct ProgramRequest {
   Collective kind = Collective::all_reduce;
   std::int64_t ranks = 1;
   std::int64_t root = 0;   // of broadcast, reduce, gather, scatter; the sender of send_recv
-  std::int64_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
+  std::int64_t parts = 1;  // pieces that a message is cut into for pipelining through the ranks
   bool in_place = false;
   std::int64_t inner = 0;    // hierarchical: ranks of an inner group, which are consecutive; divides `ranks`
   std::int64_t servers = 0;  // parameter_server: ranks beside the workers that reduce; 0: the workers serve each other

@@ -1,9 +1,11 @@
 #include "collective/collective.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -79,8 +81,8 @@ std::vector<FabricTraffic> ring_traffic(const Cluster& cluster, double sent, con
   return traffic;
 }
 
-// Of the steps one after the other, how many cross each fabric. A ring enters each of the d domains below a fabric once
-// in a pass; a tree has a level for every doubling of them; direct messages all wait for the slowest.
+// How many of the sequential steps cross each fabric. In a pass a ring enters each of the d domains below a fabric
+// once; a tree has a level for every doubling of them; direct messages all wait for the slowest.
 void share_steps(CollectiveTraffic& result, Collective kind, Algorithm algorithm, const GroupView& view) {
   const std::int64_t rounds = kind == Collective::all_reduce ? 2 : 1;
   std::int64_t left = result.steps;
@@ -101,61 +103,16 @@ void share_steps(CollectiveTraffic& result, Collective kind, Algorithm algorithm
 }  // namespace
 
 std::string_view name_of(Collective kind) {
-  switch (kind) {
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::gather:
-      return "gather";
-    case Collective::scatter:
-      return "scatter";
-    case Collective::all_gather:
-      return "all_gather";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::all_reduce:
-      return "all_reduce";
-    case Collective::all_to_all:
-      return "all_to_all";
-    case Collective::send_recv:
-      return "send_recv";
-    case Collective::barrier:
-      return "barrier";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"broadcast",      "reduce",     "gather",     "scatter",   "all_gather",
+                                                "reduce_scatter", "all_reduce", "all_to_all", "send_recv", "barrier"};
+  return enum_name(kNames, kind);
 }
 
 std::string_view name_of(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::ring:
-      return "ring";
-    case Algorithm::tree:
-      return "tree";
-    case Algorithm::direct:
-      return "direct";
-    case Algorithm::bidirectional_ring:
-      return "bidirectional_ring";
-    case Algorithm::binomial_tree:
-      return "binomial_tree";
-    case Algorithm::recursive_doubling:
-      return "recursive_doubling";
-    case Algorithm::recursive_halving:
-      return "recursive_halving";
-    case Algorithm::bruck:
-      return "bruck";
-    case Algorithm::pairwise:
-      return "pairwise";
-    case Algorithm::reduce_broadcast:
-      return "reduce_broadcast";
-    case Algorithm::parameter_server:
-      return "parameter_server";
-    case Algorithm::hierarchical:
-      return "hierarchical";
-    case Algorithm::native:
-      return "native";
-  }
-  return "?";
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"ring", "tree", "direct", "bidirectional_ring", "binomial_tree", "recursive_doubling", "recursive_halving",
+       "bruck", "pairwise", "reduce_broadcast", "parameter_server", "hierarchical", "native"});
+  return enum_name(kNames, algorithm);
 }
 
 std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank> members) {
@@ -211,7 +168,7 @@ CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const G
   const std::int64_t inner = forwarding_domain(view);
   if (inner == 0) return result;
   result.fabrics = minimum_forwarded_traffic(cluster, bytes, view, distinct);
-  // All copies but those for the member itself, or for the one that a domain's rows arrive at.
+  // All copies except those for the member itself and for the member that receives a domain's rows.
   result.fabrics.front().bytes =
       static_cast<double>(bytes.value) * static_cast<double>(inner - 1) / static_cast<double>(inner);
   // Across, then inside.

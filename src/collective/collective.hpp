@@ -26,7 +26,7 @@ enum class Collective : std::uint8_t {
 };
 std::string_view name_of(Collective kind);
 
-// How a collective is carried out (docs/algorithms.md). Chosen when the plan is made. `tree` is the double binary tree,
+// How a collective is carried out (docs/algorithms.md). The planner chooses it. `tree` is the double binary tree,
 // `native` the transport library's own call.
 enum class Algorithm : std::uint8_t {
   ring,
@@ -45,8 +45,8 @@ enum class Algorithm : std::uint8_t {
 };
 std::string_view name_of(Algorithm algorithm);
 
-// One rank's view of a group: how many members (itself included) lie in its domain of each fabric of the cluster,
-// inner to outer. All that the cost of a classic algorithm depends on.
+// One rank's view of a group: how many members (itself included) lie in its domain of each fabric, inner to outer. The
+// cost of a classic algorithm depends on nothing else.
 struct GroupView {
   std::int64_t size = 1;
   std::vector<std::int64_t> within;  // by Cluster::fabrics()
@@ -61,13 +61,13 @@ std::vector<GroupView> group_views(const Cluster& cluster, std::span<const Rank>
 struct FabricTraffic {
   LevelId fabric;
   double bytes = 0;
-  std::int64_t steps = 0;  // of the messages that follow each other, those that cross it: each costs one latency
+  std::int64_t steps = 0;  // sequential messages that cross the fabric; each costs one latency
   friend bool operator==(const FabricTraffic&, const FabricTraffic&) = default;
 };
 
 struct CollectiveTraffic {
   std::vector<FabricTraffic> fabrics;  // inner to outer, only those with traffic
-  std::int64_t steps = 0;              // messages that follow each other, over all fabrics
+  std::int64_t steps = 0;              // sequential messages over all fabrics
 };
 
 // `bytes` is the whole buffer: what all_reduce reduces, all_gather ends with, reduce_scatter starts with, all_to_all
@@ -76,21 +76,22 @@ struct CollectiveTraffic {
 CollectiveTraffic collective_traffic(const Cluster& cluster, Collective kind, Algorithm algorithm, Bytes bytes,
                                      const GroupView& view);
 
-// all_to_all whose pieces are copies of the same rows for several members, and which crosses to an inner domain (a
-// node) once for all of them there: of the bytes for another domain `distinct` (0..1) are different rows. They go to
-// the member at the sender's own place in that domain, which hands them on; copies for the sender's own domain go
-// directly. What returns the same way is added up before it crosses, which moves as much. Groups in one domain, or in
-// domains of one member, exchange directly.
+// Traffic of an all_to_all whose pieces are copies of the same rows for several members, and which sends a row to
+// another inner domain (a node) only once. Of the bytes for another domain the fraction `distinct` (0..1) are different
+// rows. They go to the member at the sender's own place in that domain, which distributes them; copies for the sender's
+// own domain go directly. Results that return are added up before they cross, which moves as much. Groups in one
+// domain, or in domains of one member, exchange directly.
 CollectiveTraffic forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view, double distinct);
-// For that: no algorithm moves less.
+// The same for that all_to_all: no algorithm moves less.
 std::vector<FabricTraffic> minimum_forwarded_traffic(const Cluster& cluster, Bytes bytes, const GroupView& view,
                                                      double distinct);
-// Members of the domain that it crosses to as one; 0: there is none.
+// Returns the number of members of the domain to which rows are sent once; 0 where there is no such domain.
 std::int64_t forwarding_domain(const GroupView& view);
 
-// The least that any algorithm moves over each fabric for one rank, on average over its domain: a group split into
-// domains first reduces inside, so that the outer fabric carries (n-1)/n of the buffer for n domains, not for N ranks.
-// Where domains hold unequal numbers of members, all_reduce counts only what every domain must receive: the buffer.
+// The least that any algorithm moves over each fabric for one rank, on average over its domain. A group that spans n
+// domains can first reduce inside them, so the outer fabric carries (n-1)/n of the buffer rather than (N-1)/N for N
+// ranks. Where domains hold unequal numbers of members, all_reduce counts only the buffer that every domain must
+// receive.
 std::vector<FabricTraffic> minimum_traffic(const Cluster& cluster, Collective kind, Bytes bytes, const GroupView& view);
 
 }  // namespace weft

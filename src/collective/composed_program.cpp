@@ -1,5 +1,5 @@
-// Carries legs out one after the other, on whatever the ranks hold by then, and writes that down as one program. It
-// knows nothing of what the whole is meant to be: that the verifier says.
+// Carries out legs one after the other on what the ranks hold by then and records that as one program. It does not know
+// which collective the whole should be; the verifier checks that.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// What a rank holds: a piece and, where several contributions to it wait to be added, whose.
+// A piece that a rank holds and, where contributions to it are not added yet, whose contribution it is.
 struct HeldPiece {
   std::int64_t piece = 0;
   std::int64_t copy = 0;
@@ -36,7 +36,7 @@ class LegComposer {
     }
   }
 
-  // False where the leg does not find what it works on.
+  // Returns false where the ranks do not hold what the leg works on.
   bool apply(const RuleLeg& leg) {
     if (leg.scope == Scope::self) return add_copies();
     for (const std::vector<std::int64_t>& group : groups(leg.scope)) {
@@ -71,7 +71,7 @@ class LegComposer {
     return result;
   }
 
-  // The rank that a piece is for (all_to_all) or that keeps it where the buffer is divided among all.
+  // Returns the rank that a piece is for (all_to_all), or that keeps it where the buffer is divided among all ranks.
   std::int64_t owner(std::int64_t piece) const {
     if (spec().kind == Collective::all_to_all) return piece % spec().ranks;
     if (spec().kind == Collective::all_reduce) return piece % outer_ * inner_ + piece / outer_;
@@ -139,7 +139,7 @@ class LegComposer {
     }
   }
 
-  // As many at each, and none at two.
+  // Every member must hold equally many pieces, and no piece may be at two members.
   static bool apart(const std::vector<std::vector<HeldPiece>>& lists) {
     std::vector<HeldPiece> all;
     for (const std::vector<HeldPiece>& list : lists) {
@@ -186,7 +186,7 @@ class LegComposer {
     return true;
   }
 
-  // Everybody has as much for each member. Contributions to a sum stay apart: the receiver has to add them.
+  // Every rank has the same amount for each member. Contributions to a sum stay apart, because the receiver adds them.
   bool exchange(const std::vector<std::int64_t>& group, Scope scope,
                 const std::vector<std::vector<HeldPiece>>& before) {
     for (const std::vector<HeldPiece>& list : before) {
@@ -224,7 +224,7 @@ class LegComposer {
     return true;
   }
 
-  // All contributions to a piece that a rank has, its own included.
+  // Returns all contributions to a piece that a rank has, its own included.
   bool add_copies() {
     for (std::int64_t rank = 0; rank < spec().ranks; ++rank) {
       std::map<std::int64_t, std::vector<HeldPiece>> copies;

@@ -1,5 +1,5 @@
-// Merging two blocks only adds order, so that no hazard can arise; that nothing waits for ever, and that the result is
-// the same, a symbolic run shows.
+// Merging two blocks only adds order, so no hazard can arise. A symbolic run shows that nothing waits for ever and that
+// the result is the same.
 #include "collective/fuse.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ bool can_join(const Program& program, std::int64_t rank, const Instruction& rece
          located(program, rank, receive.dst) == located(program, rank, send.src);
 }
 
-// A send joins the last receive of the other block that it waits for, which is what wrote its slots.
+// A send is paired with the last receive of the other block that it waits for, which wrote its slots.
 std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32_t receiver, std::int32_t sender) {
   const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
   const ThreadBlock& in = blocks[receiver];
@@ -54,7 +54,7 @@ std::vector<Pair> pairs_of(const Program& program, std::int64_t rank, std::int32
   return pairs;
 }
 
-// The merge that joins most, if any is worth it.
+// Returns the merge that pairs most instructions, if any is worth it.
 std::optional<Merge> best_merge(const Program& program, std::int64_t rank, std::int64_t channel,
                                 const std::vector<Merge>& refused) {
   const std::vector<ThreadBlock>& blocks = program.ranks[rank].blocks;
@@ -86,8 +86,8 @@ Instruction joined(const Instruction& receive, const Instruction& send) {
   return result;
 }
 
-// Lays the instructions of two blocks out in one row: sends as soon as what they wait for is in it, since a peer may
-// be waiting for them.
+// Interleaves the instructions of two blocks. A send comes as soon as everything that it waits for is placed, since a
+// peer may be waiting for it.
 class Zipper {
  public:
   Zipper(const RankProgram& rank, const Merge& merge)
@@ -138,7 +138,8 @@ class Zipper {
     return true;
   }
 
-  // Whether what it waits for in the two blocks is in the row; `joining` is the receive that comes with it.
+  // Returns whether everything that it waits for in the two blocks is placed; `joining` is the receive that comes with
+  // it.
   bool ready(const Instruction& step, std::int32_t joining = -1) const {
     return std::all_of(step.after.begin(), step.after.end(), [&](const InstructionId& other) {
       if (other.block == merge_.receiver) return other.step < next_in_ || other.step == joining;
@@ -170,7 +171,7 @@ void merge_blocks(Program& program, std::int64_t rank, std::int64_t channel) {
     Zipper zipper(code, *merge);
     if (zipper.run()) {
       code = zipper.result(code);
-      refused.clear();  // the blocks have other numbers now
+      refused.clear();  // the blocks were renumbered
     } else {
       refused.push_back(std::move(*merge));
     }
@@ -185,8 +186,8 @@ Program merged(const Program& program, std::int64_t channel) {
   return result;
 }
 
-// All ranks alike: a rank that merges while its neighbours do not would only slow them down. Channels are independent
-// of each other, so that where they do not all work, some may.
+// Merges on all ranks alike: a rank that merges while its neighbours do not would only slow them down. Channels are
+// independent, so some may be merged where others cannot.
 Program merged(const Program& program) {
   if (Program all = merged(program, kAllChannels); works(all)) return all;
   std::int64_t channels = 0;
@@ -200,7 +201,7 @@ Program merged(const Program& program) {
   return result;
 }
 
-// The instructions of which somebody reads what they store. Without hazards, one execution tells for all.
+// Returns the instructions whose stored results are read. Without hazards one execution shows this for all timings.
 std::vector<std::vector<std::vector<bool>>> read_stores(const Program& program) {
   using Store = std::pair<std::size_t, InstructionId>;  // rank, step
   std::vector<std::vector<std::vector<bool>>> is_read;

@@ -52,7 +52,7 @@ class RankLowering {
 
   void add(const StepTrace& trace) {
     const Instruction& instruction = at(trace.step);
-    // A nop hands what it waits for to the next instruction of its block, and to whoever names it.
+    // What a nop waits for, the next instruction of its block and every instruction that names the nop wait for.
     std::vector<std::int32_t>& named = named_[trace.step.block];
     for (const InstructionId& other : instruction.after) {
       const auto& steps = lowered_[other];
@@ -89,7 +89,7 @@ class RankLowering {
 
   std::int64_t bytes_of(const Content& content) const { return sizes_[content.piece] * element_; }
 
-  // Slots as the user lays them out: by input pieces, by output pieces, or in place by both.
+  // Slots follow the layout of the user's buffers: by input pieces, by output pieces, or by both in place.
   void lay_out(BufferKind buffer, std::int64_t& total) {
     const CollectiveSpec& spec = program_.spec;
     std::vector<std::int64_t> capacities(slot_count(program_, rank_, buffer), -1);
@@ -128,7 +128,7 @@ class RankLowering {
     return result;
   }
 
-  // Scratch beyond the program's own for what receive_reduce_send stores nowhere.
+  // Scratch beyond the program's own holds the results of receive_reduce_send, which the program stores nowhere.
   std::vector<Place*> hidden_places(const StepTrace& trace) {
     std::vector<Place*> result;
     for (const Content& content : trace.moved) {
@@ -175,7 +175,7 @@ class RankLowering {
     step.completes = reduces(kind) && completes(trace);
     const auto id = static_cast<std::int32_t>(out_.steps.size());
     step.turn = std::exchange(named_[trace.step.block], {});
-    lowered_[trace.step] = {id};  // of a fused instruction, the send
+    lowered_[trace.step] = {id};  // for a fused instruction, its send
     for (const Place* place : src) wait_for(step, place->writer);
     for (const Place* place : dst) {
       wait_for(step, place->writer);
@@ -205,8 +205,8 @@ class RankLowering {
   std::int64_t element_;
   std::vector<Place> input_, output_, scratch_;
   std::vector<std::unique_ptr<Place>> hidden_;
-  std::map<InstructionId, std::vector<std::int32_t>> lowered_;  // what an instruction became
-  std::map<std::int32_t, std::vector<std::int32_t>> named_;     // by block: to be waited for by its next instruction
+  std::map<InstructionId, std::vector<std::int32_t>> lowered_;  // the steps that an instruction became
+  std::map<std::int32_t, std::vector<std::int32_t>> named_;  // by block: the steps that its next instruction waits for
   LoweredRank out_;
 };
 

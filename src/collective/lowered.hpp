@@ -1,8 +1,8 @@
-// A program with bytes: what remains of it when sizes are known and only true dependencies are kept.
+// A program with known sizes, reduced to its true dependencies.
 //
-// A proven program orders every two instructions that touch one slot (collective/verify), so an instruction needs to
-// wait only for those it conflicts with; everything else may run at once. Fused instructions become a receive and a
-// send. comm/ executes this, cost/ predicts its time.
+// A proven program orders every two instructions that touch one slot (collective/verify), so an instruction only needs
+// to wait for those it conflicts with. Fused instructions become a receive and a send. comm/ executes lowered programs,
+// cost/ predicts their time.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +33,14 @@ struct LoweredStep {
   std::vector<ByteRange> src, dst;
   bool completes = false;           // a reduction whose result holds the contributions of all ranks
   std::vector<std::int32_t> waits;  // steps of this rank whose data it needs or overwrites, ascending
-  std::vector<std::int32_t> turn;   // further steps that the program names: it could run before them but shall not
+  std::vector<std::int32_t> turn;   // further steps that the program orders before it, although no data requires that
 };
 
-// How many messages of a connection may have arrived before their places are free. Two are enough for the proof; small
-// ones get more, because the sender learns of a free slot no sooner than the way back lets it.
+// How many messages of a connection may arrive before their destinations are free. The proof needs two. Small messages
+// get more, because a sender learns of a free slot only after the way back.
 constexpr std::int64_t slots_for(std::int64_t largest_message) {
-  constexpr std::int64_t kFewest = 2, kMost = 16, kBytes = 1 << 20;
-  return std::clamp(kBytes / std::max<std::int64_t>(largest_message, 1), kFewest, kMost);
+  constexpr std::int64_t kMinCount = 2, kMaxCount = 16, kBufferBytes = 1 << 20;
+  return std::clamp(kBufferBytes / std::max<std::int64_t>(largest_message, 1), kMinCount, kMaxCount);
 }
 
 struct LoweredRank {

@@ -41,14 +41,6 @@ PieceSizes sliced_sizes(const CollectiveSpec& spec, std::span<const std::int64_t
   return sizes;
 }
 
-PieceSizes all_to_all_sizes(const CollectiveSpec& spec, std::span<const std::int64_t> counts) {
-  if (spec.kind != Collective::all_to_all) fail("{}: not an all_to_all", name_of(spec.kind));
-  check_counts(counts, spec.ranks * spec.ranks, spec.kind);
-  PieceSizes sizes;
-  for (const std::int64_t count : counts) append_cut(sizes, count, spec.pieces / spec.ranks);
-  return sizes;
-}
-
 std::int64_t input_elements(const CollectiveSpec& spec, const PieceSizes& sizes, std::int64_t rank) {
   std::int64_t elements = 0;
   for (std::int64_t slot = 0; slot < input_slots(spec, rank); ++slot) {

@@ -11,8 +11,8 @@ namespace weft {
 
 using PieceSizes = std::vector<std::int64_t>;  // elements, by piece
 
-// Where part i of `parts` begins: floor(elements i / parts) without overflow. Cutting a part again gives the same
-// borders as cutting finer at once.
+// Returns where part i of `parts` begins: floor(elements i / parts) without overflow. Cutting a part again gives the
+// same borders as cutting finer at once.
 constexpr std::int64_t part_begin(std::int64_t elements, std::int64_t parts, std::int64_t i) {
   return elements / parts * i + elements % parts * i / parts;
 }
@@ -22,8 +22,6 @@ constexpr std::int64_t part_begin(std::int64_t elements, std::int64_t parts, std
 PieceSizes even_sizes(const CollectiveSpec& spec, std::int64_t elements);
 // all_gather, reduce_scatter, gather, scatter: slices[r] elements belong to rank r. Throws Error on a wrong count.
 PieceSizes sliced_sizes(const CollectiveSpec& spec, std::span<const std::int64_t> slices);
-// all_to_all: counts[s N + d] elements go from rank s to rank d. Throws Error on a wrong count.
-PieceSizes all_to_all_sizes(const CollectiveSpec& spec, std::span<const std::int64_t> counts);
 
 // The elements of a rank's input or output buffer; in place, both are one buffer of this size.
 std::int64_t input_elements(const CollectiveSpec& spec, const PieceSizes& sizes, std::int64_t rank);

@@ -3,43 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+
+#include "base/enum_name.hpp"
 
 namespace weft {
 
 std::string_view name_of(BufferKind buffer) {
-  switch (buffer) {
-    case BufferKind::input:
-      return "input";
-    case BufferKind::output:
-      return "output";
-    case BufferKind::scratch:
-      return "scratch";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"input", "output", "scratch"};
+  return enum_name(kNames, buffer);
 }
 
 std::string_view name_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::send:
-      return "send";
-    case InstructionKind::receive:
-      return "receive";
-    case InstructionKind::receive_copy_send:
-      return "receive_copy_send";
-    case InstructionKind::receive_reduce_send:
-      return "receive_reduce_send";
-    case InstructionKind::receive_reduce_copy:
-      return "receive_reduce_copy";
-    case InstructionKind::receive_reduce_copy_send:
-      return "receive_reduce_copy_send";
-    case InstructionKind::copy:
-      return "copy";
-    case InstructionKind::reduce:
-      return "reduce";
-    case InstructionKind::nop:
-      return "nop";
-  }
-  return "?";
+  static constexpr auto kNames =
+      std::to_array<std::string_view>({"send", "receive", "receive_copy_send", "receive_reduce_send",
+                                       "receive_reduce_copy", "receive_reduce_copy_send", "copy", "reduce", "nop"});
+  return enum_name(kNames, kind);
 }
 
 bool sends(InstructionKind kind) {

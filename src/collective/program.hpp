@@ -1,8 +1,8 @@
 // A collective written as instructions per rank, as MSCCL interprets them.
 //
-// A rank runs *blocks* side by side; a block runs its instructions one after the other. A block may own one outgoing
-// and one incoming connection; a connection (source, destination, channel) belongs to one block at each end and is
-// first in, first out: its k-th send meets its k-th receive. A connection holds two or more messages that are sent and
+// A rank runs *blocks* concurrently; a block runs its instructions one after the other. A block may own one outgoing
+// and one incoming connection. A connection (source, destination, channel) belongs to one block at each end and is
+// first in, first out: its k-th send meets its k-th receive. It has room for at least two messages that are sent and
 // not yet received. An instruction also waits for the instructions of other blocks that `after` names.
 #pragma once
 
@@ -49,7 +49,7 @@ struct InstructionId {
   friend auto operator<=>(const InstructionId&, const InstructionId&) = default;
 };
 
-// Works on `count` consecutive slots. src and dst are meaningful where the kind reads or writes them.
+// Works on `count` consecutive slots. src and dst have a meaning only where the kind reads or writes them.
 struct Instruction {
   InstructionKind kind = InstructionKind::nop;
   SlotRef src, dst;
@@ -80,9 +80,9 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// Where a named slot really lies: in place, `input` becomes the right slot of `output`.
+// Returns where a named slot lies: in place, a slot of `input` is the corresponding slot of `output`.
 SlotRef located(const Program& program, std::int64_t rank, SlotRef slot);
-// How many slots a buffer has after `located`: in place, output has all and input none.
+// Returns how many slots a buffer has after `located`: in place, output has all of them and input none.
 std::int64_t slot_count(const Program& program, std::int64_t rank, BufferKind buffer);
 
 // "rank 3, block 1, step 4 (receive_reduce_copy)".

@@ -74,8 +74,8 @@ std::int32_t ProgramBuilder::block_for(std::int64_t rank, std::int64_t send_to, 
   return *known;
 }
 
-// An instruction waits for the last writer of what it reads or writes and for the readers of what it overwrites; only
-// those that its own block or another named instruction does not already wait for are named.
+// An instruction waits for the last writer of what it reads or writes and for the readers of what it overwrites. It
+// names only those that its block and the other named instructions do not already wait for.
 void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction instruction) {
   RankState& state = states_[rank];
   RankProgram& code = program_.ranks[rank];
@@ -98,10 +98,10 @@ void ProgramBuilder::append(std::int64_t rank, std::int32_t block, Instruction i
     for (const Use& use : slot->writers) before.push_back(&use);
     for (const Use& use : slot->readers) before.push_back(&use);
   }
-  std::vector<Use>* turn = nullptr;  // what it queues behind
+  std::vector<Use>* turn = nullptr;  // the instructions that it queues behind
   if (send_in_turn_ && sends(instruction.kind)) turn = &state.last_send;
   if (turn != nullptr && !turn->empty()) before.push_back(&turn->front());
-  // Later instructions first, so that what they imply is left out; one writer of many slots counts once.
+  // Later instructions come first, so that those they imply are left out. One writer of many slots counts once.
   std::stable_sort(before.begin(), before.end(), [](const Use* a, const Use* b) {
     return std::pair(a->step.step, a->step.block) > std::pair(b->step.step, b->step.block);
   });

@@ -1,5 +1,5 @@
-// Writes programs: a generator says which slots travel where, in an order in which they could; blocks, instructions and
-// the dependencies between them follow.
+// Writes programs. A generator says which slots travel where, in an executable order; blocks, instructions and their
+// dependencies follow from that.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class ProgramBuilder {
   // to = from + operand, where operand lies on the rank of `to`: saves the copy of an input that is only read.
   void reduce(Spot from, Spot operand, Spot to, std::int64_t count, std::int64_t channel = 0);
 
-  // Sends that are written while this is on leave their rank one at a time, in the order in which they were written.
-  // Otherwise messages to different peers share the way out.
+  // While this is on, a rank sends one message at a time in the order in which they are written. Otherwise messages to
+  // different peers share the outgoing link.
   void send_in_turn(bool on) { send_in_turn_ = on; }
 
   // Scratch grows to what was used.

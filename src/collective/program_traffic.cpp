@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-// Walks the steps in an order in which they can be executed; `depth` is how many messages a step comes after, itself
-// included.
+// Walks the steps in an executable order. `depth` counts the messages of the longest chain that ends with a step, its
+// own included.
 class ChainCounter {
  public:
   explicit ChainCounter(const Program& program) : program_(program) {

@@ -24,7 +24,7 @@ struct ProgramTraffic {
       between;                             // by (source, destination), where there is any
   std::vector<std::int64_t> instructions;  // by rank
   MessageCount total;
-  // The most messages of which each is sent after the one before it: on the same connection, after its arrival, or in
+  // The longest chain of messages, each sent after the one before: on the same connection, after its arrival, or in
   // turn. Each costs at least one latency.
   std::int64_t longest_chain = 0;
 };

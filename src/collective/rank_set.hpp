@@ -55,7 +55,7 @@ class RankSet {
     }
     return ranks;
   }
-  friend bool operator==(const RankSet&, const RankSet&) = default;  // no set ever shrinks, so words_ has no zero tail
+  friend bool operator==(const RankSet&, const RankSet&) = default;  // sets never shrink, so words_ has no zero tail
 
  private:
   std::vector<std::uint64_t> words_;

@@ -78,7 +78,7 @@ void cut_counts(RankProgram& rank, std::int64_t limit) {
         rest.dst.slot += limit;
         rest.count -= limit;
       }
-      places.move(id_of(b, s), id_of(b, cut.size()));  // it has ended when its last piece has
+      places.move(id_of(b, s), id_of(b, cut.size()));  // the instruction ends with its last piece
       cut.push_back(std::move(rest));
     }
     steps = std::move(cut);

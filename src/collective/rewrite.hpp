@@ -21,22 +21,23 @@ class StepPlaces {
   std::vector<std::vector<InstructionId>> places_;  // by old block and step
 };
 
-// Renames what `after` names, sorted and each once; what the own block has done by then is left out.
+// Renames the instructions in `after`, sorts them, removes duplicates, and drops those that their own block already has
+// done.
 void rename_after(RankProgram& rank, const StepPlaces& places);
 
-// What nops wait for, the next instruction of their block waits for. What remains: one nop at the end of a block that
-// had some there, and nops that other blocks wait for.
+// Removes nops: the next instruction of the block waits for what the nop waited for. Nops remain at the end of a block
+// (one) and where other blocks wait for them.
 Program without_nops(Program program);
 
-// The reverse: where an instruction waits for several others, nops before it wait for all but the last.
+// The reverse: where an instruction waits for several others, nops before it wait for all but the last of them.
 Program with_one_dependency_each(Program program);
 
-// Two programs that differ only in how they are written have the same: slots are where they really lie, nothing stands
-// where a kind does not look, dependencies are sorted, there are no nops.
+// Returns a form that is equal for programs which differ only in how they are written: slots are named by where they
+// lie, unused fields are empty, dependencies are sorted, and there are no nops.
 Program normal_form(Program program);
 
-// Instructions on more than `limit` slots become several, the same ones at both ends of a connection. More messages are
-// then under way at a time: a program that just fits into two message slots may no longer do so.
+// Splits instructions on more than `limit` slots, alike at both ends of a connection. More messages are then under way
+// at once, so a program that just fits into two message slots may no longer do so.
 Program with_counts_up_to(Program program, std::int64_t limit);
 
 }  // namespace weft

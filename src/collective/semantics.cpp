@@ -1,5 +1,6 @@
 #include "collective/semantics.hpp"
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -12,17 +13,8 @@ std::int64_t slots_per_rank(const CollectiveSpec& spec) {
 }  // namespace
 
 std::string_view name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::average:
-      return "average";
-    case ReduceOp::max:
-      return "max";
-    case ReduceOp::min:
-      return "min";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"sum", "average", "max", "min"};
+  return enum_name(kNames, op);
 }
 
 bool has_root(Collective kind) {

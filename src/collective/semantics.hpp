@@ -2,15 +2,15 @@
 //
 // The data of a collective is cut into numbered pieces. A buffer is a row of slots, each holding one piece.
 //
-//   collective                     input slots      output slots     piece in slot i of rank r
-//   broadcast                      P at the root    P                i
-//   reduce                         P                P at the root    i
-//   all_reduce                     P                P                i
-//   all_gather, gather             P/N              P (at the root)  input r P/N + i, output i
-//   reduce_scatter, scatter        P (at the root)  P/N              input i, output r P/N + i
-//   all_to_all                     P                P                input (r, i); output (i div P/N, r P/N + i mod
-//   P/N) send_recv (root to the other)  P at the root    P at the other   i barrier: an all_reduce of one piece without
-//   bytes
+//   collective               input slots      output slots     piece in slot i of rank r
+//   broadcast                P at the root    P                i
+//   reduce                   P                P at the root    i
+//   all_reduce               P                P                i
+//   all_gather, gather       P/N              P (at the root)  input r P/N + i, output i
+//   reduce_scatter, scatter  P (at the root)  P/N              input i, output r P/N + i
+//   all_to_all               P                P                input (r, i), output (i div P/N, r P/N + i mod P/N)
+//   send_recv                P at the root    P at the other   i
+// A barrier is an all_reduce of one piece without bytes.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ void validate(const CollectiveSpec& spec, std::string_view what);
 
 bool has_root(Collective kind);
 bool reduces(Collective kind);
-// Whether a rank's own part is P/N of the buffer (all_gather, reduce_scatter, gather, scatter, all_to_all).
+// Returns whether a rank's own part is P/N of the buffer (all_gather, reduce_scatter, gather, scatter, all_to_all).
 bool is_divided(Collective kind);
 
 struct Content {

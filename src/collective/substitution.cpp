@@ -3,34 +3,28 @@
 #include <algorithm>
 #include <array>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "collective/verify/verify_program.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::int64_t kProvenMembersOfALevel = 8;  // members of a level that stand for more
+constexpr std::int64_t kMaxProvenMembersOfLevel = 8;  // members of a level that stand for more
 
 }  // namespace
 
 std::string_view name_of(Scope scope) {
   static constexpr std::array<std::string_view, 4> kNames = {"whole", "inner", "outer", "self"};
-  return kNames[static_cast<std::size_t>(scope)];
+  return enum_name(kNames, scope);
 }
 
 std::string_view name_of(Substitution substitution) {
-  static constexpr std::array<std::string_view, 11> kNames = {"none",
-                                                              "all_reduce_in_halves",
-                                                              "all_reduce_in_levels",
-                                                              "reduce_scatter_in_levels",
-                                                              "all_gather_in_levels",
-                                                              "all_to_all_in_levels",
-                                                              "all_reduce_at_root",
-                                                              "reduce_scatter_by_exchange",
-                                                              "all_gather_by_broadcasts",
-                                                              "all_gather_by_sends",
-                                                              "all_to_all_by_sends"};
-  return kNames[static_cast<std::size_t>(substitution)];
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"none", "all_reduce_in_halves", "all_reduce_in_levels", "reduce_scatter_in_levels", "all_gather_in_levels",
+       "all_to_all_in_levels", "all_reduce_at_root", "reduce_scatter_by_exchange", "all_gather_by_broadcasts",
+       "all_gather_by_sends", "all_to_all_by_sends"});
+  return enum_name(kNames, substitution);
 }
 
 const std::vector<SubstitutionRule>& substitution_rules() {
@@ -66,21 +60,12 @@ bool has_levels(const SubstitutionRule& rule) {
                      [](const RuleLeg& s) { return s.scope == Scope::inner || s.scope == Scope::outer; });
 }
 
-std::optional<Collective> joined_collective(std::span<const RuleLeg> legs) {
-  for (const SubstitutionRule& rule : substitution_rules()) {
-    // A send carries whatever is asked for: what it is a leg of is not to be seen in it.
-    if (rule.legs.front().collective == Collective::send_recv) continue;
-    if (std::equal(legs.begin(), legs.end(), rule.legs.begin(), rule.legs.end())) return rule.collective;
-  }
-  return std::nullopt;
-}
-
 bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner) {
   if (inner < 1 || ranks < inner || ranks % inner != 0) return false;
   std::int64_t outer = ranks / inner;
-  if (ranks > kMostProvenRanks) {
-    inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kProvenMembersOfALevel);
-    outer = std::min(outer, kProvenMembersOfALevel);
+  if (ranks > kMaxProvenRanks) {
+    inner = std::min(has_levels(rule) ? inner : std::int64_t{1}, kMaxProvenMembersOfLevel);
+    outer = std::min(outer, kMaxProvenMembersOfLevel);
   }
   const std::optional<Program> program = composed_program(rule.collective, rule.legs, inner * outer, inner);
   return program && verify_program(*program).accepted();

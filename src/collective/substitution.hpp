@@ -1,10 +1,11 @@
-// Which sequences of collectives are another collective: the rules by which a transfer may be carried out in legs.
+// The rules by which a transfer may be carried out in legs: which sequences of collectives have the effect of another
+// collective.
 //
 // A group of N = outer x inner ranks has two levels: rank o inner + i is place i of inner group o. The inner group o is
 // all its places (ranks that share a node); the outer group i is place i of all inner groups. A leg is a collective
 // of the whole group, of all inner groups side by side, or of all outer groups.
 //
-// A rule is data, and proven: its legs are written as one program, and the program verifier must accept that for the
+// A rule is data, and it is proven: its legs are written as one program, which the program verifier must accept as the
 // rule's collective.
 #pragma once
 
@@ -18,14 +19,15 @@
 
 namespace weft {
 
-// `self`: a rank alone, which reduces what it has received.
+// `self` is a rank alone, which reduces what it has received.
 enum class Scope : std::uint8_t { whole, inner, outer, self };
 std::string_view name_of(Scope scope);
 
 struct RuleLeg {
   Collective collective = Collective::all_reduce;
   Scope scope = Scope::whole;
-  // broadcast, send_recv: once for every member, from it to the others. Otherwise the first member is the root.
+  // Whether broadcast or send_recv runs once for every member, from it to the others. Otherwise the first member is the
+  // root.
   bool from_every_member = false;
   friend bool operator==(const RuleLeg&, const RuleLeg&) = default;
 };
@@ -57,23 +59,20 @@ const SubstitutionRule& rule_of(Substitution substitution);
 // Whether it needs groups of two levels.
 bool has_levels(const SubstitutionRule& rule);
 
-// The rules read backwards: the collective that these legs together are, where nobody reads what lies between them.
-std::optional<Collective> joined_collective(std::span<const RuleLeg> legs);
-
-// The legs as one program of `collective`; `inner` divides `ranks`. Nothing where a leg does not find what it works
-// on: a reduction the same pieces at all members, a gather other ones at each, an all_to_all as much for each. What
-// all_reduce's outer groups reduce is one run of pieces of the buffer, as transfers of a step have it; other
-// collectives keep the order of the ranks.
+// Returns the legs as one program of `collective`; `inner` divides `ranks`. Returns nothing where the ranks do not hold
+// what a leg works on: a reduction needs the same pieces at all members, a gather different ones, an all_to_all equally
+// much for each. The outer groups of all_reduce reduce consecutive pieces of the buffer, as the transfers of a step do;
+// other collectives keep the order of the ranks.
 std::optional<Program> composed_program(Collective collective, std::span<const RuleLeg> legs, std::int64_t ranks,
                                         std::int64_t inner);
 
-// Groups of more than this many ranks are proven by a smaller one.
-inline constexpr std::int64_t kMostProvenRanks = 64;
+// Rules for groups of more ranks than this are proven on a smaller group.
+inline constexpr std::int64_t kMaxProvenRanks = 64;
 
-// Whether the verifier accepts the rule's legs as its collective. Of a group above kMostProvenRanks each level is cut
-// down to at most 8: what a rank does in a leg depends on nothing but its two coordinates and those of the piece, and
-// no two coordinates above the first are treated differently, so what holds for 8 holds for more. A rule without levels
-// is then proven for 8 ranks.
+// Returns whether the verifier accepts the rule's legs as its collective. In a group of more than kMaxProvenRanks each
+// level is cut down to at most 8 members (8 ranks for a rule without levels). What a rank does in a leg depends only on
+// its two coordinates and those of the piece, and no two coordinates above the first are treated differently, so what
+// holds for 8 holds for more.
 bool holds(const SubstitutionRule& rule, std::int64_t ranks, std::int64_t inner);
 
 }  // namespace weft

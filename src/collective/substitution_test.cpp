@@ -107,15 +107,5 @@ TEST(Substitution, LargeGroupsAreProvenByTheirShapeCutDown) {
   EXPECT_FALSE(holds(rule_of(Substitution::all_reduce_in_levels), 12, 5));  // 5 does not divide 12
 }
 
-TEST(Substitution, ReadBackwardsStagesAreTheirCollective) {
-  using enum Collective;
-  const std::vector<RuleLeg> halves{{reduce_scatter, Scope::whole}, {all_gather, Scope::whole}};
-  EXPECT_EQ(joined_collective(halves), all_reduce);
-  const std::vector<RuleLeg> levels{{reduce_scatter, Scope::inner}, {reduce_scatter, Scope::outer}};
-  EXPECT_EQ(joined_collective(levels), reduce_scatter);
-  const std::vector<RuleLeg> wrong_order{{all_gather, Scope::whole}, {reduce_scatter, Scope::whole}};
-  EXPECT_EQ(joined_collective(wrong_order), std::nullopt);
-}
-
 }  // namespace
 }  // namespace weft

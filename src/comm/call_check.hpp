@@ -1,4 +1,4 @@
-// The checking mode: before a collective runs, its members tell each other what they are about to call.
+// The checking mode: before a collective runs, its members tell each other which call they are about to make.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct CallNote {
   std::uint64_t identity = 0;
   std::int32_t kind = 0, op = 0, type = 0, root = 0;
   std::array<char, 32> algorithm{};
-  std::array<char, 64> label{};  // for words alone: the ends of a message may call it by different names
+  std::array<char, 64> label{};  // for messages only: the ends of a message may use different labels
 };
 
 // Whether two members are about to make the same call.
@@ -36,7 +36,7 @@ class CallCheck {
   // True if anything happened.
   bool advance();
   bool done() const { return in_flight_ == 0; }
-  // Once done: what differs, in words; the note that most members share is taken for the right one.
+  // When done, says what differs, if anything. The note that most members share is taken for the right one.
   std::optional<std::string> mismatch() const;
   // A member that has not told yet; -1 where all have.
   std::int64_t waits_for_rank() const;

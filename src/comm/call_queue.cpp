@@ -12,7 +12,7 @@
 namespace weft {
 namespace {
 
-// A transport knows ranks and bytes, but not the operation they belong to.
+// A transport knows ranks and bytes, but not the operation that they belong to; this adds it to the message.
 template <class Work>
 auto named(const Trouble& trouble, const Communicator::Prepared& call, const Work& work) -> decltype(work()) {
   try {
@@ -84,7 +84,7 @@ void CallQueue::look_for_trouble() {
   const Clock::time_point now = Clock::now();
   if (now - std::max(last_progress_, last_look_) < kWatchPeriod) return;
   last_look_ = now;
-  // Somebody may be lost all the same.
+  // Moving bytes count as progress, but a rank may be lost all the same.
   const std::uint64_t moved = shared_.transport.moved();
   if (std::exchange(moved_, moved) != moved) last_progress_ = now;
   if (active_->native != nullptr && !checking_) {

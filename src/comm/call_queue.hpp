@@ -1,4 +1,4 @@
-// One queue of a communicator: its calls run one after the other. The communication thread's own.
+// One queue of a communicator, whose calls run one after the other. Only the communication thread uses it.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace weft {
 // How often somebody looks whether a rank was lost.
 inline constexpr std::chrono::milliseconds kWatchPeriod{50};
 
-// While the communication thread is inside a call of the library it cannot look for trouble; whoever waits does.
+// While the communication thread is inside a library call it cannot look for trouble, so threads that wait do.
 using CallInLibrary = std::atomic<const Communicator::Prepared*>;
 class InLibrary {
  public:
@@ -42,18 +42,18 @@ class CallQueue {
     Transport& transport;
     Trouble& trouble;
     CallInLibrary& in_library;
-    IdleStrategy& library_idle;  // between questions about the library's collectives
+    IdleStrategy& library_idle;  // pauses between polls of the library's collectives
     bool check = false;          // calls are compared before they run
   };
   explicit CallQueue(const Shared& shared) : shared_(shared), paced_(shared.transport.features().paced_links) {}
 
-  // The count of the calls that a group of members has had on this queue, which several groups may share.
+  // The number of calls that a group of members has had on this queue, which several groups may share.
   std::int64_t& turns_of(const std::vector<std::int64_t>& members) { return turns_[members]; }
   NativeStaging& staging() { return staging_; }
 
   void append(Prepared& call);
   const Prepared* active() const { return active_; }
-  // One bit of progress: false where the queue has to wait. Throws RunFailed where a call cannot end.
+  // Makes some progress. Returns false where the queue has to wait. Throws RunFailed where a call cannot end.
   bool advance();
   // The call that has just ended, once; null where none has.
   Prepared* take_ended() { return std::exchange(ended_, nullptr); }
@@ -66,7 +66,7 @@ class CallQueue {
 
   Shared shared_;
   const PacedLinks* paced_;
-  Prepared *first_ = nullptr, *last_ = nullptr;  // the line of those that wait
+  Prepared *first_ = nullptr, *last_ = nullptr;  // the waiting calls
   Prepared *active_ = nullptr, *ended_ = nullptr;
   bool checking_ = false;
   std::map<std::vector<std::int64_t>, std::int64_t> turns_;

@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::int64_t kChannelsPerQueue = 1024;
 constexpr std::int64_t kCheckChannel = kChannelsPerQueue - 1;  // of a queue; programs have the others
-// What a queue may do before the others have their turn: calls that start each other could go on for ever.
-constexpr int kStepsInTurn = 64;
+// Limit on the steps of a queue before the others have their turn, because calls that start each other could continue
+// for ever.
+constexpr int kMaxStepsPerTurn = 64;
 
 }  // namespace
 
@@ -165,7 +166,7 @@ void CommunicationThread::drive() {
   try {
     int rounds = 0;
     while (round()) {
-      if (++rounds < kStepsInTurn) continue;
+      if (++rounds < kMaxStepsPerTurn) continue;
       paced_->request_round(paced_->now());  // other ranks have their turn
       break;
     }
@@ -179,7 +180,7 @@ bool CommunicationThread::round() {
   take_submitted();
   bool moved = false;
   for (auto& [number, queue] : queues_) {
-    for (int steps = 0; steps < kStepsInTurn && advance(queue); ++steps) moved = true;
+    for (int steps = 0; steps < kMaxStepsPerTurn && advance(queue); ++steps) moved = true;
   }
   return moved;
 }

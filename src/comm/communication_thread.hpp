@@ -1,6 +1,6 @@
-// The thread that carries out a rank's collectives while the rank computes: it takes what callers start, makes progress
-// on every queue in turn and looks for trouble where nothing moves. Over paced links the rounds are run by a thread of
-// the links; this one then prepares calls and watches.
+// The thread that carries out a rank's collectives while the rank computes. It takes the calls that were started, makes
+// progress on every queue in turn and looks for trouble when nothing moves. With paced links a thread of the links runs
+// the rounds, and this one only prepares calls and watches.
 #pragma once
 
 #include <atomic>
@@ -92,12 +92,12 @@ class CommunicationThread {
   std::function<void()> job_;
   std::exception_ptr job_error_;
   bool stopping_ = false;
-  bool resting_ = false;  // and nobody has woken it
+  bool resting_ = false;  // the thread pauses and nobody has woken it
   std::optional<std::string> reason_to_fail_;
-  bool failing_ = false;  // somebody is telling it
+  bool failing_ = false;  // a thread is reporting the failure
   bool failed_ = false;
   std::string failure_;
-  Clock::time_point last_request_;  // of a round over paced links, for trouble to be looked for
+  Clock::time_point last_request_;  // when a round over paced links was last requested, to look for trouble
   std::thread thread_;              // last: it uses all of the above
 };
 

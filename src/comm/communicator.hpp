@@ -1,8 +1,9 @@
 // Collectives of one rank: prepared once, started often, waited for.
 //
-// A communication thread of our own runs them while the caller computes; it never relies on the transport library's
-// progress. A queue runs its collectives one after the other, queues run side by side. All ranks of a group must start
-// the same collectives on a queue in the same order; with `check` they compare notes first and name what differs.
+// A communication thread of our own runs them while the caller computes; it never relies on the transport library to
+// make progress by itself. A queue runs its collectives one after the other; queues run concurrently. All ranks of a
+// group must start the same collectives on a queue in the same order; with `check` they first compare their calls and
+// name what differs.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class CommunicationThread;
 
 // What a rank prepares. The program's rank i is members[i]; helpers of the program follow the members.
 struct PreparedCall {
-  // Null: the transport's own (`native`) collective, described by `spec`, unless it is uneven.
+  // Null means the transport's own (`native`) collective, described by `spec`, unless the call is uneven.
   std::shared_ptr<const Program> program;
   CollectiveSpec spec;
   PieceSizes sizes;
@@ -34,34 +35,37 @@ struct PreparedCall {
   std::vector<std::int64_t> members;
   std::int64_t queue = 0;  // 0 .. 1023, the same on all members
   std::string label;       // for messages: "dp gradients, bucket 3"
-  // Which call it is, the same number on all members and another for every other call of the queue. With `check`,
-  // members compare it. -1: their labels say it. The two ends of a message have labels of their own, so they need it.
+  // Identifies the call: the same number on all members, and a different one for every other call of the queue. With
+  // `check`, members compare it; with -1 they compare labels instead. The two ends of a message have labels of their
+  // own, so they need a number.
   std::int64_t identity = -1;
-  // reduce_scatter into memory that holds a sum already: the result is added to it. The caller's input is used up.
+  // For reduce_scatter: adds the result to what the output holds. The caller's input is overwritten.
   bool accumulate = false;
-  std::int64_t segments = 1;  // at most so many in each buffer given to start()
-  // all_to_all whose sizes are data: no program, no `sizes`. start() gets two segments on either side: the blocks, and
-  // a table of ElementRange of what goes out of them (comes in: read or written, as the exchange says).
+  std::int64_t segments = 1;  // the most that a buffer given to start() may have
+  // For an all_to_all whose sizes are data; it has no program and no `sizes`. start() gets two segments on either side:
+  // the blocks, and a table of ElementRange that says which units leave (or arrive: read or written, as the exchange
+  // says).
   std::optional<UnevenBlocks> uneven = {};
-  // Of a native collective: the communication thread is inside the library until it is over, and no other queue moves.
-  // What a library is known for, but calls of several queues may then wait for each other for ever.
+  // For a native collective: the communication thread stays inside the library until the call ends, and no other queue
+  // moves. Libraries are fastest this way, but calls of several queues may then wait for each other for ever.
   bool blocking = false;
-  // Called on the communication thread (or the one by which paced links drive the rank) when an execution has ended,
-  // with the times it began and ended there (paced: on the emulated network): it begins when all before it on its queue
-  // have ended. It may start other calls (and this one again). It must neither wait nor
-  // prepare. Who waits for the execution may go on before this returns. What it throws fails the run.
+  // Called on the communication thread (or the thread on which paced links run the rank) when an execution has ended,
+  // with the times at which it began, after all calls before it on its queue, and ended. With paced links these are
+  // times of the emulated network. It may start other calls, and this one again, but must neither wait nor prepare. A
+  // caller that waits for the execution may continue before this returns. What it throws fails the run.
   std::function<void(Transport::Clock::time_point began, Transport::Clock::time_point ended)> on_done = {};
 };
 
 struct CommunicatorOptions {
-  std::int64_t credit = std::int64_t{1} << 62;  // bytes of a queue in flight; a larger message passes alone
+  std::int64_t credit = std::int64_t{1} << 62;  // bytes that a queue may have in flight; a larger message is sent alone
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // without progress
-  // A rank that gives no sign of life for so long while others wait counts as lost, whatever the timeout; zero: never.
+  // A rank that gives no sign of life for so long while others wait counts as lost, whatever the timeout; zero means
+  // never.
   std::chrono::nanoseconds silence{0};
   bool check = false;  // compare calls before they run
   // Called once, on whatever thread notices first, with the words that wait() will throw.
   std::function<void(const std::string&)> on_failure = {};
-  // Then, when the other ranks have been told: may end the process, whatever its other threads do.
+  // Called after the other ranks have been told. It may end the process, whatever its other threads do.
   std::function<void(const std::string&)> after_failure = {};
 };
 
@@ -97,14 +101,14 @@ class Communicator {
   bool done(Handle handle);
   // Throws RunFailed where it cannot end.
   void wait(Handle handle);
-  // From any thread. Throws RunFailed once the run has failed.
+  // Throws RunFailed once the run has failed. May be called from any thread.
   void require_alive();
-  // From any thread: this rank cannot go on. When it returns, the other ranks have been told, and whoever waits, here
-  // or there, gets RunFailed with these words. Only the first failure counts.
+  // May be called from any thread when this rank cannot continue. When it returns, the other ranks have been told, and
+  // whoever waits, here or there, gets RunFailed with these words. Only the first failure counts.
   void fail(const std::string& why);
 
-  // Where in its work this rank is: part of every message. While it says so, it is at work: a lost rank then fails the
-  // run also where no call is under way.
+  // Says where in its work this rank is, which becomes part of every message. While a place is set the rank is at work:
+  // the loss of another rank then fails the run even if no call is under way.
   Whereabouts& whereabouts();
 
  private:

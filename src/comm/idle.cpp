@@ -24,7 +24,7 @@ IdleStep IdleStrategy::next(Clock::time_point now) {
   const std::chrono::nanoseconds waited = now - since_;
   const std::chrono::nanoseconds awake = options_.spin + options_.yield;
   sleep_ = std::chrono::nanoseconds(0);
-  // Sleeping makes waits look longer than they are; the factor lets a link that became fast be found out.
+  // Sleeping makes waits look longer than they are. The factor lets the estimate fall again when a link became fast.
   const bool soon = typical_ <= 4 * awake;
   if (soon && waited < options_.spin) return IdleStep::spin;
   if (soon && waited < awake) return IdleStep::yield;
@@ -72,7 +72,7 @@ void become_communication_thread() {
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   SchedulingAttributes attributes;
   if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
-  if (attributes.policy != 0) return;  // someone chose a policy: leave it
+  if (attributes.policy != 0) return;  // keep a policy that somebody chose
   attributes.runtime = 100'000;        // the shortest that Linux grants
   syscall(SYS_sched_setattr, 0, &attributes, 0);
 }

@@ -1,6 +1,6 @@
-// What a communication thread does while it waits for a library that must be asked: poll at first, because most
-// answers come soon; then step aside; then sleep, longer the longer nothing happened, because the compute thread needs
-// the core. Also the sleep itself, which another thread can end.
+// What a communication thread does while it waits for a library that must be polled. It first polls continuously,
+// because most answers come soon; then it yields between polls; then it sleeps, longer the longer nothing happened,
+// because the compute thread needs the core. The sleep itself, which another thread can end, is here too.
 #pragma once
 
 #include <chrono>
@@ -15,15 +15,15 @@ struct IdleOptions {
   std::chrono::nanoseconds yield = std::chrono::microseconds(40);           // then lets others run between polls,
   std::chrono::nanoseconds shortest_sleep = std::chrono::microseconds(20);  // then sleeps between polls:
   std::chrono::nanoseconds longest_sleep = std::chrono::microseconds(200);
-  // A sleep is this part of the time waited so far, or of the time that waits took lately: what took t is noticed about
-  // t / share late.
+  // A sleep is the time waited so far, or the recent typical wait, divided by this: an event after time t is noticed
+  // about t / share late.
   std::int64_t share = 8;
 };
 
 enum class IdleStep : std::uint8_t { spin, yield, sleep };
 
-// Decides alone; knows no clock but the one it is told. It learns how long waits take: on a slow link, where the next
-// event is milliseconds away, it sleeps at once, because each poll costs the compute thread about 10 us.
+// A pure decision: its only clock is the argument. It learns how long waits take. On a slow link, where the next event
+// is milliseconds away, it sleeps at once, because each poll costs the compute thread about 10 us.
 class IdleStrategy {
  public:
   using Clock = std::chrono::steady_clock;

@@ -1,4 +1,4 @@
-// Carries out a landing: bytes that have arrived, in segments, meet the segments that they are for.
+// Stores or reduces bytes that have arrived in one list of segments into the segments that they are for.
 #pragma once
 
 #include <span>
@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// `arrived` and landing.dst (and operand) have the same number of bytes in all, cut anywhere between elements. Goes bit
-// by bit where the caller has other things to look after.
+// `arrived`, landing.dst and the operand have the same number of bytes in all; their segments may be cut at any
+// element. The work can be done in small portions, so that the caller can look after other things in between.
 class LandingWork {
  public:
   LandingWork() = default;
   LandingWork(std::span<const Segment> arrived, const Landing& landing)
       : landing_(landing), from_(arrived), to_(landing.dst), operand_(landing.operand) {}
   bool done() const { return from_.contiguous() == 0; }
-  // About `bytes` more; returns how many it were.
+  // Does about `bytes` more and returns how many it did.
   std::int64_t advance(std::int64_t bytes);
 
  private:
@@ -24,7 +24,7 @@ class LandingWork {
   SegmentCursor from_, to_, operand_;
 };
 
-// All at once.
+// Does all of it at once.
 void land(std::span<const Segment> arrived, const Landing& landing);
 
 }  // namespace weft

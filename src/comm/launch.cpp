@@ -1,7 +1,6 @@
 #include "comm/launch.hpp"
 
 #include <optional>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
@@ -31,16 +30,17 @@ std::int64_t need_integer(const Variables& variables, const std::string& name, c
   return parse_integer(need(variables, name, beside), "environment variable " + name);
 }
 
-// Nothing else that ranks of a job share is hidden from others: numbers of jobs and addresses can be guessed.
+// The secret is needed because everything else that ranks of a job share, such as job numbers and addresses, can be
+// guessed.
 std::string need_secret(const Variables& variables, const std::string& beside) {
-  constexpr std::size_t kShortest = 16;
+  constexpr std::size_t kMinLength = 16;
   const std::optional<std::string> secret = find(variables, "WEFT_JOB_SECRET");
-  if (secret && secret->size() >= kShortest) return *secret;
+  if (secret && secret->size() >= kMinLength) return *secret;
   fail(
       "environment: {} is set but WEFT_JOB_SECRET {}; expected {} characters or more that nobody can guess, the same "
       "for "
       "all ranks: export WEFT_JOB_SECRET=$(openssl rand -hex 32)",
-      beside, secret ? fmt::format("has {} characters", secret->size()) : "is not", kShortest);
+      beside, secret ? fmt::format("has {} characters", secret->size()) : "is not", kMinLength);
 }
 
 struct Names {

@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "base/enum_name.hpp"
+
 namespace weft {
 
 enum class LaunchKind : std::uint8_t {
@@ -38,27 +40,10 @@ Launch launch_from(const Variables& variables);
 std::string first_host(const std::string& node_list);
 
 // Which variables launch_from looks at.
-inline constexpr const char* kLaunchVariables[] = {"WEFT_RANK",
-                                                   "WEFT_RANKS",
-                                                   "WEFT_ROOT_ADDRESS",
-                                                   "WEFT_ROOT_LISTENER",
-                                                   "WEFT_LAUNCHER_NEWS",
-                                                   "WEFT_JOB_SECRET",
-                                                   "WEFT_LOCAL_RANK",
-                                                   "OMPI_COMM_WORLD_RANK",
-                                                   "OMPI_COMM_WORLD_SIZE",
-                                                   "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                   "PMI_RANK",
-                                                   "PMI_SIZE",
-                                                   "PMIX_RANK",
-                                                   "SLURM_PROCID",
-                                                   "SLURM_NTASKS",
-                                                   "SLURM_STEP_NUM_TASKS",
-                                                   "SLURM_LOCALID",
-                                                   "SLURM_STEP_NODELIST",
-                                                   "SLURM_JOB_NODELIST",
-                                                   "SLURM_NODELIST",
-                                                   "SLURM_JOB_ID",
-                                                   "SLURM_STEP_ID"};
+inline constexpr auto kLaunchVariables = split_names<22>(
+    "WEFT_RANK WEFT_RANKS WEFT_ROOT_ADDRESS WEFT_ROOT_LISTENER WEFT_LAUNCHER_NEWS WEFT_JOB_SECRET WEFT_LOCAL_RANK "
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_PROCID "
+    "SLURM_NTASKS SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_NODELIST SLURM_JOB_NODELIST SLURM_NODELIST "
+    "SLURM_JOB_ID SLURM_STEP_ID");
 
 }  // namespace weft

@@ -14,7 +14,6 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.hpp"
 #include "comm/tcp/mesh.hpp"
 
 namespace weft {
@@ -23,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kFarewellTime{1};  // for the others to take our goodbye
-constexpr std::size_t kLongestReason = 4096;
+constexpr std::chrono::seconds kFarewellTime{1};  // for the others to receive our goodbye
+constexpr std::size_t kMaxReasonBytes = 4096;
 
 enum class WordKind : std::uint32_t { beat = 1, goodbye, lost };
 
@@ -39,13 +38,13 @@ struct Neighbour {
   std::int64_t rank = -1;
   tcp::Socket socket;
   Clock::time_point last_heard;
-  std::string heard;    // bytes of a word that is not whole yet
-  std::string to_send;  // what the socket did not take
+  std::string received;  // bytes of a message that is not complete yet
+  std::string to_send;   // what the socket did not take
   bool left = false;
 };
 
 std::string bytes_of(WordKind kind, std::int64_t rank, std::int64_t by, const std::string& reason) {
-  const std::string cut = reason.substr(0, kLongestReason);
+  const std::string cut = reason.substr(0, kMaxReasonBytes);
   const Word word{kind, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(by),
                   static_cast<std::uint32_t>(cut.size())};
   std::string bytes(sizeof word, '\0');
@@ -58,7 +57,7 @@ void flush(Neighbour& neighbour) {
     const ssize_t count =
         ::send(neighbour.socket.fd(), neighbour.to_send.data(), neighbour.to_send.size(), MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // full; or closed, which reading will tell
+    if (count <= 0) return;  // the socket is full, or closed, which reading will report
     neighbour.to_send.erase(0, static_cast<std::size_t>(count));
   }
 }
@@ -71,7 +70,7 @@ void say(Neighbour& neighbour, const std::string& bytes) {
 
 }  // namespace
 
-// All of its state is behind one mutex: the thread's passes are short and never wait while they hold it.
+// One mutex guards all state: the thread's passes are short and never wait while they hold it.
 class Liveness::Watch {
  public:
   Watch(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options)
@@ -150,7 +149,7 @@ class Liveness::Watch {
     }
   }
 
-  // Only this thread closes sockets, so their numbers stand still while it waits without the lock.
+  // Only this thread closes sockets, so their descriptors stay valid while it waits without the lock.
   void wait_for_words(Clock::time_point until, bool until_leaving) {
     watched_.assign(1, {until_leaving ? wake_.fd() : -1, POLLIN, 0});
     for (const Neighbour& neighbour : neighbours_) watched_.push_back({neighbour.socket.fd(), POLLIN, 0});
@@ -159,23 +158,23 @@ class Liveness::Watch {
 
   void listen() {
     const Clock::time_point now = Clock::now();
-    // After a pause of our own (a stopped process, a suspended machine) nobody's silence has grown by it.
+    // A pause of our own (a stopped process, a suspended machine) does not count as silence of the others.
     const Clock::duration pause = now - last_pass_;
     const bool away = pause > 4 * options_.period;
     for (Neighbour& neighbour : neighbours_) {
       if (away) neighbour.last_heard += pause - options_.period;
-      if (neighbour.socket) hear(neighbour, now);
+      if (neighbour.socket) receive_words(neighbour, now);
     }
     last_pass_ = now;
   }
 
-  void hear(Neighbour& neighbour, Clock::time_point now) {
+  void receive_words(Neighbour& neighbour, Clock::time_point now) {
     char buffer[4096];
     while (true) {
       const ssize_t count = ::recv(neighbour.socket.fd(), buffer, sizeof buffer, 0);
       if (count > 0) {
         neighbour.last_heard = now;
-        neighbour.heard.append(buffer, static_cast<std::size_t>(count));
+        neighbour.received.append(buffer, static_cast<std::size_t>(count));
         if (!understand(neighbour)) {
           neighbour.socket.close();
           if (!leaving_) note_loss({neighbour.rank, "it does not speak as a rank of weft does"}, rank_);
@@ -199,16 +198,16 @@ class Liveness::Watch {
     return fmt::format("its connection broke: {}", tcp::error_text(error));
   }
 
-  // Whether what has come are words of ours.
+  // Handles the complete messages that have arrived. Returns false where the bytes are not ours.
   bool understand(Neighbour& neighbour) {
-    while (neighbour.heard.size() >= sizeof(Word)) {
+    while (neighbour.received.size() >= sizeof(Word)) {
       Word word;
-      std::memcpy(&word, neighbour.heard.data(), sizeof word);
+      std::memcpy(&word, neighbour.received.data(), sizeof word);
       const std::size_t length = word.length;
-      if (std::max(word.rank, word.by) >= size_ || length > kLongestReason) return false;
-      if (neighbour.heard.size() < sizeof word + length) return true;
-      const std::string reason = neighbour.heard.substr(sizeof word, length);
-      neighbour.heard.erase(0, sizeof word + length);
+      if (std::max(word.rank, word.by) >= size_ || length > kMaxReasonBytes) return false;
+      if (neighbour.received.size() < sizeof word + length) return true;
+      const std::string reason = neighbour.received.substr(sizeof word, length);
+      neighbour.received.erase(0, sizeof word + length);
       if (word.kind == WordKind::goodbye) neighbour.left = true;
       if (word.kind != WordKind::lost) continue;
       note_loss({static_cast<std::int64_t>(word.rank), reason}, word.by);
@@ -234,7 +233,7 @@ class Liveness::Watch {
     }
   }
 
-  // Under the lock. The news goes out here, before anybody can act on the loss and die of it.
+  // Called under the lock. The news is sent here, before anybody can act on the loss and end because of it.
   void note_loss(const LostRank& loss, std::int64_t by) {
     if (lost_) return;
     lost_ = loss;
@@ -244,14 +243,14 @@ class Liveness::Watch {
     }
   }
 
-  // Where others have lost *us*, to us they are the ones who are gone.
+  // If others report that they lost this rank, this rank in turn has lost them.
   std::optional<LostRank> loss_for_us() const {
     if (!lost_ || lost_->rank != rank_) return lost_;
     if (lost_by_ == rank_) return std::nullopt;
     return LostRank{lost_by_, fmt::format("it gave up on rank {}: {}", rank_, lost_->reason)};
   }
 
-  // Without the lock: the callback may ask us.
+  // Called without the lock, because the callback may call this object.
   void report_loss() {
     std::optional<LostRank> loss;
     {

@@ -1,10 +1,10 @@
-// Who of the ranks is still there. Each process has a small thread that keeps a TCP connection to the other ranks and
-// says a word on each every 200 ms; it stands beside the transport, so it answers while the transport is stuck.
+// Watches which ranks are still alive. Each process has a small thread that keeps TCP connections to other ranks and
+// sends a message on each every 200 ms. It is independent of the transport, so it answers while the transport is stuck.
 //
-// A connection that closes without a goodbye means a killed process. Up to `mesh_limit` ranks all are neighbours of
-// all, so no rank's death hides another's; above it a rank watches those 1, 2, 4, ... places away. Whoever notices a
-// loss tells its neighbours before it acts on it, and they pass it on. So a rank that dies or leaves *because* of the
-// loss is heard of later than the loss itself, and all name the same origin.
+// A connection that closes without a goodbye means a killed process. Up to `mesh_limit` ranks, all are neighbours of
+// all, so no rank's death hides another's; above that a rank watches those 1, 2, 4, ... places away. A rank that
+// notices a loss tells its neighbours before it acts on it, and they pass it on. So a rank that dies or leaves
+// *because* of the loss is reported later than the loss itself, and all name the same origin.
 #pragma once
 
 #include <chrono>
@@ -34,15 +34,16 @@ class Liveness final : public RankHealth {
  public:
   // All ranks construct it together. Throws RunFailed.
   Liveness(std::int64_t rank, std::int64_t size, const Exchange& exchange, LivenessOptions options);
-  // Says goodbye: the others do not count this rank as lost. Returns within about a second even where one is stopped.
+  // Says goodbye, so that the others do not count this rank as lost. Returns within about a second even where one is
+  // stopped.
   ~Liveness();
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
   // The first rank that was lost.
   std::optional<LostRank> lost() const override;
-  // How long a rank has said nothing while we listened (a stopped process says nothing); grows in strides of the
-  // period. Zero for a rank that said goodbye, for ourselves, and for a rank that is no neighbour.
+  // How long a rank has sent nothing while we listened (a stopped process sends nothing); grows in steps of the period.
+  // Zero for a rank that said goodbye, for this rank itself, and for a rank that is no neighbour.
   std::chrono::nanoseconds silence(std::int64_t rank) const override;
   // Whether a rank said goodbye.
   bool left(std::int64_t rank) const;

@@ -10,13 +10,12 @@
 
 namespace weft {
 
-// A library's collective, ready to be called again and again on the communication thread. In place where
-// input == output.
+// A library's collective, which the communication thread can call repeatedly. It works in place where input == output.
 class NativeCollective {
  public:
   virtual ~NativeCollective() = default;
   virtual void run(const std::byte* input, std::byte* output) = 0;  // blocks
-  // The call that the library carries out while it is asked whether it is done; the memory must stay until then.
+  // Starts the call; the library makes progress while it is asked whether it is done. The memory must stay until then.
   virtual void start(const std::byte* input, std::byte* output) = 0;
   virtual bool done() = 0;
 };
@@ -27,8 +26,8 @@ struct NativeRequest {
   ReduceOp op = ReduceOp::sum;
   std::vector<std::int64_t> members;  // ranks of the transport, in the order of the collective
   std::vector<std::int64_t> sizes;    // elements by piece (collective/piece_sizes.hpp)
-  // All members start the collectives of a queue in the same order, one when the last has ended; those of different
-  // queues in any order.
+  // All members start the collectives of a queue in the same order, each after the one before has ended. Those of
+  // different queues may start in any order.
   std::int64_t queue = 0;
 };
 

@@ -1,8 +1,7 @@
-// Executes a transport library's own collective on buffers that may lie in several places: libraries know only one, so
-// what is scattered is brought together first. The memory for that is kept for the next execution.
+// Executes a transport library's own collective on buffers that may be scattered. Libraries take contiguous buffers
+// only, so scattered data is gathered first, in memory that is kept for the next execution.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,10 +23,11 @@ class NativeRun {
   struct Settings {
     ElementType type = ElementType::fp32;
     ReduceOp op = ReduceOp::sum;
-    // Where the calling thread does nothing else until it is over. Otherwise the library is asked again and again, and
-    // other calls go on meanwhile.
+    // Whether the calling thread stays in the library until the call ends. Otherwise the library is polled, and other
+    // calls continue meanwhile.
     bool blocking = false;
-    // Input that the output is added to before an execution, so that the result is added to what the output held.
+    // The input range to which the output is added before an execution, so that the result includes what the output
+    // held.
     std::optional<ByteRange> accumulated = {};
   };
 
@@ -35,10 +35,10 @@ class NativeRun {
       : collective_(std::move(collective)), settings_(settings), staging_(staging) {}
 
   bool blocks() const { return settings_.blocking; }
-  // In place where both lists name the same memory. They must stay until it is done. The input is used up where the
-  // output is added to it.
+  // The call is in place where both lists name the same memory. They must stay until it is done. The input is
+  // overwritten where the output is added to it.
   void start(std::span<const Segment> input, std::span<const Segment> output);
-  // Asks the library. True where it has just ended.
+  // Polls the library. Returns true where the call has just ended.
   bool advance();
   bool done() const { return done_; }
 
@@ -49,7 +49,7 @@ class NativeRun {
   std::unique_ptr<NativeCollective> collective_;
   Settings settings_;
   NativeStaging& staging_;
-  std::span<const Segment> output_;  // to be filled from the staging, where that is used
+  std::span<const Segment> output_;  // filled from the staging memory, if that is used
   bool scattered_output_ = false;
   bool done_ = true;
 };

@@ -1,6 +1,6 @@
-// What a transport offers whose links keep a clock of their own (comm/local/paced_network.hpp): it decides when a rank
-// has something to do, and runs the rank's communication on a thread of its choice. The calls of Transport then come
-// from that thread.
+// The interface of a transport whose links keep a clock of their own (comm/local/paced_network.hpp). It decides when a
+// rank has something to do and runs the rank's communication on a thread of its choice; the calls of Transport then
+// come from that thread.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@ namespace weft {
 
 class PacedLinks {
  public:
-  // Calls `round` from now on whenever something has happened to this rank. Null ends that: `round` is not running any
-  // more when the call returns.
+  // Calls `round` from now on whenever something has happened to this rank. Null ends that; when the call returns,
+  // `round` is not running.
   virtual void drive(std::function<void()> round) = 0;
-  // From any thread: `round` has something to do from `since` on.
+  // Says that `round` has something to do from `since` on. May be called from any thread.
   virtual void request_round(Transport::Clock::time_point since) = 0;
-  // While `work` runs, `round` does not: around all that shares state with it.
+  // Runs `work` while `round` does not run; needed for everything that shares state with it.
   virtual void exclusively(const std::function<void()>& work) = 0;
   // The time of what is being worked on. It lies behind the real clock while the links catch up with it.
   virtual Transport::Clock::time_point now() const = 0;

@@ -1,7 +1,6 @@
 // A call that is ready to run again and again, with what its execution needs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,12 +24,12 @@ struct Communicator::Prepared {
   CallNote note;
   std::vector<Segment> input, output;              // of the execution under way; room is reserved
   std::int64_t input_bytes = 0, output_bytes = 0;  // of whole buffers
-  Prepared* next = nullptr;                        // behind it on its queue
-  std::int64_t* turns = nullptr;                   // that its members had on the queue
+  Prepared* next = nullptr;                        // the next call on its queue
+  std::int64_t* turns = nullptr;                   // calls that its members have had on the queue
   Transport::Clock::time_point issued, began;
   std::uint64_t started = 0, ended = 0;  // under CommunicationThread::mutex_
 
-  // Makes what carries the call out. `member`: which of its members this rank is.
+  // Creates the object that executes the call. `member` says which of the members this rank is.
   void build_native(NativeLibrary* library, std::int64_t member, NativeStaging& staging);
   void build_program(Transport& transport, std::int64_t member, std::int64_t first_channel, std::int64_t credit);
 

@@ -12,12 +12,12 @@
 namespace weft {
 namespace {
 
-// A message whose turn has not come is received all the same when nothing has moved for so long: the proof holds for
-// senders that need not wait for turns.
-constexpr std::chrono::milliseconds kPatience{20};
-// Local work between two looks at the messages: about 50 us.
-constexpr std::int64_t kWorkAtOnce = 256 << 10;
-// Steps of less together follow each other: a look at the messages costs as much as they do.
+// After so long without progress a message is received even if its turn has not come: the proof assumes that senders
+// need not wait for turns.
+constexpr std::chrono::milliseconds kMaxWaitForTurn{20};
+// Local work between two polls of the messages: about 50 us.
+constexpr std::int64_t kMaxWorkBytes = 256 << 10;
+// Steps of fewer bytes together run without a poll in between, which would cost as much as they do.
 constexpr std::int64_t kBytesBetweenPolls = 32 << 10;
 
 bool is_receive(InstructionKind kind) {
@@ -52,12 +52,8 @@ ProgramRun::ProgramRun(LoweredRank program, RunSettings settings, Transport& tra
     reserve(step.code.src, step.src);
     reserve(step.code.dst, step.dst);
     step.staged.resize(1);
-    for (const std::int32_t other : step.code.waits) {
-      steps_[other].dependents.push_back(static_cast<std::int32_t>(i));
-    }
-    for (const std::int32_t other : step.code.turn) {
-      steps_[other].followers.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.code.waits) steps_[other].dependents.push_back(static_cast<std::int32_t>(i));
+    for (const std::int32_t other : step.code.turn) steps_[other].followers.push_back(static_cast<std::int32_t>(i));
     if (step.code.peer < 0) continue;
     step.code.peer = settings_.members[step.code.peer];
     step.code.channel += settings_.first_channel;
@@ -97,7 +93,7 @@ bool ProgramRun::may_need_slot(const Step& step) const {
   return by_hand || !step.code.waits.empty() || !step.code.turn.empty();
 }
 
-// Every border between segments cuts one range of a step at most, and an element is never cut.
+// A border between segments cuts at most one range of a step and never an element, which bounds the lists.
 void ProgramRun::reserve(const std::vector<ByteRange>& ranges, std::vector<Segment>& segments) const {
   std::int64_t elements = 0;
   bool in_segments = false;
@@ -120,7 +116,7 @@ void ProgramRun::bind(std::span<const ByteRange> ranges, std::vector<Segment>& s
   }
 }
 
-// Elements keep their order of addition: the same sum in every run.
+// Elements are added in a fixed order, so every run gives the same sum.
 void ProgramRun::add_output_to_input(std::span<const Segment> output) {
   bind({&*settings_.accumulated, 1}, accumulated_);
   const Landing sum{.dst = accumulated_, .operand = accumulated_, .type = settings_.type, .op = ReduceOp::sum};
@@ -161,7 +157,7 @@ void ProgramRun::start(std::span<const Segment> input, std::span<const Segment> 
 bool ProgramRun::advance() {
   bool moved = false;
   if (!has_added()) return false;
-  // Receives first: a peer may be waiting for them. Local work last: what is posted travels meanwhile.
+  // Posts receives first, because a peer may be waiting for them, and does local work last, while messages travel.
   while (post_receives() | post_sends() | poll() | run_ready()) moved = true;
   if (moved) last_move_ = time_on(paced_);
   return moved;
@@ -184,7 +180,7 @@ bool ProgramRun::post_receives() {
 
 bool ProgramRun::post_receive(Connection& connection, Step& step) {
   const bool by_hand = step.code.kind == InstructionKind::receive_reduce_copy && !reduces_on_arrival_;
-  if (step.ahead > 0 && time_on(paced_) - last_move_ < kPatience) return false;
+  if (step.ahead > 0 && time_on(paced_) - last_move_ < kMaxWaitForTurn) return false;
   if (step.pending + step.ahead == 0 && !by_hand) {
     step.ticket = transport_.receive(step.code.peer, step.code.channel, landing_of(step));
     return true;
@@ -206,7 +202,7 @@ Landing ProgramRun::landing_of(const Step& step) const {
   return landing;
 }
 
-// Connections take turns: what is to be forwarded by several peers sets out to all of them.
+// Connections take turns, so that what several peers will forward leaves for all of them early.
 bool ProgramRun::post_sends() {
   bool moved = false;
   for (bool posted = true; posted;) {
@@ -262,7 +258,7 @@ bool ProgramRun::poll() {
   return moved;
 }
 
-// A bit of it: messages that could set out or arrive must not wait for a long copy.
+// Does a portion of the local work, so that messages do not wait for a long copy.
 bool ProgramRun::run_ready() {
   if (paced_ != nullptr) return hand_out_ready();
   bool moved = false;
@@ -274,14 +270,14 @@ bool ProgramRun::run_ready() {
       const Step& step = steps_[carried_out_];
       work_ = LandingWork(is_local(step.code.kind) ? step.src : step.staged, landing_of(step));
     }
-    worked += work_.advance(kWorkAtOnce);
+    worked += work_.advance(kMaxWorkBytes);
     if (work_.done()) end_local(std::exchange(carried_out_, -1));
     moved = true;
   }
   return moved;
 }
 
-// All of it at once: paced links look after messages themselves.
+// Does all of it at once, because paced links look after messages themselves.
 bool ProgramRun::hand_out_ready() {
   if (ready_.empty()) return false;
   for (const std::int32_t id : ready_) {
@@ -296,9 +292,7 @@ bool ProgramRun::hand_out_ready() {
 
 void ProgramRun::end_local(std::int32_t id) {
   const Step& step = steps_[id];
-  if (step.slot >= 0) {
-    incoming_[step.connection].slot_is_used[step.slot] = false;
-  }
+  if (step.slot >= 0) incoming_[step.connection].slot_is_used[step.slot] = false;
   complete(id);
 }
 

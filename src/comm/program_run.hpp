@@ -1,8 +1,9 @@
 // Executes one rank's part of a lowered program over a transport, without blocking.
 //
-// Whatever waits for nothing is started. Only connections keep their order: sends and receives are posted as the
-// program lists them. A message whose destination is still in use, or that must be reduced by hand, lands in one of the
-// slots of its connection first, so that its sender never waits for more than the program's proof allows.
+// Every step starts as soon as it waits for nothing. Only connections keep an order: their sends and receives are
+// posted as the program lists them. A message whose destination is still in use, or that must be reduced after arrival,
+// first lands in one of the slots of its connection, so its sender never waits for more than the program's proof
+// allows.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +26,9 @@ struct RunSettings {
   double scale = 1;                   // of completed reductions: 1 / ranks to average
   std::vector<std::int64_t> members;  // rank of the transport by rank of the program
   std::int64_t first_channel = 0;     // added to the program's channels
-  std::int64_t credit = 0;            // bytes of sends in flight; a larger message passes alone
-  std::int64_t segments = 1;          // at most so many in a buffer
-  // Input that the output is added to before an execution, so that the result is added to what the output held.
+  std::int64_t credit = 0;            // bytes of sends in flight; a larger message is sent alone
+  std::int64_t segments = 1;          // the most that a buffer may have
+  // The input range to which the output is added before an execution, so that the result includes what the output held.
   std::optional<ByteRange> accumulated = {};
 };
 
@@ -40,7 +41,7 @@ class ProgramRun {
   // The next execution works on these buffers; the last one must have ended. No memory is allocated from here on. The
   // lists must stay until it is done.
   void start(std::span<const Segment> input, std::span<const Segment> output);
-  // Goes on as far as it can. True if anything happened.
+  // Continues as far as possible without waiting. Returns true if anything happened.
   bool advance();
   bool done() const { return left_ == 0; }
   // "receive from rank 3": the first message that it waits for. Ranks are the transport's.
@@ -55,8 +56,8 @@ class ProgramRun {
     std::vector<Segment> src, dst, staged;  // bound at start
     std::vector<std::int32_t> dependents, followers;
     std::int32_t pending = 0;  // waits that have not ended
-    std::int32_t ahead = 0;    // of those whose turn is before, not ended
-    std::int32_t slot = -1;    // of the connection, where it lands there first
+    std::int32_t ahead = 0;    // steps with an earlier turn that have not ended
+    std::int32_t slot = -1;    // of the connection, if the message lands there first
     std::int32_t connection = -1;
     State state = State::waiting;
     Ticket ticket;

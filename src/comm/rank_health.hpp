@@ -18,12 +18,12 @@ class RankHealth {
  public:
   // A rank that is known to be gone; never this one.
   virtual std::optional<LostRank> lost() const = 0;
-  // This rank cannot go on. The others, where they can be told, see it as lost for this reason. Called on the
-  // communication thread it also ends all messages: their memory is not touched any more.
+  // Tells the other ranks, where possible, that this rank cannot continue; they see it as lost for this reason. Called
+  // on the communication thread it also ends all messages, so their memory is no longer touched.
   virtual void give_up(const std::string& why) = 0;
   // How long a rank has given no sign of life; zero where it is not watched.
   virtual std::chrono::nanoseconds silence(std::int64_t /*rank*/) const { return {}; }
-  // The caller takes a silent rank for lost. All ranks are told, and lost() names it, unless another was lost before.
+  // Declares a silent rank lost. All ranks are told, and lost() names it, unless another was lost before.
   virtual void declare_lost(const LostRank& /*silent*/) {}
 
  protected:

@@ -18,7 +18,7 @@ float float_from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-// Rounds by arithmetic: adding and removing a power of two of the right size lets the FPU drop the extra bits, to
+// Rounds by arithmetic: adding and subtracting a power of two of the right size makes the FPU drop the extra bits, to
 // nearest even, for subnormal results too.
 std::uint16_t f16_from_float(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
@@ -75,7 +75,7 @@ T scaled(T value, double scale) {
   }
 }
 
-// Integer sums wrap: the order of additions must not matter, and overflow is not undefined.
+// Integer sums wrap around, so that the order of additions does not matter and overflow is defined.
 template <class T>
 T add(T a, T b) {
   if constexpr (std::is_integral_v<T>) {

@@ -24,7 +24,7 @@ class SegmentCursor {
   SegmentCursor() = default;
   explicit SegmentCursor(std::span<const Segment> segments) : segments_(segments) { skip_empty(); }
 
-  // What lies ahead in one stretch.
+  // Returns the contiguous bytes at the current position.
   std::byte* data() const { return segments_[index_].data + offset_; }
   std::int64_t contiguous() const { return index_ < segments_.size() ? segments_[index_].bytes - offset_ : 0; }
 

@@ -1,4 +1,4 @@
-// A buffer in several places: which memory the bytes begin .. begin + n of it are.
+// A buffer in several segments: finds the memory of any byte range.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Adds memory to a list; what follows the last entry in memory becomes part of it.
+// Adds memory to a list, joining it with the last entry where they are adjacent.
 inline void append_joined(std::vector<Segment>& list, const Segment& segment) {
   if (!list.empty() && list.back().data + list.back().bytes == segment.data) {
     list.back().bytes += segment.bytes;

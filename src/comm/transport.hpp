@@ -1,9 +1,9 @@
 // What carries bytes between ranks. One object per rank; ranks are threads (comm/local) or processes (comm/mpi,
 // comm/tcp).
 //
-// All calls but `wake` come from the rank's one communication thread (comm/communication_thread.hpp), unless paced
-// links run the rank themselves. Nothing blocks: messages are started, then asked for until they are done; asking is
-// what makes progress. In the steady state a transport allocates nothing: what a ticket needs is kept for the next one.
+// All calls but `wake` come from the rank's communication thread (comm/communication_thread.hpp), unless paced links
+// run the rank themselves. Nothing blocks: messages are started and then polled until they are done, and polling makes
+// progress. In the steady state a transport allocates nothing; the memory of a ticket is kept for the next one.
 #pragma once
 
 #include <chrono>
@@ -24,10 +24,10 @@ struct Segment {
   std::int64_t bytes = 0;
 };
 
-// What becomes of bytes that arrive: stored in dst, or dst = operand (+) arrived, element by element.
+// What happens to bytes that arrive: they are stored in dst, or dst = operand (+) arrived, element by element.
 struct Landing {
   std::span<const Segment> dst;
-  std::span<const Segment> operand;  // empty: stored as they are
+  std::span<const Segment> operand;  // empty: bytes are stored as they are
   ElementType type = ElementType::fp32;
   ReduceOp op = ReduceOp::sum;
   double scale = 1;  // applied to the result of the reduction; below 1 to average
@@ -65,9 +65,10 @@ class Transport {
   virtual bool done(Ticket ticket) = 0;
   // Sleeps until something may have changed or `until` has come. May return early.
   virtual void pause(Clock::time_point until) = 0;
-  // From any thread: ends a pause.
+  // Ends a pause. May be called from any thread.
   virtual void wake() = 0;
-  // Changes while messages of this rank move: what takes long is told from what stands still, also within a message.
+  // A number that changes while messages of this rank move, so that slow progress, even within a message, is told from
+  // none.
   virtual std::uint64_t moved() const = 0;
   // The same at every call.
   virtual TransportFeatures features() { return {}; }

@@ -18,13 +18,13 @@ namespace {
 
 using Clock = Transport::Clock;
 
-// TCP is taken where it carries at least this much of what the library does: then the library uses TCP too.
+// TCP is chosen where it reaches at least this fraction of the library's rate, because then the library uses TCP too.
 constexpr double kTcpPreferredFrom = 0.8;
 constexpr std::int64_t kProbeBytes = 2 << 20;
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::int64_t kProbeChannel = (1 << 20) - 1;
 
-// Our messages over TCP, the library's collectives through the library.
+// Sends messages over TCP and leaves native collectives to the library.
 class TcpBesideMpi final : public Transport, private RankHealth {
  public:
   TcpBesideMpi(std::unique_ptr<Transport> tcp, std::unique_ptr<Transport> mpi)
@@ -121,7 +121,7 @@ void finish(Transport& transport, Ticket ticket) {
   while (!transport.done(ticket)) transport.pause(Clock::now() + std::chrono::milliseconds(50));
 }
 
-// Bytes a second from `sender` to rank 0; the second of two messages counts. 0 on all other ranks.
+// Measures bytes per second from `sender` to rank 0 by the second of two messages. Returns 0 on all other ranks.
 double probe(Transport& transport, std::int64_t sender) {
   std::vector<std::byte> buffer(static_cast<std::size_t>(kProbeBytes));
   const std::array<Segment, 1> segment = {Segment{buffer.data(), kProbeBytes}};

@@ -1,8 +1,8 @@
-// Which way the messages of an MPI job go: through the library, or over sockets of our own.
+// Decides how the messages of an MPI job travel: through the library, or over sockets of our own.
 //
-// On fast networks the library knows ways that we do not. Over plain TCP our transport is better (it asks for messages,
-// sleeps in the kernel and reduces what arrives on the way), so there MPI serves as launcher and for its own
-// collectives only. Which network it is, is measured.
+// On fast networks the library has faster paths than we do. Over plain TCP our transport is better: it requests
+// messages, sleeps in the kernel and reduces data on arrival. There MPI only launches the job and runs its own
+// collectives. Which case it is, is measured.
 #pragma once
 
 #include <memory>

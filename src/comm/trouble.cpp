@@ -5,8 +5,8 @@
 namespace weft {
 namespace {
 
-// Silence beyond this is worth naming in a timeout, and a wait beyond this is one for whoever is silent.
-constexpr std::chrono::seconds kSuspicious{1};
+// A longer silence is named in a timeout, and after waiting longer than this a silent rank is suspected.
+constexpr std::chrono::seconds kSuspiciousSilence{1};
 
 double in_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -29,7 +29,7 @@ std::string Trouble::at(const std::string& call) const {
 
 std::optional<std::string> Trouble::of_waiting(const std::string& call, const std::string& awaited,
                                                std::chrono::nanoseconds waited) {
-  if (waited >= kSuspicious) give_up_silent();
+  if (waited >= kSuspiciousSilence) give_up_silent();
   if (auto words = loss(at(call), awaited)) return words;
   if (waited < patience_.timeout) return std::nullopt;
   return fmt::format("{}: rank {} has waited {:.1f} s for {}{}", at(call), rank_, in_seconds(waited), awaited,
@@ -52,7 +52,7 @@ std::optional<std::string> Trouble::of_idle() {
   return loss(place.doing.empty() ? place.part : fmt::format("{}, {}", place.part, place.doing), "");
 }
 
-// All ranks need each other, so whoever waits for anybody waits for the silent one in the end.
+// All ranks need each other, so a rank that waits for any other finally waits for the silent one.
 void Trouble::give_up_silent() {
   if (health_ == nullptr || patience_.silence.count() == 0) return;
   for (std::int64_t rank = 0; rank < size_; ++rank) {
@@ -74,7 +74,7 @@ std::string Trouble::silent_words() const {
   std::string words;
   for (std::int64_t rank = 0; rank < size_; ++rank) {
     const std::chrono::nanoseconds silent_for = silence(rank);
-    if (silent_for > kSuspicious)
+    if (silent_for > kSuspiciousSilence)
       words += fmt::format("; rank {} has given no sign of life for {:.1f} s", rank, in_seconds(silent_for));
   }
   return words;

@@ -1,5 +1,5 @@
-// What is wrong where something does not move: a rank was lost, stands still, or nothing happens for too long. Finds
-// it and has the words for it.
+// Finds out why something does not move (a rank was lost, a rank stands still, or nothing happens for too long) and
+// words the message.
 #pragma once
 
 #include <chrono>
@@ -27,12 +27,12 @@ class Trouble {
   // A call with the place in front: "step 7, all_reduce 'loss' (...)".
   std::string at(const std::string& call) const;
 
-  // Each says what is wrong, if anything is. Of a call that has not moved for so long and waits for `awaited`:
+  // Each says what is wrong, if anything is. First for a call that has not moved for so long and waits for `awaited`:
   std::optional<std::string> of_waiting(const std::string& call, const std::string& awaited,
                                         std::chrono::nanoseconds waited);
-  // of a call inside the library, whose progress cannot be seen: only a rank that is silent counts as standing still;
+  // for a call inside the library, whose progress cannot be seen, so that only a silent rank counts as standing still;
   std::optional<std::string> of_library(const std::string& call);
-  // and where no call is under way: a rank that is at work will need those that are lost.
+  // and for the case that no call is under way, because a rank at work will need those that are lost.
   std::optional<std::string> of_idle();
 
  private:

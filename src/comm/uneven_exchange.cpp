@@ -25,7 +25,7 @@ UnevenRun::UnevenRun(const UnevenBlocks& shape, std::vector<std::int64_t> member
   WEFT_CHECK(peers_[self_].rank == transport.rank());
 }
 
-// What others say may be wrong, but must not lead beyond the buffer.
+// A peer's ranges may be wrong, but must not lead beyond the buffer.
 void UnevenRun::check(std::span<const ElementRange> windows) const {
   for (const ElementRange& window : windows) {
     if (window.empty() || (window.begin >= 0 && window.end <= shape_.units)) continue;
@@ -67,7 +67,7 @@ void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outg
   const auto part_of = [&](ElementRange* windows, std::size_t member) {
     return Segment{reinterpret_cast<std::byte*>(windows + member * static_cast<std::size_t>(shape_.blocks)), table};
   };
-  // Every rank begins with another peer, so that not all send to the same one.
+  // Every rank begins with a different peer, so that not all send to the same one.
   for (std::size_t i = 1; i < peers_.size(); ++i) {
     const std::size_t m = (self_ + i) % peers_.size();
     Peer& peer = peers_[m];
@@ -87,7 +87,7 @@ void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outg
     peer.sending = true;
     ++left_;
   }
-  // Its own rows.
+  // Copies the rows that stay on this rank.
   Peer& own = peers_[self_];
   place(outgoing_, self_, const_cast<std::byte*>(input), own.out);
   place(outgoing_, self_, output, own.in);
@@ -98,7 +98,7 @@ void UnevenRun::start(const std::byte* input, std::span<const ElementRange> outg
   if (!shape_.known) std::copy_n(&outgoing_[self_ * blocks], blocks, &incoming_[self_ * blocks]);
 }
 
-// When it is known what comes from a member.
+// Called when it is known what a member will send.
 void UnevenRun::receive(std::size_t member) {
   Peer& peer = peers_[member];
   const auto blocks = static_cast<std::size_t>(shape_.blocks);

@@ -1,11 +1,10 @@
-// An all_to_all whose sizes are data. Every member has `blocks` blocks for every member, in a buffer that has room for
-// whole ones: [member][block][unit]. Which units of a block travel is said when the exchange starts; they land at the
-// same place in the receiver's block. Receivers are told first, unless they know. A window is the units begin..end of a
-// block, none where it is empty.
+// An all_to_all whose sizes are data. Every member has `blocks` blocks for every member, in a buffer with room for
+// whole blocks: [member][block][unit]. The exchange is told at its start which units of a block travel; they land at
+// the same place in the receiver's block. Receivers are told first, unless they know. A unit range (begin..end of a
+// block) may be empty.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@ struct UnevenBlocks {
   std::int64_t blocks = 1;      // for each member
   std::int64_t units = 0;       // of a block
   std::int64_t unit_bytes = 0;  // a row of a matrix, say
-  // What comes in is known before the exchange starts: what went out in one before it comes back.
+  // Whether the receiver knows what will arrive, because it sent the same units in an exchange before.
   bool known = false;
   friend bool operator==(const UnevenBlocks&, const UnevenBlocks&) = default;
 };
@@ -31,7 +30,7 @@ class UnevenRun {
             Transport& transport);
 
   std::int64_t buffer_bytes() const { return std::ssize(peers_) * shape_.blocks * block_bytes(); }
-  // Windows of all blocks, by member and block.
+  // Bytes of a table that has a unit range for each member and block.
   std::int64_t table_bytes() const {
     return std::ssize(peers_) * shape_.blocks * static_cast<std::int64_t>(sizeof(ElementRange));
   }
@@ -40,7 +39,7 @@ class UnevenRun {
   // on.
   void start(const std::byte* input, std::span<const ElementRange> outgoing, std::byte* output,
              std::span<ElementRange> incoming);
-  // The same, each side the blocks and then the table.
+  // The same with the blocks and then the table on each side.
   void start(std::span<const Segment> input, std::span<const Segment> output);
   bool advance();  // true if anything happened
   bool done() const { return left_ == 0; }
@@ -65,7 +64,7 @@ class UnevenRun {
   Transport& transport_;
   std::vector<Peer> peers_;  // by member, this rank too
   std::size_t self_ = 0;
-  std::vector<ElementRange> outgoing_;  // kept: it travels
+  std::vector<ElementRange> outgoing_;  // kept, because it is sent
   std::byte* output_ = nullptr;
   std::span<ElementRange> incoming_;
   std::int64_t left_ = 0;  // messages under way or to come

@@ -1,4 +1,4 @@
-// Where in its work a rank is, for messages: whoever uses a communicator knows steps, the communicator only calls.
+// Where in its work a rank is, for messages: the user of a communicator knows steps, the communicator only calls.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ struct RankPlace {
   std::string doing;  // at this moment, beside its calls: "computing layer 3 mlp forward"; may be empty
 };
 
-// Who knows the place right now. Called on whatever thread needs the words, and only when something has gone wrong.
+// A function that returns the place. It is called on any thread, and only when something has gone wrong.
 using PlaceTeller = std::function<RankPlace()>;
 
 class Whereabouts {
@@ -38,7 +38,7 @@ class Whereabouts {
   PlaceTeller teller_;
 };
 
-// For as long as it lives the rank is at this place, then where it was before.
+// While it lives the rank is at this place; afterwards it is where it was before.
 class Stay {
  public:
   Stay(Whereabouts& whereabouts, PlaceTeller teller)

@@ -12,24 +12,24 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kParts[] = {1, 2, 4, 8, 16};
-// Finer parts than this cost more per message than they can hide.
-constexpr std::int64_t kSmallestPart = 16 << 10;
+// Smaller parts cost more per message than they can hide.
+constexpr std::int64_t kMinPartBytes = 16 << 10;
 // Where a program would have more steps than this, only its coarser forms are tried.
-constexpr std::int64_t kMostMessages = 200'000;
+constexpr std::int64_t kMaxMessages = 200'000;
 
-// Candidates that must take so many times the best one's time are left out.
+// Candidates that need so many times the best one's time are left out.
 constexpr std::int64_t kGiveUpFactor = 4;
 constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 8};
 
 bool is_worth_trying(const ProgramRequest& request, const ProgramQuestion& question) {
   if (request.parts == 1) return true;
   const std::int64_t bytes = question.elements * question.element_size.value;
-  if (bytes / (request.ranks * request.parts) < kSmallestPart) return false;
-  return request.ranks * request.ranks * request.parts <= kMostMessages;
+  if (bytes / (request.ranks * request.parts) < kMinPartBytes) return false;
+  return request.ranks * request.ranks * request.parts <= kMaxMessages;
 }
 
-// Nothing where the fastest link alone would need longer than `limit` for what the busiest rank sends: most candidates
-// for large buffers are dismissed here, without a simulation.
+// Returns nothing where the fastest link alone would need longer than `limit` for what the busiest rank sends. Most
+// candidates for large buffers are dismissed here, without a simulation.
 std::optional<Nanos> time_below(Nanos limit, const ProgramRequest& request, const ProgramQuestion& question,
                                 const Cluster& cluster, const ProgramTimeOptions& options) {
   const Program program = make_program(request);
@@ -75,8 +75,8 @@ Nanos least_latency(const ProgramQuestion& question, const Cluster& cluster) {
   return least;
 }
 
-// How long the least that members send on average keeps a link of each fabric busy. Where links differ, what counts is
-// the one that is done first: an algorithm may send less over the others.
+// How long the least that members send on average keeps a link of each fabric busy. Where links differ, the link that
+// finishes first counts, because an algorithm may send less over the others.
 Nanos least_moving(const ProgramQuestion& question, const Cluster& cluster) {
   const GroupView view = group_views(cluster, question.members).front();
   if (!view.even || view.within.empty()) return Nanos{0};

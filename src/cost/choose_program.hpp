@@ -1,4 +1,4 @@
-// Which algorithm, in how many parts, carries out a collective fastest here: every candidate is timed by simulation.
+// Finds which algorithm, in how many parts, carries out a collective fastest; every candidate is timed by simulation.
 #pragma once
 
 #include <optional>
@@ -23,12 +23,12 @@ struct ProgramChoice {
   Nanos time;
 };
 
-// All candidates but the hopeless, fastest first; ties keep the order of the algorithms, fewer parts first. Inner
-// groups of hierarchical programs are the members of one node, where all nodes have equally many.
+// Returns all candidates but the hopeless ones, fastest first; ties keep the order of the algorithms, fewer parts
+// first. Inner groups of hierarchical programs are the members of one node, where all nodes have equally many.
 std::vector<ProgramChoice> rank_programs(const ProgramQuestion& question, const Cluster& cluster,
                                          const ProgramTimeOptions& options = {});
-// The first of these, to within 1 part in 100,000, with far fewer simulations: stops at a program that takes no longer
-// than one latency and the least bytes that any algorithm moves.
+// Returns the first of these, to within 1 part in 100,000, with far fewer simulations: it stops at a program that takes
+// no longer than one latency and the least bytes that any algorithm moves.
 ProgramChoice fastest_program(const ProgramQuestion& question, const Cluster& cluster,
                               const ProgramTimeOptions& options = {});
 // The best part count of one algorithm; nothing where it has no such program.

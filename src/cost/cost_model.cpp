@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -147,12 +146,12 @@ void CostModel::make_uneven(const Operation& operation, TransferCost& cost) cons
   if (tells_sizes) cost.latency += cost.latency;
 }
 
-// The bytes keep the links busy; what the program takes beyond that, waiting for messages, is latency. So it takes its
-// simulated time alone, and longer where others use its links.
+// The bytes keep the links busy; the rest of the program's time, in which it waits for messages, counts as latency. So
+// the transfer takes its simulated time alone, and longer where others use its links.
 //
-// Bounds (bound/) rest on the least bytes on each link or the ring's, whichever are fewer. A program may spare an
-// inner link even more (direct messages cross it for peers in its domain only); it is then charged the least, so that
-// no step comes out below its bound.
+// Bounds (bound/) use the fewer of the least bytes on each link and the ring's. A program may use an inner link even
+// less (direct messages cross it only for peers in its domain); it is then charged the least, so that no step comes out
+// below its bound.
 TransferCost CostModel::from_program(const Operation& operation, const ProgramCost& program) const {
   TransferCost cost =
       from_traffic(graph_.classes[operation.rank_class.index()], program.traffic, /*sends=*/true, /*receives=*/true);
@@ -191,7 +190,7 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
   }
   cost.latency = latency_of(rank_class, traffic);
   if (traffic.fabrics.size() > 1) return cost;
-  // Measured efficiencies are of whole transfers, latency included: the bytes take what the latency leaves.
+  // Measured efficiencies include the latency, so the bytes take what the latency leaves.
   const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
   const double best = cost.bandwidth_seconds();
   const double moving = std::max(best, best * factor - seconds(cost.latency));
@@ -213,7 +212,7 @@ Nanos CostModel::latency_of(const RankClass& rank_class, const CollectiveTraffic
   return latency;
 }
 
-// Each fabric as fast as all-to-alls of that size were measured on it, fixed time included: the bytes take what the
+// Each fabric is as fast as all-to-alls of that size were measured on it, fixed time included: the bytes take what the
 // latency leaves, and are never faster than the links at their best.
 TransferCost CostModel::exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
                                  Bytes bytes) const {

@@ -1,4 +1,4 @@
-// Seconds of an operation: compute from its key and device, transfers from traffic over links.
+// The duration of operations: compute from key and device, transfers from traffic over links.
 #pragma once
 
 #include <memory>
@@ -28,40 +28,40 @@ struct TransferCost {
 
 class CostModel {
  public:
-  // `programs`: answers to share with other models, where they are for this cluster and profile (program_cost.hpp).
+  // `programs` may hold answers of other models for the same cluster and profile (program_cost.hpp).
   CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile,
             std::shared_ptr<ProgramCosts> programs = nullptr);
 
-  // As measured where the profile has it or one of its kind to scale from, else as modelled.
+  // Returns the measured time where the profile has it or one of its kind to scale from, otherwise the modelled time.
   Nanos compute(const Operation& operation) const;
   // For bounds: updates may be fused into one kernel, so their launches do not count.
   Nanos least_compute(const Operation& operation) const;
-  // What one member class contributes. The links of all members of a multi-class transfer add up. Where Weft's own
-  // programs run the time is that of the program which the transfer names, simulated (cost/program_cost.hpp).
+  // Returns what one member class contributes; the links of all members of a multi-class transfer add up. Where Weft's
+  // own programs run, the time is that of the simulated program which the transfer names (cost/program_cost.hpp).
   TransferCost transfer(const Operation& operation) const;
-  // With the least bytes that any algorithm moves and no latency: for bounds.
+  // The same with the least bytes that any algorithm moves and no latency, for bounds.
   TransferCost least_transfer(const Operation& operation) const;
   const ExpertSizes& expert_sizes() const { return expert_sizes_; }
-  // Either of the above as a duration alone on its rank.
+  // Returns the duration of an operation that runs alone on its rank.
   Nanos alone(const Operation& operation) const;
   // Gives the transfer its fastest program. False where none is simulated.
   bool choose_program(Operation& operation) const;
-  // What the host needs to issue it; nothing where the operation was measured, launch included.
+  // Returns the host's time to issue the operation; zero where it was measured, because that includes the launch.
   Nanos launch(const Operation& operation) const;
-  // While a transfer is under way on a rank of the class, its compute takes (1 + compute) times as long, and the other
-  // way round.
+  // Mutual slowdown: while a transfer is under way on a rank of the class, its compute takes (1 + compute) times as
+  // long, and while it computes, a transfer takes (1 + transfer) times as long.
   struct Interference {
     double compute = 0, transfer = 0;
   };
   Interference interference(ClassId rank_class) const;
-  // From the end of a pipeline message to the first kernel that the receiver issues after it.
+  // Returns the time from the end of a pipeline message to the first kernel that the receiver issues after it.
   Nanos resync(ClassId rank_class) const;
-  // What a transfer takes longer where compute waits for it.
+  // Returns how much longer a transfer takes where compute waits for it.
   Nanos wake(ClassId rank_class) const;
 
   // Resources: each link class has two directions, one where it is half duplex.
   std::size_t link_resources() const { return 2 * link_seconds_per_byte_.size(); }
-  // How long a direction of a link carries bytes that it let through at once after a pause (Link::burst).
+  // Returns how long a link direction takes for the bytes that it lets through at once after a pause (Link::burst).
   double burst_seconds(ResourceId resource) const { return burst_seconds_[resource.index() / 2]; }
   // The level and direction: "nic out".
   std::string resource_name(ResourceId resource) const;
@@ -86,7 +86,7 @@ class CostModel {
   const std::vector<Rank>& members_of(const Operation& transfer) const;
   const DeviceProfile& reached(ClassId rank_class) const;
   bool is_measured(const Operation& operation) const;
-  // How much slower than its best rate a transfer uses the links of a fabric, by its size and members.
+  // Returns how much slower than its best rate a transfer uses the links of a fabric, by its size and members.
   double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
 
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
@@ -95,11 +95,11 @@ class CostModel {
   std::shared_ptr<ProgramCosts> programs_;  // where Weft's own programs run
 };
 
-// Links of several member classes together, latency the longest.
+// Adds up the links of several member classes; the latency is the longest.
 TransferCost joined(const TransferCost& a, const TransferCost& b);
 
-// Where Weft's own programs run, the fastest of every collective; elsewhere, and for groups whose programs are not
-// simulated, ring or tree for every all_reduce, whichever the model finds faster.
+// Chooses algorithms: the fastest program of every collective where Weft's own programs run; elsewhere, and for groups
+// whose programs are not simulated, ring or tree for every all_reduce, whichever the model finds faster.
 void choose_algorithms(StepGraph& graph, const CostModel& cost);
 
 }  // namespace weft

@@ -19,7 +19,7 @@ std::vector<MeasuredEfficiency> bus_bandwidths(double link, std::int64_t first_m
 }
 
 // SimAI's efficiencies of all-to-alls, 16 MiB to 1 GiB, within a node and between 2, 4, 8 and 16 nodes of 8. Smaller
-// sizes by the fixed time that the first of them implies beside the rate that large ones reach.
+// sizes follow from the fixed time that the first point implies at the rate of large sizes.
 using ByMembers = std::map<std::int64_t, std::vector<MeasuredEfficiency>>;
 ByMembers nvlink_all_to_all() {
   return {{8, bus_bandwidths(1, 1, {0.06, 0.11, 0.19, 0.31, 0.44, 0.51, 0.60, 0.65, 0.70, 0.71, 0.74})}};
@@ -59,7 +59,7 @@ LinkProfile hopper_nvlink() {
 // docs/accuracy.md), and are marked so; papers that were not fitted to check them.
 DeviceProfile a100() {
   DeviceProfile device;
-  // Alone, products reach 293 of 312 TFLOP/s in full waves (LLMCompass's measurements); over a whole step the clock is
+  // Products alone reach 293 of 312 TFLOP/s in full waves (LLMCompass's measurements); over a whole step the clock is
   // lower. Fitted.
   device.matrix_efficiency = 0.86;
   device.tile_startup = 64;            // LLMCompass's measurements: 61
@@ -67,8 +67,8 @@ DeviceProfile a100() {
   device.attention_efficiency = 0.55;  // an estimate: FlashAttention-2's authors report 0.5 to 0.7 of the peak
   device.memory_efficiency = 0.765;    // LLMCompass: 1.56 TB/s of 2.04 for GELU and layer norm
   device.kernel_gap = Nanos{8'000};    // fitted
-  // What PyTorch's eager mode with checkpointing needs to issue a kernel of the model, the small ones around it
-  // included. Fitted to steps whose kernels are too short to hide it.
+  // Time that PyTorch's eager mode with checkpointing needs to issue a kernel of the model with the small ones around
+  // it. Fitted to steps whose kernels are too short to hide it.
   device.launch = Nanos{60'000};
   device.transfer_launch = Nanos{20'000};  // fitted
   device.resync = Nanos{1'100'000};        // fitted
@@ -81,7 +81,7 @@ DeviceProfile hopper() {
   // 697 to 716 of 989 TFLOP/s in products of milliseconds on one H200, measured for this project. The H100 has the same
   // tensor cores.
   device.matrix_efficiency = 0.72;
-  // Estimates, all below: no step of an H100 has been fitted.
+  // All figures below are estimates: no step of an H100 has been fitted.
   device.attention_efficiency = 0.45;
   device.memory_efficiency = 0.8;
   device.kernel_gap = Nanos{5'000};
@@ -102,7 +102,8 @@ DeviceProfile v100() {
   return device;
 }
 
-// One core runs the operations itself, so nothing is issued ahead. Orders of magnitude until calibration.
+// One core runs the operations itself, so nothing is issued ahead. These are orders of magnitude; calibration replaces
+// them.
 DeviceProfile cpu() {
   DeviceProfile device;
   device.matrix_efficiency = 1.0;

@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-// Of a rank's own tokens the number is known.
+// The number of a rank's own tokens is known.
 bool is_of_own_tokens(const Operation& op) {
   return op.role == Role::dispatch || op.role == Role::combine;
 }
@@ -44,8 +44,8 @@ double ExpertSizes::filled() const {
   return std::min(1.0, copies / static_cast<double>(graph_.tokens.routed.slots()));
 }
 
-// Where nothing was measured: of n ranks to which M rows each come by chance, the worst off gets about M + sqrt(2 M ln
-// n) (the largest of n normal deviates), and the others wait for it; slots end at the capacity.
+// Without a measurement: of n ranks that each receive M rows by chance, the fullest gets about M + sqrt(2 M ln n) (the
+// largest of n normal deviates), and the others wait for it. The capacity limits it.
 double ExpertSizes::load(const Operation& op) const {
   if (measured_) return op.is_transfer() ? measured_->exchanged : measured_->computed;
   double rows = static_cast<double>(graph_.tokens.rows * graph_.tokens.routed.top_k);
@@ -57,7 +57,7 @@ double ExpertSizes::load(const Operation& op) const {
   return std::min(1 / filled(), 1 + std::sqrt(2 * std::log(ranks) / rows));
 }
 
-// Parts have the sizes of balanced loads, and are measured so; whole operations have those of all slots.
+// Parts have, and are measured with, the sizes of balanced loads; whole operations have those of all slots.
 double ExpertSizes::factor(const Operation& op, bool measured) const {
   const bool of_slots = works_on_slots(op) || is_weight_grad_of_experts(op);
   if (!of_slots || is_of_own_tokens(op)) return 1;

@@ -1,6 +1,6 @@
-// Operations of experts whose sizes are data: parts that were cut by tokens, exchanges of the filled slots only, and
-// the weight gradients behind either. Plans give them the sizes of balanced loads or of all slots; this says how their
-// time compares with that.
+// Operations of experts whose sizes are data: parts cut by tokens, exchanges of filled slots only, and the weight
+// gradients behind either. Plans give them the sizes of balanced loads or of all slots; this says how their real time
+// compares with that.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace weft {
 
 class ExpertSizes {
  public:
-  // `measured`: what a run's gates did (Profile::expert_load).
+  // `measured` is the load that a run's gates produced (Profile::expert_load).
   ExpertSizes(const StepGraph& graph, std::optional<ExpertLoad> measured);
 
   bool are_data(const Operation& operation) const;
-  // What the time of its sizes is multiplied with. `measured`: that time is not modelled.
+  // Returns the factor for the time of the planned sizes. `measured` says that this time was measured, not modelled.
   double factor(const Operation& operation, bool measured) const;
-  // For bounds, of operations whose sizes are not data but would be if they were cut by tokens: the least load over the
-  // balanced one; what it leaves of a weight gradient's time, 1 for others.
+  // For bounds, for operations whose sizes would become data if they were cut by tokens: the factor that the least
+  // load, relative to the balanced one, leaves of a weight gradient's time; 1 for others.
   double least_load(const Operation& operation) const;
   double least_of_weight_grad(const Operation& operation) const;
 

@@ -15,8 +15,8 @@ double streamed(double bytes, const Device& device, const DeviceProfile& reached
   return bytes / (device.memory_bandwidth.bytes_per_second * reached.memory_efficiency);
 }
 
-// Smaller tiles fill the compute units better and each of them works less well. The shares are estimates; the large
-// tiles explain LLMCompass's A100 measurements to 3 % in the mean.
+// Smaller tiles fill the compute units better but are less efficient. The shares are estimates; the large tiles explain
+// LLMCompass's A100 measurements to 3 % on average.
 struct Tile {
   std::int64_t rows, columns;
   double share;
@@ -24,7 +24,7 @@ struct Tile {
 constexpr std::array kTiles{Tile{128, 256, 1.0}, Tile{256, 128, 1.0}, Tile{128, 128, 0.9},
                             Tile{128, 64, 0.7},  Tile{64, 128, 0.7},  Tile{64, 64, 0.5}};
 // The inner dimension may be split over several units where there are few tiles; each keeps at least this much.
-constexpr std::int64_t kLeastInner = 512;
+constexpr std::int64_t kMinInner = 512;
 constexpr std::array<std::int64_t, 4> kSplits{1, 2, 4, 8};
 
 // In doubles: shapes a user may write overflow 64 bits once multiplied.
@@ -47,8 +47,8 @@ double unfused_attention_seconds(const OpKey& key, const Device& device, const D
   const double products = backward ? 4 : 2;
   const double arithmetic = model_flops(key).value / (matrix_peak(device, key.dtype) * reached.batched_efficiency);
   const double traffic = streamed(products * (scores + 1.5 * operands), device, reached);
-  // Besides the products: scale, mask and softmax in one kernel read and write the scores, dropout too and writes its
-  // mask; backward reads gradient, mask and softmax on the way back.
+  // Besides the products, one kernel for scale, mask and softmax reads and writes the scores, dropout does the same and
+  // writes its mask, and backward reads gradient, mask and softmax.
   double passes = backward ? 6 : 4.5;
   if (!softmax_in_one_kernel(key)) passes += 10;  // to fp32, scaled, masked, soft-maxed, back
   return std::max(arithmetic, traffic) + streamed(passes * scores, device, reached);
@@ -65,7 +65,7 @@ double product_seconds(std::int64_t rows, std::int64_t columns, std::int64_t inn
   for (const Tile& tile : kTiles) {
     const double tiles = ceil_div(d(rows), d(tile.rows)) * ceil_div(d(columns), d(tile.columns)) * d(count);
     for (const std::int64_t split : kSplits) {
-      if (split > 1 && inner / split < kLeastInner) break;
+      if (split > 1 && inner / split < kMinInner) break;
       const double waves = ceil_div(tiles * d(split), device.compute_units);
       const double tile_flops = 2 * d(tile.rows) * d(tile.columns) * (d(inner) / d(split) + d(reached.tile_startup));
       double seconds = waves * tile_flops * device.compute_units / (rate * tile.share);

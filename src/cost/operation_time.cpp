@@ -67,7 +67,7 @@ double operation_seconds(const OpKey& key, const Device& device, const DevicePro
   return nearest > 0 ? seconds(measured->second) * modelled / nearest : modelled;
 }
 
-// The best rate that any of its kind reached: whatever the fused kernel is scaled from, it is no faster.
+// Uses the best rate that any operation of the kind reached: the fused kernel is no faster than that.
 double least_fused_seconds(const OpKey& key, const Device& device, const DeviceProfile& reached) {
   double rate = 1;
   bool measured = false;

@@ -10,7 +10,7 @@ double log_size(Bytes bytes) {
   return std::log2(static_cast<double>(std::max<std::int64_t>(1, bytes.value)));
 }
 
-// Below the first point the time is that of the first point, so efficiency falls with size.
+// Below the first point the time stays that of the first point, so efficiency falls with size.
 double at_size(const std::vector<MeasuredEfficiency>& points, Bytes bytes) {
   const auto above = std::lower_bound(points.begin(), points.end(), bytes,
                                       [](const MeasuredEfficiency& p, Bytes size) { return p.bytes < size; });
@@ -68,7 +68,7 @@ std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t me
   const double part =
       static_cast<double>((bytes - from.bytes).value) / static_cast<double>((to.bytes - from.bytes).value);
   const double slope = seconds(to.time) - seconds(from.time);
-  // What was measured for more may have been less; the line drawn on never falls.
+  // A larger size may have been measured as faster; the extrapolated line never falls.
   return nanos_from_seconds(seconds(from.time) + (part > 1 ? std::max(0.0, slope) : slope) * part);
 }
 
@@ -87,10 +87,6 @@ const LinkProfile& Profile::link(std::string_view device_name, std::string_view 
   if (const auto found = own.links.find(level); found != own.links.end()) return found->second;
   const auto found = links.find(level);
   return found == links.end() ? unknown : found->second;
-}
-
-std::string machine_mismatch(const Profile& profile, const MachineFacts& here) {
-  return profile.machine ? machine_difference(*profile.machine, here) : "";
 }
 
 void remove_overheads(Profile& profile) {

@@ -1,5 +1,5 @@
-// How much of a device's and a link's peak real kernels and transfers reach. One set of constants per device, for
-// everything; a user's own set is a JSON file (docs/profile-format.md).
+// How much of a device's and a link's peak real kernels and transfers reach. There is one set of constants per device;
+// a user's own set is a JSON file (docs/profile-format.md).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace weft {
 
-// What a collective of this size reached: bus bandwidth over the link's rate.
+// The efficiency of a collective of this size: bus bandwidth over the link's rate.
 struct MeasuredEfficiency {
   Bytes bytes;  // the whole buffer
   double efficiency = 0;
@@ -24,11 +24,11 @@ struct MeasuredEfficiency {
 };
 
 struct LinkProfile {
-  double efficiency = 0.9;  // payload over the link's rate, large messages, where nothing was measured
+  double efficiency = 0.9;  // of large messages, payload over the link's rate, where nothing was measured
   // By the number of members, ascending in bytes: groups that lie within one domain of this level.
   std::map<std::int64_t, std::vector<MeasuredEfficiency>> measured;
 
-  // The same of all-to-alls, across any number of domains; empty: as the others.
+  // The same for all-to-alls, across any number of domains; where empty, all-to-alls are like the others.
   std::map<std::int64_t, std::vector<MeasuredEfficiency>> all_to_all = {};
 
   // The most that any size reaches.
@@ -46,26 +46,26 @@ struct DeviceProfile {
   double batched_efficiency = 0.3;    // of the matrix peak: the score and value products of unfused attention
   double attention_efficiency = 0.5;  // of the matrix peak: inside a fused attention kernel
   double memory_efficiency = 0.8;     // of the memory bandwidth, streaming kernels
-  Nanos kernel_gap{5'000};       // a kernel's ramp-up and drain, and the little ones beside it that are not modelled
+  Nanos kernel_gap{5'000};       // ramp-up and drain of a kernel, and small kernels beside it that are not modelled
   Nanos launch{10'000};          // host time to issue one kernel
   Nanos transfer_launch{5'000};  // host time to issue one transfer
   Nanos resync{100'000};         // after a pipeline message: the host waits for it and starts to issue again
   std::map<std::string, LinkProfile, std::less<>> links;  // by level name, e.g. "nvlink"
-  // What a runtime adds, beside what the fields above have: nothing unless a calibration says so.
+  // Overheads of a runtime beyond the fields above; zero unless a calibration measured them.
   Nanos operation_overhead{0};  // between two operations of the compute queue
-  Nanos handoff{0};  // of a transfer: from ready to its first message, and from its last one to whoever waits, together
-  Nanos wake{0};     // what a transfer takes longer where compute waits for it: threads to wake, ranks that come late
+  Nanos handoff{0};  // of a transfer: from ready to its first message plus from its last message to the waiting thread
+  Nanos wake{0};     // how much longer a transfer takes where compute waits for it: threads wake, ranks come late
   Nanos message_overhead{0};  // of a message of a simulated program (ProgramTimeOptions::per_message)
   Bandwidth reduce{};         // at which a rank reduces what arrived (ProgramTimeOptions::reduce); 0: on the way
-  // Interference (cluster/device.hpp), in place of the device's where stated.
+  // Interference (cluster/device.hpp); where stated, it replaces the device's.
   std::optional<double> compute_slowdown, transfer_slowdown;
-  // How long operations took here with all ranks busy, their launch included; positive. Where one is listed, or one of
-  // its kind and phase is, the figures above only scale (cost/operation_time.hpp).
+  // Measured times of operations with all ranks busy, launch included; positive. If an operation, or one of its kind
+  // and phase, is listed, the figures above are only used for scaling (cost/operation_time.hpp).
   std::map<OpKey, Nanos> operations;
   friend bool operator==(const DeviceProfile&, const DeviceProfile&) = default;
 };
 
-// How a run's gates loaded the rank that had most, over what balanced loads would bring it. Other ranks wait for it.
+// How much more than a balanced load a run's gates gave the fullest rank, for which the others wait.
 struct ExpertLoad {
   double computed = 1;   // rows that its experts work on
   double exchanged = 1;  // rows that leave it, or come to it from others
@@ -86,10 +86,10 @@ struct LibraryProfile {
     friend bool operator==(const Point&, const Point&) = default;
   };
   std::map<Group, std::vector<Point>> measured;  // ascending in bytes
-  bool always = false;  // chosen wherever it was measured, whatever it takes: a wish, no part of a profile's file
+  bool always = false;  // a user's wish, not stored in files: choose it wherever it was measured, whatever it takes
 
-  // Straight lines through the points, the last one drawn on; below the first point its time. Nothing where no such
-  // group was measured.
+  // Interpolates linearly between the points, extends the last line, and uses the first point's time below it. Returns
+  // nothing where no such group was measured.
   std::optional<Nanos> time(Collective collective, std::int64_t members, Bytes bytes) const;
   friend bool operator==(const LibraryProfile&, const LibraryProfile&) = default;
 };
@@ -98,21 +98,18 @@ struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
   std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
-  std::optional<ExpertLoad> expert_load{};                    // none: as chance would have it (CostModel)
+  std::optional<ExpertLoad> expert_load{};                    // none: loads are random (cost/expert_sizes.cpp)
   LibraryProfile library{};                                   // empty: plans leave the library's collectives out
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
-  // Only of nominal links: paced and measured ones reach what is stated.
+  // Applies to nominal links only: paced and measured links reach their stated rate.
   const LinkProfile& link(std::string_view device, std::string_view level, LinkTiming timing) const;
   friend bool operator==(const Profile&, const Profile&) = default;
 };
 
 Profile default_profile();
 
-// "" where the profile holds for `here` or does not say where it was measured; else what differs, for people.
-std::string machine_mismatch(const Profile& profile, const MachineFacts& here);
-
-// Kernels and transfers without fixed costs, products without tiles, links at their stated rate: closed forms hold.
+// Removes fixed costs of kernels and transfers, tiles of products and efficiencies of links, so that closed forms hold.
 void remove_overheads(Profile& profile);
 
 }  // namespace weft

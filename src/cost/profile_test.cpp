@@ -41,14 +41,6 @@ TEST(Profile, ADevicesOwnLinksComeFirstAndOnlyNominalOnesReachLessThanIsStated) 
   }
 }
 
-TEST(Profile, FitsTheMachineItWasMeasuredOnAndAnyWhereItDoesNotSay) {
-  Profile profile = default_profile();
-  EXPECT_EQ(machine_mismatch(profile, {"one", 4, 2, 1, ""}), "");
-  profile.machine = MachineFacts{"one", 4, 2, 1, ""};
-  EXPECT_EQ(machine_mismatch(profile, {"one", 4, 0, 0, ""}), "");
-  EXPECT_EQ(machine_mismatch(profile, {"one", 8, 2, 1, ""}), "it was measured with 4 cores, here are 8");
-}
-
 // The points are vTrain's: 8 A100 reach a bus bandwidth of 229 GB/s on 300 GB/s links with 1 GiB.
 TEST(Profile, A100NvlinkIsAsMeasured) {
   const Profile profile = default_profile();

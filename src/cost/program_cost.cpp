@@ -47,9 +47,9 @@ double busy_seconds(const std::vector<FabricTraffic>& traffic, const Cluster& cl
   return slowest;
 }
 
-// Simulated nanoseconds are 64-bit; files may name any size. A buffer that one link needs longer for
-// is left to the closed form.
-constexpr double kMostSeconds = 1e6;
+// Simulated time is in 64-bit nanoseconds, but files may name any size. A buffer for which one link needs longer is
+// left to the closed form.
+constexpr double kMaxSeconds = 1e6;
 
 ProgramTimeOptions options_of(const Cluster& cluster, const Profile& profile) {
   const DeviceProfile& own = profile.device(cluster.spec().device.name);
@@ -102,7 +102,7 @@ std::optional<ProgramCosts::Key> ProgramCosts::question(const Operation& operati
                                                         const std::vector<Rank>& members) const {
   const Communication& c = *operation.communication;
   if (c.collective == Collective::send_recv || c.bytes.value == 0 || members.size() < 2) return std::nullopt;
-  if (static_cast<double>(c.bytes.value) > kMostSeconds * slowest_bytes_per_second_) return std::nullopt;
+  if (static_cast<double>(c.bytes.value) > kMaxSeconds * slowest_bytes_per_second_) return std::nullopt;
   const std::int64_t width = size_of(c.format.type).value;
   const std::int64_t element = c.bytes.value % width == 0 ? width : 1;
   return Key{
@@ -128,7 +128,7 @@ std::optional<Nanos> ProgramCosts::library_time(const Key& key) const {
   return library_.time(key.collective, std::ssize(key.members), Bytes{key.elements * key.element_size});
 }
 
-// Which messages a library sends is its own affair: the least that any algorithm needs keeps the links busy.
+// It is unknown which messages a library sends, so the links are charged the least that any algorithm needs.
 ProgramCost ProgramCosts::of_library(const Key& key, Nanos time) const {
   ProgramCost cost;
   cost.time = time;

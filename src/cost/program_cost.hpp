@@ -1,6 +1,6 @@
-// Times of the programs that a step graph's transfers name, and which programs are the fastest. Every question is
-// answered by simulation (cost/program_time.hpp) once. An answer depends on the cluster and the members, not on the
-// graph: the plans of a search, hundreds of graphs, share them.
+// Times of the programs that a step graph's transfers name, and the choice of the fastest. Every question is answered
+// once, by simulation (cost/program_time.hpp). An answer depends on the cluster and the members, not on the graph, so
+// the hundreds of graphs of a search share them.
 #pragma once
 
 #include <compare>
@@ -25,20 +25,19 @@ struct ProgramCost {
 
 class ProgramCosts {
  public:
-  // The profile says what a rank adds to its messages, and how long the transport library's own collectives take, where
-  // it has any.
+  // The profile says what a rank adds to its messages, and how long the transport library's own collectives take, if it
+  // has any.
   ProgramCosts(const Cluster& cluster, const Profile& profile);
 
-  // Whether its answers are those for this cluster and profile.
+  // Returns whether its answers hold for this cluster and profile.
   bool answers_for(const Cluster& cluster, const Profile& profile) const;
-  // `members`: the ranks of the transfer, which its class lists (ClassGroup::ranks).
-  // Nothing where no program is simulated: messages between two ranks (one latency and the bytes, a closed form),
-  // groups of more than kListedMembers, `native` that was not measured, and what would take years. May be called from
-  // several threads.
+  // `members` are the ranks of the transfer (ClassGroup::ranks). Returns nothing where no program is simulated: for
+  // messages between two ranks (a closed form), groups of more than kListedMembers, `native` that was not measured, and
+  // transfers that would take years. May be called from several threads.
   std::optional<ProgramCost> cost(const Operation& operation, const std::vector<Rank>& members);
-  // Gives the transfer the fastest algorithm, part count and inner groups. False, and nothing changed, where none is
-  // simulated (fastest_program() in cost/choose_program.hpp). `native` is a candidate where it was measured, unless
-  // `programs_only`.
+  // Sets the fastest algorithm, part count and inner groups of the transfer. Returns false and changes nothing where
+  // none is simulated (fastest_program() in cost/choose_program.hpp). `native` is a candidate where it was measured,
+  // unless `programs_only`.
   bool choose(Operation& operation, const std::vector<Rank>& members, bool programs_only);
   // How many questions were answered by simulation so far.
   std::size_t simulated_questions() const;
@@ -57,7 +56,8 @@ class ProgramCosts {
     std::int32_t parts = 1, inner = 0;
     Nanos time;
   };
-  // Who asks first answers, without holding up those who ask something else; who asks the same meanwhile waits.
+  // The first caller computes an answer without delaying callers with other questions; callers with the same question
+  // wait.
   template <typename Answer>
   class Answers {
    public:
@@ -87,8 +87,8 @@ class ProgramCosts {
   Answers<Choice> choices_;
 };
 
-// For the cost models of one cluster and profile. Null where a library makes the collectives: no program is
-// simulated there.
+// Shared by the cost models of one cluster and profile. Null where a library makes the collectives, because then no
+// program is simulated.
 std::shared_ptr<ProgramCosts> shared_program_costs(const Cluster& cluster, const Profile& profile);
 
 }  // namespace weft

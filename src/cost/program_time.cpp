@@ -1,32 +1,30 @@
 #include "cost/program_time.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <queue>
 #include <tuple>
 
 #include "base/error.hpp"
-#include "cluster/flow_network.hpp"
-#include "cluster/packet_network.hpp"
+#include "cost/message_networks.hpp"
 
 namespace weft {
 namespace {
 
-// A connection from one rank to another: messages are posted in order at both ends and set out when both have been, and
-// the sender knows it.
+// A connection from one rank to another. Messages are posted in order at both ends; one starts when both ends have
+// posted it and the sender knows that.
 struct Connection {
   std::int32_t sender = 0, receiver = 0;
   std::vector<std::int32_t> sends, receives;  // steps
   std::size_t next_send = 0, next_receive = 0, next_asked = 0, next_match = 0;
   std::int64_t slots = slots_for(0), slots_used = 0;
-  std::int32_t lane = -1, way_back = -1;
+  std::int32_t to_receiver = -1, to_sender = -1;  // connections of the network
 };
 
 struct Step {
-  std::int32_t pending = 0;  // data that is not there yet
-  std::int32_t ahead = 0;    // whose turn is before
-  bool landed = false;       // in a slot, its destination still in use
+  std::int32_t pending = 0;  // steps whose data it still waits for
+  std::int32_t ahead = 0;    // steps with an earlier turn
+  bool landed = false;       // the message lies in a slot, because its destination is in use
   bool in_slot = false;
   std::int32_t connection = -1;
   std::vector<std::int32_t> dependents, followers;
@@ -52,78 +50,7 @@ struct Event {
 struct Moving {
   std::int32_t connection = 0;
   std::size_t match = 0;
-  bool asks = false;  // for the message, on the way back
-};
-
-class Flows {
- public:
-  Flows(const Cluster& cluster, const ProgramTimeOptions& options)
-      : network_(cluster, options.slowdown, options.sharing_loss) {}
-  static constexpr bool kWaitsForRequest = false, kSystemTakesOver = false;
-  static constexpr bool kLandsInPortions = false;
-  static bool asks_for(std::int64_t) { return false; }
-  std::int32_t open_lane(Rank src, Rank dst) { return network_.open_lane(src, dst); }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos) { return network_.start(lane, bytes, now); }
-  std::int32_t ask(std::int32_t, Nanos) { return -1; }
-  // One thing after the other.
-  Nanos work(Rank device, Nanos now, Nanos time) {
-    if (busy_until_.size() <= device.index()) busy_until_.resize(device.index() + 1);
-    Nanos& busy_until = busy_until_[device.index()];
-    return busy_until = std::max(busy_until, now) + time;
-  }
-  std::optional<Nanos> next_event() const { return network_.next_event(); }
-  template <class OnArrival, class OnTakenOver>
-  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver&) {
-    network_.advance(now);
-    for (const std::int32_t flow : network_.arrived()) on_arrival(flow, *network_.ended(flow, now));
-    network_.clear_arrived();
-  }
-
- private:
-  FlowNetwork network_;
-  std::vector<Nanos> busy_until_;
-};
-
-class Packets {
- public:
-  Packets(const Cluster& cluster, const ProgramTimeOptions& options)
-      : tcp_(*options.tcp),
-        network_(cluster, {.slowdown = options.slowdown,
-                           .window = tcp_.window,
-                           .small = tcp_.unasked + tcp_.header,
-                           .window_of_small = tcp_.window_of_small,
-                           .packet = tcp_.packet,
-                           .spare = tcp_.spare,
-                           .host_rate = tcp_.host_rate,
-                           .per_message = tcp_.per_message}) {}
-  static constexpr bool kWaitsForRequest = true;  // a large message sets out when it has been asked for
-  static constexpr bool kSystemTakesOver = true;  // for the sender a message has ended before it arrives
-  static constexpr bool kLandsInPortions = true;  // reductions begin before a message has come whole
-  bool asks_for(std::int64_t bytes) const { return bytes > tcp_.unasked.value; }
-  // One connection for all channels.
-  std::int32_t open_lane(Rank src, Rank dst) {
-    const auto [entry, is_new] = lanes_.try_emplace({src, dst});
-    if (is_new) entry->second = network_.open_lane(src, dst);
-    return entry->second;
-  }
-  std::int32_t start(std::int32_t lane, Bytes bytes, Nanos now, Nanos landing) {
-    return network_.start(lane, bytes + tcp_.header, now, landing);
-  }
-  std::int32_t ask(std::int32_t lane, Nanos now) { return network_.start_word(lane, now); }
-  Nanos work(Rank device, Nanos now, Nanos time) { return network_.work(device, now, time); }
-  std::optional<Nanos> next_event() const { return network_.next_event(); }
-  template <class OnArrival, class OnTakenOver>
-  void advance(Nanos now, const OnArrival& on_arrival, const OnTakenOver& on_taken_over) {
-    network_.advance(now);
-    for (const auto& [message, time] : network_.arrived()) on_arrival(message, time);
-    for (const auto& [message, time] : network_.taken_over()) on_taken_over(message, time);
-    network_.clear_arrived();
-  }
-
- private:
-  TcpTraffic tcp_;
-  PacketNetwork network_;
-  std::map<std::pair<Rank, Rank>, std::int32_t> lanes_;
+  bool asks = false;  // a request for the message, on the way back
 };
 
 template <class Network>
@@ -164,7 +91,7 @@ class ProgramSimulation {
   const LoweredStep& code(std::int32_t rank, std::int32_t step) const { return program_[rank].steps[step]; }
   Step& state(std::int32_t rank, std::int32_t step) { return ranks_[rank].steps[step]; }
 
-  // As comm/program_run.hpp gives connections their slots.
+  // Slots are needed as in comm/program_run.hpp.
   bool may_need_slot(const LoweredStep& step) const {
     const bool by_hand = step.kind == InstructionKind::receive_reduce_copy && options_.reduce.bytes_per_second > 0;
     return by_hand || !step.waits.empty() || !step.turn.empty();
@@ -176,13 +103,9 @@ class ProgramSimulation {
     RankState& here = ranks_[rank];
     ++left_;
     here.steps[i].pending = static_cast<std::int32_t>(step.waits.size());
-    for (const std::int32_t other : step.waits) {
-      here.steps[other].dependents.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.waits) here.steps[other].dependents.push_back(static_cast<std::int32_t>(i));
     here.steps[i].ahead = static_cast<std::int32_t>(step.turn.size());
-    for (const std::int32_t other : step.turn) {
-      here.steps[other].followers.push_back(static_cast<std::int32_t>(i));
-    }
+    for (const std::int32_t other : step.turn) here.steps[other].followers.push_back(static_cast<std::int32_t>(i));
     if (step.peer < 0) return;
     const bool sends = step.kind == InstructionKind::send;
     const auto self = static_cast<std::int64_t>(rank);
@@ -194,8 +117,8 @@ class ProgramSimulation {
       connections_.back().receiver = static_cast<std::int32_t>(sends ? step.peer : self);
       const Rank sender = members_[connections_.back().sender];
       const Rank receiver = members_[connections_.back().receiver];
-      connections_.back().lane = network_.open_lane(sender, receiver);
-      if (Network::kWaitsForRequest) connections_.back().way_back = network_.open_lane(receiver, sender);
+      connections_.back().to_receiver = network_.open_connection(sender, receiver);
+      if (Network::kWaitsForRequest) connections_.back().to_sender = network_.open_connection(receiver, sender);
     }
     Connection& connection = connections_[entry->second];
     (sends ? connection.sends : connection.receives).push_back(static_cast<std::int32_t>(i));
@@ -203,7 +126,7 @@ class ProgramSimulation {
     here.steps[i].connection = entry->second;
   }
 
-  // The next thing that happens. False where nothing is left.
+  // Processes the next event. Returns false where nothing is left.
   bool step() {
     const std::optional<Nanos> network = network_.next_event();
     if (events_.empty() && !network) return false;
@@ -235,11 +158,11 @@ class ProgramSimulation {
           const Connection& connection = connections_[moved.connection];
           events_.push({time, sequence_++, EventKind::sent, connection.sender, connection.sends[moved.match]});
         });
-    // A latent flow that began to move left no trace but in the network.
+    // If only a latent flow began to move, nothing else changes.
     return true;
   }
 
-  // What ends at the same time is seen together: a receive that one end frees need not land in a slot because of
+  // Events of the same time are processed together: a receive that one of them frees need not land in a slot because of
   // another.
   bool more_happens_now() const {
     if (!events_.empty() && events_.top().time <= now_) return true;
@@ -266,13 +189,13 @@ class ProgramSimulation {
     }
   }
 
-  // The next message of a connection, if both ends have posted it. False: they have not.
+  // Starts the next message of a connection if both ends have posted it. Returns false where they have not.
   bool start_next(std::int32_t id) {
     Connection& connection = connections_[id];
     if (connection.next_match == std::min(connection.next_send, connection.next_asked)) return false;
     const std::size_t match = connection.next_match++;
     const Bytes bytes{code(connection.sender, connection.sends[match]).bytes};
-    note({id, match}, network_.start(connection.lane, bytes, now_, time_of_landing(connection, match)));
+    note({id, match}, network_.start(connection.to_receiver, bytes, now_, time_of_landing(connection, match)));
     return true;
   }
 
@@ -290,10 +213,10 @@ class ProgramSimulation {
 
   void ask(std::int32_t id, std::size_t match) {
     Connection& connection = connections_[id];
-    // In order: a small message behind one that is asked for waits with it.
+    // Requests keep their order: a small message behind one that must be requested waits with it.
     if (network_.asks_for(code(connection.receiver, connection.receives[match]).bytes) ||
         connection.next_asked < match) {
-      note({id, match, true}, network_.ask(connection.way_back, now_));
+      note({id, match, true}, network_.ask(connection.to_sender, now_));
     } else {
       ++connection.next_asked;
     }
@@ -355,7 +278,7 @@ class ProgramSimulation {
       if (next.free()) {
         released(rank, follower);
       } else if (next.ahead == 0 && next.connection >= 0) {
-        touched_.push_back(next.connection);  // its turn: it may land in a slot
+        touched_.push_back(next.connection);  // its turn has come, so it may land in a slot
       }
     }
   }
@@ -372,7 +295,7 @@ class ProgramSimulation {
       return std::pair(first_send(a), a) < std::pair(first_send(b), b);
     });
     touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    for (const std::int32_t id : touched_) post(id);  // which touches nothing
+    for (const std::int32_t id : touched_) post(id);  // does not change touched_
     while (!touched_.empty()) std::erase_if(touched_, [&](std::int32_t id) { return !start_next(id); });
   }
 
@@ -388,7 +311,7 @@ class ProgramSimulation {
   std::priority_queue<Event> events_;
   std::int64_t sequence_ = 0;
   std::int64_t left_ = 0;
-  bool impatient_ = false;  // nothing moved while messages waited for their turn
+  bool impatient_ = false;  // nothing moved, so messages no longer wait for their turn
   Nanos now_;
 };
 

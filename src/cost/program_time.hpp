@@ -1,5 +1,5 @@
-// How long a program takes on a cluster: its steps run as comm/program_run.hpp runs them, its messages flow as
-// cluster/flow_network.hpp lets them.
+// Predicts how long a program takes on a cluster. Its steps run as in comm/program_run.hpp, and its messages move as in
+// cluster/flow_network.hpp or cluster/packet_network.hpp.
 #pragma once
 
 #include <optional>
@@ -13,27 +13,27 @@ namespace weft {
 
 // How comm/tcp carries messages (cluster/packet_network.hpp).
 struct TcpTraffic {
-  Bytes window{40 << 10};            // of a connection, less what waits to be read (comm/tcp/receive_window.cpp)
-  Bytes window_of_small{96 << 10};   // of messages that set out unasked: about what congestion control lets through
-  Bytes packet{8 << 10};             // as they leave a host, whose card cuts them
+  Bytes window{40 << 10};            // of a connection, without what waits to be read (comm/tcp/receive_window.cpp)
+  Bytes window_of_small{96 << 10};   // of messages that are sent unasked: about the congestion window
+  Bytes packet{8 << 10};             // as they leave a host; its network card cuts them
   Bytes header{24};                  // of a message
-  Bytes unasked{32 << 10};           // larger messages set out when the receiver has asked for them (comm/tcp/link.cpp)
+  Bytes unasked{32 << 10};           // larger messages wait until the receiver asks (comm/tcp/link.hpp)
   Bandwidth host_rate{};             // of a rank's own work on what it sends and receives; 0: none
   Nanos per_message{};               // of that work for every message, at both ends together
   Bandwidth copies{}, reductions{};  // in a rank's own memory; 0: they take no time
-  Bytes spare{256 << 10};            // what the system takes beyond the window: for the program, it has been sent
+  Bytes spare{256 << 10};            // beyond the window the system buffers this much, which counts as sent
 };
 
 struct ProgramTimeOptions {
   double slowdown = 1;      // of all links
   double sharing_loss = 0;  // of a link per further flow on it (cluster/flow_network.hpp)
-  // What a rank's CPU adds: reductions after arrival; 0: they happen on the way.
+  // Rate at which a rank's CPU reduces messages after their arrival; 0: they are reduced on the way.
   Bandwidth reduce{};
-  // Whether copies and reductions in a rank's own memory take what its device needs for them, one after the other.
-  // Otherwise they take no time.
+  // Whether copies and reductions in a rank's own memory take the time that its device needs for them, one after the
+  // other. Otherwise they take no time.
   bool own_work = false;
-  Nanos per_message{};  // from the end of a message to what it sets off, on top of the link's latency
-  // In packets, over links that have been idle, in place of flows; takes longer to predict.
+  Nanos per_message{};  // from the end of a message to its successor, beside the link's latency
+  // Simulates packets over links that have been idle instead of flows; takes longer.
   std::optional<TcpTraffic> tcp = std::nullopt;
 };
 

@@ -11,8 +11,7 @@
 
 namespace weft {
 
-// A kind of group that a step communicates in, by its name: a row of the table in group_kind.cpp, which says along
-// which axes its ranks lie.
+// A kind of group that a step communicates in: a row of the table in group_kind.cpp, which gives the axes of its ranks.
 struct GroupKind {
   std::uint8_t number = 0;
   friend auto operator<=>(const GroupKind&, const GroupKind&) = default;
@@ -41,8 +40,7 @@ std::string_view name_of(GroupKind kind);
 const std::vector<Axis>& axes_of(GroupKind kind);
 // Whether these are axes of the experts' mesh.
 bool is_of_experts(GroupKind kind);
-// The axis that the ranks of a group lie along, and the group along an axis: of those that make one group each (tp, cp,
-// ep, etp, edp).
+// Converts between a group and its one axis, for groups along a single axis (tp, cp, ep, etp, edp).
 Axis axis_of(GroupKind kind);
 GroupKind group_of(Axis axis);
 

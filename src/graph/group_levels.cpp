@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// Whether each run of `inner` members lies in one domain of the fabric.
+// Whether every `inner` consecutive members lie in one domain of the fabric.
 bool runs_share_domains(const Cluster& cluster, const std::vector<Rank>& members, LevelId fabric, std::size_t inner) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (cluster.domain_of(fabric, members[i]) != cluster.domain_of(fabric, members[i / inner * inner])) return false;

@@ -25,7 +25,7 @@ void hold_padded_rows(HeldTensor& held, const AxisPlace& place) {
   held.padding = own - (end - begin);
 }
 
-// A share of every section, in whole units. Of a section with fewer units than ranks, those that follow each other hold
+// Takes a share of every section, in whole units. Where a section has fewer units than ranks, consecutive ranks hold
 // the same unit.
 void hold_sections(HeldTensor& held, const AxisPlace& place) {
   std::vector<Section> sections = held.whole.sections;

@@ -1,6 +1,6 @@
 // What one rank holds of a parameter's tensors under tensor and expert parallelism, and which elements of the whole
-// they are: it follows from how the tensors are split. One mapping serves the sizes of parameters, kernels,
-// initialisation, records and checkpoints.
+// these are; both follow from the sharding. One mapping serves the sizes of parameters, kernels, initialisation,
+// records and checkpoints.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ struct HeldTensor {
   std::vector<ElementRange> rows = {};  // of the whole, one after the other; each may be empty
   ElementRange columns = {};
   std::int64_t padding = 0;  // rows of zeros behind them: tokens that no vocabulary has
-  bool copy = false;         // a rank before this one holds the same and answers for it
+  bool copy = false;         // a lower rank holds the same and is responsible for it
 
   std::int64_t row_count() const;  // padding included
   std::int64_t elements() const { return row_count() * columns.size(); }
@@ -41,7 +41,7 @@ struct HeldRange {
   std::int64_t in_whole = 0;  // row-major
   std::int64_t count = 0;
 };
-// The elements `range` of the part, without padding, range after range in ascending order.
+// Visits the elements `range` of the part, without padding, as ascending ranges of the whole.
 template <class Visit>  // visit(HeldRange)
 void for_each_range(const HeldTensor& tensor, ElementRange range, const Visit& visit) {
   const std::int64_t held = tensor.columns.size(), width = tensor.width();

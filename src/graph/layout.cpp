@@ -7,12 +7,13 @@
 #include <string>
 
 #include "base/checked.hpp"
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
 namespace {
 
-// Plans list every slot of the pipeline; published steps have at most a few thousand micro-batches.
+// Plans list every issue slot of the pipeline; published steps have at most a few thousand micro-batches.
 constexpr std::int64_t kMaxMicroBatches = 65'536;
 
 void require_positive(std::string_view flag, std::int64_t value) {
@@ -67,7 +68,7 @@ void validate_batches(const Layout& l, const Transformer& model) {
     fail("--global-batch {}: makes {} micro-batches a step; at most {} are planned", l.global_batch, l.micro_batches(),
          kMaxMicroBatches);
   }
-  // Each is some twenty operations of a plan: no more can be read from its file (io/plan_json_limits.hpp).
+  // Each layer pass is some twenty operations of a plan, and plan files have a limit (io/plan_json_limits.hpp).
   constexpr std::int64_t kMaxLayerPasses = 1'000'000;
   if (l.micro_batches() > kMaxLayerPasses / model.layers) {
     fail("--global-batch {}: makes {} micro-batches through {} layers a step; at most {} micro-batches are planned",
@@ -95,9 +96,7 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
     fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
-    if (!several_chunks) {
-      fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
-    }
+    if (!several_chunks) fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
     if (l.micro_batches() % l.pp != 0) {
       fail("--schedule {}: {} micro-batches are not divisible by --pp {}", name_of(l.schedule), l.micro_batches(),
@@ -120,8 +119,8 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
   if (sum != model.layers) fail("--stage-layers: sums to {}, but {} has {} layers", sum, model.name, model.layers);
 }
 
-// Every tensor and every product that the graph builder takes of sizes stays inside 63 bits; 16 covers the bytes of
-// an element and the few factors that a kernel's traffic has.
+// Keeps every tensor and every product of sizes that the graph builder computes inside 63 bits. 16 covers the bytes of
+// an element and the few factors of a kernel's traffic.
 void validate_sizes(const Layout& l, const Transformer& model) {
   constexpr std::int64_t kMargin = 16;
   const std::string batch = fmt::format("--micro-batch {} * --seq {} with {}", l.micro_batch, l.seq, model.name);
@@ -181,7 +180,7 @@ void validate_experts(const Layout& l, const Transformer& model) {
          l.tp);
   }
   if (l.tp > 1 && !l.sequence_parallel) {
-    // Experts' tensor ranks are neighbours; they must be the ranks that hold the same tokens.
+    // Tensor-parallel ranks of experts are neighbours, and must be ranks that hold the same tokens.
     const auto inner = std::find_if(l.mesh_order.begin(), l.mesh_order.end(),
                                     [&](Axis axis) { return axis == Axis::tp || dense_mesh(l).extent(axis) > 1; });
     if (*inner != Axis::tp) {
@@ -194,17 +193,8 @@ void validate_experts(const Layout& l, const Transformer& model) {
 }  // namespace
 
 std::string_view name_of(Recompute recompute) {
-  switch (recompute) {
-    case Recompute::none:
-      return "none";
-    case Recompute::selective:
-      return "selective";
-    case Recompute::full:
-      return "full";
-    case Recompute::local:
-      return "local";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"none", "selective", "full", "local"};
+  return enum_name(kNames, recompute);
 }
 
 std::string_view name_of(AttentionKernel kernel) {
@@ -212,15 +202,8 @@ std::string_view name_of(AttentionKernel kernel) {
 }
 
 std::string_view name_of(ExpertExchange exchange) {
-  switch (exchange) {
-    case ExpertExchange::padded:
-      return "padded";
-    case ExpertExchange::uneven:
-      return "uneven";
-    case ExpertExchange::gathered:
-      return "gathered";
-  }
-  return "";
+  static constexpr std::string_view kNames[] = {"padded", "uneven", "gathered"};
+  return enum_name(kNames, exchange);
 }
 
 std::int64_t Layout::extent(Axis axis) const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,9 +18,9 @@ namespace weft {
 std::string_view name_of(Recompute recompute);
 std::string_view name_of(AttentionKernel kernel);
 
-// How tokens travel to experts that a plan does not cut by tokens: all slots of every expert, or those that are filled,
-// after the ranks have told each other how many those are; or every rank gathers the tokens of all, takes those that
-// its experts are to compute, and results are added up on their way back.
+// How tokens travel to experts that a plan does not cut by tokens: as all slots of every expert (padded); as the filled
+// slots, after ranks have told each other their numbers (uneven); or every rank gathers all tokens, selects those of
+// its experts, and results are added up on their way back (gathered).
 enum class ExpertExchange : std::uint8_t { padded, uneven, gathered };
 std::string_view name_of(ExpertExchange exchange);
 
@@ -33,10 +32,10 @@ struct Layout {
   std::int64_t vpp = 1;          // model chunks per pipeline rank
   std::int64_t ep = 1, etp = 1;  // the experts' own mesh; edp follows
   ExpertExchange expert_exchange = ExpertExchange::padded;
-  // What experts receive travels in kDispatchFp8: tokens on their way to experts, and in
-  // backward the gradients on the same way. What returns keeps the precision (DeepSeek-V3 report, section 3.3.3).
+  // Whether tokens on their way to experts, and in backward the gradients on the same way, travel as kDispatchFp8. What
+  // returns keeps the precision (DeepSeek-V3 report, section 3.3.3).
   bool dispatch_fp8 = false;
-  // A token goes to a node once and from there to the experts' devices; what returns is added up in the node first.
+  // Whether a token goes to a node once and from there to the experts' devices; results are added up in the node first.
   bool ep_forwarding = false;
   std::int64_t micro_batch = 1;   // sequences
   std::int64_t global_batch = 1;  // sequences
@@ -58,9 +57,9 @@ struct Layout {
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
-  // Expert tensor parallel ranks have different tokens, and gather each other's before the experts.
+  // Returns whether expert-tensor-parallel ranks have different tokens, which they gather before the experts.
   bool experts_gather_tokens() const { return etp > 1 && (sequence_parallel || tp == 1); }
-  // Experts have all-to-alls before and behind them.
+  // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
@@ -68,7 +67,7 @@ struct Layout {
   std::int64_t shards() const { return dp * cp; }
 };
 
-// Whether a model so laid out trains with dropout.
+// Returns whether a model with this layout trains with dropout.
 inline bool has_dropout(const Transformer& model, const Layout& layout) {
   return model.positions == Positions::learned && layout.dropout;
 }
@@ -81,7 +80,8 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
 std::vector<std::int64_t> layers_per_chunk(const Layout& layout, const Transformer& model);
 
 Mesh dense_mesh(const Layout& layout);
-// pp at the same place as in the dense mesh; then etp innermost, ep, edp. Throws Error where that is impossible.
+// The experts' mesh: pp at the same place as in the dense mesh, then etp innermost, ep, edp. Throws Error where that is
+// impossible.
 Mesh expert_mesh(const Layout& layout);
 
 // Vocabulary rows of one tensor-parallel rank are padded to a multiple of this, as Megatron does.

@@ -1,5 +1,5 @@
-// A layer's share is measured on graphs of one and of two layers, built by the same builder that makes the real one:
-// the difference is one layer, whatever the architecture.
+// A layer's share is the difference between graphs of one and of two layers, made by the builder of the real graph, so
+// it holds for every architecture.
 #include "graph/memory_bound.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Held held_by(const StepGraph& graph) {
   return held;
 }
 
-// The only class of a job without pipeline; the builder reads no more of it than the sizes of its groups.
+// Makes the only class of a job without a pipeline. The builder reads only the sizes of its groups.
 RankClass lone_class(const Transformer& model, const Layout& layout) {
   RankClass c;
   c.ranks = layout.devices();

@@ -1,4 +1,4 @@
-// What a layout needs in memory at the very least, without building its graph: searches drop most layouts by it.
+// A lower bound on the memory of a layout, without building its graph. Searches drop most layouts by it.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct MemoryBound {
 };
 
 // No plan of this layout needs less on that stage: state is held all the time, and what backward reads of a layer is
-// held, for each micro-batch between its forward and its backward, at the moment most of them are in flight in the
-// pipeline schedule. Left out are scratch, alignment and the activations of embedding and head. The layout must be
-// valid for the model.
+// held for each micro-batch between its forward and its backward, when most of them are in flight in the pipeline
+// schedule. Scratch, alignment and the activations of embedding and head are left out. The layout must be valid for the
+// model.
 MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout);
 
 }  // namespace weft

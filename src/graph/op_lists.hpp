@@ -1,5 +1,5 @@
 // The operations that write or read each value, in two arrays: planning asks for them often, and a vector for every
-// value costs more to make than to use.
+// value would cost more to make than to use.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace weft {
 
 class OpLists {
  public:
-  // By ValueId::index(); in order of operation, one that names a value twice twice.
+  // Indexed by ValueId::index(). Operations are in order; one that names a value twice is listed twice.
   std::span<const OpId> operator[](std::size_t value) const {
     return std::span(operations_).subspan(begin_[value], begin_[value + 1] - begin_[value]);
   }

@@ -1,5 +1,5 @@
-// What a value is to an operation that reads or writes it. Operations find their values by these names, never by their
-// place in a list.
+// The meaning of a value for an operation that reads or writes it. Operations find their values by these names, never
+// by their position in a list.
 #pragma once
 
 #include <cstdint>

@@ -1,132 +1,34 @@
 #include "graph/operation.hpp"
 
+#include "base/enum_name.hpp"
+
 namespace weft {
 
 std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::input_grad:
-      return "input_grad";
-    case Phase::weight_grad:
-      return "weight_grad";
-    case Phase::recompute:
-      return "recompute";
-    case Phase::optimizer:
-      return "optimizer";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"forward", "input_grad", "weight_grad", "recompute", "optimizer"};
+  return enum_name(kNames, phase);
 }
 
 std::string_view name_of(Role role) {
-  static constexpr std::array<std::string_view, kRoles> kNames = {"embedding",
-                                                                  "positions",
-                                                                  "embedding_dropout",
-                                                                  "attention_norm",
-                                                                  "qkv",
-                                                                  "kv",
-                                                                  "qk_norm",
-                                                                  "query_down",
-                                                                  "query_norm",
-                                                                  "query_up",
-                                                                  "kv_down",
-                                                                  "kv_norm",
-                                                                  "kv_up",
-                                                                  "attention",
-                                                                  "attention_out",
-                                                                  "attention_residual",
-                                                                  "ffn_norm",
-                                                                  "ffn_in",
-                                                                  "ffn_act",
-                                                                  "ffn_out",
-                                                                  "ffn_residual",
-                                                                  "router",
-                                                                  "gate",
-                                                                  "dispatch",
-                                                                  "expert_in",
-                                                                  "expert_act",
-                                                                  "expert_out",
-                                                                  "combine",
-                                                                  "shared_in",
-                                                                  "shared_act",
-                                                                  "shared_out",
-                                                                  "shared_sum",
-                                                                  "final_norm",
-                                                                  "head",
-                                                                  "loss",
-                                                                  "embedding_reduce",
-                                                                  "attention_gather",
-                                                                  "attention_reduce",
-                                                                  "ffn_gather",
-                                                                  "ffn_reduce",
-                                                                  "kv_gather",
-                                                                  "kv_reduce",
-                                                                  "expert_dispatch",
-                                                                  "expert_combine",
-                                                                  "expert_gather",
-                                                                  "expert_reduce",
-                                                                  "head_gather",
-                                                                  "head_reduce",
-                                                                  "loss_reduce",
-                                                                  "stage_input",
-                                                                  "stage_output",
-                                                                  "stage_gather",
-                                                                  "grad_reduce",
-                                                                  "replica_reduce",
-                                                                  "tied_reduce",
-                                                                  "param_gather",
-                                                                  "norm_reduce",
-                                                                  "grad_norm",
-                                                                  "update"};
-  return kNames[static_cast<std::size_t>(role)];
+  static constexpr auto kNames = split_names<kRoles>(
+      "embedding positions embedding_dropout attention_norm qkv kv qk_norm query_down query_norm query_up kv_down "
+      "kv_norm kv_up attention attention_out attention_residual ffn_norm ffn_in ffn_act ffn_out ffn_residual router "
+      "gate dispatch expert_in expert_act expert_out combine shared_in shared_act shared_out shared_sum final_norm "
+      "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
+      "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
+      "stage_output stage_gather grad_reduce replica_reduce tied_reduce param_gather norm_reduce grad_norm update");
+  return enum_name(kNames, role);
 }
 
 std::string_view name_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::gemm:
-      return "gemm";
-    case OpKind::attention:
-      return "attention";
-    case OpKind::norm:
-      return "norm";
-    case OpKind::elementwise:
-      return "elementwise";
-    case OpKind::gather_rows:
-      return "gather_rows";
-    case OpKind::cross_entropy:
-      return "cross_entropy";
-    case OpKind::gate:
-      return "gate";
-    case OpKind::adam:
-      return "adam";
-    case OpKind::square_sum:
-      return "square_sum";
-    case OpKind::transfer:
-      return "transfer";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"gemm",          "attention", "norm", "elementwise", "gather_rows",
+                                                "cross_entropy", "gate",      "adam", "square_sum",  "transfer"};
+  return enum_name(kNames, kind);
 }
 
 std::size_t dimensions_of(OpKind kind) {
-  switch (kind) {
-    case OpKind::gemm:
-      return 4;
-    case OpKind::attention:
-      return 6;
-    case OpKind::norm:
-    case OpKind::elementwise:
-    case OpKind::gather_rows:
-    case OpKind::cross_entropy:
-    case OpKind::adam:
-      return 2;
-    case OpKind::gate:
-      return 3;
-    case OpKind::square_sum:
-      return 1;
-    case OpKind::transfer:
-      return 0;
-  }
-  return 0;
+  static constexpr std::size_t kDimensions[] = {4, 6, 2, 2, 2, 2, 3, 2, 1, 0};
+  return kDimensions[static_cast<std::size_t>(kind)];
 }
 
 namespace {
@@ -171,7 +73,8 @@ double memory_traffic(const OpKey& key) {
       const double operands = dim(key, 0) * dim(key, 1) * (dim(key, 2) + dim(key, 3)) * (dim(key, 4) + dim(key, 5));
       const double passes = key.phase == Phase::input_grad ? 2 : 1;
       if (key.causal_half) return size * passes * operands;
-      // Unfused: scores written, scaled and masked, soft-maxed, dropped out and read again: ten passes over s x s.
+      // An unfused kernel writes the scores, scales and masks them, takes the softmax, drops elements and reads the
+      // result: ten passes over s x s.
       return size * passes * (operands + 10 * dim(key, 0) * dim(key, 1) * dim(key, 2) * dim(key, 3));
     }
     case OpKind::norm:  // dX reads input and gradient and writes one; the others touch two tensors
@@ -184,7 +87,7 @@ double memory_traffic(const OpKey& key) {
       // In fp32: copied, its maximum found, shifted, exponentiated and summed.
       return (size + 4 + 4 + 4 + 4) * dim(key, 0) * dim(key, 1);
     case OpKind::gate:
-      // As cross_entropy: softmax in fp32 and the largest k of it; then a slot and a weight of each choice.
+      // Like cross_entropy, softmax in fp32, then the largest k; then a slot and a weight for each choice.
       return dim(key, 0) * ((size + 4 + 4 + 4 + 4) * dim(key, 1) + 8 * dim(key, 2));
     case OpKind::adam:
       return dim(key, 0) * dim(key, 1);

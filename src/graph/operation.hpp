@@ -4,9 +4,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/element_type.hpp"
 #include "base/ids.hpp"

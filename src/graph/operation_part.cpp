@@ -18,7 +18,7 @@ bool is_cut_by_elements(const StepGraph& graph, const Operation& op) {
   return cut_length(graph, op).elements > 0;
 }
 
-// A weight gradient is a sum over rows, and what is gathered again for it is read whole.
+// A weight gradient is a sum over all rows, so what is gathered again for it is read whole.
 bool is_of_rows(const StepGraph& graph, const Operation& op) {
   if (!op.per_micro_batch || op.layer < 0 || graph.tokens.rows == 0) return false;
   return op.phase != Phase::weight_grad && op.phase != Phase::optimizer;
@@ -69,7 +69,7 @@ Filled filled(const StepGraph& graph) {
   return {graph.tokens.rows * graph.tokens.routed.top_k, graph.tokens.routed.slots()};
 }
 
-// a * b / c without overflow on the way; -1 where that is no whole number.
+// Returns a * b / c without intermediate overflow, or -1 where that is no whole number.
 std::int64_t exact_ratio(std::int64_t a, std::int64_t b, std::int64_t c) {
   __extension__ using Wide = __int128;
   const Wide product = static_cast<Wide>(a) * b;
@@ -80,13 +80,13 @@ bool has_expected_sizes(const Operation& op, std::int32_t axis) {
   return axis == kTokenAxis && works_on_slots(op);
 }
 
-// The loads of all experts: the gate alone writes them, and reads them in backward.
+// Whether a value is the loads of all experts, which only the gate writes, and reads in backward.
 bool is_expert_load(const Operation& op, ValueId value) {
   return find_write(op, Operand::loads) == value || find_read(op, Operand::loads) == value;
 }
 
-// In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group; a
-// part takes its range of each, so that it is the same elements in both legs.
+// In the inner groups of reduce_scatter and all_gather in levels a member's share is one shard for every inner group. A
+// part takes its range of each, so that it covers the same elements in both legs.
 std::int64_t shards_side_by_side(const ClassGroup& group, const Operation& op) {
   const bool in_levels =
       op.rule == Substitution::reduce_scatter_in_levels || op.rule == Substitution::all_gather_in_levels;

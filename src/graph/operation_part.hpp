@@ -5,24 +5,23 @@
 //   experts, and the traffic of tensor and expert parallelism between them), so that one part travels while the next is
 //   computed.
 //
-// A part names one origin and the pieces begin..end of `of` along an axis, 0 unless said otherwise; it reads and writes
-// the same values as its origin, but of each only its slice. Of a value with E elements a part of an all_reduce touches
+// A part names one origin and the pieces begin..end of `of` along an axis, 0 unless stated. It reads and writes the
+// same values as its origin, but only its slice of each. For a value with E elements, a part of an all_reduce touches
 // the elements floor(E begin / of) to floor(E end / of). A part of a reduce_scatter or an all_gather touches that range
-// of every rank's shard (of ceil(E / ranks) elements), so the parts of all ranks are whole transfers of their own. Rows
-// are cut alike: pieces of every shard (TokenRows), so part i of a gather is what part i of the product behind it
-// reads.
+// of every rank's shard (of ceil(E / ranks) elements), so the parts of all ranks are whole transfers. Rows are cut
+// alike, as pieces of every shard (TokenRows), so part i of a gather is what part i of the product behind it reads.
 //
 // Experts can be cut along two axes. Along axis 0, by tokens, a part follows its tokens through router, gate, dispatch,
-// all-to-all, experts and combine. How many of them go to which expert is data: a part of the all-to-all has the
-// sizes that the gate found, and is planned with those of balanced loads. The gate hands on how much of each expert's
-// capacity is used: part i reads what parts 0..i-1 wrote of the expert_load, so that tokens get the very slots that
-// they get without cuts and parts never touch each other's. That is possible only where the gate takes tokens in order
+// all-to-all, experts and combine. How many of them go to which expert is data: a part of the all-to-all has the sizes
+// that the gate found, and is planned with those of balanced loads. The gate passes on how much of each expert's
+// capacity is used: part i reads what parts 0..i-1 wrote of the expert_load, so tokens get the same slots as without
+// cuts and parts never touch each other's slots. That is possible only where the gate takes tokens in order
 // (RoutedSlots). Along axis 1, by capacity, a part of an all-to-all or an expert's product has the slots of piece i of
-// every expert, whoever lies there; router, gate, dispatch and combine stay whole. Pieces along different axes meet.
+// every expert; router, gate, dispatch and combine stay whole. Pieces along different axes overlap.
 //
-// Whoever reads the whole of a value waits for all its parts. The legs of a substituted transfer (planner/partition/
-// substitute.hpp) are transfers of their own and cut alike: part i of a leg works on what part i of the one before it
-// leaves.
+// An operation that reads the whole of a value waits for all its parts. The legs of a substituted transfer
+// (graph/substitute.hpp) are transfers of their own and are cut alike: part i of a leg works on what part i of the leg
+// before it leaves.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +33,7 @@ namespace weft {
 
 // No transfer of a step is cut into more parts than this.
 inline constexpr std::int64_t kMaxCuts = 1024;
-// No operation that repeats is cut into more: the bound (bound/) counts on it.
+// No operation that repeats is cut into more parts; the bound (bound/) relies on that.
 inline constexpr std::int64_t kMaxRowCuts = 8;
 
 // What pieces are counted along.
@@ -45,16 +44,17 @@ bool is_part(const Operation& operation);
 
 // Whether an operation of the graph of a model may be cut at all.
 bool may_be_cut(const StepGraph& graph, const Operation& operation);
-// Whether it may be cut into `parts` equal ones, 2 or more. Rows come in equal parts only, and attention in whole
-// sequences: each of their tokens looks at the others.
+// Returns whether it may be cut into `parts` >= 2 equal ones. Rows are cut only into equal parts, and attention only
+// into whole sequences, because tokens of a sequence attend to each other.
 bool may_be_cut_into(const StepGraph& graph, const Operation& operation, std::int64_t parts,
                      std::int32_t axis = kTokenAxis);
-// What experts do and what brings tokens there and back: what sizes by capacity are of.
+// Returns whether the operation has sizes by capacity: experts, and what brings tokens there and back.
 bool works_on_slots(const Operation& operation);
-// As it would be with no more slots than balanced loads fill: what all of its parts by tokens do together.
+// Returns the operation with only the slots that balanced loads fill, which is the work of all its parts by tokens
+// together.
 Operation with_balanced_load(const StepGraph& graph, const Operation& operation);
 
-// What floor() above is taken of, for transfers of a step: the elements of the value (all_reduce) or of a shard, and
+// For transfers of a step, the number E in floor() above (the elements of the value for all_reduce, or of a shard), and
 // how many elements of the communication each of them stands for.
 struct CutLength {
   std::int64_t elements = 0;
@@ -64,16 +64,16 @@ CutLength cut_length(const StepGraph& graph, const Operation& operation);
 
 // The elements that a part touches out of `elements`.
 ElementRange part_range(std::int64_t elements, const Origin& part);
-// The first dimension of the key of a part of `whole`: of transfers the bytes that it carries. Those of all parts add
-// up to that of the whole.
+// Returns the first dimension of the key of a part of `whole`, which for transfers is their bytes. Over all parts they
+// add up to that of the whole.
 std::int64_t part_size(const StepGraph& graph, const Operation& whole, const Origin& part);
 
-// The whole that a part of rows was cut from, by its sizes and what it reads.
+// Returns the whole that a part of rows was cut from, by its sizes and reads.
 Operation with_all_rows(const StepGraph& graph, const Operation& part);
-// What a part reads beyond what its origin does: the loads that the gate's parts before it counted. -1: nothing.
+// Returns what a part reads in addition to its origin: the loads that the gate's earlier parts counted. -1: nothing.
 ValueId handed_on(const Operation& whole, const Origin& part);
 
-// What an operation touches of a value: pieces begin..end of `of`, all of it where they are 0..1 of 1.
+// The slice of a value that an operation touches: pieces begin..end of `of`; 0..1 of 1 is all of it.
 struct Slice {
   std::int64_t begin = 0, end = 1, of = 1;
   std::int32_t axis = kTokenAxis;

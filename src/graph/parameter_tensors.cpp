@@ -77,7 +77,7 @@ std::vector<Section> head_sections(const Transformer& model, Role role, std::int
       {queries, model.head_dim, role == Role::qkv}, {keys, model.head_dim, has_keys}, {keys, model.head_dim, has_keys}};
 }
 
-// Of the parameters that make queries, keys and values.
+// For the parameters that make queries, keys and values.
 std::vector<Role> query_roles(const Transformer& model) {
   using enum Role;
   if (!model.latent) return model.qk_norm ? std::vector{qkv, qk_norm} : std::vector{qkv};

@@ -1,4 +1,4 @@
-// The tensors of the model's parameters, whole, and how ranks share them out: weight matrices, then biases. What a rank
+// The whole tensors of the model's parameters (weight matrices, then biases) and how ranks share them. What a rank
 // holds of them follows (graph/held_tensor.hpp).
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace weft {
 
-// Rows of a tensor that are shared out by themselves: queries, keys and values; SwiGLU's gates and values.
+// Rows of a tensor that are shared separately: queries, keys and values; SwiGLU's gates and values.
 struct Section {
   std::int64_t rows = 0;
   std::int64_t unit =
@@ -21,7 +21,7 @@ struct Section {
   friend bool operator==(const Section&, const Section&) = default;
 };
 
-// In place of a dimension of Split: ranks share the tensors of a parameter, each has whole ones (experts).
+// Used in place of a dimension of Split: ranks share the tensors of a parameter, and each has whole ones (experts).
 inline constexpr std::int32_t kAmongTensors = -1;
 
 struct ParameterTensor {
@@ -32,12 +32,12 @@ struct ParameterTensor {
   std::vector<Split> splits = {};
   std::vector<Section> sections = {};  // of the rows; empty: one
   std::int64_t padded_to = 1;          // a rank's rows are padded to a multiple of this
-  Axis layer_axis = Axis::tp;          // over which its layer is spread; where the tensor is not, ranks hold copies
-  bool repeated = false;               // another pipeline stage holds the same and answers for it
+  Axis layer_axis = Axis::tp;          // its layer is split over this; if the tensor is not, ranks hold copies
+  bool repeated = false;               // another pipeline stage holds the same and is responsible for it
   std::int64_t elements() const;
 };
 
-// A parameter value of the graph by what the graph calls it: layer -1 for the ends of the model.
+// A parameter of the graph by its name there; the layer is -1 for the ends of the model.
 struct ParameterPlace {
   std::int32_t layer = -1;
   Role role = Role::embedding;

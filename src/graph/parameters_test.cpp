@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/test_graphs.hpp"
-#include "model/counts.hpp"
+#include "model/test_memory_counts.hpp"
 
 namespace weft {
 namespace {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/enum_name.hpp"
 #include "graph/layout.hpp"
 
 namespace weft {
 namespace {
 
-// The k-th forward (or backward) of a rank with several chunks: micro-batches in rounds of `stages`, each round
+// Returns the k-th forward (or backward) of a rank with several chunks: micro-batches in rounds of `stages`, each round
 // through all chunks in turn (Narayanan et al. 2021, section 2.2); with one chunk simply micro-batch k.
 PipelinePass nth(BlockKind kind, std::int64_t k, std::int64_t stages, std::int64_t chunks) {
   if (chunks == 1) return {kind, 0, make_id<MicroBatch>(k)};
@@ -41,7 +42,7 @@ std::vector<PipelinePass> in_turns(const Layout& layout, std::int64_t warm_up, b
 
 std::int64_t one_f_one_b_warm_up(const Layout& layout, std::int64_t stage, bool paired) {
   const std::int64_t later = layout.pp - 1 - stage;
-  // A pair passes on what it made when all of it has ended, so each stage is two pairs ahead of the next.
+  // A pair passes on its results when all of it has ended, so each stage is two pairs ahead of the next.
   return paired ? 2 * later + 1 : later;
 }
 
@@ -64,7 +65,7 @@ std::vector<PipelinePass> order_after(const Layout& layout, std::int64_t stage, 
   return in_turns(layout, warm_up(layout, stage, paired), paired);
 }
 
-// The forward that takes its turn with the first backward comes before it.
+// The forward that alternates with the first backward comes before it.
 template <WarmUp warm_up>
 std::int64_t in_flight_after(const Layout& layout, std::int64_t stage) {
   return std::min(passes_of_step(layout), warm_up(layout, stage, false) + 1);
@@ -87,7 +88,7 @@ static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule
 std::string_view name_of(BlockKind kind) {
   constexpr std::string_view kNames[kBlockKinds] = {"forward",     "backward", "input_grad",
                                                     "weight_grad", "update",   "extra"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return enum_name(kNames, kind);
 }
 
 const ScheduleRow& row_of(PipelineSchedule schedule) {

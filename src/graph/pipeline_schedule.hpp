@@ -1,6 +1,6 @@
-// Pipeline schedules: in which order a pipeline rank works through its micro-batches, and how many of them are under
-// way. All that is known of a schedule is one row of the table in the source file; planner, memory bound, flags and
-// files ask that table.
+// Pipeline schedules: the order in which a pipeline rank works through its micro-batches, and how many of them are
+// under way. One row of the table in the source file holds all that is known of a schedule; planner, memory bound,
+// flags and files ask that table.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Layout;
 enum class BlockKind : std::uint8_t { forward, backward, input_grad, weight_grad, update, extra };
 inline constexpr int kBlockKinds = 6;
 std::string_view name_of(BlockKind kind);
-// Whether nothing of the pass of a micro-batch through a model chunk comes behind a block of this kind.
+// Returns whether a block of this kind is the last of a micro-batch's pass through a model chunk.
 constexpr bool ends_pass(BlockKind kind) {
   return kind == BlockKind::backward || kind == BlockKind::weight_grad;
 }
@@ -31,15 +31,15 @@ struct PipelinePass {
   BlockKind kind = BlockKind::forward;
   std::int32_t chunk = 0;  // model chunk of this pipeline rank
   MicroBatch micro_batch{0};
-  bool with_next = false;  // a forward that is a pair with the backward behind it
+  bool with_next = false;  // a forward that forms a pair with the backward behind it
   friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 
 struct ScheduleRow {
   std::string_view name;
   bool several_chunks = false;  // it is for ranks with several model chunks, and only for them
-  // From the first backward on, forwards and backwards take turns: they may be paired, and the passes under way are as
-  // many whatever the micro-batches of a step.
+  // Whether forwards and backwards alternate from the first backward on. They may then be paired, and the number of
+  // passes under way does not depend on the micro-batches of a step.
   bool takes_turns = true;
   std::vector<PipelinePass> (*order)(const Layout& layout, std::int64_t stage, bool paired);
   std::int64_t (*passes_in_flight)(const Layout& layout, std::int64_t stage);
@@ -50,12 +50,12 @@ inline std::string_view name_of(PipelineSchedule schedule) {
 }
 std::vector<std::string> schedule_names();  // in the order of the table
 
-// `paired`: from the first backward on, a forward and the backward behind it are a pair that runs side by side. What
-// either needs of other stages, or of its own forward, was made a pair earlier; so more micro-batches are under way.
-// A schedule that does not take turns has no such pairs.
+// With `paired`, from the first backward on a forward and the backward behind it form a pair that runs side by side.
+// What either needs from other stages, or from its own forward, was made a pair earlier, so more micro-batches are
+// under way. A schedule that does not alternate has no such pairs.
 std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
 
-// Passes of a stage between their forward and the end of their backward, at most, where nothing is paired.
+// The most passes of a stage between their forward and the end of their backward, where nothing is paired.
 std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// Rank classes of one cluster, found once for each arrangement of its ranks: layouts that differ in batch, sharding or
-// recomputation share them.
+// Caches the rank classes of one cluster for each arrangement of its ranks. Layouts that differ only in batch, sharding
+// or recomputation share them.
 #pragma once
 
 #include <map>
@@ -22,7 +22,7 @@ class RankClassCache {
 
  private:
   struct Entry {
-    std::mutex mutex;  // held while they are searched for; others who want the same wait
+    std::mutex mutex;  // held during the search; callers that want the same wait
     std::optional<RankClasses> classes;
   };
   const Cluster& cluster_;

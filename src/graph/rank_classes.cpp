@@ -39,7 +39,7 @@ Colour colour_of(const Device& device) {
 }
 
 std::vector<Axis> axes_of(GroupKind kind, const Layout& layout) {
-  // Data-parallel ranks hold different parameters too where ZeRO shards them or experts are spread over them.
+  // Data-parallel ranks also hold different parameters where ZeRO shards them or experts are spread over them.
   const bool all_differ = layout.zero > 0 || layout.ep > 1 || layout.etp > layout.tp;
   if (kind == GroupKind::norm && all_differ) return {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
   return axes_of(kind);
@@ -95,7 +95,7 @@ struct GroupTable {
   std::vector<GroupView> views;        // distinct ones
 };
 
-// pp_next and pp_prev groups belong to their first rank only.
+// A pp_next or pp_prev group belongs only to its first rank.
 bool belongs_to_first(GroupKind kind) {
   return kind == GroupKind::pp_next || kind == GroupKind::pp_prev;
 }
@@ -152,6 +152,9 @@ class Refinement {
   RankClasses result() const;
 
  private:
+  ClassGroup group_in(const GroupTable& table, Rank rank, const RankClasses& found) const;
+  void add_links(RankClasses& found) const;
+  void count_ranks_on_links(RankClasses& found) const;
   std::size_t ranks() const { return static_cast<std::size_t>(dense_.size()); }
 
   void start() {
@@ -170,7 +173,8 @@ class Refinement {
     }
   }
 
-  // One round; true while it told more ranks or links apart. Sums of mixed colours are hashes of multisets.
+  // Does one round. Returns true while it distinguished more ranks or links. Sums of mixed colours are hashes of
+  // multisets.
   bool refine() {
     std::vector<Colour> next_link = link_;
     std::vector<Colour> next_rank = rank_;
@@ -187,9 +191,7 @@ class Refinement {
         for (const Rank member : table.groups[g]) of_group[g] += mix(rank_[member.index()], 11);
       }
       for (std::size_t r = 0; r < ranks(); ++r) {
-        if (table.group_of[r] >= 0) {
-          next_rank[r] = mix(next_rank[r], of_group[table.group_of[r]]);
-        }
+        if (table.group_of[r] >= 0) next_rank[r] = mix(next_rank[r], of_group[table.group_of[r]]);
       }
     }
     const std::size_t before = distinct(rank_) + distinct(link_);
@@ -211,21 +213,21 @@ class Refinement {
 
 // "node 3", "nodes 0-2,4"; "" where that is a long list.
 std::string in_words(const std::set<NodeId>& nodes) {
-  constexpr int kMostRanges = 3;
+  constexpr int kMaxRanges = 3;
   std::string text;
   int ranges = 0;
-  for (auto first = nodes.begin(); first != nodes.end() && ranges <= kMostRanges; ++ranges) {
+  for (auto first = nodes.begin(); first != nodes.end() && ranges <= kMaxRanges; ++ranges) {
     auto last = first;
     while (std::next(last) != nodes.end() && std::next(last)->value == last->value + 1) ++last;
     text += fmt::format("{}{}", ranges > 0 ? "," : "", first->value);
     if (last != first) text += fmt::format("-{}", last->value);
     first = std::next(last);
   }
-  return ranges > kMostRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
+  return ranges > kMaxRanges ? "" : (nodes.size() == 1 ? "node " : "nodes ") + text;
 }
 
-// By stage. Where a stage has several classes and each has its nodes to itself, by those too: "stage 0 on node 3" is
-// the slow node that somebody looks for. Other classes of a stage have letters.
+// Names a class by its stage. Where a stage has several classes on nodes of their own, the nodes are named too: "stage
+// 0 on node 3" is the slow node that somebody looks for. Other classes of a stage get letters.
 void name_classes(RankClasses& found, const Cluster& cluster) {
   std::vector<std::set<NodeId>> nodes(found.classes.size());
   for (std::size_t r = 0; r < found.class_of.size(); ++r) {
@@ -259,6 +261,57 @@ void name_classes(RankClasses& found, const Cluster& cluster) {
   }
 }
 
+ClassGroup Refinement::group_in(const GroupTable& table, Rank rank, const RankClasses& found) const {
+  ClassGroup group;
+  const std::int32_t g = table.group_of[rank.index()];
+  if (g < 0) return group;
+  group.view = table.views[table.view_of[rank.index()]];
+  const std::vector<Rank>& members = table.groups[g];
+  if (std::ssize(members) <= kListedMembers) group.ranks = members;
+  std::set<ClassId> classes;
+  for (const Rank member : members) classes.insert(ClassId{found.class_of[member.index()]});
+  group.members.assign(classes.begin(), classes.end());
+  add_levels(cluster_, members, rank, group);
+  return group;
+}
+
+void Refinement::add_links(RankClasses& found) const {
+  std::map<Colour, std::int32_t> link_class_of;
+  std::map<LevelId, int> kinds_of_level;
+  for (RankClass& c : found.classes) {
+    for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+      const auto id = make_id<LevelId>(level);
+      const LinkId link = cluster_.link_of(id, c.representative);
+      const auto [it, added] =
+          link_class_of.try_emplace(link_[link.index()], static_cast<std::int32_t>(found.links.size()));
+      if (added) {
+        const int kind = kinds_of_level[id]++;
+        found.links.push_back(
+            {cluster_.links()[link.index()],
+             kind == 0 ? cluster_.level_name(id) : fmt::format("{}#{}", cluster_.level_name(id), kind)});
+      }
+      c.links.push_back({it->second, 0});
+    }
+  }
+}
+
+// Counts the ranks of the representative's class on the representative's own link.
+void Refinement::count_ranks_on_links(RankClasses& found) const {
+  for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
+    const auto link_of = [&](Rank rank) { return cluster_.link_of(make_id<LevelId>(level), rank); };
+    std::map<LinkId, std::map<std::int32_t, std::int64_t>> on_link;
+    for (const RankClass& c : found.classes) on_link[link_of(c.representative)];
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      const auto it = on_link.find(link_of(make_id<Rank>(r)));
+      if (it != on_link.end()) ++it->second[found.class_of[r]];
+    }
+    for (std::size_t c = 0; c < found.classes.size(); ++c) {
+      RankClass& rank_class = found.classes[c];
+      rank_class.links[level].ranks_on_link = on_link[link_of(rank_class.representative)][static_cast<std::int32_t>(c)];
+    }
+  }
+}
+
 RankClasses Refinement::result() const {
   RankClasses result;
   std::map<Colour, std::int32_t> class_of_colour;
@@ -275,55 +328,12 @@ RankClasses Refinement::result() const {
     result.class_of[r] = it->second;
     ++result.classes[it->second].ranks;
   }
-
   name_classes(result, cluster_);
-  std::map<Colour, std::int32_t> link_class_of;
-  std::map<LevelId, int> kinds_of_level;
   for (RankClass& c : result.classes) {
-    for (const GroupTable& table : tables_) {
-      ClassGroup group;
-      const std::int32_t g = table.group_of[c.representative.index()];
-      if (g >= 0) {
-        group.view = table.views[table.view_of[c.representative.index()]];
-        const std::vector<Rank>& ranks_of_group = table.groups[g];
-        if (std::ssize(ranks_of_group) <= kListedMembers) group.ranks = ranks_of_group;
-        std::set<ClassId> members;
-        for (const Rank member : ranks_of_group) {
-          members.insert(ClassId{result.class_of[member.index()]});
-        }
-        group.members.assign(members.begin(), members.end());
-        add_levels(cluster_, ranks_of_group, c.representative, group);
-      }
-      c.groups.push_back(std::move(group));
-    }
-    for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
-      const LinkId link = cluster_.link_of(make_id<LevelId>(level), c.representative);
-      const auto [it, added] =
-          link_class_of.try_emplace(link_[link.index()], static_cast<std::int32_t>(result.links.size()));
-      if (added) {
-        const LevelId id = make_id<LevelId>(level);
-        const int kind = kinds_of_level[id]++;
-        result.links.push_back(
-            {cluster_.links()[link.index()],
-             kind == 0 ? cluster_.level_name(id) : fmt::format("{}#{}", cluster_.level_name(id), kind)});
-      }
-      c.links.push_back({it->second, 0});
-    }
+    for (const GroupTable& table : tables_) c.groups.push_back(group_in(table, c.representative, result));
   }
-  // Ranks of the representative's class on the representative's own link.
-  for (std::size_t level = 0; level < cluster_.level_count(); ++level) {
-    std::map<LinkId, std::map<std::int32_t, std::int64_t>> on_link;
-    for (const RankClass& c : result.classes) on_link[cluster_.link_of(make_id<LevelId>(level), c.representative)];
-    for (std::size_t r = 0; r < ranks(); ++r) {
-      const auto it = on_link.find(cluster_.link_of(make_id<LevelId>(level), make_id<Rank>(r)));
-      if (it != on_link.end()) ++it->second[result.class_of[r]];
-    }
-    for (std::size_t c = 0; c < result.classes.size(); ++c) {
-      RankClass& rank_class = result.classes[c];
-      const LinkId link = cluster_.link_of(make_id<LevelId>(level), rank_class.representative);
-      rank_class.links[level].ranks_on_link = on_link[link][static_cast<std::int32_t>(c)];
-    }
-  }
+  add_links(result);
+  count_ranks_on_links(result);
   return result;
 }
 
@@ -338,9 +348,7 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   const Mesh dense = dense_mesh(layout);
   const std::int64_t stage = dense.coordinate(Axis::pp, rank);
   if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
-  if (kind == GroupKind::pp_prev) {
-    return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
-  }
+  if (kind == GroupKind::pp_prev) return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
   if (kind == GroupKind::tied) {
     if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
     return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};

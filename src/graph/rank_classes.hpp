@@ -1,6 +1,6 @@
-// Ranks that cannot be told apart, found by colour refinement: the coarsest partition that is stable under role,
-// device, the links of every group and the class of every peer. One graph per class serves all its ranks, so the
-// graph does not grow with the cluster.
+// Classes of ranks that cannot be distinguished, found by colour refinement: the coarsest partition that is stable
+// under stage, device, the links of every group and the class of every peer. One graph per class serves all its ranks,
+// so the graph does not grow with the cluster.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace weft {
 
-// Programs of larger groups are not simulated, so nobody asks for their members.
+// Programs of larger groups are not simulated, so their members are not listed.
 inline constexpr std::int64_t kListedMembers = 64;
 
 // A group as every rank of a class sees it.
@@ -27,8 +27,8 @@ struct ClassGroup {
   std::vector<ClassId> members;  // the classes its members belong to, ascending, each once
   // The members of the representative's own group, in their order; empty where they are more than kListedMembers.
   std::vector<Rank> ranks;
-  // Two levels, where the topology makes them: the inner group of members that share the innermost domain with another
-  // one, then the outer group. Empty where there are none, or where members are of several classes.
+  // Two levels, where the topology gives them: the inner group of members that share the innermost domain, then the
+  // outer group. Empty where there are none, or where members are of several classes.
   std::vector<ClassGroup> levels;
   bool spans_classes() const { return members.size() > 1; }
   // Itself, or one of its levels, which must be there.
@@ -38,7 +38,7 @@ struct ClassGroup {
   }
 };
 
-// Equal links of the cluster: what they can carry is a resource that classes share.
+// Equal links of the cluster, a resource that classes share.
 struct LinkClass {
   Link link;
   std::string name;  // "nic", "nic#1" where a level has several kinds
@@ -67,7 +67,7 @@ struct RankClasses {
   std::vector<std::int32_t> class_of;  // by rank
 };
 
-// What the groups of a layout depend on of the model.
+// What the groups of a layout depend on in the model.
 struct ModelGroups {
   bool experts = false;
   std::int64_t key_copies = 1;  // tensor-parallel ranks that hold the same key/value head
@@ -75,8 +75,8 @@ struct ModelGroups {
 };
 ModelGroups model_groups(const Transformer& model, const Layout& layout);
 
-// The ranks of `rank`'s own group of that kind, in their order; of pp_prev and pp_next, itself and then the neighbour.
-// Empty where it is in none.
+// Returns the ranks of `rank`'s own group of that kind in their order; for pp_prev and pp_next, itself and then the
+// neighbour. Empty where it is in no such group.
 std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, GroupKind kind, Rank rank);
 
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model);

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 
+#include "base/enum_name.hpp"
+
 namespace weft {
 
 std::string_view name_of(Share share) {
-  switch (share) {
-    case Share::blocks:
-      return "blocks";
-    case Share::sequences:
-      return "sequences";
-    case Share::mirrored:
-      return "mirrored";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"blocks", "sequences", "mirrored"};
+  return enum_name(kNames, share);
 }
 
 bool Sharding::is_partial(Axis axis) const {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.hpp"
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 #include "graph/build/class_builder.hpp"
 #include "graph/operation_part.hpp"
@@ -13,21 +14,9 @@
 namespace weft {
 
 std::string_view name_of(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::parameter:
-      return "parameter";
-    case ValueKind::gradient:
-      return "gradient";
-    case ValueKind::optimizer_state:
-      return "optimizer_state";
-    case ValueKind::activation:
-      return "activation";
-    case ValueKind::activation_grad:
-      return "activation_grad";
-    case ValueKind::scalar:
-      return "scalar";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"parameter",  "gradient",        "optimizer_state",
+                                                "activation", "activation_grad", "scalar"};
+  return enum_name(kNames, kind);
 }
 
 std::int64_t Value::elements() const {
@@ -119,11 +108,11 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
   const double padded = experts.capacity_factor > 0 ? copies * experts.capacity_factor : copies;
   // A whole number of slots for each expert, so that every all-to-all piece has the same size.
   const auto capacity = static_cast<std::int64_t>(std::ceil(padded / static_cast<double>(experts.count)));
-  // A token's first choice comes before the next token's: with one choice GShard's order is that too.
+  // A token's choices come before the next token's; with one choice GShard's order is the same.
   const bool in_order =
       experts.gate_order == GateOrder::position || (experts.gate_order == GateOrder::gshard && experts.top_k == 1);
-  // Without expert parallelism there is no all-to-all to hide, and experts stay whole. Where expert tensor parallel
-  // ranks gather each other's tokens, sizes that are data would be theirs too: the runtime exchanges padded slots.
+  // Without expert parallelism there is no all-to-all to hide, so experts stay whole. Where expert-tensor-parallel
+  // ranks gather each other's tokens, their sizes would be data too, so the runtime exchanges padded slots.
   return {.experts = experts.count,
           .top_k = experts.top_k,
           .capacity = std::max<std::int64_t>(1, capacity),
@@ -135,7 +124,8 @@ RoutedSlots routed_slots(const Transformer& model, const Layout& layout) {
 }
 
 double distinct_share(const RoutedSlots& routed, std::int64_t domains) {
-  // Groups that span domains make all of these possible; of those that share one, each is taken to lie elsewhere.
+  // Groups that span domains make all of these possible; groups that share a domain are assumed to lie in different
+  // ones.
   const std::int64_t spanned = std::max<std::int64_t>(1, domains / routed.groups);
   const std::int64_t possible = std::min(domains, routed.group_topk * spanned);
   const double each = static_cast<double>(routed.experts) / static_cast<double>(domains);

@@ -34,7 +34,7 @@ struct Value {
   ValueKind kind = ValueKind::activation;
   ElementType dtype = ElementType::bf16;
   std::vector<std::int64_t> shape;
-  Sharding sharding = {};  // of which whole it is a rank's part
+  Sharding sharding = {};  // how it is a part of a whole
   bool per_micro_batch = true;
   bool accumulated = false;      // a sum over micro-batches: several instances write it
   double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1
@@ -43,7 +43,7 @@ struct Value {
 
   std::int64_t elements() const;
   Bytes bytes() const;
-  // In which it travels unless a transfer says otherwise.
+  // The wire format of the value unless a transfer states another.
   WireFormat format() const { return {dtype, scale_block}; }
 };
 
@@ -65,7 +65,7 @@ struct Communication {
   Collective collective = Collective::all_reduce;
   // How it is carried out, chosen when the plan is made (graph/transfer_program.hpp).
   Algorithm algorithm = Algorithm::ring;
-  std::int32_t parts = 1;  // every message is cut into so many, which follow each other through the ranks
+  std::int32_t parts = 1;  // pieces that a message is cut into for pipelining through the ranks
   std::int32_t inner = 0;  // hierarchical: members of an inner group; 0: no such groups
   GroupKind group = GroupKind::dp;
   Scope scope = Scope::whole;  // a leg of a substituted transfer may work in the levels of its group
@@ -94,7 +94,7 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
-  // What carries out a transfer of the model in legs names the rule, and which of its legs it is.
+  // For a leg of a substituted transfer: the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
   std::int32_t leg = 0;
   bool per_micro_batch = true;
@@ -108,7 +108,8 @@ struct Operation {
   bool is_transfer() const { return communication.has_value(); }
 };
 
-// The value that an operation reads or writes under a name. It must have one: of a merged operation, the first.
+// Returns the value that an operation reads or writes under a name, for a merged operation the first. There must be
+// one.
 ValueId read_of(const Operation& operation, Operand operand);
 ValueId write_of(const Operation& operation, Operand operand);
 // The same, and no valid id where it has none.
@@ -116,8 +117,8 @@ ValueId find_read(const Operation& operation, Operand operand);
 ValueId find_write(const Operation& operation, Operand operand);
 bool writes_value(const Operation& operation, ValueId value);
 
-// What a transfer reads and what it makes of it. Both lists of a transfer have the same names in the same order, which
-// the verifier checks; those of a merged one are in the order of its origins. Empty for a message: it has one end here.
+// What a transfer reads and what it makes of it. Both lists have the same names in the same order, which the verifier
+// checks; those of a merged transfer are in the order of its origins. Empty for a message, which has one end here.
 struct Carried {
   ValueId read, written;
 };
@@ -128,27 +129,27 @@ bool carries_one_value(const Operation& operation);
 // "layer 3 qkv forward"; with its class where several classes are in sight.
 std::string describe(const Operation& operation);
 
-// Where a rank's tokens lie on their way to experts: `capacity` slots for each of `experts`, of which balanced loads
-// fill rows * top_k.
+// The slots of a rank's tokens on their way to experts: `capacity` for each of `experts`, of which balanced loads fill
+// rows * top_k.
 struct RoutedSlots {
   std::int64_t experts = 0;  // 0: a model without experts
   std::int64_t top_k = 1;
-  std::int64_t capacity = 0;    // slots of an expert for the tokens of one rank
-  bool in_token_order = false;  // tokens get slots one after the other, so that parts of them can take turns
-  bool uneven = false;          // what is not cut carries the filled slots only
-  bool forwarded = false;       // Layout::ep_forwarding
+  std::int64_t capacity = 0;                // slots of an expert for the tokens of one rank
+  bool in_token_order = false;              // tokens get slots in their order, so that parts can follow each other
+  bool uneven = false;                      // uncut operations carry only the filled slots
+  bool forwarded = false;                   // Layout::ep_forwarding
   std::int64_t groups = 1, group_topk = 1;  // Experts::router_groups, router_group_topk
   std::int64_t slots() const { return experts * capacity; }
   friend bool operator==(const RoutedSlots&, const RoutedSlots&) = default;
 };
 RoutedSlots routed_slots(const Transformer& model, const Layout& layout);
-// Of the copies of tokens that go to experts, the share that is left where each of `domains` equal domains of experts
-// gets a token once. Choices are taken as drawn at random from the experts of the groups that a token may use, and
-// these as lying in as many domains as they can.
+// Returns the fraction of the token copies for experts that remains when each of `domains` equal domains of experts
+// gets a token once. Choices are assumed random among the experts of the groups that a token may use, and these groups
+// are assumed to lie in as many domains as possible.
 double distinct_share(const RoutedSlots& routed, std::int64_t domains);
 
-// How the tokens of a micro-batch lie in the rows of a rank's activations, sequence by sequence: what cutting by rows
-// rests on.
+// How the tokens of a micro-batch lie in the rows of a rank's activations, sequence by sequence; cutting by rows relies
+// on it.
 struct TokenRows {
   std::int64_t shards = 1;     // sequence parallelism: ranks that hold an equal part of every sequence; 1 without it
   std::int64_t rows = 0;       // of a shard

@@ -1,7 +1,7 @@
 // Graph rewrite: transfers of data parallelism are carried out in legs, by the rules of collective/substitution.hpp.
 //
-// Between two legs lies a new value, behind those of the model's graph: what a rank has of the sum, or of the
-// parameters, so far. Of a value with E elements in a group of N = outer x inner, whose shards have S = ceil(E / N):
+// Between two legs lies a new value, numbered after those of the model's graph: what a rank has so far of the sum or of
+// the parameters. For a value with E elements in a group of N = outer x inner, whose shards have S = ceil(E / N):
 //   all_reduce in halves           the rank's shard, S elements
 //   all_reduce in levels           its place's slice, ceil(E / inner) elements, before and after the sum across groups
 //   reduce_scatter, all_gather     the shards of its place in every inner group, outer S elements, in the order of the
@@ -20,27 +20,28 @@ inline constexpr Substitution kGraphRules[] = {Substitution::all_reduce_in_halve
                                                Substitution::reduce_scatter_in_levels,
                                                Substitution::all_gather_in_levels};
 
-// Whether an operation of the graph of a model may be carried out by the rule: a gradient reduction or parameter gather
-// in a dp or edp group, of the rule's collective. Levels need a group that has them, of one class, and values that are
-// not smaller than what lies between the legs. The gathers that ZeRO-3 repeats stay whole: how far ahead they run is
-// bounded layer by layer (planner/schedule/overlap_zero.hpp).
+// Returns whether the rule may carry out an operation of a model's graph: a gradient reduction or parameter gather in a
+// dp or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and values
+// that are not smaller than those between the legs. The gathers that ZeRO-3 repeats stay whole, because how far ahead
+// they run is bounded layer by layer (planner/schedule/overlap_zero.hpp).
 bool may_be_substituted(const StepGraph& graph, const Operation& operation, Substitution rule);
 
-// By operation: the first of `wanted` that it may be carried out by, or none.
+// Returns, by operation, the first of `wanted` that may carry it out, or none.
 std::vector<Substitution> first_possible(const StepGraph& graph, const std::vector<Substitution>& wanted);
 
-// A graph with its transfers in legs, and how its operations go with those of the graph that it was made from.
+// A graph with its transfers in legs, and how its operations relate to those of the graph that it was made from (the
+// whole).
 class SubstitutedGraph {
  public:
-  // `rules`: by operation of `whole`; one that may not be applied is left out. The legs of an operation follow each
-  // other in its place. Members of a transfer in several classes go by the rule of the lowest one; the first leg
-  // keeps the transfer's number, the others get new ones.
+  // `rules` has an entry for each operation of `whole`; rules that may not be applied are ignored. The legs of an
+  // operation follow each other in its place. Members of a transfer in several classes use the rule of the lowest
+  // class; the first leg keeps the transfer's number, the others get new ones.
   SubstitutedGraph(const StepGraph& whole, const std::vector<Substitution>& rules);
 
   const StepGraph& graph() const { return graph_; }
   // All legs of an operation of the whole, in their order.
   std::vector<OpId> legs_of(OpId whole) const;
-  // What is said by operation of the whole, said by operation of graph().
+  // Converts facts indexed by operation of the whole to operations of graph().
   std::vector<std::int32_t> by_leg(const std::vector<std::int32_t>& of_whole) const;
   // A leg of an operation of the whole.
   OpId leg_of(OpId whole, std::int32_t leg) const { return {first_leg_[whole.index()].value + leg}; }

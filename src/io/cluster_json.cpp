@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,7 +28,7 @@ std::vector<std::string> duplex_names() {
   return {"full", "half"};
 }
 
-// An object, and the JSON below it for values that may be of two kinds.
+// A reader of an object, and the JSON itself for values that may have two types.
 struct Place {
   const json& value;
   JsonObject object;
@@ -94,9 +93,7 @@ LevelSpec read_level(const Place& place) {
                                              "burst", "oversubscription"});
   LevelSpec level;
   level.name = object.string("name");
-  if (object.has("joins")) {
-    level.joins = static_cast<Domain>(object.one_of("joins", domain_names()) + 1);
-  }
+  if (object.has("joins")) level.joins = static_cast<Domain>(object.one_of("joins", domain_names()) + 1);
   if (object.has("via")) level.via = object.strings("via");
   const double oversubscription = object.number_or("oversubscription", 1, 1, 1e6);
   level.bandwidth = {read_bandwidth(place, "bandwidth").bytes_per_second / oversubscription};
@@ -135,7 +132,7 @@ void for_each(const Place& parent, const std::string& key, Read read) {
   }
 }
 
-// Text as people write it where it reads back exactly; a number otherwise.
+// Writes text as people do where that reads back exactly, otherwise a number.
 json bandwidth_to_json(Bandwidth bandwidth) {
   const std::string text = fmt::format("{}GB/s", bandwidth.bytes_per_second / 1e9);
   if (bandwidth.bytes_per_second >= 1e6 && parse_bandwidth(text, "bandwidth") == bandwidth) return text;
@@ -180,7 +177,7 @@ json level_to_json(const LevelSpec& level) {
   return result;
 }
 
-// Neighbours in the list that differ only in their node become one entry, as a person would write them.
+// Joins neighbouring entries that differ only in their node, as a person would write them.
 json overrides_to_json(const std::vector<NodeOverride>& overrides) {
   json result = json::array();
   for (std::size_t begin = 0, end = 0; begin < overrides.size(); begin = end) {
@@ -206,7 +203,7 @@ void read_fact(const JsonObject& object, const std::string& key, Enum last, Enum
   if (object.has(key)) fact = static_cast<Enum>(object.one_of(key, names_up_to(last)));
 }
 
-// "emulated" says all facts at once; one that is named says what differs.
+// "emulated" sets all facts at once; a fact that is named overrides it.
 Execution read_execution(const JsonObject& object) {
   Execution execution = object.boolean_or("emulated", false) ? kEmulation : Execution{};
   read_fact(object, "links", LinkTiming::measured, execution.links);

@@ -19,7 +19,7 @@ std::int64_t size(const JsonObject& config, const std::string& key) {
   return config.integer(key, 1);
 }
 
-// What the model computes but the shape cannot say is refused, so that no count is silently wrong.
+// Refuses features that the shape cannot express, so that no count is silently wrong.
 void need_false(const JsonObject& config, const std::string& key) {
   if (config.boolean_or(key, false)) config.reject(key, "false (Weft does not model it)");
 }
@@ -83,8 +83,8 @@ Transformer read_llama_base(const JsonObject& config) {
   return shape;
 }
 
-// Where the class's own default is one model's number (8 kv heads, say), an absent key is an error; null
-// never is.
+// Where the class's own default is one model's number (8 kv heads, for instance), an absent key is an error; null never
+// is.
 struct ClassDefaults {
   bool kv_heads_needed = false;
   bool head_dim_needed = false;
@@ -142,7 +142,7 @@ Transformer read_qwen3(const JsonObject& config, bool kv_heads_needed) {
   return shape;
 }
 
-// Qwen lists layers that stay dense; the shape knows a leading run of them only.
+// Qwen lists layers that stay dense; the shape can only express leading ones.
 std::int64_t leading_dense_layers(const JsonObject& config) {
   if (!config.has("mlp_only_layers")) return 0;
   std::int64_t expected = 0;
@@ -158,8 +158,7 @@ Experts read_qwen_experts(const JsonObject& config, std::int64_t layers) {
   experts.top_k = config.integer("num_experts_per_tok", 1, experts.count);
   experts.ffn = size(config, "moe_intermediate_size");
   experts.every = config.integer_or("decoder_sparse_step", 1, 1, layers);
-  // MoE layers are those behind the dense run with (layer + 1) % step == 0: runs of `step` counted from layer
-  // 0.
+  // MoE layers are those after the dense ones with (layer + 1) % step == 0: groups of `step` counted from layer 0.
   const std::int64_t dense = leading_dense_layers(config);
   experts.dense_first = dense - dense % experts.every;
   return experts;
@@ -180,7 +179,7 @@ Transformer read_qwen3_moe(const JsonObject& config) {
   return shape;
 }
 
-// The official files say n_routed_experts and n_shared_experts; copies with num_ in place of n_ are about.
+// The official files have n_routed_experts and n_shared_experts; some copies have num_ in place of n_.
 std::string either(const JsonObject& config, const std::string& official, const std::string& variant) {
   return !config.has(official) && config.has(variant) ? variant : official;
 }

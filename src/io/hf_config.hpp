@@ -18,7 +18,7 @@ std::vector<std::string> hf_model_types();
 // head_dim = hidden / heads); a default that is one particular model's number is not assumed.
 Transformer read_hf_config(const std::string& text, const std::string& file_name);
 
-// What such a file says of a model that its shape does not.
+// What such a file says about a model beyond its shape.
 struct HfExtras {
   // How many tokens back attention sees, in the layers that have a window; none where it sees all.
   std::optional<std::int64_t> sliding_window;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"

@@ -9,13 +9,13 @@
 
 namespace weft {
 
-// One line per value, operation and block. Throws Error where the plan is larger than a plan file may be.
-// Whether all was written is the stream's to say: whoever opened it knows its name and why it failed.
+// Writes one line per value, operation and block. Throws Error where the plan is larger than a plan file may be. The
+// stream reports whether all was written; its owner knows its name and why it failed.
 void write_plan_json(std::ostream& out, const Plan& plan);
 
-// Throws Error naming the file, the place in it, the value and what is allowed. What it returns has every id,
-// size and name in range, and so can be walked; whether it is safe to run is for verify_plan to say. The rank
-// classes and links are not in the file: they are built anew from model, cluster and layout.
+// Throws Error naming the file, the place in it, the value and what is allowed. All ids, sizes and names of the result
+// are in range, so it can be walked; verify_plan decides whether it is safe to run. The rank classes and links are not
+// in the file: they are rebuilt from model, cluster and layout.
 Plan read_plan_json(const std::string& text, const std::string& file_name);
 
 }  // namespace weft

@@ -1,6 +1,5 @@
-// How large a plan in a file may be (its cluster: cluster/validate.hpp). A file of a few kilobytes can name a model of
-// a hundred thousand layers; these limits lie far above any real plan and keep what such a file
-// costs within minutes.
+// Limits on a plan in a file (its cluster: cluster/validate.hpp). A file of a few kilobytes can name a model of a
+// hundred thousand layers. These limits are far above any real plan and keep the cost of such a file within minutes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,7 @@ inline constexpr std::int64_t kMaxPlanLayers = 10'000;
 inline constexpr std::int64_t kMaxPlanInstances = 20'000'000;
 inline constexpr std::int64_t kMaxPlanQueues = 256;   // of a class
 inline constexpr std::int64_t kMaxPlanFrames = 4096;  // of a class
-// Sizes, offsets and their sums: two bits below overflow, so that nobody who adds two of them need look.
+// Limit on sizes, offsets and their sums, two bits below overflow, so that adding two of them needs no check.
 inline constexpr std::int64_t kMaxPlanBytes = std::int64_t{1} << 61;
 
 // Also checks that model, cluster and layout fit together. Throws Error.

@@ -9,7 +9,6 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
-#include "base/text.hpp"
 #include "cluster/validate.hpp"
 #include "graph/transfer_program.hpp"
 #include "io/json/enum_names.hpp"

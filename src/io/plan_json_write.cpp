@@ -172,9 +172,7 @@ void write_class(std::ostream& out, const RankClass& rank_class, const ClassPlan
 void check_limits(const Plan& plan) {
   check_plan_limits(plan.model, plan.cluster, plan.layout);
   std::int64_t instances = 0;
-  for (const Operation& op : plan.graph.operations) {
-    instances += op.per_micro_batch ? plan.graph.micro_batches : 1;
-  }
+  for (const Operation& op : plan.graph.operations) instances += op.per_micro_batch ? plan.graph.micro_batches : 1;
   std::int64_t waits = 0;
   for (const Wait& wait : plan.waits) {
     waits += plan.graph.op(wait.operation).per_micro_batch ? plan.graph.micro_batches : 1;

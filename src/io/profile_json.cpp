@@ -18,8 +18,8 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::int64_t kVersion = 1;
-constexpr double kMostMicroseconds = 1e9;
-constexpr std::int64_t kMostMembers = 1'000'000'000;
+constexpr double kMaxMicroseconds = 1e9;
+constexpr std::int64_t kMaxMembers = 1'000'000'000;
 
 struct Share {
   const char* key;
@@ -49,8 +49,8 @@ struct Slowdown {
 };
 constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
                                 Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown}};
-constexpr double kMostSlowdown = 100;  // as in a cluster file
-constexpr double kMostBandwidth = 1e15;
+constexpr double kMaxSlowdown = 100;  // as in a cluster file
+constexpr double kMaxBandwidth = 1e15;
 
 using PointsByMembers = std::map<std::int64_t, std::vector<MeasuredEfficiency>>;
 
@@ -78,15 +78,15 @@ ordered_json links_to_json(const std::map<std::string, LinkProfile, std::less<>>
   return result;
 }
 
-// A share of a peak. Below a thousandth it is no measurement, and times would outgrow the simulator's clock.
-constexpr double kLeastShare = 0.001;
+// A share of a peak. Below a thousandth it is no measurement, and times would exceed the simulator's clock.
+constexpr double kMinShare = 0.001;
 double share(const JsonObject& object, const std::string& key, double fallback) {
-  return object.number_or(key, fallback, kLeastShare, 1);
+  return object.number_or(key, fallback, kMinShare, 1);
 }
 
 std::vector<MeasuredEfficiency> read_points(const JsonObject& object) {
   const std::vector<std::int64_t> bytes = object.integers("bytes", 1);
-  const std::vector<double> reached = object.numbers("efficiency", kLeastShare, 1);
+  const std::vector<double> reached = object.numbers("efficiency", kMinShare, 1);
   if (bytes.size() != reached.size() || bytes.empty()) {
     fail("{}: 'bytes' has {} entries and 'efficiency' {}; both need the same number, at least one", object.where(),
          bytes.size(), reached.size());
@@ -103,7 +103,7 @@ PointsByMembers read_by_members(const JsonObject& object, const std::string& key
   PointsByMembers result;
   for (const JsonObject& entry : object.objects(key)) {
     entry.allow_only(std::array<std::string, 3>{"members", "bytes", "efficiency"});
-    result[entry.integer("members", 2, kMostMembers)] = read_points(entry);
+    result[entry.integer("members", 2, kMaxMembers)] = read_points(entry);
   }
   return result;
 }
@@ -137,13 +137,13 @@ DeviceProfile read_device(const json& value, const std::string& where, DevicePro
   object.allow_only(known);
   for (const Share& field : kShares) device.*field.field = share(object, field.key, device.*field.field);
   for (const Time& field : kTimes) {
-    const double us = object.number_or(field.key, seconds(device.*field.field) * 1e6, 0, kMostMicroseconds);
+    const double us = object.number_or(field.key, seconds(device.*field.field) * 1e6, 0, kMaxMicroseconds);
     device.*field.field = nanos_from_seconds(us * 1e-6);
   }
   for (const Slowdown& field : kSlowdowns) {
-    if (object.has(field.key)) device.*field.field = object.number(field.key, 0, kMostSlowdown);
+    if (object.has(field.key)) device.*field.field = object.number(field.key, 0, kMaxSlowdown);
   }
-  device.reduce = {object.number_or("reduce_bytes_per_s", device.reduce.bytes_per_second, 0, kMostBandwidth)};
+  device.reduce = {object.number_or("reduce_bytes_per_s", device.reduce.bytes_per_second, 0, kMaxBandwidth)};
   device.tile_startup = object.integer_or("tile_startup", device.tile_startup, 0, 1'000'000);
   device.tiled = object.boolean_or("tiled", device.tiled);
   if (object.has("links")) read_links(value.at("links"), object.object("links").where(), device.links);
@@ -163,9 +163,9 @@ MachineFacts read_machine(const JsonObject& object) {
   object.allow_only(std::array<std::string, 5>{"cpu", "cores", "ranks", "threads_per_rank", "transport"});
   MachineFacts machine;
   machine.cpu = object.string("cpu");
-  machine.cores = object.integer("cores", 0, kMostMembers);
-  machine.ranks = object.integer_or("ranks", 0, 0, kMostMembers);
-  machine.threads_per_rank = object.integer_or("threads_per_rank", 0, 0, kMostMembers);
+  machine.cores = object.integer("cores", 0, kMaxMembers);
+  machine.ranks = object.integer_or("ranks", 0, 0, kMaxMembers);
+  machine.threads_per_rank = object.integer_or("threads_per_rank", 0, 0, kMaxMembers);
   machine.transport = object.string_or("transport", "");
   return machine;
 }
@@ -185,14 +185,14 @@ ordered_json library_to_json(const LibraryProfile& library) {
 }
 
 LibraryProfile read_library(const JsonObject& object, const std::string& key) {
-  constexpr double kMostSeconds = 1e5;
+  constexpr double kMaxSeconds = 1e5;
   LibraryProfile library;
   for (const JsonObject& entry : object.objects(key)) {
     entry.allow_only(std::array<std::string, 4>{"collective", "members", "bytes", "seconds"});
     const auto collective = static_cast<Collective>(entry.one_of("collective", names_up_to(Collective::barrier)));
-    const std::int64_t members = entry.integer("members", 2, kMostMembers);
+    const std::int64_t members = entry.integer("members", 2, kMaxMembers);
     const std::vector<std::int64_t> bytes = entry.integers("bytes", 1);
-    const std::vector<double> times = entry.numbers("seconds", 0, kMostSeconds);
+    const std::vector<double> times = entry.numbers("seconds", 0, kMaxSeconds);
     if (bytes.size() != times.size() || bytes.empty()) {
       fail("{}: 'bytes' has {} entries and 'seconds' {}; both need the same number, at least one", entry.where(),
            bytes.size(), times.size());
@@ -211,9 +211,9 @@ LibraryProfile read_library(const JsonObject& object, const std::string& key) {
 
 ExpertLoad read_expert_load(const JsonObject& object) {
   object.allow_only(std::array<std::string, 3>{"computed", "exchanged", "filled"});
-  constexpr double kMostLoad = 1e6;
-  return {.computed = object.number("computed", 0, kMostLoad),
-          .exchanged = object.number("exchanged", 0, kMostLoad),
+  constexpr double kMaxLoad = 1e6;
+  return {.computed = object.number("computed", 0, kMaxLoad),
+          .exchanged = object.number("exchanged", 0, kMaxLoad),
           .filled = object.number("filled", 1e-6, 1)};
 }
 
@@ -261,7 +261,7 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   if (object.has("links")) {
     object.object("links");
     read_links(value.at("links"), file_name, base.links);
-    // What the user says of a level holds for every device that the file does not except.
+    // A level in the user's file applies to every device that the file does not list separately.
     for (auto& [name, device] : base.devices) {
       for (const auto& [level, entry] : value.at("links").items()) device.links.erase(level);
     }

@@ -10,8 +10,8 @@ namespace weft {
 
 nlohmann::ordered_json profile_to_json(const Profile& profile);
 
-// What the text does not mention stays as in `base`. A device that `base` does not have starts from its "default".
-// Throws Error naming the file, the key, the value and what is allowed.
+// Keys that the text does not mention keep the value of `base`. A device that `base` does not have starts from its
+// "default". Throws Error naming the file, the key, the value and what is allowed.
 Profile read_profile(const std::string& text, const std::string& file_name, Profile base);
 
 }  // namespace weft

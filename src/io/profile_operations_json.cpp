@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "io/json/enum_names.hpp"
-#include "io/plan_json_limits.hpp"
 
 namespace weft {
 namespace {
@@ -16,8 +15,8 @@ namespace {
 using nlohmann::ordered_json;
 
 // A tick of the simulator's clock to about a day.
-constexpr double kLeastSeconds = 1e-9;
-constexpr double kMostSeconds = 1e5;
+constexpr double kMinSeconds = 1e-9;
+constexpr double kMaxSeconds = 1e5;
 
 OpKey read_operation_key(const JsonObject& object) {
   OpKey key;
@@ -53,7 +52,7 @@ std::map<OpKey, Nanos> read_measured_operations(const JsonObject& object, const 
   std::map<OpKey, Nanos> operations;
   for (const JsonObject& entry : object.objects(key)) {
     entry.allow_only(std::array<std::string, 6>{"kind", "phase", "dtype", "causal_half", "dims", "seconds"});
-    const Nanos time = nanos_from_seconds(entry.number("seconds", kLeastSeconds, kMostSeconds));
+    const Nanos time = nanos_from_seconds(entry.number("seconds", kMinSeconds, kMaxSeconds));
     if (!operations.emplace(read_operation_key(entry), time).second) {
       fail("{}: this operation is listed twice, once is allowed", entry.where());
     }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <string_view>
 #include <vector>
@@ -20,8 +19,8 @@ namespace {
 constexpr double kWidth = 800, kLeft = 66, kRight = 14, kPlot = kWidth - kLeft - kRight;
 constexpr double kTitleHeight = 26, kPanelHead = 24, kPanelGap = 14, kRankGap = 7, kLegendLine = 18;
 constexpr double kComputeHeight = 15, kTransferHeight = 7, kLaneGap = 1;
-constexpr double kFinest = 2;  // what is shorter is drawn in stacks
-constexpr std::size_t kMostRanks = 8;
+constexpr double kMinBarWidth = 2;  // what is shorter is drawn in stacks
+constexpr std::size_t kMaxRanks = 8;
 
 struct Colour {
   std::string_view css, fill, name;
@@ -65,7 +64,7 @@ std::string xml_text(std::string_view text) {
 // Indices of the ranks that are shown, spread evenly.
 std::vector<std::size_t> shown_ranks(std::size_t ranks) {
   std::vector<std::size_t> shown;
-  const std::size_t count = std::min(ranks, kMostRanks);
+  const std::size_t count = std::min(ranks, kMaxRanks);
   for (std::size_t i = 0; i < count; ++i) shown.push_back(count < 2 ? 0 : i * (ranks - 1) / (count - 1));
   return shown;
 }
@@ -81,7 +80,7 @@ class StepPainter {
  public:
   explicit StepPainter(std::span<const StepPanel> panels) : panels_(panels) {
     for (const StepPanel& panel : panels) longest_ = std::max(longest_, step_length(panel.timeline));
-    const Nanos pixel{static_cast<std::int64_t>(static_cast<double>(longest_.value) * kFinest / kPlot)};
+    const Nanos pixel{static_cast<std::int64_t>(static_cast<double>(longest_.value) * kMinBarWidth / kPlot)};
     for (const StepPanel& panel : panels) {
       bars_.push_back(step_bars(panel.timeline, panel.accounting, pixel));
       note_colours(bars_.back());

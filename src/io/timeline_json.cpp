@@ -21,12 +21,12 @@ using nlohmann::json;
 
 constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kFarthest = std::int64_t{1} << 61;  // as check_timeline has it
-constexpr double kLongestPeriod = 9e15;                    // ns; the accounting's limit
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 61;  // as check_timeline has it
+constexpr double kMaxPeriod = 9e15;                       // ns; the accounting's limit
 constexpr JsonColumn kIteration{"iteration", -kMaxInt32, kMaxInt32};
 
 constexpr JsonColumn time_column(const char* name) {
-  return {name, -kFarthest, kFarthest};
+  return {name, -kMaxTime, kMaxTime};
 }
 
 std::int32_t narrow(std::int64_t value) {
@@ -72,8 +72,8 @@ class TimelineReader {
   void read_steady(const JsonObject& object) {
     object.allow_only(steady_keys_);
     t_.steady_first = narrow(object.integer("first", kIteration.min, kIteration.max));
-    t_.steady_begin = {object.integer("begin", -kFarthest, kFarthest)};
-    t_.period_ns = object.number("period", 0, kLongestPeriod);
+    t_.steady_begin = {object.integer("begin", -kMaxTime, kMaxTime)};
+    t_.period_ns = object.number("period", 0, kMaxPeriod);
     t_.periods = narrow(object.integer("periods", 1, kMaxInt32));
   }
 
@@ -102,7 +102,7 @@ class TimelineReader {
     const std::size_t queues = t_.ranks[op.rank].queues.size();
     op.queue = {narrow(object.integer("queue", 0, static_cast<std::int64_t>(queues) - 1))};
     op.micro_batch = {narrow(object.integer_or("micro_batch", -1, -1, kMaxInt32))};
-    op.alone = {object.integer("alone", 0, kFarthest)};
+    op.alone = {object.integer("alone", 0, kMaxTime)};
     if (object.has("traffic")) {
       read_transfer(object, op);
     } else {
@@ -116,7 +116,7 @@ class TimelineReader {
   void read_transfer(const JsonObject& object, TimelineOperation& op) const {
     op.activity = Activity::transfer;
     op.traffic = static_cast<TrafficKind>(object.one_of("traffic", traffic_));
-    op.bytes = {object.integer("bytes", 0, kFarthest)};
+    op.bytes = {object.integer("bytes", 0, kMaxTime)};
     if (object.has("collective")) op.collective = name(object, "collective");
     if (object.has("group")) op.group = name(object, "group");
     op.group_size = narrow(object.integer_or("group_size", 0, 0, kMaxInt32));
@@ -157,12 +157,12 @@ class TimelineReader {
   void read_memory() {
     const json& list = file_.array("memory");
     for (std::size_t i = 0; i < list.size(); ++i) {
-      // As an object with one key, so that mistakes are named by their row.
+      // Wraps the rows in an object with one key, so that mistakes are named by their row.
       const json samples{{"samples", list[i]}};
       const JsonObject object(samples, fmt::format("{}: memory[{}]", file_.where(), i));
       object.array("samples");
       auto& curve = t_.memory.emplace_back();
-      for (const auto& [at, bytes] : json_rows<2>(object, "samples", {time_column("time"), {"bytes", 0, kFarthest}})) {
+      for (const auto& [at, bytes] : json_rows<2>(object, "samples", {time_column("time"), {"bytes", 0, kMaxTime}})) {
         if (!curve.empty() && Nanos{at} < curve.back().at) {
           fail("{}: key 'samples'[{}]: time {} is not ascending", object.where(), curve.size(), at);
         }

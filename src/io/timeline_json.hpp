@@ -17,7 +17,7 @@ struct TimelineFile {
   std::map<std::string, std::string> about;  // in words, e.g. {"policy", "ddp"}, {"links", "emulated"}
 };
 
-// Folded spans are written out. Throws Error where check_timeline does; whether all was written is the stream's to say.
+// Writes out folded spans. Throws Error where check_timeline does; the stream reports whether all was written.
 void write_timeline_json(std::ostream& out, const TimelineFile& file);
 
 // Throws Error naming file, place, value and what is allowed; what it returns passes check_timeline.

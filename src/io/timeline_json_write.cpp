@@ -1,4 +1,4 @@
-// Written a line at a time: a timeline of a million spans is in memory once.
+// Writes a line at a time, so that a timeline of a million spans is in memory only once.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// What kernels take beside matrices: shapes, settings, and tensors that belong together.
+// Arguments of kernels beside matrices: shapes, settings, and tensors that belong together.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct NormWeights {
   double epsilon = 1e-5;
 };
 
-// Dropout without state: whether an element is zeroed is a hash of its place, so every layout draws the same, and so
-// does who computes it again. docs/oracle.md has the hash.
+// Dropout without state: a hash of an element's place decides whether it is zeroed, so every layout and every
+// recomputation draws the same. docs/oracle.md has the hash.
 struct DropoutDraw {
   double rate = 0;                          // the share that becomes zero; what is kept grows by 1 / (1 - rate)
   std::uint64_t key = 0;                    // of the seed, the step and the place in the model
@@ -24,8 +24,8 @@ struct DropoutDraw {
 // A byte for every element, row after row without gaps: 1 where it is kept.
 using KeptElements = std::span<std::uint8_t>;
 
-// Of the softmax: element j of the row of (sequence, head, query) is that of row (sample * heads + first_head + head) *
-// length + position of the query.
+// Dropout of the softmax: element j of the row of (sequence, head, query) is that of row (sample * heads + first_head +
+// head) * length + position of the query.
 struct AttentionDropout {
   double rate = 0;  // 0: none
   std::uint64_t key = 0;
@@ -51,9 +51,9 @@ struct AttentionShape {
   std::int64_t key_step(std::int64_t columns) const { return key_pitch > 0 ? key_pitch : columns; }
   std::int64_t value_step() const { return value_pitch > 0 ? value_pitch : value_columns(); }
 };
-// What forward keeps for backward: the logarithm of every row's sum of exponentials (rows in order of sequence, head,
-// query), or the softmax itself (as many rows, a column per key), with dropout also what was kept of it and what that
-// left. Either may be empty; not both.
+// What forward keeps for backward: the logarithm of every row's sum of exponentials (rows ordered by sequence, head,
+// query), or the softmax itself (as many rows, a column per key), with dropout also the kept elements and the result of
+// dropout. One of the two may be empty.
 struct AttentionSaved {
   Vector log_sums;
   Matrix softmax;
@@ -70,8 +70,8 @@ struct LearnedPositions {
 struct VocabularyPart {
   std::int64_t first = 0, count = 0;  // columns of the whole; what the matrix has beyond `count` is padding
 };
-// Of every token: the largest logit, the sum of exp(logit - largest), and the target's logit where it is in this part
-// and 0 elsewhere. A part without columns has the lowest float as its largest, and sums of 0.
+// For every token: the largest logit, the sum of exp(logit - largest), and the target's logit, or 0 where another part
+// has it. A part without columns has the lowest float as its largest logit and a sum of 0.
 struct LossPart {
   Vector largest, sum, target;
 };

@@ -7,11 +7,11 @@
 
 namespace weft {
 
-// Kernels of the CPU take f32 alone, which is up to who makes the tensors.
+// Kernels of the CPU only take fp32; whoever makes the tensors ensures that.
 inline bool is_kernel_type(ElementType type) {
   return type == ElementType::fp32 || type == ElementType::bf16;
 }
-// Rows do not overlap and begin at whole elements.
+// Checks the element type, that rows do not overlap, and that they begin at whole elements.
 inline bool is_matrix(const Matrix& x) {
   const Bytes element = size_of(x.data.type);
   return x.rows >= 0 && x.columns >= 0 && (x.row_stride >= x.columns * element || x.rows <= 1) &&
@@ -32,7 +32,7 @@ inline void check_optional(const Vector& x, std::int64_t size) {
 }
 
 void check_tokens(Tokens tokens, std::int64_t limit);
-// A part of the vocabulary does not know how far the whole goes.
+// Does not check the upper end, because a part of the vocabulary does not know the size of the whole.
 void check_tokens_of_parts(Tokens tokens, std::int64_t first);
 void check_part(VocabularyPart part, const Matrix& logits);
 void check_loss_part(const LossPart& part, std::int64_t tokens);

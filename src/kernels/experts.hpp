@@ -1,5 +1,5 @@
-// What kernels of a mixture of experts take: the gate that gives every token its experts and slots, the rows' way to
-// their slots and back, and the products of all experts side by side.
+// Arguments of the kernels for a mixture of experts: the gate that gives every token its experts and slots, the
+// movement of rows to their slots and back, and the products of all experts.
 //
 // A rank's tokens have slots in a buffer of `experts` x `capacity` rows. Row r of `routing` holds, for each of the
 // token's `top_k` choices in descending order of score, the slot (or -1 - expert where the expert was full: the choice
@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// Who gets the slots of an expert that more tokens want than it has.
+// Which tokens get the slots of an expert that more tokens want than it has.
 enum class SlotOrder : std::uint8_t {
   token,    // earlier tokens, whatever choice of theirs the expert is
   choice,   // first choices in order of tokens, then second choices, ... (GShard)
@@ -36,8 +36,8 @@ struct GateLoad {
   Vector choices, probabilities;
 };
 
-// Whether the rows of a batch may be given their slots in several calls, each after those before it: where slots are
-// given as tokens come.
+// Returns whether the rows of a batch may get their slots in several consecutive calls: where tokens get slots in their
+// order.
 inline bool passes_capacity_on(const GateShape& shape) {
   return shape.order == SlotOrder::token || (shape.order == SlotOrder::choice && shape.top_k == 1);
 }
@@ -49,11 +49,11 @@ struct BalanceLoss {
   std::int64_t tokens = 1;  // of the whole batch that the load is of
 };
 
-// What becomes of slots that no row of `routing` has.
+// What happens to slots that no row of `routing` has.
 enum class EmptySlots : std::uint8_t { clear, keep };
 
-// Rows in blocks of `capacity`, one after the other: [source][expert]. Products take those of every block that `used`
-// says, by block; empty: all of every block.
+// Rows in consecutive blocks of `capacity`: [source][expert]. `used` says how many rows of each block products work on;
+// where it is empty, all.
 struct CapacityBlocks {
   std::int64_t sources = 1, experts = 1, capacity = 0;
   std::span<const ElementRange> used = {};

@@ -1,5 +1,5 @@
-// What a module of kernels implements and hands over. libtorch takes more than a second to load, so it is linked to a
-// module of its own that is opened when kernels are first asked for; whoever only plans never waits for it.
+// What a module of kernels implements. libtorch takes more than a second to load, so it is linked to a module of its
+// own that is opened when kernels are first needed; commands that only plan never wait for it.
 #pragma once
 
 #include "kernels/kernels.hpp"
@@ -9,11 +9,11 @@ namespace weft {
 // Sizes have been checked already.
 class KernelBackend : public Kernels {
  public:
-  // Called before every kernel, on the thread that calls it: for what libraries keep by thread, such as the number of
-  // their threads.
+  // Called before every kernel on the thread that calls it, for settings that libraries keep per thread, such as the
+  // number of their threads.
   virtual void enter() = 0;
-  // Slots are data, but a kernel must never write beyond its buffer. False where `routing` names a slot that is not
-  // among so many.
+  // Returns false where `routing` names a slot beyond this number: slots are data, but no kernel may write beyond its
+  // buffer.
   virtual bool routing_fits(const Matrix& routing, std::int64_t slots) = 0;
 };
 

@@ -9,7 +9,7 @@ namespace weft {
 
 struct KernelModule {
   const KernelFactory* factory = nullptr;  // none: `problem` says why
-  // Of OpenBLAS, whose number of threads is one for the process; none where ATen uses another library.
+  // Sets the number of threads of OpenBLAS, which is one for the process; null where ATen uses another library.
   int (*blas_threads)() = nullptr;
   void (*set_blas_threads)(int) = nullptr;
   std::string problem;

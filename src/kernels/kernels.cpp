@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Checks what the caller promised, whatever computes it.
+// Checks the caller's promises, whatever backend computes.
 class CheckedKernels final : public Kernels {
  public:
   explicit CheckedKernels(std::unique_ptr<KernelBackend> backend) : backend_(std::move(backend)) {}
@@ -327,7 +327,7 @@ std::unique_ptr<Kernels> make_kernels(const KernelOptions& options) {
   WEFT_CHECK(options.threads > 0);
   const KernelModule& module = kernel_module();
   if (module.factory == nullptr) fail("{}", module.problem);
-  // Not where it has it already: another rank may be computing.
+  // Does not set it again, because another rank may be computing.
   if (module.set_blas_threads != nullptr && module.blas_threads() != options.threads) {
     module.set_blas_threads(options.threads);
   }

@@ -1,10 +1,10 @@
 // Tensor operations of a transformer, forward and backward, without autograd: every gradient is a call of its own, dX
 // apart from dW. A rank has an object of its own, which one thread at a time may call.
 //
-// Kernels may be asynchronous: a call may return before its result is there. Calls take effect in their order. What the
-// host itself wants to know (a loss, whether something is finite) is written to memory that the caller gives; it may be
-// read, and operands and results may be touched, after synchronize(). Sizes must fit together; that is the caller's
-// promise, checked by WEFT_CHECK.
+// Kernels may be asynchronous: a call may return before its result is there. Calls take effect in their order. Results
+// that the host wants to know (a loss, whether something is finite) are written to memory that the caller gives. After
+// synchronize() it may be read, and operands and results may be touched. The caller promises that sizes fit together;
+// WEFT_CHECK checks it.
 //
 // Built on libtorch's ATen; where there is none, make_kernels() throws Error and kernels_available() is false.
 #pragma once
@@ -46,8 +46,8 @@ class Kernels {
                        const Matrix& y) = 0;
   virtual void dropout_input_grad(const Matrix& dy, double rate, KeptElements kept, const Matrix& dx) = 0;
 
-  // `shared_key`, where it is not empty: a key head is its columns of k and then this key's, which all heads share; of
-  // queries and keys only these last columns are rotated (DeepSeek-V2, section 2.1.3).
+  // If `shared_key` is not empty, a key head is its columns of k followed by this key's, which all heads share; only
+  // these last columns of queries and keys are rotated (DeepSeek-V2, section 2.1.3).
   virtual void attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                          const Matrix& context, const AttentionSaved& saved, const Matrix& shared_key = {}) = 0;
   // Queries of one sequence may come in several calls, each with its own first_position: those after the first add to
@@ -96,13 +96,13 @@ class Kernels {
                                         const Matrix& d_logits) = 0;
 
   // kernels/experts.hpp says what the experts' routing and slots are.
-  // Softmax over a row of scores, the largest top_k (of equal ones the first), their weights and slots. Into::add: the
-  // rows are the next of a batch whose earlier rows left `load`; together they get what the whole batch would give
-  // them. Only where passes_capacity_on(shape).
+  // Finds the top_k largest scores of each row (the first of equal ones) by softmax, and their weights and slots. With
+  // Into::add the rows continue a batch whose earlier rows left `load`, and get what they would get in the whole batch;
+  // allowed only where passes_capacity_on(shape).
   virtual void gate(const GateShape& shape, const Matrix& scores, const Matrix& routing, const GateLoad& load,
                     Into into) = 0;
-  // d_weights: by token and choice; those of dropped choices count as well, so they must be zero where nothing used
-  // them.
+  // d_weights is indexed by token and choice. Those of dropped choices count too, so they must be zero where nothing
+  // used them.
   virtual void gate_input_grad(const GateShape& shape, const BalanceLoss& balance, const Matrix& d_weights,
                                const Matrix& scores, const Matrix& routing, const GateLoad& load,
                                const Matrix& d_scores) = 0;
@@ -123,8 +123,8 @@ class Kernels {
                                          std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                          Into into) = 0;
 
-  // Updates as torch.optim.AdamW (torch.optim.SGD) does at its `step`-th call (from 1). `finite` becomes false where
-  // the gradient holds a NaN or an infinity; nothing else is changed then.
+  // Updates like the `step`-th call (from 1) of torch.optim.AdamW (torch.optim.SGD). `finite` becomes false where the
+  // gradient holds a NaN or an infinity; then nothing else changes.
   virtual void adam(const AdamSettings& settings, std::int64_t step, const GradientClip& clip,
                     const UpdatedParameter& parameter, bool& finite) = 0;
   virtual void sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip,

@@ -1,5 +1,5 @@
-// What kernels work on: tensors in somebody else's memory. Slices of rows and columns are matrices again, so the parts
-// of a partitioned operation call the same kernels as the whole.
+// Tensors in memory that belongs to others. Slices of rows and columns are matrices again, so the parts of a
+// partitioned operation call the same kernels as the whole.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// Where elements of a type lie. Only kernels look behind it: the memory may be a device's.
+// The address of elements of a type. Only kernels dereference it, because the memory may be a device's.
 struct ElementPointer {
   std::byte* address = nullptr;
   ElementType type = ElementType::fp32;
@@ -54,13 +54,13 @@ struct Matrix {
   bool empty() const { return data.address == nullptr; }
 };
 
-// Of memory that this processor reads and writes.
+// Views of memory that this processor reads and writes.
 inline std::span<float> floats_of(const Vector& x) {
   WEFT_CHECK(x.data.type == ElementType::fp32);
   return {reinterpret_cast<float*>(x.data.address), static_cast<std::size_t>(x.size)};
 }
 
-// What becomes of the memory that a kernel writes to.
+// What happens to the old contents of the memory that a kernel writes.
 enum class Into : std::uint8_t { overwrite, add };
 
 using Tokens = std::span<const std::int64_t>;

@@ -1,8 +1,5 @@
-// The parameters and FLOPs half of counts.hpp; the bytes are in memory_counts.cpp. Parameters are counted
-// with checked arithmetic, so a shape from a user cannot overflow them.
+// Parameters are counted with checked arithmetic, so no shape from a user can overflow them.
 #include "model/counts.hpp"
-
-#include <algorithm>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"

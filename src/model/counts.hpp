@@ -1,4 +1,4 @@
-// Parameters, FLOPs and bytes of a model by the papers' formulas. The step graph is tested against these.
+// Parameters and FLOPs of a model by the papers' formulas. The step graph is tested against these.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// selective: the attention core (Korthikanti et al. 2022). full: every layer. local: as full, but what the all-to-alls
-// of experts brought is kept, so that backward repeats none of them.
+// `selective` recomputes the attention core (Korthikanti et al. 2022), `full` every layer. `local` is like full but
+// keeps what the all-to-alls of experts brought, so that backward repeats none of them.
 enum class Recompute { none, selective, full, local };
 enum class AttentionKernel { flash, unfused };
 
@@ -42,35 +42,7 @@ Flops model_flops(const Transformer& shape, std::int64_t seq, std::int64_t seque
 // without the products that make what routed experts return.
 Flops hardware_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences, Recompute recompute);
 
-// Of attention in one forward pass: what falls on the half of the score matrix that a causal mask hides.
+// The FLOPs of attention in one forward pass on the half of the score matrix that a causal mask hides.
 Flops masked_flops(const Transformer& shape, std::int64_t seq, std::int64_t sequences);
-
-struct ActivationOptions {
-  std::int64_t seq = 0;
-  std::int64_t micro_batch = 1;
-  std::int64_t tp = 1;
-  bool sequence_parallel = false;
-  Recompute recompute = Recompute::none;
-  AttentionKernel attention = AttentionKernel::unfused;
-};
-// Korthikanti et al. 2022, Table 2: bytes that one GPT layer keeps for backward, 16-bit activations, with
-// dropout. Throws where the layer is not that paper's (GELU, ffn 4h, plain multi-head attention, no experts)
-// or tp does not divide it. Flash attention keeps no s x s matrix, so its rows are those of selective
-// recompute (the softmax statistics that it does keep, one fp32 per row and head, are left out). Full
-// recompute keeps the layer's input, which sequence parallelism shards.
-Bytes gpt_layer_activation_bytes(const Transformer& shape, const ActivationOptions& options);
-// Micro-batches in flight on pipeline rank i of p under 1F1B: min(m, p - i).
-std::int64_t in_flight_micro_batches(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches);
-
-struct StateBytes {
-  Bytes weights, gradients, optimizer;
-  Bytes total() const { return weights + gradients + optimizer; }
-  friend bool operator==(const StateBytes&, const StateBytes&) = default;
-};
-// Mixed precision with Adam as in the ZeRO paper: 2 + 2 + 12 bytes a parameter, sharded over d by stage 0..3.
-// A shard holds whole parameters, so d that does not divide them rounds up.
-StateBytes zero_state_bytes(std::int64_t parameters, int stage, std::int64_t d);
-// Megatron: fp32 gradients, 18 bytes a parameter, 6 + 12/d with the distributed optimizer.
-StateBytes megatron_state_bytes(std::int64_t parameters, bool distributed_optimizer, std::int64_t d);
 
 }  // namespace weft

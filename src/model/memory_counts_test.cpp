@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "model/counts.hpp"
 #include "model/presets.hpp"
+#include "model/test_memory_counts.hpp"
 
 namespace weft {
 namespace {

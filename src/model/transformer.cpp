@@ -25,9 +25,7 @@ class Checker {
   }
 
   void within(std::string_view field, std::int64_t value, std::int64_t min, std::int64_t max) const {
-    if (value < min || value > max) {
-      fail("model '{}': {}: value {} is not in {}..{}", model_, field, value, min, max);
-    }
+    if (value < min || value > max) fail("model '{}': {}: value {} is not in {}..{}", model_, field, value, min, max);
   }
 
   // For fields that contradict each other; `rule` says what must hold.

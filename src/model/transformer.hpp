@@ -10,7 +10,7 @@ namespace weft {
 enum class NormKind { layer_norm, rms_norm };
 enum class Activation { gelu, swiglu };
 enum class Positions { learned, rotary };
-// Who gets the slots of an expert that more tokens choose than it has room for.
+// Which tokens get the slots of an expert that more tokens choose than it has room for.
 enum class GateOrder {
   position,  // token by token, each with all its choices (Switch; Megatron's --moe-token-drop-policy position)
   gshard,    // all first choices in token order, then all second choices, ...
@@ -40,13 +40,13 @@ struct Experts {
   GateOrder gate_order = GateOrder::position;
   bool renormalise = true;    // with several choices: a token's weights add up to one (Mixtral, GShard)
   double aux_loss_coeff = 0;  // of the balance loss (Switch, equation 4); 0: none
-  // DeepSeek's limit on how far a token is spread: experts lie in so many equal groups, and a token's choices in so
-  // many of these. Groups that are the experts of a node keep it on few nodes.
+  // DeepSeek's limit on how far a token is spread: experts form so many equal groups, and a token uses experts of at
+  // most so many of them. If groups are the experts of a node, a token stays on few nodes.
   std::int64_t router_groups = 1, router_group_topk = 1;
   friend bool operator==(const Experts&, const Experts&) = default;
 };
 
-// Shares of activations that training zeroes, of models that have dropout at all (Layout::dropout).
+// Fractions of activations that training sets to zero, in models that have dropout (Layout::dropout).
 struct DropoutRates {
   double embedding = 0.1, attention = 0.1, hidden = 0.1;  // hidden: what a block adds to the stream
   friend bool operator==(const DropoutRates&, const DropoutRates&) = default;

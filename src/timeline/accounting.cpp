@@ -3,7 +3,6 @@
 #include "timeline/accounting.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 

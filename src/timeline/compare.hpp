@@ -2,7 +2,6 @@
 // ranks (a prediction has one for each class of equal ranks) or iterations; each is looked at in its steady state.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

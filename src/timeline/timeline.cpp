@@ -13,10 +13,10 @@ constexpr EnumArray<TrafficKind, std::string_view, kTrafficKinds> kTrafficNames 
     "dp_grad", "param_gather", "tp", "pp", "cp", "ep", "other"};
 
 // 73 years: sums and differences of two such times do not overflow.
-constexpr std::int64_t kLatestTime = std::int64_t{1} << 61;
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 61;
 
 bool in_time(Nanos t) {
-  return t.value >= -kLatestTime && t.value <= kLatestTime;
+  return t.value >= -kMaxTime && t.value <= kMaxTime;
 }
 
 bool in_range(std::int64_t index, std::size_t size) {
@@ -85,9 +85,7 @@ void check_dependencies(const Timeline& timeline) {
       fail("timeline: dependency {}: operation {} is not in 0..{}", i, dependency.operation,
            static_cast<std::int64_t>(timeline.operations.size()) - 1);
     }
-    if (dependency.distance < 0) {
-      fail("timeline: dependency {}: distance {} is negative", i, dependency.distance);
-    }
+    if (dependency.distance < 0) fail("timeline: dependency {}: distance {} is negative", i, dependency.distance);
   }
 }
 

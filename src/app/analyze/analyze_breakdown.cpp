@@ -1,9 +1,8 @@
-#include "app/analyze/analyze_breakdown.hpp"
-
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -12,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostRows = 32;
+constexpr std::size_t kMaxRows = 32;
 
 std::string percent_text(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f} %", *value) : "-";
@@ -82,7 +81,7 @@ std::string csv_cell(const std::string& text) {
 
 void print_breakdown(const AnalyzeStudy& study, std::ostream& out) {
   TextTable table({"rank", "kernel time", "idle", "compute", "non-compute", "communication", "overlapped"});
-  const std::size_t shown = std::min(study.traces.size(), kMostRows);
+  const std::size_t shown = std::min(study.traces.size(), kMaxRows);
   for (std::size_t i = 0; i < shown; ++i) {
     const RankBreakdown& rank = study.ranks[i];
     table.add_row({rank_text(study.traces[i]), time_text(rank.kernel), percent_text(rank.idle_pct),

@@ -1,5 +1,3 @@
-#include "app/analyze/analyze_command.hpp"
-
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,12 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "app/analyze/analyze_breakdown.hpp"
-#include "app/analyze/analyze_device_use.hpp"
-#include "app/analyze/comparison_report.hpp"
-#include "app/analyze/verdict_report.hpp"
-#include "app/analyze/why_report.hpp"
+#include "app/analyze/analyze_sections.hpp"
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
@@ -133,8 +128,8 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   options.step =
       flags.integer("step", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
 
-  constexpr std::int64_t kMostRanks = 1 << 20;
-  options.group_size = flags.integer("group-size", 2, kMostRanks).value_or(0);
+  constexpr std::int64_t kMaxRanks = 1 << 20;
+  options.group_size = flags.integer("group-size", 2, kMaxRanks).value_or(0);
 
   AnalyzeReport report;
   std::vector<DeviceTrace> traces = read_analyzed_traces(flags.texts(), progress_bars(terminal_of(err))), before;

@@ -1,10 +1,9 @@
-#include "app/analyze/analyze_device_use.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
@@ -13,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostRows = 32;
+constexpr std::size_t kMaxRows = 32;
 
 std::string time_text(Nanos t) {
   return t.value == 0 ? "0" : format_time(t);
@@ -50,7 +49,7 @@ void print_idle(const AnalyzeStudy& study, std::ostream& out) {
     for (const IdleTime& idle : study.use[i].idle) {
       // Of many ranks, only devices as a whole.
       if (study.traces.size() > 1 && idle.stream != kAbsent) continue;
-      if (rows++ >= kMostRows) {
+      if (rows++ >= kMaxRows) {
         ++left;
         continue;
       }
@@ -77,7 +76,7 @@ void print_launches(const AnalyzeStudy& study, std::ostream& out) {
       format_time(kLongCall), format_time(kLongDelay));
   TextTable table(
       {"rank", "launches", "call", "longest", "kernel", "delay", "longest", "short", "long calls", "long delays"});
-  for (std::size_t i = 0; i < study.traces.size() && i < kMostRows; ++i) {
+  for (std::size_t i = 0; i < study.traces.size() && i < kMaxRows; ++i) {
     const LaunchStatistics& launches = study.use[i].launches;
     if (launches.launches == 0) continue;
     const auto share = [&](std::int64_t count) {

@@ -1,10 +1,9 @@
-#include "app/analyze/comparison_report.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
@@ -14,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostRows = 20;
+constexpr std::size_t kMaxRows = 20;
 
 std::string time_text(double s) {
   return s == 0 ? "0" : format_time(nanos_from_seconds(s));
@@ -45,7 +44,7 @@ ordered_json total_json(const OperationTotal& total) {
 // Of as many as are printed.
 std::vector<std::string> shown_names(const std::vector<const OperationChange*>& rows, std::size_t width) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < rows.size() && i < kMostRows; ++i) names.push_back(rows[i]->name);
+  for (std::size_t i = 0; i < rows.size() && i < kMaxRows; ++i) names.push_back(rows[i]->name);
   return column_names(names, width);
 }
 
@@ -61,7 +60,7 @@ void print_list(const TraceComparison& comparison, ChangeKind kind, std::string_
     const OperationTotal& total = kind == ChangeKind::appeared ? rows[i]->after : rows[i]->before;
     out << fmt::format("  {:>10}  {:>8.6g} x  {}\n", time_text(total.time_s), total.count, names[i]);
   }
-  if (rows.size() > kMostRows) out << fmt::format("  {} more with --json\n", rows.size() - kMostRows);
+  if (rows.size() > kMaxRows) out << fmt::format("  {} more with --json\n", rows.size() - kMaxRows);
 }
 
 }  // namespace
@@ -96,7 +95,7 @@ void print_comparison(const TraceComparison& comparison, std::ostream& out) {
                                                   : "-"});
   }
   out << (rows.empty() ? "nothing\n" : table.to_string());
-  if (rows.size() > kMostRows) out << fmt::format("{} more with --json\n", rows.size() - kMostRows);
+  if (rows.size() > kMaxRows) out << fmt::format("{} more with --json\n", rows.size() - kMaxRows);
   print_list(comparison, ChangeKind::appeared, "Appeared", out);
   print_list(comparison, ChangeKind::vanished, "Vanished", out);
 }

@@ -1,10 +1,9 @@
-#include "app/analyze/verdict_report.hpp"
-
 #include <fmt/format.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
 #include "base/text.hpp"
 
@@ -14,7 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 
 // Smaller costs are left to the tables.
-constexpr double kLeastShare = 0.01;
+constexpr double kMinShare = 0.01;
 
 std::string percent(double share) {
   return fmt::format("{:.1f} %", 100 * share);
@@ -121,7 +120,7 @@ void print_verdicts(const std::vector<Verdict>& verdicts, std::ostream& out) {
   for (const Verdict& verdict : verdicts) {
     out << fmt::format("Verdict{}: {}\n", verdict.label.empty() ? "" : ", " + verdict.label, headline(verdict));
     for (const Cost& cost : verdict.costs) {
-      if (cost.share < kLeastShare) continue;
+      if (cost.share < kMinShare) continue;
       const auto& [what, advice] = words_of(cost, verdict.of_own_runs);
       out << fmt::format("{:>9}  {}\n{:>11}{}\n", percent(cost.share), what, "", advice);
     }

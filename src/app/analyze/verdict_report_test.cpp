@@ -1,10 +1,9 @@
-#include "app/analyze/verdict_report.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/test_cli.hpp"
 
 namespace weft {

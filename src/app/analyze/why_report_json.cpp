@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "app/analyze/why_report.hpp"
+#include "app/analyze/analyze_sections.hpp"
 #include "io/trace/study_trace.hpp"
 #include "timeline/trace/path_entries.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostNames = 16, kMostEntries = 64;
+constexpr std::size_t kMaxNames = 16, kMaxEntries = 64;
 
 double micros(Nanos t) {
   return static_cast<double>(t.value) / 1000.0;
@@ -43,7 +43,7 @@ ordered_json row_json(const WhyReport& report, const DeviceTrace& trace, const E
   std::vector<std::pair<Nanos, std::string>> beside;
   for (const auto& [name, time] : row.beside) beside.emplace_back(time, name);
   std::stable_sort(beside.begin(), beside.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  if (beside.size() > kMostNames) beside.resize(kMostNames);
+  if (beside.size() > kMaxNames) beside.resize(kMaxNames);
   json["hideable_beside"] = ordered_json::array();
   for (const auto& [time, name] : beside) {
     json["hideable_beside"].push_back({{"name", name}, {"time_us", micros_json(time)}});
@@ -100,7 +100,7 @@ ordered_json path_json(const LabelledStudy& labelled) {
   json["segments"] = path.size();
   json["longest"] = ordered_json::array();
   std::vector<PathEntry> entries = path_entries(labelled.study);
-  if (entries.size() > kMostEntries) entries.resize(kMostEntries);
+  if (entries.size() > kMaxEntries) entries.resize(kMaxEntries);
   for (const PathEntry& entry : entries) {
     json["longest"].push_back({{"kind", name_of(entry.kind)},
                                {"name", entry.name},

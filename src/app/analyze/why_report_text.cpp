@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "app/analyze/analyze_sections.hpp"
 #include "app/analyze/kernel_names.hpp"
-#include "app/analyze/why_report.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 #include "timeline/trace/path_entries.hpp"
@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostRows = 12, kMostRanks = 32, kMostNames = 3, kMostEntries = 10;
+constexpr std::size_t kMaxRows = 12, kMaxRanks = 32, kMaxNames = 3, kMaxEntries = 10;
 
 constexpr std::array<std::string_view, kExposedReasons> kReasonWords = {
     "another rank had not begun the collective",
@@ -71,7 +71,7 @@ void print_table(const WhyReport& report, const LabelledStudy& labelled, const T
   TextTable table({"collective", "group", "size", "calls", "time", "exposed", "GB/s", "bus GB/s", "of link"});
   std::size_t rows = 0;
   for (const auto* entry : by_exposed_time(totals.table)) {
-    if (rows++ == kMostRows) break;
+    if (rows++ == kMaxRows) break;
     const auto& [key, row] = *entry;
     std::string of_link = "-";
     const auto link = link_of(report, *labelled.study.ranks.front().trace, row.ranks);
@@ -83,7 +83,7 @@ void print_table(const WhyReport& report, const LabelledStudy& labelled, const T
                    rate_text(row.algorithm_bytes_per_s()), bus_text(row, row.bus_bytes_per_s()), of_link});
   }
   out << table.to_string();
-  if (totals.table.size() > kMostRows) out << fmt::format("{} more with --json\n", totals.table.size() - kMostRows);
+  if (totals.table.size() > kMaxRows) out << fmt::format("{} more with --json\n", totals.table.size() - kMaxRows);
 }
 
 void print_reasons(const Totals& totals, std::ostream& out) {
@@ -108,7 +108,7 @@ void print_hiding_places(const Totals& totals, std::ostream& out) {
   std::size_t rows = 0;
   for (const auto* entry : by_exposed_time(totals.table)) {
     const auto& [key, row] = *entry;
-    if (row.exposed.value == 0 || rows++ == kMostNames) break;
+    if (row.exposed.value == 0 || rows++ == kMaxNames) break;
     std::vector<std::pair<Nanos, std::string>> beside;
     for (const auto& [name, time] : row.beside) beside.emplace_back(time, name);
     std::stable_sort(beside.begin(), beside.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -117,7 +117,7 @@ void print_hiding_places(const Totals& totals, std::ostream& out) {
     out << fmt::format("  {} over {}: {} of {} exposed", key.collective, key.group,
                        percent_of(row.possible, row.exposed), time_text(per(row.exposed, totals.ranks)));
     out << (beside.empty() ? "; nothing was free of it\n" : "\n");
-    if (beside.size() > kMostNames) beside.resize(kMostNames);
+    if (beside.size() > kMaxNames) beside.resize(kMaxNames);
     std::vector<std::string> names;
     for (const auto& [time, name] : beside) names.push_back(name);
     names = column_names(names, 80);
@@ -132,7 +132,7 @@ void print_bound(const LabelledStudy& labelled, std::ostream& out) {
   TextTable table({"rank", "time", "exposed", "same order", "", "any order", "", "waits"});
   std::size_t rows = 0;
   for (const RankStudy& rank : labelled.study.ranks) {
-    if (rows++ == kMostRanks) break;
+    if (rows++ == kMaxRanks) break;
     table.add_row({fmt::format("{}", rank.trace->rank.value), time_text(rank.span), time_text(rank.bound.exposed),
                    time_text(rank.bound.gain_same_order), percent_of(rank.bound.gain_same_order, rank.span),
                    time_text(rank.bound.gain_any_order), percent_of(rank.bound.gain_any_order, rank.span),
@@ -153,11 +153,11 @@ void print_ranks(const LabelledStudy& labelled, std::ostream& out) {
   TextTable table({"rank", "came last", "others waited", "waited for others", "clock moved by"});
   std::vector<std::size_t> order(study.ranks.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  if (order.size() > kMostRanks) {
+  if (order.size() > kMaxRanks) {
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       return study.ranks[a].lateness.caused > study.ranks[b].lateness.caused;
     });
-    order.resize(kMostRanks);
+    order.resize(kMaxRanks);
   }
   for (const std::size_t r : order) {
     const RankLateness& late = study.ranks[r].lateness;
@@ -197,7 +197,7 @@ void print_path(const LabelledStudy& labelled, std::optional<std::int64_t> step,
     out << fmt::format("{:>9}  {:>10}  {}\n", percent_of(times[i], whole), time_text(times[i]), kPathWords[i]);
   }
   std::vector<PathEntry> entries = path_entries(labelled.study);
-  if (entries.size() > kMostEntries) entries.resize(kMostEntries);
+  if (entries.size() > kMaxEntries) entries.resize(kMaxEntries);
   std::vector<std::string> names;
   for (const PathEntry& entry : entries) names.push_back(entry.name);
   names = column_names(names, 48);

@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
-#include "app/collective/collective_command.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
@@ -107,7 +106,7 @@ void require_memory(const BenchOptions& options, std::int64_t ranks_in_this_proc
   }
 }
 
-// Ranks must time the same in the same order; where they report to is each one's own affair.
+// Ranks must time the same things in the same order; where they report may differ.
 AgreedSettings agreed_settings(const Flags& flags) {
   AgreedSettings settings{{"Weft", kVersion, ""}};
   for (const auto& [name, value] : flags.values()) {
@@ -151,7 +150,7 @@ std::string share_of_link(const BenchResult& result, const BenchRow& row) {
   return row.bus_bandwidth > 0 ? fmt::format("{:.3f}", row.bus_bandwidth / result.link_bandwidth) : "-";
 }
 
-// Emulated links go by the model that predicts: between those two there is no error to report.
+// Emulated links follow the model that predicts them, so there is no error to report.
 bool is_emulated(const BenchResult& result) {
   return std::ranges::any_of(result.rows, [](const BenchRow& row) { return row.link_time.has_value(); });
 }
@@ -207,14 +206,14 @@ std::string row_in_words(const BenchRow& row) {
   return fmt::format("{} of {}", name_of(row.kind), format_bytes(row.size));
 }
 
-// What was measured is then this machine, not the links that it was asked to emulate.
+// The measurement then shows this machine, not the links that it emulates.
 void warn_of_lateness(std::ostream& err, const BenchResult& result) {
-  constexpr double kWorthAWarning = 0.1;  // of what the links need
+  constexpr double kMinShareToWarn = 0.1;  // of what the links need
   const auto share = [](const BenchRow& row) { return row.link_time ? ratio(row.late(), *row.link_time) : 0; };
   const auto worst = std::ranges::max_element(result.rows, {}, share);
-  if (worst == result.rows.end() || share(*worst) < kWorthAWarning) return;
+  if (worst == result.rows.end() || share(*worst) < kMinShareToWarn) return;
   const auto late =
-      std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kWorthAWarning; });
+      std::ranges::count_if(result.rows, [&](const BenchRow& row) { return share(row) >= kMinShareToWarn; });
   err << fmt::format(
       "weft: warning: ranks were late in {} of {} rows: {} took {} where the links need {}; this machine does "
       "not "

@@ -1,19 +1,10 @@
-#include "app/collective/collective_command.hpp"
-
 #include "app/cli.hpp"
-#include "base/error.hpp"
-#include "base/text.hpp"
+#include "app/commands.hpp"
 
 namespace weft {
 namespace {
 
-struct Subcommand {
-  const char* name;
-  const char* summary;
-  int (*run)(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err);
-};
-
-constexpr Subcommand kSubcommands[] = {
+constexpr Command kSubcommands[] = {
     {"list", "algorithms of every collective: messages and bytes; --out writes them as MSCCL XML",
      run_collective_list_command},
     {"verify", "MSCCL XML -> does the program compute its collective?, with the reason when not",
@@ -25,9 +16,7 @@ constexpr Subcommand kSubcommands[] = {
 void print_usage(std::ostream& out) {
   out << "Collectives as programs: send, receive, reduce and copy instructions of every rank.\n\n"
       << "  weft collective SUBCOMMAND [flags]        weft collective SUBCOMMAND --help for its flags\n\n";
-  for (const Subcommand& command : kSubcommands) {
-    out << "  " << command.name << std::string(10 - std::string(command.name).size(), ' ') << command.summary << "\n";
-  }
+  print_commands(kSubcommands, 10, out);
   out << "\nExample:\n  weft collective list --ranks 8 --collective all_reduce\n";
 }
 
@@ -43,12 +32,7 @@ int run_collective_command(const std::vector<std::string>& arguments, std::ostre
     print_usage(out);
     return kOk;
   }
-  std::vector<std::string> names;
-  for (const Subcommand& command : kSubcommands) {
-    if (name == command.name) return command.run({arguments.begin() + 1, arguments.end()}, out, err);
-    names.emplace_back(command.name);
-  }
-  fail("'{}': weft collective has no such subcommand{}", name, suggestion(name, names));
+  return run_named_command(kSubcommands, "weft collective has no such subcommand", arguments, out, err);
 }
 
 }  // namespace weft

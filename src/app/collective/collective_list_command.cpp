@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
-#include "app/collective/collective_command.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
@@ -22,7 +22,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMaxSlots = std::int64_t{1} << 22;  // of all ranks: what listing fits in memory for
+constexpr std::int64_t kMaxSlots = std::int64_t{1} << 22;  // of all ranks together; more would not fit in memory
 constexpr const char* kFiles = "MSCCL XML";
 
 struct Row {
@@ -132,7 +132,7 @@ void write_file(const ListOptions& options, const Program& program, Row& row) {
   row.file = path.string();
 }
 
-// What does not work for one row is said in it, unless it is the only one that was asked for.
+// A row that does not work says so, unless it is the only one that was asked for.
 void fill(const ListOptions& options, Row& row) {
   const bool asked_for = options.kind && options.algorithm;
   try {

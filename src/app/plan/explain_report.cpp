@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/plan/explain_words.hpp"
@@ -14,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostNamed = 3;  // of what hides, and of reasons
+constexpr std::size_t kMaxNamed = 3;  // operations that hide a transfer, or reasons
 
 class ExplanationText {
  public:
@@ -69,25 +68,25 @@ class ExplanationText {
     std::string text = wrapped(0, 2, title(t.kind));
     if (t.hidden_s > 0) {
       std::string behind = fmt::format("{} hidden behind ", percent(t.hidden_s, t.hidden_s + t.exposed_s));
-      for (std::size_t i = 0; i < t.hidden_behind.size() && i < kMostNamed; ++i) {
+      for (std::size_t i = 0; i < t.hidden_behind.size() && i < kMaxNamed; ++i) {
         behind += fmt::format("{}{} {}", i > 0 ? ", " : "",
                               kind_words(e_, t.hidden_behind[i].kind, "waiting for other things"),
                               percent(t.hidden_behind[i].seconds, t.hidden_s));
       }
-      if (t.hidden_behind.size() > kMostNamed) behind += fmt::format(", {} more", t.hidden_behind.size() - kMostNamed);
+      if (t.hidden_behind.size() > kMaxNamed) behind += fmt::format(", {} more", t.hidden_behind.size() - kMaxNamed);
       text += wrapped(2, 4, behind);
     }
-    // What ran in the shadow of another transfer is counted there.
+    // Time that another transfer covers is counted there.
     if (t.beside_s > 0.01 * t.busy_s) text += wrapped(2, 4, fmt::format("{} beside other transfers", time(t.beside_s)));
-    for (std::size_t i = 0; i < t.exposures.size() && i < kMostNamed; ++i) {
+    for (std::size_t i = 0; i < t.exposures.size() && i < kMaxNamed; ++i) {
       const Exposure& e = t.exposures[i];
       text += wrapped(2, 4, fmt::format("exposed {}: {}", percent(e.seconds, t.exposed_s), reason_words(e_, e)));
     }
-    if (t.exposures.size() > kMostNamed) {
+    if (t.exposures.size() > kMaxNamed) {
       double rest = 0;
-      for (std::size_t i = kMostNamed; i < t.exposures.size(); ++i) rest += t.exposures[i].seconds;
-      text += wrapped(2, 4,
-                      fmt::format("exposed {}: {} more", percent(rest, t.exposed_s), t.exposures.size() - kMostNamed));
+      for (std::size_t i = kMaxNamed; i < t.exposures.size(); ++i) rest += t.exposures[i].seconds;
+      text +=
+          wrapped(2, 4, fmt::format("exposed {}: {} more", percent(rest, t.exposed_s), t.exposures.size() - kMaxNamed));
     }
     return text + choices(t.kind);
   }

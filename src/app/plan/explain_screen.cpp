@@ -14,9 +14,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostKinds = 5;     // rows of what is exposed
-constexpr std::size_t kMostChanges = 6;   // of what to do
-constexpr double kWorthASentence = 0.01;  // of the step
+constexpr std::size_t kMaxKinds = 5;      // rows of what is exposed
+constexpr std::size_t kMaxChanges = 6;    // of what to do
+constexpr double kMinShareOfStep = 0.01;  // as a fraction
 
 class ExplanationScreen {
  public:
@@ -75,7 +75,7 @@ class ExplanationScreen {
     std::size_t kinds = 0;
     for (std::size_t i = 0; i < e_.mean.size(); ++i) {
       const ExplainedTransfer& t = e_.mean[i];
-      if (i >= kMostKinds || t.exposed_s == 0) {
+      if (i >= kMaxKinds || t.exposed_s == 0) {
         rest += t.exposed_s;
         kinds += t.exposed_s > 0 ? 1 : 0;
         continue;
@@ -94,10 +94,10 @@ class ExplanationScreen {
     return sum;
   }
 
-  // Who waits for whom: the class that computes longest is the one that others wait for.
+  // Names the class that computes longest, for which the others wait.
   std::string waiting() const {
     const RankAccount& mean = policy_.accounting.mean;
-    if (mean.bubble_s < kWorthASentence * policy_.step_s) return "";
+    if (mean.bubble_s < kMinShareOfStep * policy_.step_s) return "";
     std::string text = fmt::format("{} ({}) is bubble: waiting for other ranks.", time(mean.bubble_s),
                                    percent(mean.bubble_s, policy_.step_s));
     const std::vector<RankAccount>& ranks = policy_.accounting.ranks;
@@ -126,11 +126,11 @@ class ExplanationScreen {
     return text + "\n";
   }
 
-  // The largest exposure, and others that take a part of the step that somebody might miss.
+  // Shows the largest exposure, and others that take a noticeable part of the step.
   std::span<const LargestExposure> worth_explaining() const {
     std::size_t count = 0;
     while (count < e_.largest.size() &&
-           (count == 0 || e_.largest[count].exposed_s >= kWorthASentence * policy_.step_s)) {
+           (count == 0 || e_.largest[count].exposed_s >= kMinShareOfStep * policy_.step_s)) {
       ++count;
     }
     return std::span(e_.largest).first(count);
@@ -165,18 +165,16 @@ class ExplanationScreen {
         }
       }
     }
-    if (changes.empty()) {
-      return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
-    }
+    if (changes.empty()) return e_.largest.empty() ? "" : "What to do: nothing that was tried shortens the step.\n";
     std::stable_sort(changes.begin(), changes.end(),
                      [](const Change& a, const Change& b) { return a.remedy->step_s < b.remedy->step_s; });
-    // One kind of faster links says enough; flags can be had today.
+    // One suggestion of faster links is enough; flags can be changed today.
     const auto is_hardware = [](const Change& c) { return c.remedy->change.find("--") == std::string::npos; };
     const auto first = std::find_if(changes.begin(), changes.end(), is_hardware);
     if (first != changes.end()) {
       changes.erase(std::remove_if(std::next(first), changes.end(), is_hardware), changes.end());
     }
-    if (changes.size() > kMostChanges) changes.resize(kMostChanges);
+    if (changes.size() > kMaxChanges) changes.resize(kMaxChanges);
     TextTable table({"What to do (each alone, planned and simulated)", "against", "step", "change", ""});
     for (const Change& c : changes) {
       table.add_row({c.remedy->change, c.against, time(c.remedy->step_s),

@@ -1,9 +1,8 @@
-#include "app/plan/plan_command.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "app/lengths.hpp"
@@ -95,9 +94,7 @@ void print_explained(const Flags& flags, const PlanStudy& study, const std::vect
   out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation) : plan_text_report(study));
   out << gain;
   if (!full) return;
-  for (const ExplainedPolicy& e : explained) {
-    out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
-  }
+  for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);
 }
 
 }  // namespace

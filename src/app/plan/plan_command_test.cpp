@@ -1,12 +1,11 @@
 // What `weft plan` prints and writes.
-#include "app/plan/plan_command.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
 #include "app/test_stages.hpp"

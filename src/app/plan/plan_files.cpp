@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "app/files.hpp"
 #include "base/text.hpp"
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kAllSpans = std::numeric_limits<std::int64_t>::max();
 // About 7 MB of text, which viewers open at once; larger traces are compressed, to a fifteenth.
-constexpr std::int64_t kMostPlainSpans = 20'000;
+constexpr std::int64_t kMaxPlainSpans = 20'000;
 
 struct WrittenTrace {
   std::filesystem::path path;
@@ -42,12 +41,12 @@ const char* links_in_words(const ClusterSpec& cluster) {
 
 // One whole steady period; the counters and arrows of a longer one add nothing.
 WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path,
-                         std::int64_t most_spans) {
+                         std::int64_t max_spans) {
   TraceOptions options;
   const Timeline& timeline = policy.timeline;
   options.first_iteration = timeline.steady_first;
   options.last_iteration = options.first_iteration + timeline.periods - 1;
-  options.max_spans = most_spans;
+  options.max_spans = max_spans;
   options.how_to_get_all = "weft plan --trace-spans all";
   options.metadata = {{"title", study.inputs.model.name + " on " + study.inputs.cluster.name},
                       {"policy", policy.policy},
@@ -58,28 +57,28 @@ WrittenTrace write_trace(const PlanStudy& study, const PolicyStudy& policy, cons
     written.left_out = write_chrome_trace(out, timeline, policy.accounting, options);
   };
   const std::filesystem::path compressed = path.string() + ".gz";
-  const bool compress = std::min(written.spans, most_spans) > kMostPlainSpans;
+  const bool compress = std::min(written.spans, max_spans) > kMaxPlainSpans;
   written.path = compress ? compressed : path;
   write_text_file(written.path, [&](std::ostream& file) { compress ? write_gzip(file, write) : write(file); });
-  // The other form would be an older trace beside this one.
+  // Removes the other form, which would be an older trace beside this one.
   std::error_code ignored;
   std::filesystem::remove(compress ? path : compressed, ignored);
   return written;
 }
 
 // About 6 MB; a plan of more operations than that has its trace alone.
-constexpr std::int64_t kMostTimelineSpans = 100'000;
+constexpr std::int64_t kMaxTimelineSpans = 100'000;
 
 std::int64_t timeline_spans(const Timeline& timeline) {
   return std::ssize(timeline.operations) * (timeline.periods + 2);
 }
 
-// The steady period, and an iteration before and after it: what it waits for, and what follows its last gap. False, and
-// nothing written, where that is much.
+// Writes the steady period with an iteration before and after it, which show what it waits for and what follows its
+// last gap. Returns false and writes nothing where that is too much.
 bool write_timeline(const PlanStudy& study, const PolicyStudy& policy, const std::filesystem::path& path) {
   const Timeline& timeline = policy.timeline;
-  if (timeline_spans(timeline) > kMostTimelineSpans) {
-    // An older one would be taken for that of this plan.
+  if (timeline_spans(timeline) > kMaxTimelineSpans) {
+    // Removes an older file, which would be taken for that of this plan.
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
     return false;
@@ -130,10 +129,10 @@ PlanFileOptions read_plan_file_options(const Flags& flags) {
   }
   PlanFileOptions options;
   options.all_traces = flags.one_of("traces", {"best", "all"}).value_or(0) == 1;
-  constexpr std::int64_t kFewest = 3, kMost = 1'000'000'000;
+  constexpr std::int64_t kMinSpans = 3, kMaxSpans = 1'000'000'000;
   if (flags.text("trace-spans") == "all") {
     options.trace_spans = kAllSpans;
-  } else if (const auto spans = flags.integer("trace-spans", kFewest, kMost)) {
+  } else if (const auto spans = flags.integer("trace-spans", kMinSpans, kMaxSpans)) {
     options.trace_spans = *spans;
   }
   return options;
@@ -167,7 +166,7 @@ WrittenFiles write_timeline_files(PlanStudy& study, const std::filesystem::path&
     } else if (i == study.best) {
       written.notes.push_back(fmt::format("{} is not written: it would have {} spans, and has at most {}.",
                                           timeline.string(), format_count(timeline_spans(policy.timeline)),
-                                          format_count(kMostTimelineSpans)));
+                                          format_count(kMaxTimelineSpans)));
     }
   }
   written.names.push_back(write_picture(study, folder).string());

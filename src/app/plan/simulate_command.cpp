@@ -1,8 +1,7 @@
-#include "app/plan/simulate_command.hpp"
-
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"

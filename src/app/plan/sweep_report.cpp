@@ -33,9 +33,7 @@ std::string fastest_table(const Sweep& sweep, const std::vector<std::size_t>& ra
     const SweepRow& row = sweep.rows[ranking[place]];
     const SweepFigures& f = *row.figures;
     std::vector<std::string> cells{std::to_string(place + 1)};
-    for (std::size_t k = 0; k < sweep.spec.keys.size(); ++k) {
-      cells.push_back(sweep.spec.keys[k].values[row.choice[k]]);
-    }
+    for (std::size_t k = 0; k < sweep.spec.keys.size(); ++k) cells.push_back(sweep.spec.keys[k].values[row.choice[k]]);
     cells.insert(cells.end(),
                  {time(f.step_s), format_count(static_cast<std::int64_t>(f.tokens_per_s)),
                   fmt::format("{:.1f}", f.tflops_per_gpu), fmt::format("{:.1f} %", 100 * f.mfu), time(f.exposed_comm_s),

@@ -1,10 +1,9 @@
-#include "app/run/calibrate_command.hpp"
-
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/output_paths.hpp"
 #include "app/plan/plan_files.hpp"

@@ -10,7 +10,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kCheckpoints = "Checkpoints";
-constexpr std::int64_t kMost = 1'000'000'000;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
 
 void refuse_several_policies(const RunOptions& options) {
   if (options.only_best || options.policies.size() < 2) return;
@@ -39,8 +39,8 @@ void read_checkpoint_options(const Flags& flags, RunOptions& options) {
   }
   CheckpointOptions& checkpoint = options.checkpoint.emplace();
   checkpoint.folder = *folder;
-  checkpoint.every = flags.integer("checkpoint-every", 1, kMost).value_or(0);
-  checkpoint.keep = flags.integer("keep-checkpoints", 1, kMost).value_or(checkpoint.keep);
+  checkpoint.every = flags.integer("checkpoint-every", 1, kMaxNumber).value_or(0);
+  checkpoint.keep = flags.integer("keep-checkpoints", 1, kMaxNumber).value_or(checkpoint.keep);
   checkpoint.resume = flags.is_set("resume");
   checkpoint.stop_on_error = flags.one_of("on-save-error", {"stop", "continue"}).value_or(0) == 0;
   checkpoint.stop_asked = stop_signal_came;

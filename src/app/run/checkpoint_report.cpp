@@ -1,10 +1,9 @@
-#include "app/run/checkpoint_report.hpp"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "app/run/run_report.hpp"
 #include "base/text.hpp"
 #include "base/units.hpp"
 

@@ -1,10 +1,9 @@
-#include "app/run/run_command.hpp"
-
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "app/cli.hpp"
+#include "app/commands.hpp"
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"

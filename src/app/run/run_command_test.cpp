@@ -1,12 +1,11 @@
 // What `weft run` refuses, shows and leaves behind. Cases that train need kernels; loading them takes a second, so they
 // are few.
-#include "app/run/run_command.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/test_cli.hpp"
 #include "app/test_stages.hpp"

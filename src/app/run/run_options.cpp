@@ -17,13 +17,13 @@ namespace weft {
 namespace {
 
 constexpr const char* kTraining = "Training";
-constexpr std::int64_t kMost = 1'000'000'000;
-constexpr std::int64_t kMostProcesses = 512;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
+constexpr std::int64_t kMaxProcesses = 512;
 
 LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, double peak) {
   LearningRateSchedule schedule;
   schedule.style = static_cast<DecayStyle>(flags.one_of("lr-schedule", {"constant", "linear", "cosine"}).value_or(0));
-  schedule.warmup = flags.integer("lr-warmup", 0, kMost).value_or(0);
+  schedule.warmup = flags.integer("lr-warmup", 0, kMaxNumber).value_or(0);
   if (schedule.style == DecayStyle::constant) {
     for (const char* flag : {"lr-min", "lr-decay-steps"}) {
       if (flags.given(flag)) fail("--{}: is of --lr-schedule linear or cosine", flag);
@@ -32,7 +32,7 @@ LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, doubl
   }
   schedule.minimum = flags.number("lr-min", 0, 1e38).value_or(0);
   if (schedule.minimum > peak) fail("--lr-min {}: is above --lr {}", schedule.minimum, peak);
-  schedule.decay_steps = flags.integer("lr-decay-steps", 1, kMost).value_or(steps);
+  schedule.decay_steps = flags.integer("lr-decay-steps", 1, kMaxNumber).value_or(steps);
   if (schedule.warmup >= schedule.decay_steps) {
     fail("--lr-warmup {}: leaves no step to decay in; --{} is {}", schedule.warmup,
          flags.given("lr-decay-steps") ? "lr-decay-steps" : "steps", schedule.decay_steps);
@@ -42,7 +42,7 @@ LearningRateSchedule read_schedule(const Flags& flags, std::int64_t steps, doubl
 
 TrainSettings read_settings(const Flags& flags) {
   TrainSettings settings;
-  settings.steps = flags.integer("steps", 1, kMost).value_or(settings.steps);
+  settings.steps = flags.integer("steps", 1, kMaxNumber).value_or(settings.steps);
   settings.seed = static_cast<std::uint64_t>(flags.integer("seed", 0, INT64_MAX).value_or(1));
   settings.optimizer = static_cast<Optimizer>(flags.one_of("optimizer", {"adam", "sgd"}).value_or(0));
   const double rate = flags.number("lr", 0, 1e38).value_or(settings.adam.learning_rate);
@@ -113,7 +113,7 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
     fail("--device cuda: --cluster {} is not of this machine's GPUs; give gpu:N", options.inputs.cluster.name);
   }
   options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
-  // A shape has the positions that it trains, no more: every one of them is a gradient to be reduced.
+  // A shape has only the positions that it trains, because each of them is a gradient to be reduced.
   if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
@@ -146,7 +146,8 @@ void check_world(const Launch& launch, const RunOptions& options) {
   }
 }
 
-// As asked for, or the cores over the ranks. Processes may be spread over machines, but nobody says over how many.
+// Returns the number asked for, or the cores divided by the ranks. Processes may be spread over machines, but nothing
+// says over how many.
 int read_threads(const Flags& flags, std::int64_t ranks) {
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
   return static_cast<int>(flags.integer("threads", 1, 1024).value_or(std::max<std::int64_t>(1, cores / ranks)));
@@ -173,9 +174,9 @@ void check_corpus(const RunOptions& options, const std::shared_ptr<const Corpus>
   const Batches refuses_what_is_too_short(corpus, shape, options.settings.seed);
 }
 
-// Without a file of its own it takes the end of the data, which is not trained on then.
+// Without a file of its own it takes the end of the data, which is then not trained on.
 void read_validation(const Flags& flags, RunOptions& options) {
-  const auto every = flags.integer("eval-every", 1, kMost);
+  const auto every = flags.integer("eval-every", 1, kMaxNumber);
   if (!every) {
     for (const char* flag : {"eval-batches", "eval-data", "eval-share"}) {
       if (flags.given(flag)) fail("--{}: needs --eval-every N", flag);
@@ -184,7 +185,7 @@ void read_validation(const Flags& flags, RunOptions& options) {
   }
   ValidationOptions& validation = options.validation.emplace();
   validation.job.every = *every;
-  validation.job.batches = flags.integer("eval-batches", 1, kMost).value_or(10);
+  validation.job.batches = flags.integer("eval-batches", 1, kMaxNumber).value_or(10);
   validation.data = flags.text("eval-data");
   if (validation.data) {
     if (flags.given("eval-share")) fail("--eval-share: is given with --eval-data");
@@ -261,7 +262,8 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   check_native(flags, launch, options);
   require_trainable(options.inputs.model, options.inputs.layout, options.inputs.cluster.execution.runtime);
   options.settings = read_settings(flags);
-  options.warm_up = flags.integer("warm-up", 0, kMost).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
+  options.warm_up =
+      flags.integer("warm-up", 0, kMaxNumber).value_or(std::min<std::int64_t>(2, options.settings.steps / 3));
   if (options.warm_up >= options.settings.steps) {
     fail("--warm-up {}: of {} steps none would count", options.warm_up, options.settings.steps);
   }
@@ -279,7 +281,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
 
 std::optional<std::int64_t> processes_to_start(const Flags& flags, const Launch& launch) {
   if (launch.kind != LaunchKind::local) return std::nullopt;
-  return flags.integer("processes", 1, kMostProcesses);
+  return flags.integer("processes", 1, kMaxProcesses);
 }
 
 }  // namespace weft

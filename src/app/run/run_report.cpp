@@ -8,7 +8,6 @@
 
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
-#include "app/run/checkpoint_report.hpp"
 #include "app/run/run_progress.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
@@ -34,7 +33,7 @@ std::string world_line(const RunStudy& study) {
 }
 
 // Where a prediction is off by more than this, the report says what differs.
-constexpr double kWorthExplainingPct = 3;
+constexpr double kMinExplainedErrorPct = 3;
 constexpr std::size_t kKindsShown = 3;
 
 // The kinds of operations that a rank spent most more or less time on than predicted.
@@ -43,7 +42,7 @@ std::string differences(const RunStudy& study) {
       {"policy", "error", "most different", "times a step", "predicted each", "measured each", "difference a step"});
   bool any = false;
   for (const PolicyRun& run : study.runs) {
-    if (std::abs(run.prediction_error_pct()) <= kWorthExplainingPct) continue;
+    if (std::abs(run.prediction_error_pct()) <= kMinExplainedErrorPct) continue;
     const TimelineComparison comparison = compare_timelines(run.predicted, run.measured.timeline);
     for (std::size_t i = 0; i < std::min(kKindsShown, comparison.kinds.size()); ++i) {
       const KindComparison& kind = comparison.kinds[i];

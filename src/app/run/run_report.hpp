@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "study/run/checkpoint_study.hpp"
 #include "study/run/run_study.hpp"
 
 namespace weft {
@@ -12,5 +13,8 @@ namespace weft {
 std::string too_large_line(const PolicyStudy& study);
 std::string run_text_report(const RunStudy& study);
 nlohmann::ordered_json run_json_report(const RunStudy& study);
+// What the report says of checkpoints.
+std::string checkpoint_text(const CheckpointStudy& study);
+nlohmann::ordered_json checkpoint_json(const CheckpointStudy& study);
 
 }  // namespace weft

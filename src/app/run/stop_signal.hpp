@@ -1,9 +1,10 @@
-// SIGTERM and SIGUSR1 as a wish to save and end. They are held back, and whoever trains looks whether one has come.
+// SIGTERM and SIGUSR1 ask to save and end. They are blocked, and the training loop checks whether one has come.
 #pragma once
 
 namespace weft {
 
-// For this thread and all that it starts, so before there are others. Programs that it executes inherit it, too.
+// Affects this thread and all that it starts, so it must be called before there are others. Executed programs inherit
+// it.
 void hold_stop_signals();
 bool stop_signal_came();
 

@@ -6,7 +6,7 @@ namespace weft {
 namespace {
 
 constexpr std::chrono::seconds kGrace{10};     // for the survivors of a process that failed
-constexpr std::chrono::hours kTimeToSave{24};  // that is, as long as they take: who is in a hurry has SIGINT
+constexpr std::chrono::hours kTimeToSave{24};  // in effect unlimited: a user in a hurry has SIGINT
 
 }  // namespace
 

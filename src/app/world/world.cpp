@@ -18,9 +18,9 @@
 namespace weft {
 namespace {
 
-// While ranks connect they often see for themselves who is lost; the launcher's word counts after this.
+// While ranks connect they often notice themselves who is lost; the launcher's message counts after this.
 constexpr std::chrono::milliseconds kTimeToNoticeItself{1000};
-// mpirun kills all ranks the moment one ends with a code of its own, also those that are about to say why they end.
+// mpirun kills all ranks as soon as one ends with an error, even those that are about to say why they end.
 constexpr std::chrono::milliseconds kTimeForOthersToSpeak{1500};
 
 // A rank that cannot go on says so: the others may be waiting for it.
@@ -33,7 +33,7 @@ void run_or_tell(Communicator& communicator, const WorldBody& body, const std::s
   }
 }
 
-// What was wrong counts more than that others could not go on because of it.
+// An error counts more than the failures that it caused on other ranks.
 void rethrow_first(const std::vector<std::exception_ptr>& errors) {
   std::exception_ptr failure;
   for (const std::exception_ptr& error : errors) {
@@ -84,7 +84,7 @@ void run_mpi(const Launch& launch, const WorldOptions& options, const WorldBody&
   body(communicator, chosen.words);
 }
 
-// While ranks connect, one that dies may not be known to the others yet; who started them knows.
+// While ranks connect, a death may not be known to the others yet, but the launcher knows it.
 void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody& body,
              const std::function<void(const std::string&)>& end) {
   TcpOptions tcp;
@@ -101,7 +101,7 @@ void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody&
     try {
       transport = make_tcp_transport(tcp);
     } catch (const RunFailed& failure) {
-      // Whom we miss may have left because of somebody else, whom the launcher knows.
+      // The rank that we miss may have left because of another, which the launcher knows.
       end_connecting(news.words().value_or(failure.what()));
     }
   }
@@ -113,8 +113,8 @@ void run_tcp(const Launch& launch, const WorldOptions& options, const WorldBody&
 
 Launch launch_from_environment() {
   Variables variables;
-  for (const char* name : kLaunchVariables) {
-    if (const char* value = std::getenv(name)) variables[name] = value;
+  for (const std::string_view name : kLaunchVariables) {
+    if (const char* value = std::getenv(std::string(name).c_str())) variables[std::string(name)] = value;
   }
   if (!mpi_is_built()) variables.erase("PMIX_RANK");  // then Slurm's tasks are joined by TCP
   return launch_from(variables);
@@ -149,7 +149,7 @@ void run_world(const Launch& launch, const WorldOptions& options, std::ostream& 
     } catch (const RunFailed& failure) {
       end(failure.what());
     } catch (const Error& error) {
-      // Often all ranks find the same. Each shall say it before it sees another leave.
+      // Often all ranks find the same error. Each should report it before it sees another leave.
       say_once(error.what());
       if (launch.kind != LaunchKind::mpi) std::this_thread::sleep_for(kTimeForOthersToSpeak);
       end_with(kBadInput, error.what());

@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-// 35 words that did not come. Under mpirun a rank needs 1.5 s more to end, and all shall have ended within 10 s.
+// 35 missed signs of life. Under mpirun a rank needs 1.5 s more to end, and all should have ended within 10 s.
 constexpr double kDefaultSilence = 7;
 constexpr std::chrono::seconds kShortestSilence{1};
 

@@ -97,9 +97,7 @@ void BenchRanks::barrier() {
 }
 
 void BenchRanks::begin_together() {
-  if (processes_ && !communicator_.through_memory()) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(rest_.value));
-  }
+  if (processes_ && !communicator_.through_memory()) std::this_thread::sleep_for(std::chrono::nanoseconds(rest_.value));
   barrier();
 }
 

@@ -6,7 +6,7 @@ namespace weft {
 namespace {
 
 constexpr std::int64_t kElement = 8;
-constexpr Bytes kWorthTiming{2 << 10};
+constexpr Bytes kMinTimedBytes{2 << 10};
 constexpr Bytes kSmall{24 << 10};  // sent as small messages are (comm/tcp/link.cpp)
 
 // Returns each peer's share of `bytes`: at least two elements, and a whole number of pairs of elements.
@@ -34,7 +34,7 @@ HandoffProbe::HandoffProbe(Communicator& communicator, BenchRanks& ranks, const 
   } else {
     probes_.push_back(probe_of(HostPart::per_message, Collective::all_gather, Algorithm::direct, many, 2));
   }
-  if (many >= kWorthTiming) {
+  if (many >= kMinTimedBytes) {
     probes_.push_back(probe_of(HostPart::bytes, Collective::all_to_all, Algorithm::direct, many));
     probes_.push_back(probe_of(HostPart::reductions, Collective::reduce_scatter, Algorithm::direct, many));
   }

@@ -11,10 +11,10 @@ constexpr std::size_t kParts = 7;
 // By HostPart, in nanoseconds, nanoseconds per byte, or bytes.
 using Values = std::array<double, kParts>;
 constexpr Values kStep = {500, 500, 500, 0.02, 0.02, 0.02, -256};
-constexpr Values kLeast = {0, 1'000, 0, 0, 0, 0, 256};  // the burst minus one step stays positive
-constexpr int kMostRounds = 40;
-constexpr double kExact = 5e-4;    // of a sample's time
-constexpr double kCautious = 0.7;  // share of the way that one part moves in a round, because the other parts move too
+constexpr Values kMin = {0, 1'000, 0, 0, 0, 0, 256};  // the burst minus one step stays positive
+constexpr int kMaxRounds = 40;
+constexpr double kMaxRelativeError = 5e-4;  // of a sample's time
+constexpr double kShareOfWay = 0.7;         // of the way that one part moves in a round, because the others move too
 
 Bandwidth rate_of(double nanos_per_byte) {
   return {nanos_per_byte > 0 ? 1e9 / nanos_per_byte : 0};
@@ -53,21 +53,21 @@ HostWork fit_host_work(const MeasuredLink& link, std::span<const HostSample> sam
     return static_cast<double>((sample.time - predicted).value);
   };
   bool settled = false;
-  for (int round = 0; round < kMostRounds && !settled; ++round) {
+  for (int round = 0; round < kMaxRounds && !settled; ++round) {
     settled = true;
     for (const HostSample& sample : samples) {
       const auto part = static_cast<std::size_t>(sample.part);
       const double now = missing(sample, values);
-      if (std::abs(now) <= kExact * static_cast<double>(sample.time.value)) continue;
+      if (std::abs(now) <= kMaxRelativeError * static_cast<double>(sample.time.value)) continue;
       settled = false;
       Values stepped = values;
       stepped[part] += kStep[part];
       const double gained = now - missing(sample, stepped);  // 0 or less: another part decides this time
       if (gained <= 0) continue;
-      double moved = values[part] + kCautious * kStep[part] * now / gained;
+      double moved = values[part] + kShareOfWay * kStep[part] * now / gained;
       if (sample.part == HostPart::burst)
         moved = std::min(moved, static_cast<double>(link.burst.value));  // the link has no more
-      values[part] = std::max(kLeast[part], moved);
+      values[part] = std::max(kMin[part], moved);
     }
   }
   return work_of(values);

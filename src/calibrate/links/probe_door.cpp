@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kPurpose = "probe";
-constexpr std::chrono::seconds kConnect{5};
+constexpr std::chrono::seconds kConnectTime{5};
 constexpr std::size_t kWordBytes = 16;  // BenchRanks::from_rank_0 carries up to 60 digits, two for a byte
 
 // Ranks that share loopback return the same text.
@@ -41,7 +41,7 @@ tcp::Socket ProbeDoor::enter() const {
 }
 
 tcp::Clock::time_point ProbeDoor::deadline() {
-  return tcp::Clock::now() + kConnect;
+  return tcp::Clock::now() + kConnectTime;
 }
 
 }  // namespace weft

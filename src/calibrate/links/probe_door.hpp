@@ -15,7 +15,7 @@ class ProbeDoor {
 
   const std::string& address() const { return address_; }
   // On rank 0: the connection of rank 1, or an empty socket where it does not come in time.
-  tcp::Socket let_in() { return door_->wait_for_one(deadline()); }
+  tcp::Socket admit() { return door_->wait_for_one(deadline()); }
   // On rank 1: the other end of it.
   tcp::Socket enter() const;
 

@@ -16,29 +16,29 @@ namespace {
 
 using tcp::Clock;
 
-constexpr std::chrono::milliseconds kStream{1200};
+constexpr std::chrono::milliseconds kStreamTime{1200};
 // These bytes do not count: slow start and a token bucket's burst change their rate.
-constexpr std::int64_t kWarmUp = 1 << 20;
-constexpr std::int64_t kMost = std::int64_t{1} << 31;
+constexpr std::int64_t kWarmUpBytes = 1 << 20;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 31;
 constexpr int kPings = 50;
 // A stream that breaks off or stands still is left alone: the barrier after it names the rank that is to blame.
-constexpr std::chrono::seconds kStandstill{2};
+constexpr std::chrono::seconds kMaxStandstill{2};
 
 // On rank 0: returns the bytes a second after the warm-up; 0 where nothing came.
 double receive_stream(ProbeDoor& door) {
-  const tcp::Socket stream = door.let_in();
+  const tcp::Socket stream = door.admit();
   if (!stream) return 0;
   std::vector<std::byte> buffer(1 << 20);
   std::int64_t bytes = 0, counted = 0;
   Clock::time_point begin{}, end{};
-  while (tcp::wait_for(stream, POLLIN, Clock::now() + kStandstill)) {
+  while (tcp::wait_for(stream, POLLIN, Clock::now() + kMaxStandstill)) {
     const ssize_t got = ::recv(stream.fd(), buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got <= 0) break;
     const Clock::time_point now = Clock::now();
-    if (bytes < kWarmUp && bytes + got >= kWarmUp) {
+    if (bytes < kWarmUpBytes && bytes + got >= kWarmUpBytes) {
       begin = now;
-    } else if (bytes >= kWarmUp) {
+    } else if (bytes >= kWarmUpBytes) {
       counted += got;
       end = now;
     }
@@ -53,9 +53,9 @@ void send_stream(const ProbeDoor& door) {
   const tcp::Socket stream = door.enter();
   if (!stream) return;
   const std::vector<std::byte> buffer(256 << 10);
-  const Clock::time_point end = Clock::now() + kStream;
+  const Clock::time_point end = Clock::now() + kStreamTime;
   std::int64_t sent = 0;
-  while (Clock::now() < end && sent < kMost) {
+  while (Clock::now() < end && sent < kMaxBytes) {
     if (!tcp::wait_for(stream, POLLOUT, end)) break;
     const ssize_t wrote = ::send(stream.fd(), buffer.data(), buffer.size(), MSG_NOSIGNAL);
     if (wrote > 0) sent += wrote;

@@ -1,5 +1,5 @@
-// Two rings of opposite direction, each of which carries half of every slice: where links are full duplex, or where a
-// rank has links to both neighbours, both directions work. Bytes a rank sends are those of one ring.
+// Two rings of opposite direction, each with half of every slice. Both directions work where links are full duplex or a
+// rank has links to both neighbours. A rank sends as many bytes as in one ring.
 #include <algorithm>
 
 #include "collective/algorithm/generators.hpp"

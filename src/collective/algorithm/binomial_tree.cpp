@@ -56,7 +56,7 @@ class BinomialTree {
   std::int64_t ranks_, root_;
 };
 
-// Downwards a rank serves its children one after the other: a child that has the whole link is sooner able to help.
+// Downwards a rank serves its children one after the other: a child that gets the whole link can help sooner.
 void broadcast(Holdings& holdings, const BinomialTree& tree, std::int64_t parts) {
   holdings.builder().send_in_turn(true);
   for (std::int64_t part = 0; part < parts; ++part) {

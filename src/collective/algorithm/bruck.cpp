@@ -93,10 +93,10 @@ class AllToAll {
   std::vector<std::vector<SlotRef>> at_;  // by rank and ranks to go: the first slot
 };
 
-// Dissemination in which everybody counts once, for any N (Bruck and Ho, "Efficient global combine operations", 1993).
+// Dissemination in which every rank counts once, for any N (Bruck and Ho, "Efficient global combine operations", 1993).
 // B(w) is the sum of the w ranks behind a rank, A(w+1) the same with its own. Reading N-1 bit by bit from the top,
 //   B(2w) = B(w) + B(w) of the rank w on,   B(2w+1) = B(w) + A(w+1) of the rank w+1 on;
-// in the end B(N-1) and the own contribution are all. (For data this would add in another order on every rank.)
+// in the end B(N-1) and the own contribution are all. (For data every rank would add in a different order.)
 void barrier(ProgramBuilder& builder) {
   const std::int64_t ranks = builder.spec().ranks;
   const auto behind = [](std::int64_t rank, std::int64_t round) { return scratch_of(rank, round % 2); };

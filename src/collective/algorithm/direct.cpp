@@ -1,6 +1,6 @@
-// All pairs at once: every message goes straight to the rank that needs it, and nothing waits for anything else. The
-// fewest messages that follow each other; many that share a link. all_reduce sends every input to everybody, which adds
-// all inputs in the order of the ranks, so that all get the same bits.
+// All pairs at once: every message goes straight to the rank that needs it, and no message waits for another. This has
+// the fewest sequential messages, but many share a link. all_reduce sends every input to every rank, which adds all
+// inputs in the order of the ranks, so all get the same bits.
 #include "collective/algorithm/generators.hpp"
 #include "collective/algorithm/phases.hpp"
 

@@ -1,9 +1,9 @@
 // `tree`: two binary trees below the root, each of which carries half of the pieces (Sanders, Speck, Traeff, "Two-tree
 // algorithms for full bandwidth broadcast, reduction and scan", 2009; NCCL's trees).
 //
-// The other M = N-1 ranks have numbers 1..M. Numbered in order, odd numbers are leaves and even ones inner nodes; in
-// the second tree everybody's number is one higher (M becomes 1), so that who is an inner node in one is a leaf in the
-// other and sends about K in all, whatever N is. The root serves the tops of both. Depth: ceil(log2 N) messages.
+// The other M = N-1 ranks have numbers 1..M, of which odd ones are leaves and even ones inner nodes. In the second tree
+// every number is one higher (M becomes 1), so an inner node of one tree is a leaf of the other and sends about K bytes
+// in all, whatever N is. The root serves the tops of both trees. Depth: ceil(log2 N) messages.
 #include <bit>
 
 #include "collective/algorithm/generators.hpp"

@@ -2,8 +2,8 @@
 // groups form an outer group. The slow links between nodes carry one inner-th of the buffer per rank, and all ranks of
 // a node use them at once.
 //
-// Inside, all pairs send at once (a switch joins them, and one message is the shortest way); between nodes go rings and
-// chains, so that no receiver of the slow network is flooded.
+// Inside an inner group all pairs send at once (a switch joins them, and one message is the shortest way). Between
+// nodes data goes along rings and chains, so that no receiver of the slow network is flooded.
 #include <algorithm>
 
 #include "collective/algorithm/generators.hpp"
@@ -21,8 +21,8 @@ struct Levels {
   Pieces slice(std::int64_t o, std::int64_t i) const {
     return consecutive((by_place ? i * outer + o : rank(o, i)) * parts, parts);
   }
-  // What place i works on for all groups: one run where slices are ordered by place, otherwise one for each group, from
-  // `first` downwards.
+  // Returns the pieces of place i for all groups: one range where slices are ordered by place, otherwise one for each
+  // group, from `first` downwards.
   std::vector<Pieces> slices_of_place(std::int64_t i, std::int64_t first) const {
     if (by_place) return {consecutive(i * outer * parts, outer * parts)};
     std::vector<Pieces> runs;
@@ -54,7 +54,8 @@ struct Levels {
   }
 };
 
-// Inside, slices travel in the order in which the ring needs them (it starts with the one before its own) or has them.
+// Inside, slices travel in the order in which the ring needs them (it starts with the slice before its own) or has
+// them.
 void reduce_scatter(Holdings& holdings, const Levels& levels) {
   for (const Group& group : levels.inner_groups(-1)) direct_reduce_scatter(holdings, group);
   for (const Group& group : levels.outer_groups()) ring_reduce_scatter(holdings, group);
@@ -65,7 +66,7 @@ void all_gather(Holdings& holdings, const Levels& levels) {
   for (const Group& group : levels.inner_groups(0)) direct_all_gather(holdings, group);
 }
 
-// Here a slice is one inner-th of the buffer: the root shares them out inside its group, every place sends its own
+// A slice is one inner-th of the buffer: the root distributes the slices inside its group, every place sends its own
 // along the groups, and each group collects.
 void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
   const std::int64_t top = root / levels.inner;
@@ -75,9 +76,7 @@ void broadcast(Holdings& holdings, const Levels& levels, std::int64_t root) {
     holdings.copy({.from = from, .to = to, .pieces = slice(i), .messages = levels.parts});
   };
   for (std::int64_t i = 0; i < levels.inner; ++i) hand_over(root, levels.rank(top, i), i);
-  for (std::int64_t i = 0; i < levels.inner; ++i) {
-    chain_broadcast(holdings, levels.members_of_place(top, i), slice(i));
-  }
+  for (std::int64_t i = 0; i < levels.inner; ++i) chain_broadcast(holdings, levels.members_of_place(top, i), slice(i));
   for (std::int64_t distance = 1; distance < levels.inner; ++distance) {
     for (std::int64_t o = 0; o < levels.outer; ++o) {
       for (std::int64_t i = 0; i < levels.inner; ++i) {
@@ -136,7 +135,7 @@ void scatter(Holdings& holdings, const Levels& levels, std::int64_t root) {
   }
 }
 
-// Everybody reports to place 0 of its group, these report to rank 0, and back.
+// Every rank reports to place 0 of its group and these report to rank 0; the answers go the same way back.
 void barrier(Holdings& holdings, const Levels& levels) {
   const auto inside = [&](const auto& visit) {
     for (std::int64_t o = 0; o < levels.outer; ++o) {
@@ -158,7 +157,7 @@ void barrier(Holdings& holdings, const Levels& levels) {
   inside(release);
 }
 
-// First everybody gives place i of its own group all that goes to place i of any group; then each rank has one message
+// First every rank gives place i of its own group all that goes to place i of any group. Then each rank has one message
 // for every other group, in the order in which it lies in the output there.
 void exchange(ProgramBuilder& builder, const Levels& levels) {
   const std::int64_t parts = levels.parts;
@@ -172,7 +171,8 @@ void exchange(ProgramBuilder& builder, const Levels& levels) {
         const std::int64_t place = (i + distance) % levels.inner;
         const std::int64_t to = levels.rank(o, place);
         for (std::int64_t behind = 1; behind <= levels.outer; ++behind) {
-          const std::int64_t target = (o + behind) % levels.outer;  // the own group last: it goes no further
+          const std::int64_t target =
+              (o + behind) % levels.outer;  // the own group comes last: its data goes no further
           // In place the output still holds what has to leave.
           const bool arrived = target == o && !builder.in_place();
           copy_in_parts(builder, input_of(from, levels.rank(target, place) * parts),

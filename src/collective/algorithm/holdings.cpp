@@ -51,7 +51,8 @@ Holdings::Holdings(ProgramBuilder& builder) : builder_(builder) {
   }
 }
 
-// In place a slot has two names; the one in the larger buffer is used, so that neighbours have neighbouring names.
+// In place a slot has two names. The one in the larger buffer is used, so that neighbouring slots have neighbouring
+// names.
 SlotRef Holdings::canonical(std::int64_t rank, SlotRef slot) const {
   if (!builder_.in_place()) return slot;
   const CollectiveSpec& spec = builder_.spec();
@@ -90,7 +91,7 @@ void Holdings::carry(const Move& move, bool reduce) {
   }
 }
 
-// One message per run of pieces that lie behind each other at both ends.
+// Sends one message for every range of pieces that is contiguous at both ends.
 void Holdings::send(const Message& message, bool reduce) {
   const auto follows = [&](std::size_t i) {
     const SlotRef operand = at(message.to, message.pieces[i - 1]);

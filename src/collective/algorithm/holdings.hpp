@@ -1,5 +1,5 @@
-// Where every rank keeps its copy or partial sum of every piece while a generator moves them. A generator then says
-// only which pieces travel from whom to whom. (All collectives but all_to_all, where N^2 P places would be kept.)
+// Keeps track of where every rank has its copy or partial sum of every piece, so that a generator only says which
+// pieces go from whom to whom. (For all collectives but all_to_all, which would need N^2 P places.)
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class Holdings {
 
   ProgramBuilder& builder() { return builder_; }
   SlotRef at(std::int64_t rank, std::int64_t piece) const;
-  // Where a rank may write a piece: where its output has it; in place, where its input has it; otherwise a scratch slot
-  // that stays the piece's own.
+  // Returns where a rank may write a piece: its place in the output or, in place, in the input; otherwise a scratch
+  // slot that stays reserved for the piece.
   SlotRef room(std::int64_t rank, std::int64_t piece);
 
   // What `from` holds also lies at `to`.

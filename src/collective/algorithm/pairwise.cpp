@@ -1,7 +1,7 @@
-// N-1 rounds: in round k every rank sends to the rank k further on and receives from the one k before. The messages are
-// those of `direct`, but they leave one at a time, and with all ranks in step they arrive so too: each has the whole
-// link at both ends. Receives do not wait for their turn: asking for a message only when the one before it has come can
-// put the question behind data that goes the same way, and the peer's link idles for so long.
+// N-1 rounds: in round k every rank sends to the rank k further on and receives from the rank k before it. The messages
+// are those of `direct`, but a rank sends one at a time, and while ranks keep step it receives one at a time, so each
+// message has the whole link at both ends. Receives are posted without waiting for their turn: a request sent only
+// after the previous message has arrived could queue behind data, and the peer's link would idle.
 #include "collective/algorithm/generators.hpp"
 #include "collective/algorithm/phases.hpp"
 

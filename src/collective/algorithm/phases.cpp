@@ -63,7 +63,7 @@ void ring_all_gather(Holdings& holdings, const Group& group) {
   }
 }
 
-// In the order of the distance: in no round do two members write to the same third.
+// Goes by distance, so that in no round two members write to the same third one.
 void direct_reduce_scatter(Holdings& holdings, const Group& group) {
   for (std::int64_t distance = 1; distance < group.size(); ++distance) {
     for (std::int64_t i = 0; i < group.size(); ++i) move_slice(holdings, group, i + distance, i, i + distance, true);

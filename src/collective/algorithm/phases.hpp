@@ -14,18 +14,17 @@ namespace weft {
 std::int64_t wrapped(std::int64_t rank, std::int64_t ranks);  // rank modulo ranks, never negative
 std::int64_t ceil_log2(std::int64_t n);
 
-// The name of the algorithm, and the spec of the request with so many pieces.
+// Returns a builder with the algorithm's name and the request's spec with so many pieces.
 ProgramBuilder builder_for(const ProgramRequest& request, std::int64_t pieces, std::int64_t helpers = 0);
 
-// A copy; between ranks, in so many messages.
+// Copies pieces; between ranks in so many messages.
 void copy_in_parts(ProgramBuilder& builder, Spot from, Spot to, std::int64_t count, std::int64_t parts);
 
-// Some ranks, and which pieces each of them reduces or gathers: its slice. Slices may be runs of pieces that do not
-// follow each other.
+// Some ranks, and the pieces that each of them reduces or gathers: its slice, as one or several ranges of pieces.
 struct Group {
   std::vector<std::int64_t> members;
   std::function<std::vector<Pieces>(std::int64_t index)> slice;  // of members[index]
-  std::int64_t parts = 1;                                        // messages for each run
+  std::int64_t parts = 1;                                        // messages for each range
   std::int64_t channel = 0;
 
   std::int64_t size() const { return static_cast<std::int64_t>(members.size()); }
@@ -42,7 +41,7 @@ void direct_reduce_scatter(Holdings& holdings, const Group& group);
 void ring_all_gather(Holdings& holdings, const Group& group);
 void direct_all_gather(Holdings& holdings, const Group& group);
 
-// Piece after piece from the first to the last; and sums on the way there.
+// Sends pieces along the ranks from the first to the last; chain_reduce adds them up on the way.
 void chain_broadcast(Holdings& holdings, const std::vector<std::int64_t>& chain, const Pieces& pieces);
 void chain_reduce(Holdings& holdings, const std::vector<std::int64_t>& chain, const Pieces& pieces);
 

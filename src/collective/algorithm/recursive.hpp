@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// With N = p + e, p the largest power of two, ranks 2i and 2i+1 for i < e become one worker: 2i+1 hands its data to 2i
-// first and gets its result from it last. Costs two more messages and, at the folded ranks, up to K each way. The
-// worker w covers a run of ranks, so that what consecutive workers have is consecutive.
+// With N = p + e and p the largest power of two, ranks 2i and 2i+1 for i < e form one worker: 2i+1 first gives its data
+// to 2i and at the end gets its result from it. That costs two more messages and, at the folded ranks, up to K bytes
+// each way. A worker covers consecutive ranks, so what consecutive workers have is consecutive.
 class FoldedRanks {
  public:
   explicit FoldedRanks(std::int64_t ranks)

@@ -17,7 +17,7 @@ void all_gather(Holdings& holdings, const ProgramRequest& request) {
                    .messages = parts});
   }
   for (std::int64_t bit = 1; bit < folding.workers(); bit *= 2) {
-    // A rank's own slice joins the others' in the output as soon as messages have more than one slice.
+    // A rank's own slice must lie beside the others' in the output once messages have more than one slice.
     if (bit > 1 || folding.extra() > 0) holdings.settle();
     for (std::int64_t worker = 0; worker < folding.workers(); ++worker) {
       const std::int64_t first = worker / bit * bit;
@@ -36,8 +36,8 @@ void all_gather(Holdings& holdings, const ProgramRequest& request) {
   }
 }
 
-// Both sides of an exchange still send what they had when the partner's arrives, so sums move between two places: the
-// output in the last round, scratch before that, and a second scratch where the input occupies the place.
+// Both sides still send their old sum when the partner's arrives, so sums alternate between two places: the output in
+// the last round, scratch before that, and a second scratch where the input occupies the output.
 class Places {
  public:
   Places(Holdings& holdings, std::int64_t rounds) : holdings_(holdings), rounds_(rounds) {}

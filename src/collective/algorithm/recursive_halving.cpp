@@ -11,7 +11,7 @@ namespace {
 void reduce_scatter(Holdings& holdings, const ProgramRequest& request) {
   const FoldedRanks folding(request.ranks);
   const std::int64_t parts = request.parts;
-  // Whole runs of slices, also those that hold a rank's own one, stay together until the end.
+  // Consecutive slices stay together until the end, also those that contain a rank's own slice.
   const auto together = [&](std::int64_t piece) {
     return SlotRef{request.in_place ? BufferKind::input : BufferKind::scratch, piece};
   };
@@ -41,7 +41,7 @@ void reduce_scatter(Holdings& holdings, const ProgramRequest& request) {
   }
 }
 
-// Here a slice is one p-th of the buffer, so that folded ranks have none.
+// A slice is one p-th of the buffer, so folded ranks have none.
 void all_reduce(Holdings& holdings, const ProgramRequest& request) {
   const FoldedRanks folding(request.ranks);
   const std::int64_t parts = request.parts;

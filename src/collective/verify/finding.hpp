@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// In the order in which they are checked: each needs those before it.
+// The checks in their order: each relies on those before it.
 enum class ProgramRule : std::uint8_t {
   structure,  // slots, counts, peers, channels and dependencies are in range
   matching,   // the k-th send of a connection meets a k-th receive of the same count

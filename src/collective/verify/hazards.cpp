@@ -9,14 +9,14 @@ namespace {
 
 using Node = ProgramOrder::Node;
 
-// Two instructions of a rank that touch a slot, one of them writing; `earlier` comes first in the sequence.
+// Two instructions of a rank that touch a slot, one of them writing; `earlier` is first in the sequence.
 struct Conflict {
   Node earlier = -1, later = -1;
   SlotRef slot;
   bool earlier_writes = false, later_writes = false;
 };
 
-// The last instruction of each block of one rank that is known to have ended; -1 none.
+// By block of one rank: the last instruction that is known to have ended; -1 for none.
 using Clock = std::vector<std::int32_t>;
 
 void raise(Clock& clock, const Clock& other) {
@@ -48,8 +48,8 @@ class RankHazards {
   }
 
  private:
-  // With every write after the last write and the reads since, and every read after the last write, all pairs are
-  // ordered: the rest follows by transitivity.
+  // If every write follows the last write and the reads since, and every read follows the last write, then all pairs
+  // are ordered by transitivity.
   void find_conflicts() {
     struct SlotUse {
       Node writer = -1;
@@ -88,7 +88,7 @@ class RankHazards {
     conflicts_.push_back(conflict);
   }
 
-  // Most programs order what conflicts by dependencies inside the rank.
+  // First looks at dependencies inside the rank, by which most programs order their conflicts.
   void keep_unordered_within_rank() {
     const Node begin = order_.begin_of_rank(rank_);
     std::vector<Clock> clocks(nodes_.size());  // by node, counted from the rank's first
@@ -106,14 +106,12 @@ class RankHazards {
                   [&](const Conflict& each) { return covers(clocks[each.later - begin], step_of(each.earlier)); });
   }
 
-  // The same over the messages of all ranks. A clock is dropped once all that follow have taken it over.
+  // The same with the messages of all ranks. A clock is dropped once all its successors have merged it.
   void keep_unordered_over_ranks() {
     const std::size_t count = order_.size();
     std::vector<std::int32_t> followers(count, 0);
     std::vector<char> asked(count, 0);
-    for (Node node = 0; node < order_.size(); ++node) {
-      visit_before(node, [&](Node other) { ++followers[other]; });
-    }
+    for (Node node = 0; node < order_.size(); ++node) visit_before(node, [&](Node other) { ++followers[other]; });
     for (const Conflict& each : conflicts_) asked[each.later] = 1;
     std::vector<Clock> clocks(count);  // empty: nothing of this rank is before
     for (const Node node : order_.sequence()) {

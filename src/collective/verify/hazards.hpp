@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// `order` must have a sequence. Memory grows with the instructions of one rank times its blocks; time with that over
-// all ranks, unless an order comes about through other ranks only: then with all instructions times the blocks of each
-// rank that needs it.
+// `order` must have a sequence. Memory grows with the instructions of one rank times its blocks. Time grows with that
+// over all ranks; for a rank whose conflicts are ordered only through other ranks, with all instructions times its
+// blocks.
 std::optional<Finding> find_hazard(const Program& program, const ProgramOrder& order);
 
 }  // namespace weft

@@ -70,10 +70,8 @@ void ProgramOrder::connect() {
   for (auto& [key, each] : connections) {
     const std::size_t met = std::min(each.sends.size(), each.receives.size());
     for (std::size_t k = 0; k < met; ++k) message_from_[each.receives[k]] = each.sends[k];
-    const std::size_t room = kFewestMessageSlots;
-    for (std::size_t k = room; k < met; ++k) {
-      slot_from_[each.sends[k]] = each.receives[k - room];
-    }
+    const std::size_t room = kMinMessageSlots;
+    for (std::size_t k = room; k < met; ++k) slot_from_[each.sends[k]] = each.receives[k - room];
     connections_.push_back(std::move(each));
   }
 }
@@ -126,9 +124,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   for (std::size_t i = 0; i < count; ++i) first_after[i + 1] += first_after[i];
   std::vector<Node> after(first_after.back());
   std::vector<std::size_t> fill(first_after.begin(), first_after.end() - 1);
-  for (Node node = 0; node < size(); ++node) {
-    visit_all_before(node, [&](Node other) { after[fill[other]++] = node; });
-  }
+  for (Node node = 0; node < size(); ++node) visit_all_before(node, [&](Node other) { after[fill[other]++] = node; });
   sequence_.clear();
   sequence_.reserve(count);
   for (Node node = 0; node < size(); ++node) {
@@ -145,7 +141,7 @@ std::optional<Finding> ProgramOrder::find_deadlock() {
   return describe_cycle(waiting_for);
 }
 
-// Every instruction that is left waits for another one that is left: following them leads into a circle.
+// Every remaining instruction waits for another remaining one, so following the waits leads into a cycle.
 Finding ProgramOrder::describe_cycle(const std::vector<std::int32_t>& waiting_for) const {
   const auto next = [&](Node node) {
     Node found = -1;
@@ -165,17 +161,16 @@ Finding ProgramOrder::describe_cycle(const std::vector<std::int32_t>& waiting_fo
   std::vector<Node> cycle{node};
   for (Node other = next(node); other != node; other = next(other)) cycle.push_back(other);
 
-  constexpr std::size_t kMostNamed = 8;
+  constexpr std::size_t kMaxNamed = 8;
   const auto name = [&](Node each) { return where(program_, step(each).rank, step(each).step); };
   Finding finding{ProgramRule::deadlock, {}, {step(node)}, {}};
-  finding.words = fmt::format("deadlock with {} message slots a connection: {}", kFewestMessageSlots, name(node));
-  for (std::size_t i = 0; i + 1 < cycle.size() && i + 1 < kMostNamed; ++i) {
+  finding.words = fmt::format("deadlock with {} message slots a connection: {}", kMinMessageSlots, name(node));
+  for (std::size_t i = 0; i + 1 < cycle.size() && i + 1 < kMaxNamed; ++i) {
     finding.steps.push_back(step(cycle[i + 1]));
     finding.words += fmt::format(" waits {} {}, which", reason(cycle[i], cycle[i + 1]), name(cycle[i + 1]));
   }
-  if (cycle.size() > kMostNamed)
-    finding.words += fmt::format(" waits for {} more, of which", cycle.size() - kMostNamed);
-  finding.words += cycle.size() > kMostNamed ? " the last waits" : " waits";
+  if (cycle.size() > kMaxNamed) finding.words += fmt::format(" waits for {} more, of which", cycle.size() - kMaxNamed);
+  finding.words += cycle.size() > kMaxNamed ? " the last waits" : " waits";
   finding.words += fmt::format(" {} the first of these", reason(cycle.back(), cycle.front()));
   return finding;
 }

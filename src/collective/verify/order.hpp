@@ -1,4 +1,4 @@
-// Which instruction waits for which, over all ranks of a program: the graph that deadlock and hazards are read from.
+// Which instruction waits for which, over all ranks of a program: the graph in which deadlocks and hazards are found.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// The fewest messages that a connection holds, sent and not yet received.
-inline constexpr std::int64_t kFewestMessageSlots = 2;
+// The number of unreceived messages for which every connection has room.
+inline constexpr std::int64_t kMinMessageSlots = 2;
 
 // Instructions are numbered rank by rank, block by block, step by step; -1 is none. An instruction that receives and
 // sends is one node.
@@ -22,9 +22,9 @@ class ProgramOrder {
   // The program's structure must have been checked.
   explicit ProgramOrder(const Program& program);
 
-  // Unequal numbers of sends and receives, or messages that one end takes for longer than the other.
+  // Finds unequal numbers of sends and receives, and messages whose length differs at the two ends.
   std::optional<Finding> find_mismatch() const;
-  // Where nothing is found, `sequence` is filled.
+  // Fills `sequence` where nothing is found.
   std::optional<Finding> find_deadlock();
 
   Node size() const { return static_cast<Node>(steps_.size()); }
@@ -32,9 +32,8 @@ class ProgramOrder {
   const Instruction& instruction(Node node) const;
   // The instructions of a rank are consecutive.
   Node begin_of_rank(std::int64_t rank) const { return begin_of_rank_[rank]; }
-  Node end_of_rank(std::int64_t rank) const { return begin_of_rank_[static_cast<std::size_t>(rank) + 1]; }
 
-  // What must have ended before the node begins, whatever the timing and the number of message slots.
+  // Returns what must have ended before the node begins, for every timing and number of message slots.
   Node before_in_block(Node node) const { return step(node).step.step > 0 ? node - 1 : -1; }
   Node message_from(Node node) const { return message_from_[node]; }
   std::span<const Node> dependencies(Node node) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "base/error.hpp"
 
 namespace weft {
@@ -138,13 +139,13 @@ class StructureCheck {
     if (first.buffer == BufferKind::output) slots = output_slots(program_.spec, at.rank);
     if (first.buffer == BufferKind::scratch) slots = program_.ranks[at.rank].scratch_slots;
     if (first.buffer > BufferKind::scratch) refuse({at}, "{}: there is no such buffer", name(at));
-    // Without the sum of two numbers that may be anything.
+    // Compares without adding, because the sum of two arbitrary numbers may overflow.
     if (first.slot >= 0 && first.slot < slots && count <= slots - first.slot) return;
     refuse({at}, "{}: {} {} slot{} from {} of {}; this rank has {}", name(at), verb, count, count == 1 ? "" : "s",
            first.slot, name_of(first.buffer), slots);
   }
 
-  // A step that shifts slots onto themselves would depend on the direction in which it moves.
+  // A step that shifts slots onto themselves would depend on the direction in which it copies.
   void check_overlap(const RankStep& at, const Instruction& step) const {
     const SlotRef src = located(program_, at.rank, step.src);
     const SlotRef dst = located(program_, at.rank, step.dst);
@@ -163,19 +164,8 @@ class StructureCheck {
 }  // namespace
 
 std::string_view name_of(ProgramRule rule) {
-  switch (rule) {
-    case ProgramRule::structure:
-      return "structure";
-    case ProgramRule::matching:
-      return "matching";
-    case ProgramRule::deadlock:
-      return "deadlock";
-    case ProgramRule::hazard:
-      return "hazard";
-    case ProgramRule::value:
-      return "value";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"structure", "matching", "deadlock", "hazard", "value"};
+  return enum_name(kNames, rule);
 }
 
 std::optional<Finding> check_structure(const Program& program) {

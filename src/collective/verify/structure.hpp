@@ -1,5 +1,5 @@
-// Whether a program is well formed, so that the rest of the verifier may index with its numbers. Programs come from
-// files too: any number may be anything.
+// Checks that a program is well formed, so that the rest of the verifier may index with its numbers. Programs also come
+// from files, so any number may be wrong.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Above these a program is refused: what the verifier needs grows with them.
+// Larger programs are refused, because the verifier's needs grow with these numbers.
 inline constexpr std::int64_t kMaxProgramRanks = std::int64_t{1} << 16;
 inline constexpr std::int64_t kMaxProgramSlots = std::int64_t{1} << 24;  // of all ranks and buffers together
 inline constexpr std::int64_t kMaxProgramMoves = std::int64_t{1} << 24;  // slots moved, over all instructions

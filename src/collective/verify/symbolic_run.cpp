@@ -64,7 +64,7 @@ class Run {
     return connections_[{from, to, channel}];
   }
 
-  // Every block of every rank as far as it gets. False where none moved.
+  // Runs every block of every rank as far as it gets. Returns false where none moved.
   bool pass() {
     bool moved = false;
     for (std::size_t rank = 0; rank < next_.size(); ++rank) {

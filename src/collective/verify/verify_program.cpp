@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/error.hpp"
 #include "collective/verify/hazards.hpp"
 #include "collective/verify/structure.hpp"
 
 namespace weft {
 namespace {
 
-// What the instruction has moved in the symbolic run, as far as that got: a hazard that names the piece at stake is
-// found sooner.
+// What the instruction moved in the symbolic run, as far as that got: naming the piece makes a hazard easier to find.
 std::string moved_by(const SymbolicRun& run, const RankStep& step) {
   for (const StepTrace& trace : run.steps) {
     if (trace.rank != step.rank || trace.step != step.step || trace.moved.empty()) continue;
@@ -33,19 +31,13 @@ ProgramVerdict verify_program(const Program& program) {
   if (!verdict.violation) verdict.violation = order.find_deadlock();
   if (verdict.violation) return verdict;
   verdict.violation = find_hazard(program, order);
-  verdict.run = run_symbolically(program, kFewestMessageSlots);
+  verdict.run = run_symbolically(program, kMinMessageSlots);
   if (verdict.violation) {
     verdict.violation->words += moved_by(verdict.run, verdict.violation->steps.front());
   } else if (verdict.run.violation) {
     verdict.violation = Finding{ProgramRule::value, *verdict.run.violation, {}, {}};
   }
   return verdict;
-}
-
-SymbolicRun require_verified(const Program& program, std::string_view what) {
-  ProgramVerdict verdict = verify_program(program);
-  if (!verdict.accepted()) fail("{}: {}", what, verdict.words());
-  return std::move(verdict.run);
 }
 
 }  // namespace weft

@@ -20,7 +20,5 @@ struct ProgramVerdict {
 
 // The program may be anything, also from a file.
 ProgramVerdict verify_program(const Program& program);
-// Throws Error with the violation; `what` opens the message. For programs that must be right.
-SymbolicRun require_verified(const Program& program, std::string_view what);
 
 }  // namespace weft

@@ -313,21 +313,5 @@ TEST(ProgramVerifier, RefusesAMissedPostcondition) {
                  "rank 0, output slot 0: ends with nothing, the broadcast needs piece 0 of rank 0");
 }
 
-TEST(ProgramVerifier, RequireVerifiedThrowsTheWords) {
-  EXPECT_EQ(require_verified(exchange(), "x.xml").steps.size(), 4u);
-  Program program = exchange();
-  program.ranks[0].blocks.clear();
-  EXPECT_THROW(
-      {
-        try {
-          require_verified(program, "x.xml");
-        } catch (const Error& error) {
-          EXPECT_EQ(std::string(error.what()).substr(0, 39), "x.xml: connection 0 -> 1, channel 0: 0 ");
-          throw;
-        }
-      },
-      Error);
-}
-
 }  // namespace
 }  // namespace weft

@@ -5,8 +5,8 @@
 namespace weft {
 namespace {
 
-// Between two looks at whether it is still wanted: about 20 us.
-constexpr std::int64_t kCopyAtOnce = 128 << 10;
+// Bytes copied between two checks whether the job is still wanted: about 20 us.
+constexpr std::int64_t kBytesBetweenChecks = 128 << 10;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void CopyJobs::clear() {
 }
 
 void CopyJobs::carry_out(Job& job) {
-  while (!job.work.done() && !cleared_) job.work.advance(kCopyAtOnce);
+  while (!job.work.done() && !cleared_) job.work.advance(kBytesBetweenChecks);
 }
 
 }  // namespace weft

@@ -1,4 +1,5 @@
-// Copies and reductions that threads share: whoever has time takes one, whoever needs one sees to it that it is done.
+// Copies and reductions that threads share: a thread with spare time takes one, and a thread that needs a job makes
+// sure that it is done.
 #pragma once
 
 #include <atomic>
@@ -19,11 +20,11 @@ class CopyJobs {
 
   // Jobs must stay where they are until they are finished or cleared.
   void offer(Job& job);
-  // Carries out one of those offered. False where there is none.
+  // Carries out one of the offered jobs. Returns false where there is none.
   bool help();
   // Returns when the job is done.
   void finish(Job& job);
-  // Forgets all; no memory is touched any more when it returns.
+  // Forgets all jobs. When it returns, no memory is touched any more.
   void clear();
 
  private:

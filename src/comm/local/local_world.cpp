@@ -18,8 +18,8 @@ namespace {
 
 using Clock = Transport::Clock;
 
-// How long an idle rank looks around before it sleeps: about what waking up would cost.
-constexpr std::chrono::microseconds kSpin{100};
+// How long an idle rank spins before it sleeps: about as long as waking up would take.
+constexpr std::chrono::microseconds kSpinTime{100};
 
 // A send that was posted, seen by both ends.
 struct Message {
@@ -67,7 +67,7 @@ class LocalTransport final : public Transport, private RankHealth {
       : world_(world), rank_(rank), inbox_(world.inboxes[rank]) {}
 
   ~LocalTransport() override {
-    // Others have pointers to what is under way.
+    // Other ranks point to what is under way, so leaving now fails the world.
     if (messages_.size() != unused_messages_.size() || receives_.size() != unused_receives_.size())
       give_up("it left in the middle of a collective");
   }
@@ -117,8 +117,9 @@ class LocalTransport final : public Transport, private RankHealth {
   }
 
   void pause(Clock::time_point until) override {
-    inbox_.signal.wait(until, kSpin);
-    // Taken here too: a rank with nothing under way asks for nothing, and would never sleep again.
+    inbox_.signal.wait(until, kSpinTime);
+    // The signal is cleared here too: a rank with nothing under way polls nothing and would otherwise never sleep
+    // again.
     if (inbox_.signal.take()) signalled_ = true;
   }
 
@@ -128,7 +129,7 @@ class LocalTransport final : public Transport, private RankHealth {
  private:
   std::optional<LostRank> lost() const override { return world_.failure.seen_by(rank_); }
 
-  // Nothing moves in this world any more: when it returns, nobody reads this rank's memory.
+  // Stops all transfers of this world. When it returns, nobody reads this rank's memory.
   void give_up(const std::string& why) override {
     world_.failure.note(rank_, why);
     for (auto& inbox : world_.inboxes) {
@@ -181,7 +182,7 @@ class LocalTransport final : public Transport, private RankHealth {
                                 match.message->sender, match.message->bytes));
   }
 
-  // The bytes move now.
+  // Moves the bytes.
   void deliver() {
     for (const Match& pair : matches_) {
       check(pair);
@@ -204,7 +205,7 @@ class LocalTransport final : public Transport, private RankHealth {
   std::deque<Receive> receives_;
   std::vector<std::int64_t> unused_messages_, unused_receives_;
   std::vector<Match> matches_;
-  bool signalled_ = false;  // and not yet acted upon
+  bool signalled_ = false;  // and the signal has not been handled yet
   bool matchable_ = false;  // a receive was posted since the last match
 };
 

@@ -1,10 +1,9 @@
-// Ranks that are threads of one process. Transfers run at memory speed: the receiver moves the bytes, straight from the
-// sender's memory, and reduces them on the way. Or they are paced by the links of a cluster
+// Ranks that are threads of one process. Transfers either run at memory speed, where the receiver moves the bytes
+// straight from the sender's memory and reduces them on the way, or are paced by the links of a cluster
 // (comm/local/paced_network.hpp), which works for links up to about 1 GB/s.
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "cluster/cluster.hpp"
 #include "comm/transport.hpp"

@@ -11,14 +11,14 @@
 namespace weft {
 namespace {
 
-// Smaller copies are made by the network's own thread: waking another would take longer.
-constexpr std::int64_t kWorthOffering = 64 << 10;
+// The network's own thread makes smaller copies, because waking another would take longer.
+constexpr std::int64_t kMinOfferedBytes = 64 << 10;
 constexpr Nanos kNever{std::numeric_limits<std::int64_t>::max() / 4};
-constexpr std::chrono::hours kLong{1};
+constexpr std::chrono::hours kMaxSleep{1};
 
 }  // namespace
 
-// One rank's end. Every call holds the baton.
+// The transport of one rank. Every call holds the baton.
 class PacedNetwork::RankTransport final : public Transport, private PacedLinks, private RankHealth {
  public:
   RankTransport(PacedNetwork& world, std::int64_t rank) : world_(world), rank_(rank) {}
@@ -63,12 +63,12 @@ class PacedNetwork::RankTransport final : public Transport, private PacedLinks, 
     Signal& signal = world_.state(rank_).signal;
     signal.wait(until, {});
     signal.take();
-    world_.help();  // what it may have been woken for, before anything that needs the baton
+    world_.help();  // it may have been woken for a copy, which needs no baton
   }
 
   void wake() override { world_.state(rank_).signal.raise(); }
 
-  // What both ends have posted always arrives.
+  // A message that both ends have posted always arrives.
   std::uint64_t moved() const override {
     return world_.state(rank_).under_way > 0 ? static_cast<std::uint64_t>(world_.now().value) : 0;
   }
@@ -78,7 +78,7 @@ class PacedNetwork::RankTransport final : public Transport, private PacedLinks, 
     const Baton baton(world_.baton_);
     const bool ends = round == nullptr;
     world_.state(rank_).round = std::move(round);
-    // Others have the places of what is under way.
+    // Other ranks hold addresses of what is under way.
     if (ends && std::exchange(world_.state(rank_).posts, 0) > 0)
       world_.give_up(rank_, "it left in the middle of a collective");
   }
@@ -137,7 +137,7 @@ std::unique_ptr<Transport> PacedNetwork::transport(std::int64_t rank) {
 void PacedNetwork::main() {
   become_communication_thread();
   for (;;) {
-    Clock::time_point until = Clock::now() + kLong;
+    Clock::time_point until = Clock::now() + kMaxSleep;
     {
       const Baton baton(baton_);
       if (stopping_) return;
@@ -162,7 +162,7 @@ PacedNetwork::Baton PacedNetwork::enter() {
   return baton;
 }
 
-// Ranks are not run meanwhile, and the clock stands still.
+// While `work` runs, ranks are not run and the clock stands still.
 void PacedNetwork::exclusively(const std::function<void()>& work) {
   const Baton baton(baton_);
   work();
@@ -180,7 +180,7 @@ std::int64_t PacedNetwork::new_post(std::int64_t rank) {
   return number;
 }
 
-// Messages that both ends have posted set out.
+// Starts messages that both ends have posted.
 void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection& connection) {
   if (failure_.happened()) return;
   while (!connection.sent.empty() && !connection.expected.empty()) {
@@ -190,18 +190,18 @@ void PacedNetwork::match(std::int64_t sender, std::int64_t receiver, Connection&
       throw RunFailed(fmt::format("rank {} expects {} bytes of rank {}, which sends {}", receiver, post(receive).bytes,
                                   sender, bytes));
     }
-    if (connection.lane < 0) {
-      connection.lane = network_.open_lane(make_id<Rank>(static_cast<std::size_t>(sender)),
-                                           make_id<Rank>(static_cast<std::size_t>(receiver)));
+    if (connection.network_id < 0) {
+      connection.network_id = network_.open_connection(make_id<Rank>(static_cast<std::size_t>(sender)),
+                                                       make_id<Rank>(static_cast<std::size_t>(receiver)));
     }
-    const auto flow = static_cast<std::size_t>(network_.start(connection.lane, Bytes{bytes}, clock_));
+    const auto flow = static_cast<std::size_t>(network_.start(connection.network_id, Bytes{bytes}, clock_));
     while (moving_.size() <= flow) moving_.emplace_back();
     Moving& moving = moving_[flow];
     moving.send = send;
     moving.receive = receive;
     for (const std::int64_t end : {sender, receiver}) ++state(end).under_way;
     moving.job = {.work = LandingWork(post(send).src, post(receive).landing)};
-    if (bytes >= kWorthOffering) {
+    if (bytes >= kMinOfferedBytes) {
       jobs_.offer(moving.job);
       state(receiver).signal.raise();
     }
@@ -225,7 +225,7 @@ void PacedNetwork::begin_work(std::int64_t number) {
   work.end = rank.worked_until;
   work.job = {.work = LandingWork(posted.src, posted.landing)};
   works_under_way_.push_back(slot);
-  if (posted.bytes >= kWorthOffering) {
+  if (posted.bytes >= kMinOfferedBytes) {
     jobs_.offer(work.job);
     rank.signal.raise();
   }
@@ -238,7 +238,7 @@ Nanos PacedNetwork::time_of_work(const Post& post) const {
   return memory_time(device, kind, Bytes{post.bytes}, slowdown_);
 }
 
-// The communication thread of a rank has time.
+// Lets the communication thread of a rank make the copies that are offered. Returns whether it made any.
 bool PacedNetwork::help() {
   bool helped = false;
   while (jobs_.help()) helped = true;
@@ -266,7 +266,7 @@ std::optional<Nanos> PacedNetwork::next_event() const {
   return next;
 }
 
-// Everything that was due by then, in the order of the network's time.
+// Processes everything that was due by then, in the order of the network's time.
 void PacedNetwork::catch_up(Nanos until) {
   if (running_) return;
   running_ = true;
@@ -282,7 +282,7 @@ void PacedNetwork::catch_up(Nanos until) {
     }
     const std::optional<Nanos> next = next_event();
     const Nanos call = rank < 0 ? kNever : Nanos{state(rank).called.load()};
-    // A call may have come since: then it is later than `until`, and so is all that happens before it.
+    // A call may have come since `until`; all events before it are then due too.
     const Nanos due = rank < 0 ? until : std::max(until, call);
     const Nanos event = std::min(call, next && *next <= due ? *next : kNever);
     if (event == kNever) break;
@@ -345,14 +345,14 @@ void PacedNetwork::run_touched() {
   touched_.clear();
 }
 
-// The network's thread sleeps until the next event that it knew.
+// Wakes the network's thread if an event comes before the time until which it sleeps.
 void PacedNetwork::tell_thread() {
   if (running_) return;
   const std::optional<Nanos> next = next_event();
   if (next && *next < thread_sleeps_until_) signal_.raise();
 }
 
-// Nothing moves in this world any more: when it returns, nobody reads the rank's memory.
+// Stops all transfers of this world. When it returns, nobody reads the rank's memory.
 void PacedNetwork::give_up(std::int64_t rank, const std::string& why) {
   const Baton baton(baton_);
   failure_.note(rank, why);

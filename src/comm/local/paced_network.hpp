@@ -1,14 +1,14 @@
 // The emulated network of ranks that are threads: messages take as long as the links of a cluster need for them
 // (cluster/flow_network.hpp).
 //
-// The network has a clock of its own, which follows the real one from event to event: the end of a message, the end of
-// a rank's own work, a call of a rank. At each it runs the ranks concerned, on one thread, as the network cards of a
-// cluster forward messages without asking the processor: what a rank sends next sets out when what it waited for was
-// due, however late threads wake up. Nothing is reported done before the real clock has come that far, and nothing
-// before its bytes have really been moved: where the machine cannot keep up, the network's clock waits for it.
+// The network has a clock of its own that follows the real one from event to event: the end of a message, the end of a
+// rank's own work, a call of a rank. At each event it runs the affected ranks on one thread, as the network cards of a
+// cluster forward messages without the processor: what a rank sends next starts when its predecessor was due, however
+// late threads wake up. Nothing is reported done before the real clock has reached that time and the bytes have really
+// been moved. Where the machine cannot keep up, the network's clock waits for it.
 //
-// One lock, the baton, guards everything but the bytes: large copies are made by the ranks' communication threads,
-// beside each other and beside the network.
+// One lock, the baton, guards everything but the bytes. Large copies are made by the ranks' communication threads, in
+// parallel with each other and with the network.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class PacedNetwork {
 
  private:
   class RankTransport;
-  // Of a message, one of its ends; or a rank's work on its own memory.
+  // One end of a message, or a rank's work on its own memory.
   struct Post {
     std::int64_t rank = 0;
     std::span<const Segment> src;
@@ -57,7 +57,7 @@ class PacedNetwork {
   // Posts by number, in their order at either end.
   struct Connection {
     Fifo<std::int64_t> sent, expected;
-    std::int32_t lane = -1;
+    std::int32_t network_id = -1;
   };
   struct Moving {
     std::int64_t send = 0, receive = 0;
@@ -84,7 +84,8 @@ class PacedNetwork {
   RankState& state(std::int64_t rank) { return *ranks_[rank]; }
   Post& post(std::int64_t number) { return posts_[number]; }
 
-  // For calls from outside: the network's clock has come to now. While it works for a rank: as it is.
+  // Holds the baton. For calls from outside it advances the network's clock to now; while the network runs a rank, the
+  // clock stays.
   Baton enter();
   void exclusively(const std::function<void()>& work);
   std::int64_t new_post(std::int64_t rank);

@@ -1,4 +1,4 @@
-// Something may have changed: raised by any thread, waited for by one.
+// A signal that something may have changed: any thread raises it, one thread waits for it.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Signal {
   // True once per raise.
   bool take() { return raised_.load(std::memory_order_relaxed) && raised_.exchange(false, std::memory_order_acquire); }
 
-  // Until raised or `until`. Looks around for `spin` first: waking up costs tens of microseconds.
+  // Waits until raised or `until`. Spins for `spin` first, because waking up costs tens of microseconds.
   void wait(Clock::time_point until, std::chrono::nanoseconds spin);
 
  private:

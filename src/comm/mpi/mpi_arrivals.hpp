@@ -1,8 +1,8 @@
 // Receives that wait for their messages, and messages that wait for their receives.
 //
-// A message is asked for by MPI_Improbe and its length is looked at before any memory is given to the library: Open MPI
-// 4.1 writes a message that is longer than its receive past the end of the buffer (from 4 KiB on between processes of
-// one machine), and reports MPI_ERR_TRUNCATE afterwards.
+// A message is found by MPI_Improbe and its length is checked before the library gets any memory: Open MPI 4.1 writes a
+// message that is longer than its receive past the end of the buffer (from 4 KiB on between processes of one machine)
+// and reports MPI_ERR_TRUNCATE afterwards.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct AwaitedPiece {
   std::int64_t bytes = 0;
 };
 
-// A piece that has arrived. It belongs to whoever took it from the library, and is received or never.
+// A piece that has arrived. Whoever took it from the library must receive it.
 struct ArrivedPiece {
   MPI_Message message = MPI_MESSAGE_NULL;
   std::int64_t bytes = 0;
@@ -50,15 +50,15 @@ struct ArrivedPiece {
 
 class MpiArrivals {
  public:
-  // Calls land(awaited, arrived) where the piece is here already; later otherwise, from look().
+  // Calls land(awaited, arrived) at once where the piece has arrived, otherwise later from look().
   template <class Land>
   void await(std::int64_t channel, const AwaitedPiece& piece, const Land& land) {
-    Lane& lane = lane_of(piece.peer, channel);
-    if (!lane.arrived.empty()) {
+    ChannelQueue& queue = queue_of(piece.peer, channel);
+    if (!queue.arrived.empty()) {
       --held_;
-      return land(piece, lane.arrived.pop());
+      return land(piece, queue.arrived.pop());
     }
-    lane.awaited.push(piece);
+    queue.awaited.push(piece);
     ++awaited_;
   }
 
@@ -74,30 +74,30 @@ class MpiArrivals {
       int bytes = 0;
       check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
       arrived.bytes = bytes;
-      Lane& lane = lane_of(status.MPI_SOURCE, status.MPI_TAG);
-      if (lane.awaited.empty()) {
-        lane.arrived.push(arrived);
+      ChannelQueue& queue = queue_of(status.MPI_SOURCE, status.MPI_TAG);
+      if (queue.awaited.empty()) {
+        queue.arrived.push(arrived);
         ++held_;
         continue;
       }
       --awaited_;
-      land(lane.awaited.pop(), arrived);
+      land(queue.awaited.pop(), arrived);
     }
   }
 
-  // Nobody waits, and nothing was taken from the library that nobody asked for.
+  // Returns whether no receive waits and no unexpected message was taken from the library.
   bool idle() const { return awaited_ == 0 && held_ == 0; }
   bool awaits_any() const { return awaited_ > 0; }
 
  private:
   // Messages of a channel from one peer: at most one of the two queues holds anything.
-  struct Lane {
+  struct ChannelQueue {
     ReusedQueue<AwaitedPiece> awaited;
     ReusedQueue<ArrivedPiece> arrived;
   };
-  Lane& lane_of(std::int64_t peer, std::int64_t channel) { return lanes_[(peer << 20) | channel]; }
+  ChannelQueue& queue_of(std::int64_t peer, std::int64_t channel) { return queues_[(peer << 20) | channel]; }
 
-  std::unordered_map<std::int64_t, Lane> lanes_;
+  std::unordered_map<std::int64_t, ChannelQueue> queues_;
   std::int64_t awaited_ = 0, held_ = 0;
 };
 

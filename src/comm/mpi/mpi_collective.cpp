@@ -1,4 +1,4 @@
-// The library's own collectives on a communicator of the members, ready to be called again and again.
+// The library's own collectives on a communicator of the members, which can be called repeatedly.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -29,8 +29,7 @@ namespace {
 
 // Elements by rank, and where they begin; MPI counts in int.
 struct Layout {
-  std::vector<int> counts;
-  std::vector<int> begins;
+  std::vector<int> counts, begins;
   bool even = true;
 
   explicit Layout(std::vector<int> elements) : counts(std::move(elements)), begins(counts.size()) {
@@ -40,35 +39,14 @@ struct Layout {
   int total() const { return begins.back() + counts.back(); }
 };
 
-// The library has no type for floats of less than 32 bits; what is only moved needs none.
+// MPI has no type for floats of less than 32 bits, but moving data needs none.
 MPI_Datatype datatype_of(ElementType type) {
-  switch (type) {
-    case ElementType::fp32:
-      return MPI_FLOAT;
-    case ElementType::fp16:
-    case ElementType::bf16:
-      return MPI_UINT16_T;
-    case ElementType::i32:
-      return MPI_INT32_T;
-    case ElementType::i64:
-      return MPI_INT64_T;
-    case ElementType::fp8:
-      return MPI_UINT8_T;
-  }
-  return MPI_DATATYPE_NULL;
+  const MPI_Datatype types[] = {MPI_FLOAT, MPI_UINT16_T, MPI_UINT16_T, MPI_UINT8_T, MPI_INT32_T, MPI_INT64_T};
+  return types[static_cast<std::size_t>(type)];
 }
 
 MPI_Op op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::sum:
-    case ReduceOp::average:
-      return MPI_SUM;
-  }
-  return MPI_OP_NULL;
+  return op == ReduceOp::max ? MPI_MAX : op == ReduceOp::min ? MPI_MIN : MPI_SUM;
 }
 
 template <class Element>
@@ -128,7 +106,7 @@ class MpiCollective final : public NativeCollective {
     if (request_.spec.kind == Collective::all_to_all) {
       outgoing_ = exchanged(request_, rank_, false);
       incoming_ = exchanged(request_, rank_, true);
-      // Whether all calls are even must be decided alike on all ranks, so by all sizes.
+      // All ranks must decide alike whether a call is even, so the decision uses all sizes.
       for (std::int64_t r = 0; r < ranks_; ++r) {
         const Layout other = exchanged(request_, r, false);
         outgoing_.even = outgoing_.even && other.even && other.counts.front() == outgoing_.counts.front();
@@ -138,7 +116,7 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // The library may still write to memory that is about to go.
+  // A call that is under way may still write to memory that is about to be freed.
   ~MpiCollective() override {
     if (under_way_) session_->abandon();
   }
@@ -167,33 +145,19 @@ class MpiCollective final : public NativeCollective {
 
  private:
   void call(const std::byte* input, std::byte* output) {
-    const bool in_place = input == output;
+    using Call = void (MpiCollective::*)(const std::byte*, std::byte*);
+    static constexpr Call kCalls[] = {// in the order of Collective
+                                      &MpiCollective::broadcast,       &MpiCollective::reduce,
+                                      &MpiCollective::gather,          &MpiCollective::scatter,
+                                      &MpiCollective::all_gather,      &MpiCollective::reduce_scatter,
+                                      &MpiCollective::all_reduce,      &MpiCollective::all_to_all,
+                                      &MpiCollective::send_or_receive, &MpiCollective::barrier};
+    in_place_ = input == output;
     result_ = {};
-    switch (request_.spec.kind) {
-      case Collective::broadcast:
-        return broadcast(input, output);
-      case Collective::reduce:
-        return reduce(input, output, in_place);
-      case Collective::gather:
-        return gather(input, output, in_place);
-      case Collective::scatter:
-        return scatter(input, output, in_place);
-      case Collective::all_gather:
-        return all_gather(input, output, in_place);
-      case Collective::reduce_scatter:
-        return reduce_scatter(input, output, in_place);
-      case Collective::all_reduce:
-        return all_reduce(input, output, in_place);
-      case Collective::all_to_all:
-        return all_to_all(input, output, in_place);
-      case Collective::send_recv:
-        return send_or_receive(input, output);
-      case Collective::barrier:
-        return issue("MPI_Barrier", MPI_Barrier, MPI_Ibarrier);
-    }
+    (this->*kCalls[static_cast<std::size_t>(request_.spec.kind)])(input, output);
   }
 
-  // What is left to do with a result that the library has left in `data`.
+  // What remains to be done with a result that the library has left in `data`.
   struct Result {
     std::byte* data = nullptr;
     std::int64_t elements = 0;
@@ -211,7 +175,8 @@ class MpiCollective final : public NativeCollective {
     mpi_check(code, call);
   }
 
-  // Both forms of a call take the same arguments, then the communicator; the one that returns at once also a request.
+  // The blocking and the immediate form of a call take the same arguments, then the communicator; the immediate one
+  // also takes a request.
   template <class Blocking, class Starting, class... Arguments>
   void issue(std::string_view name, Blocking blocking, Starting starting, Arguments... arguments) {
     if (polled_) {
@@ -245,21 +210,21 @@ class MpiCollective final : public NativeCollective {
     issue("MPI_Bcast", MPI_Bcast, MPI_Ibcast, output, slices_.total(), type_, root_);
   }
 
-  // Not by MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
-  void reduce(const std::byte* input, std::byte* output, bool in_place) {
-    if (in_place && is_root()) input = move_aside(input, bytes_of(slices_.total()));
+  // Avoids MPI_IN_PLACE: MPICH 4.0 reads from that "address" where the root is not the first rank of its machine.
+  void reduce(const std::byte* input, std::byte* output) {
+    if (in_place_ && is_root()) input = move_aside(input, bytes_of(slices_.total()));
     if (is_root()) result_ = {output, slices_.total()};
     issue("MPI_Reduce", MPI_Reduce, MPI_Ireduce, input, output, slices_.total(), type_, op_, root_);
   }
 
-  void all_reduce(const std::byte* input, std::byte* output, bool in_place) {
-    const void* from = in_place ? MPI_IN_PLACE : input;
+  void all_reduce(const std::byte* input, std::byte* output) {
+    const void* from = in_place_ ? MPI_IN_PLACE : input;
     result_ = {output, slices_.total()};
     issue("MPI_Allreduce", MPI_Allreduce, MPI_Iallreduce, from, output, slices_.total(), type_, op_);
   }
 
-  void gather(const std::byte* input, std::byte* output, bool in_place) {
-    const void* from = in_place && is_root() ? MPI_IN_PLACE : input;
+  void gather(const std::byte* input, std::byte* output) {
+    const void* from = in_place_ && is_root() ? MPI_IN_PLACE : input;
     if (slices_.even) {
       issue("MPI_Gather", MPI_Gather, MPI_Igather, from, own_count(), type_, output, own_count(), type_, root_);
     } else {
@@ -268,8 +233,8 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  void scatter(const std::byte* input, std::byte* output, bool in_place) {
-    void* to = in_place && is_root() ? MPI_IN_PLACE : output;
+  void scatter(const std::byte* input, std::byte* output) {
+    void* to = in_place_ && is_root() ? MPI_IN_PLACE : output;
     if (slices_.even) {
       issue("MPI_Scatter", MPI_Scatter, MPI_Iscatter, input, own_count(), type_, to, own_count(), type_, root_);
     } else {
@@ -278,8 +243,8 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  void all_gather(const std::byte* input, std::byte* output, bool in_place) {
-    const void* from = in_place ? MPI_IN_PLACE : input;
+  void all_gather(const std::byte* input, std::byte* output) {
+    const void* from = in_place_ ? MPI_IN_PLACE : input;
     if (slices_.even) {
       issue("MPI_Allgather", MPI_Allgather, MPI_Iallgather, from, own_count(), type_, output, own_count(), type_);
     } else {
@@ -288,11 +253,11 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // In place, our result belongs where our part was; MPI would put it at the beginning of the buffer.
-  void reduce_scatter(const std::byte* input, std::byte* output, bool in_place) {
-    std::byte* to = in_place ? stage(bytes_of(own_count())) : output;
+  // In place, Weft puts the result where the rank's part was; MPI would put it at the beginning of the buffer.
+  void reduce_scatter(const std::byte* input, std::byte* output) {
+    std::byte* to = in_place_ ? stage(bytes_of(own_count())) : output;
     result_ = {to, own_count()};
-    if (in_place) result_.moves_to = output + bytes_of(slices_.begins[rank_]);
+    if (in_place_) result_.moves_to = output + bytes_of(slices_.begins[rank_]);
     if (slices_.even) {
       issue("MPI_Reduce_scatter_block", MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, input, to, own_count(),
             type_, op_);
@@ -302,9 +267,10 @@ class MpiCollective final : public NativeCollective {
     }
   }
 
-  // In place, MPI wants as much sent to a rank as received from it; ours may differ, so the input moves aside.
-  void all_to_all(const std::byte* input, std::byte* output, bool in_place) {
-    if (in_place) input = move_aside(input, bytes_of(outgoing_.total()));
+  // In place, MPI requires equal amounts in both directions between two ranks. Ours may differ, so the input is copied
+  // aside.
+  void all_to_all(const std::byte* input, std::byte* output) {
+    if (in_place_) input = move_aside(input, bytes_of(outgoing_.total()));
     if (outgoing_.even) {
       const int count = outgoing_.counts.front();
       issue("MPI_Alltoall", MPI_Alltoall, MPI_Ialltoall, input, count, type_, output, count, type_);
@@ -313,6 +279,8 @@ class MpiCollective final : public NativeCollective {
             type_, output, incoming_.counts.data(), incoming_.begins.data(), type_);
     }
   }
+
+  void barrier(const std::byte*, std::byte*) { issue("MPI_Barrier", MPI_Barrier, MPI_Ibarrier); }
 
   void send_or_receive(const std::byte* input, std::byte* output) {
     if (is_root()) {
@@ -328,9 +296,7 @@ class MpiCollective final : public NativeCollective {
   std::shared_ptr<MpiSession> session_;
   std::shared_ptr<MpiGroup> group_;
   NativeRequest request_;
-  int rank_;
-  int root_;
-  int ranks_;
+  int rank_, root_, ranks_;
   MPI_Datatype type_;
   MPI_Op op_;
   std::int64_t element_bytes_;
@@ -338,8 +304,7 @@ class MpiCollective final : public NativeCollective {
   Layout outgoing_{{0}};  // all_to_all
   Layout incoming_{{0}};
   std::vector<std::byte> staging_;
-  bool polled_ = false;
-  bool under_way_ = false;
+  bool polled_ = false, under_way_ = false, in_place_ = false;
   MPI_Request request_in_flight_ = MPI_REQUEST_NULL;
   Result result_;
 };
@@ -358,8 +323,7 @@ bool can_be_called(const NativeRequest& request) {
 
 MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members) {
   const std::vector<int> ranks(members.begin(), members.end());
-  MPI_Group everyone = MPI_GROUP_NULL;
-  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group everyone = MPI_GROUP_NULL, group = MPI_GROUP_NULL;
   MPI_Comm communicator = MPI_COMM_NULL;
   mpi_check(MPI_Comm_group(all, &everyone), "MPI_Comm_group");
   mpi_check(MPI_Group_incl(everyone, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
@@ -371,7 +335,7 @@ MPI_Comm communicator_of(MPI_Comm all, const std::vector<std::int64_t>& members)
   return communicator;
 }
 
-// What members must have alike: the library trusts that they do, and writes past buffers where they do not.
+// What must be equal on all members: the library trusts that, and writes past buffers where it is not.
 using CallNumbers = std::array<std::int64_t, 7>;
 
 CallNumbers numbers_of(const NativeRequest& request) {

@@ -15,10 +15,10 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kHighestChannel = (std::int64_t{1} << 20) - 1;
+constexpr std::int64_t kMaxChannel = (std::int64_t{1} << 20) - 1;
 
-// How long the piece is that begins at `begin`. Depends on the length of the message alone, because the other end may
-// have other segments.
+// Returns the length of the piece that begins at `begin`. It depends only on the length of the message, because the
+// other end may have other segments.
 std::int64_t piece_length(std::int64_t begin, std::int64_t bytes, const MpiOptions& options) {
   const std::int64_t streamed = std::min(bytes, options.streamed);
   if (begin < streamed) return std::min(options.short_piece, streamed - begin);
@@ -27,17 +27,17 @@ std::int64_t piece_length(std::int64_t begin, std::int64_t bytes, const MpiOptio
 }
 
 void validate(const MpiOptions& options) {
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  if (options.short_piece < 1 || options.short_piece > kMost || options.streamed < 0 ||
+  constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
+  if (options.short_piece < 1 || options.short_piece > kMaxInt || options.streamed < 0 ||
       options.shortest_long_piece < 1 || options.longest_piece < options.shortest_long_piece ||
-      options.longest_piece > kMost) {
+      options.longest_piece > kMaxInt) {
     fail("MPI: messages are cut into pieces of {} bytes, then of {} to {}; 1 to {} in rising order are allowed",
-         options.short_piece, options.shortest_long_piece, options.longest_piece, kMost);
+         options.short_piece, options.shortest_long_piece, options.longest_piece, kMaxInt);
   }
 }
 
-// One ticket. The wire carries the concatenation of the segments, in pieces. A piece across a border between segments
-// passes through `staging`, which is kept for the next ticket; the others go straight from and to memory.
+// One ticket. The wire carries the concatenated segments in pieces. A piece that spans several segments passes through
+// `staging`, which is kept for the next ticket; the others are sent and received in place.
 struct Message {
   std::int64_t open_requests = 0;  // pieces that are not over: under way, or awaited
   std::string failure;             // why it can never arrive; empty where nothing is wrong
@@ -120,8 +120,8 @@ class MpiTransport final : public Transport, private NativeLibrary {
     return ticket;
   }
 
-  // The library is asked about all messages at once, and once in a round: the first question about a ticket that was
-  // asked for in this round already begins the next one.
+  // The library is polled for all messages at once, and once per round. A second question about the same ticket begins
+  // the next round.
   bool done(Ticket ticket) override {
     Message& message = message_of(ticket);
     WEFT_CHECK(message.in_use);
@@ -176,8 +176,8 @@ class MpiTransport final : public Transport, private NativeLibrary {
     int* highest = nullptr;
     int known = 0;
     check(MPI_Comm_get_attr(messages_comm_, MPI_TAG_UB, &highest, &known), "MPI_Comm_get_attr");
-    if (!known || *highest < kHighestChannel) {
-      fail("this MPI library's highest tag is {}; Weft needs {}", known ? *highest : 0, kHighestChannel);
+    if (!known || *highest < kMaxChannel) {
+      fail("this MPI library's highest tag is {}; Weft needs {}", known ? *highest : 0, kMaxChannel);
     }
   }
 
@@ -185,7 +185,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
 
   Ticket take_ticket(std::int64_t peer, std::int64_t channel) {
     WEFT_CHECK(peer >= 0 && peer < size());
-    WEFT_CHECK(channel >= 0 && channel <= kHighestChannel);
+    WEFT_CHECK(channel >= 0 && channel <= kMaxChannel);
     if (free_tickets_.empty()) {
       free_tickets_.push_back(std::ssize(messages_));
       messages_.emplace_back();
@@ -198,7 +198,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
     return ticket;
   }
 
-  // Before any request: what is under way must not move.
+  // Reserves memory before any request, because buffers under way must not move.
   std::int64_t prepare_staging(Message& message, std::span<const Segment> segments) {
     message.bytes = total_bytes(segments);
     const std::int64_t staged =
@@ -215,7 +215,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
       add_request(ticket, request);
       ++message_of(ticket).open_requests;
     };
-    // Nothing to carry is carried too: the other end counts messages.
+    // An empty message is sent too, because the other end counts messages.
     const std::int64_t bytes = message_of(ticket).bytes;
     if (bytes == 0) start_one({}, 0, -1);
     for_each_piece(segments, bytes, options_, start_one);
@@ -227,8 +227,8 @@ class MpiTransport final : public Transport, private NativeLibrary {
     finished_.resize(requests_.size());
   }
 
-  // Never into memory that is too short: a message of another length ends the call that waits for it. Whoever asks for
-  // its ticket knows which call that is.
+  // A message never goes into memory that is too short: one of another length ends the call that waits for it. Whoever
+  // polls its ticket knows which call that is.
   void land(const AwaitedPiece& awaited, ArrivedPiece arrived) {
     Message& message = message_of(awaited.ticket);
     if (arrived.bytes != awaited.bytes) {
@@ -301,7 +301,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
   std::vector<int> finished_;  // where MPI_Testsome writes
   std::uint64_t moved_ = 0;    // pieces
   std::uint64_t round_ = 1;
-  bool news_ = false;  // a message was completed since the last pause: the caller should look first
+  bool news_ = false;  // a message was completed since the last pause, so the caller should poll before pausing
   IdleStrategy idle_;
   WakeableSleep sleep_;
   bool prepared_thread_ = false;

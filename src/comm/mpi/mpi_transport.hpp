@@ -1,6 +1,6 @@
-// Ranks are the processes of an MPI job. Nothing here relies on the library's own progress: the communication thread
-// asks, and rests between questions (comm/idle.hpp). Where Weft is built without MPI, everything but mpi_is_built()
-// throws Error.
+// A transport between the processes of an MPI job. It does not rely on the library to make progress by itself: the
+// communication thread polls and rests in between (comm/idle.hpp). Where Weft is built without MPI, everything but
+// mpi_is_built() throws Error.
 //
 // Works under whatever starts the job and the library understands (docs/launching.md): mpirun, with a hostfile, srun.
 #pragma once
@@ -32,7 +32,7 @@ class MpiSession {
   std::int64_t size() const;
   // Every process gives a string and gets all of them, by rank. All must call.
   std::vector<std::string> exchange(const std::string& mine);
-  // From any thread: a peer is gone or a message is stuck, so MPI cannot be ended in order any more.
+  // May be called from any thread when a peer is gone or a message is stuck, so that MPI cannot be ended in order.
   void abandon();
 
   struct State;
@@ -43,20 +43,22 @@ class MpiSession {
 };
 
 struct MpiOptions {
-  // A message is handed to the library in pieces, alike on both ends. Open MPI sends up to 64 KiB over TCP at once;
-  // for more it asks the receiver first, whose answer stands in line behind what the receiver itself sends, and it
-  // serves all messages that were answered in turn, so that they end together. In pieces that need no question,
-  // messages stream in order: with 200 Mbit links a ring all-reduce of 4 MiB ran at 0.99 of the goodput, else at 0.90.
-  // Such pieces are copied by the library, so only the beginning of a message goes this way.
+  // A message is given to the library in pieces, alike on both ends. Open MPI sends up to 64 KiB over TCP at once; for
+  // more it asks the receiver first, whose answer queues behind what the receiver itself sends, and then serves all
+  // answered messages in turn, so that they end together. In pieces that need no question, messages stream in order:
+  // with 200 Mbit links a ring all-reduce of 4 MiB ran at 0.99 of the goodput instead of 0.90. The library copies such
+  // pieces, so only the beginning of a message is sent this way.
   std::int64_t short_piece = 60 << 10;
   std::int64_t streamed = 4 << 20;  // bytes of a message that go in short pieces
-  // All ranks are on one machine: nothing stands in line, and the library copies whole messages once, pieces twice.
+  // Whether all ranks are on one machine: nothing queues there, and the library copies whole messages once, pieces
+  // twice.
   bool one_machine = false;
-  // The rest: at most 64 pieces, no shorter than the first and no longer than the second.
+  // The rest of a message is cut into at most 64 pieces within these lengths.
   std::int64_t shortest_long_piece = 1 << 20;
   std::int64_t longest_piece = std::int64_t{1} << 30;  // the library counts up to 2^31 - 1
   IdleOptions idle = {};
-  // Who watches the other processes, for MPI itself reports no loss; must outlive the transport. Null: nobody.
+  // Watches the other processes, because MPI itself reports no loss. It must outlive the transport; null: nobody
+  // watches.
   RankHealth* health = nullptr;
 };
 

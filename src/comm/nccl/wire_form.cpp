@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 // A group of more calls takes the host and the library longer than copying its pieces together.
-constexpr std::size_t kMostPieces = 64;
+constexpr std::size_t kMaxPieces = 64;
 constexpr std::int64_t kScratchAlignment = 256;
 
 using Segments = std::span<const Segment>;
@@ -299,7 +299,7 @@ WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments in
     }
     form = pieces_between(cuts);
   }
-  return form.size() > kMostPieces ? plain_form(call) : form;
+  return form.size() > kMaxPieces ? plain_form(call) : form;
 }
 
 std::uint64_t hash_of(const WireForm& form) {

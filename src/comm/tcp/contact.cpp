@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kNoAddress = "-";
 
-// The machine since it started, and the network namespace: loopback is shared by those who share both.
+// Identifies the machine's boot and the network namespace: processes that share both share loopback.
 std::string host_identity() {
   std::string boot = "?";
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -127,7 +127,7 @@ std::vector<Address> candidates(const Location& own, const Location& other, cons
     return std::any_of(own.interfaces.begin(), own.interfaces.end(),
                        [&](const Interface& one) { return is_in_subnet(one, there); });
   });
-  // Loopback is the best way on one machine, and on another it is another's.
+  // Loopback is the best way on one machine and wrong for another machine.
   const auto first_loopback = std::stable_partition(hosts.begin(), hosts.end(), std::not_fn(is_loopback));
   if (own.host == other.host) {
     std::rotate(hosts.begin(), first_loopback, hosts.end());

@@ -4,21 +4,20 @@
 #include <thread>
 #include <utility>
 
-#include "base/error.hpp"
-
 namespace weft::tcp {
 
 namespace {
 
-// Enough that a stranger who connects again and again takes longer to push a visitor out than this needs to answer.
-constexpr std::size_t kStrangers = 256;
-// Where no connection can be taken, the system would report the same one again at once.
-constexpr std::chrono::milliseconds kPause{50};
+// With so many places, a stranger that connects again and again needs longer to push an honest visitor out than that
+// visitor needs to answer.
+constexpr std::size_t kMaxStrangers = 256;
+// Pause after a failure to accept; the system would report the same connection again at once.
+constexpr std::chrono::milliseconds kRetryPeriod{50};
 
 }  // namespace
 
-std::size_t most_visitors(std::int64_t ranks) {
-  return kStrangers + static_cast<std::size_t>(ranks);
+std::size_t max_visitors(std::int64_t ranks) {
+  return kMaxStrangers + static_cast<std::size_t>(ranks);
 }
 
 Door::Door(Socket listener, DoorOptions options) : listener_(std::move(listener)), options_(std::move(options)) {}
@@ -38,19 +37,20 @@ std::vector<Guest> Door::wait(Clock::time_point deadline, std::vector<pollfd>& o
   }
   std::copy(watched.begin() + first_other, watched.end(), others.begin());
   std::vector<Guest> guests;
-  hear_visitors(watched, guests);
+  answer_visitors(watched, guests);
   if (watched[0].revents != 0) take_visitors();
   return guests;
 }
 
-// They are heard before others are taken, who may push them out.
-void Door::hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests) {
+// Visitors are answered before others are accepted, because those may push them out.
+void Door::answer_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests) {
   std::deque<Visitor> left;
   for (std::size_t i = 0; i < visitors_.size(); ++i) {
     Visitor& visitor = visitors_[i];
     const bool is_over = Clock::now() >= visitor.deadline();
     Visitor::Status status = Visitor::Status::speaking;
-    if (watched[i + 1].revents != 0 || is_over) status = visitor.hear(options_.key, options_.purpose, options_.rank);
+    if (watched[i + 1].revents != 0 || is_over)
+      status = visitor.receive_answer(options_.key, options_.purpose, options_.rank);
     if (status == Visitor::Status::other_key) ++other_keys_;
     if (status == Visitor::Status::guest) guests.push_back({visitor.claim(), visitor.take_socket()});
     if (status == Visitor::Status::speaking) left.push_back(std::move(visitor));
@@ -58,18 +58,19 @@ void Door::hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>&
   visitors_ = std::move(left);
 }
 
-// Half of the places at most in one go, so that who came last is heard at least once before it may have to go.
+// Accepts at most half of the places at once, so that every visitor is answered at least once before it may have to go.
 void Door::take_visitors() {
-  std::size_t at_once = most_visitors(options_.size) / 2;
+  std::size_t at_once = max_visitors(options_.size) / 2;
   bool could_not = false;  // at the last attempt
   for (std::size_t i = 0; i < at_once; ++i) {
     Socket socket;
     const Outcome outcome = accept_from(listener_, socket);
     if (!outcome.ok()) {
       cannot_take_ = outcome.reason;
-      // One who goes leaves a file for another; where that does not help, or nobody can go, the door rests.
+      // A visitor that is dropped frees a file for another. If that does not help, or nobody can be dropped, the door
+      // pauses.
       if (could_not || !make_room()) {
-        closed_until_ = Clock::now() + kPause;
+        closed_until_ = Clock::now() + kRetryPeriod;
         return;
       }
       at_once = std::min(at_once, i + 1 + visitors_.size());
@@ -78,13 +79,13 @@ void Door::take_visitors() {
     }
     could_not = false;
     if (!socket) return;
-    if (visitors_.size() >= most_visitors(options_.size)) make_room();
+    if (visitors_.size() >= max_visitors(options_.size)) make_room();
     visitors_.emplace_back(std::move(socket));
   }
 }
 
-// Who has said nothing goes first, then who came first. An honest rank knocks again. Who has the key stays. Returns
-// whether anybody went.
+// Drops a visitor that has sent nothing, or else the oldest one without a proof; an honest rank tries again. Returns
+// whether one was dropped.
 bool Door::make_room() {
   auto goes = std::find_if(visitors_.begin(), visitors_.end(), [](const Visitor& each) { return !each.has_greeted(); });
   if (goes == visitors_.end()) {
@@ -120,7 +121,7 @@ Socket enter(const Address& address, const Claim& claim, const std::string& key,
     Outcome outcome = connect_to(address, deadline, socket);
     if (outcome.ok()) outcome = prove_to_host(socket, claim, key, std::min(deadline, Clock::now() + kHandshakeTime));
     if (outcome.ok()) return socket;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kRetryPeriod);
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// A listening socket with strangers before it. Who proves to know the key is let in; all others together hold a bounded
-// number of connections, of bytes and of time, and can neither get in nor keep others out by standing there.
+// A listening socket that strangers may reach. Visitors that prove that they know the key are admitted. All others
+// together hold a bounded number of connections, bytes and time, and cannot keep honest visitors out.
 #pragma once
 
 #include <poll.h>
@@ -21,7 +21,7 @@ struct DoorOptions {
   std::string key;
 };
 
-// Somebody who has the key. What it claims besides is for the caller to judge.
+// A visitor that has the key. The caller judges its other claims.
 struct Guest {
   Claim claim;
   Socket socket;
@@ -31,18 +31,18 @@ class Door {
  public:
   Door(Socket listener, DoorOptions options);
 
-  // Waits until somebody speaks, something happens to one of `others` (poll's revents say what), or the deadline.
-  // Returns who was let in.
+  // Waits until a visitor sends something, something happens to one of `others` (poll's revents say what), or the
+  // deadline. Returns the visitors that were admitted.
   std::vector<Guest> wait(Clock::time_point deadline, std::vector<pollfd>& others);
-  // The first who was let in by then, or none.
+  // Returns the first visitor that was admitted by then, or none.
   Socket wait_for_one(Clock::time_point deadline);
-  // What is worth telling where somebody was waited for in vain; may be empty.
+  // Returns remarks for the case that somebody was waited for in vain; may be empty.
   std::string remarks() const;
 
  private:
   void take_visitors();
   bool make_room();
-  void hear_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests);
+  void answer_visitors(const std::vector<pollfd>& watched, std::vector<Guest>& guests);
 
   Socket listener_;
   DoorOptions options_;
@@ -52,11 +52,11 @@ class Door {
   std::int64_t other_keys_ = 0;
 };
 
-// Some strangers and all ranks at once.
-std::size_t most_visitors(std::int64_t ranks);
+// Room for some strangers and all ranks at once.
+std::size_t max_visitors(std::int64_t ranks);
 
-// For connections that two ranks have agreed on: goes through the door of the other one. Empty where that is not there
-// in time.
+// Connects through the door of another rank, as two ranks have agreed. Returns an empty socket where that does not
+// succeed in time.
 Socket enter(const Address& address, const Claim& claim, const std::string& key, Clock::time_point deadline);
 
 }  // namespace weft::tcp

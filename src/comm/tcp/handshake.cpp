@@ -1,10 +1,8 @@
 #include "comm/tcp/handshake.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "base/text.hpp"
 #include "comm/tcp/proof.hpp"
@@ -19,7 +17,7 @@ bool is_nonce(std::string_view text) {
   return text.size() == 2 * kNonceBytes && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// None of its parts has a line's end in it, so no two conversations give the same text.
+// No part contains a line end, so no two conversations give the same text.
 std::string words_of(const std::string& greeting, const std::string& challenge) {
   return greeting + "\n" + challenge;
 }
@@ -45,8 +43,8 @@ Outcome expect(const Socket& socket, MessageKind kind, Clock::time_point deadlin
 
 // Digits alone, few enough for any rank.
 std::optional<std::int64_t> number_from(const std::string& text) {
-  constexpr std::size_t kMostDigits = 9;
-  if (text.empty() || text.size() > kMostDigits || text.find_first_not_of("0123456789") != std::string::npos) return {};
+  constexpr std::size_t kMaxDigits = 9;
+  if (text.empty() || text.size() > kMaxDigits || text.find_first_not_of("0123456789") != std::string::npos) return {};
   return std::stoll(text);
 }
 
@@ -80,20 +78,18 @@ Outcome prove_to_host(const Socket& socket, const Claim& claim, const std::strin
   return send_message(socket, MessageKind::here, "", deadline);
 }
 
-Visitor::Status Visitor::hear(const std::string& key, const std::string& purpose, std::int64_t rank) {
+Visitor::Status Visitor::receive_answer(const std::string& key, const std::string& purpose, std::int64_t rank) {
   while (true) {
     const MessageReader::Status status = reader_.read(socket_);
     if (status == MessageReader::Status::broken) return Status::sent_away;
-    if (status == MessageReader::Status::more) {
-      return Clock::now() < deadline_ ? Status::speaking : Status::sent_away;
-    }
+    if (status == MessageReader::Status::more) return Clock::now() < deadline_ ? Status::speaking : Status::sent_away;
     const Status answered = answer(key, purpose, rank);
     if (answered != Status::speaking) return answered;
     reader_ = MessageReader();
   }
 }
 
-// Who does not take these few bytes at once is not waited for.
+// Does not wait for a visitor that does not take these few bytes at once.
 bool Visitor::say(MessageKind kind, const std::string& text) {
   return send_message(socket_, kind, text, Clock::now()).ok();
 }

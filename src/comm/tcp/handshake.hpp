@@ -7,10 +7,10 @@
 //                                                ← proof: another keyed hash of both words
 //   here: I have seen it and stay                →   now it is a guest
 //
-// The words are fresh, so an overheard proof proves nothing later. The hashes of the two sides begin with different
-// labels, so what one side says cannot be sent back to it. All that the greeting claims is hashed too. The visitor
-// proves itself first: whoever can reach a host but has no key gets nothing that a guessed key could be compared with.
-// docs/security.md says what this does not protect.
+// Fresh random words make an overheard proof useless later. The two sides hash different labels, so a message cannot be
+// reflected to its sender. All claims of the greeting are hashed too. The visitor proves itself first: a stranger
+// without the key gets nothing against which it could test guessed keys. docs/security.md says what this does not
+// protect.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@
 
 namespace weft::tcp {
 
-// What a visitor says of itself.
+// What a visitor claims about itself.
 struct Claim {
   std::string purpose;              // a word: what the connection is for
   std::int64_t from = -1, to = -1;  // ranks
@@ -31,20 +31,20 @@ struct Claim {
   friend bool operator==(const Claim&, const Claim&) = default;
 };
 
-// For a handshake, before which the other side may be a stranger.
+// Time limit of a handshake, during which the other side may be a stranger.
 inline constexpr std::chrono::seconds kHandshakeTime{5};
 
-// The visitor's side, on a connection that it has made. Success: the host is proven too, and waits for nothing.
+// The visitor's side, on a connection that it has made. On success the host has proven itself too, and both are done.
 Outcome prove_to_host(const Socket& socket, const Claim& claim, const std::string& key, Clock::time_point deadline);
 
-// The host's side: takes one step after the other as a visitor's messages come, and never waits.
+// The host's side. It advances as the visitor's messages arrive and never waits.
 class Visitor {
  public:
   explicit Visitor(Socket socket) : socket_(std::move(socket)), deadline_(Clock::now() + kHandshakeTime) {}
 
   enum class Status : std::uint8_t { speaking, guest, other_key, sent_away };
-  // Hears what has come. Visitors are asked for `purpose`, and for `rank` as the one they come to.
-  Status hear(const std::string& key, const std::string& purpose, std::int64_t rank);
+  // Processes the bytes that have arrived. Visitors must come for `purpose` and to `rank`.
+  Status receive_answer(const std::string& key, const std::string& purpose, std::int64_t rank);
 
   bool has_greeted() const { return stage_ != Stage::greets; }
   bool has_proven_itself() const { return stage_ == Stage::decides; }
@@ -66,7 +66,7 @@ class Visitor {
   std::string words_;  // the greeting and the challenge, as both sides hash them
 };
 
-// A greeting's text and back; nothing where it is none.
+// Converts a greeting to text and back. Reading returns nothing where the text is not a greeting.
 struct Greeting {
   Claim claim;
   std::string nonce;

@@ -56,7 +56,7 @@ void LandingCursor::landed(std::int64_t count, Scratch& scratch) {
   }
 }
 
-// `count` bytes have come into the scratch, behind the room for those of a begun element.
+// `count` bytes have arrived in the scratch, behind those of an incomplete element.
 void LandingCursor::reduce(std::int64_t count, Scratch& scratch) {
   std::byte* from = scratch.bytes.data();
   std::memcpy(from, begun_.data(), static_cast<std::size_t>(begun_bytes_));

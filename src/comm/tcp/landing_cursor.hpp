@@ -11,8 +11,8 @@
 
 namespace weft::tcp {
 
-// Bytes to be reduced pass through here: small enough to stay in a core's cache between arrival and reduction, and
-// aligned for every element.
+// Bytes to be reduced pass through this memory, which is small enough to stay in a core's cache and aligned for every
+// element.
 struct alignas(64) Scratch {
   std::array<std::byte, 128 << 10> bytes;
 };
@@ -25,7 +25,7 @@ class LandingCursor {
   bool reduces() const { return reduces_; }
   void land(const std::byte* bytes, std::int64_t count, Scratch& scratch);
 
-  // To have up to `limit` bytes read to where they belong: describe, read, then say how many came.
+  // Reads up to `limit` bytes to their destination in three steps: describe, read, then report how many came.
   std::size_t describe(std::span<iovec> entries, std::int64_t limit, Scratch& scratch) const;
   void landed(std::int64_t count, Scratch& scratch);
 

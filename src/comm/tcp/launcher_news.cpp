@@ -22,7 +22,7 @@ std::pair<Socket, Socket> open_launcher_news() {
 }
 
 void tell_ranks(const Socket& launcher_end, const std::string& words) {
-  // No rank may be left to hear it.
+  // All ranks may have ended, so a failure to send is ignored.
   [[maybe_unused]] const ssize_t sent = ::send(launcher_end.fd(), words.data(), words.size(), MSG_NOSIGNAL);
 }
 
@@ -46,7 +46,7 @@ void LauncherNews::watch(std::chrono::milliseconds delay,
   while (::poll(watched.data(), watched.size(), -1) < 0 && errno == EINTR) {
   }
   if (watched[0].revents != 0 || wait_for(stop_, POLLIN, Clock::now() + delay)) return;
-  // No words: the launcher is gone, and with it, soon, this rank.
+  // An end without words means that the launcher is gone, and this rank will be soon.
   if (const auto said = words()) on_news(*said);
 }
 

@@ -1,7 +1,7 @@
-// What our own launcher tells the ranks while they connect: a rank that dies before the others know it would otherwise
-// be missed only when the time for connecting is over.
+// News from our own launcher while ranks connect. Without it, a rank that dies before the others know it would be
+// missed only when the time for connecting is over.
 //
-// One socket serves all ranks: they look at what is in it and leave it there for the others.
+// One socket serves all ranks: they peek at its contents and leave them there for the others.
 #pragma once
 
 #include <chrono>
@@ -22,8 +22,8 @@ void tell_ranks(const Socket& launcher_end, const std::string& words);
 
 class LauncherNews {
  public:
-  // For as long as it lives, news are passed on to `on_news`, on a thread of its own, after `delay`: time to notice
-  // the same in a better way. Owns the descriptor; -1: there are no news.
+  // While this object lives, news is passed to `on_news` on a thread of its own, after `delay`, in which the rank may
+  // notice the cause itself. It owns the descriptor; -1 means that there is no launcher.
   LauncherNews(int fd, std::chrono::milliseconds delay, std::function<void(const std::string&)> on_news);
   ~LauncherNews();
   LauncherNews(const LauncherNews&) = delete;

@@ -1,15 +1,14 @@
-// The data connection to one peer: messages of many channels share it, cut into slices that take turns.
+// The data connection to one peer. Messages of many channels share it, cut into slices that take turns.
 //
-// The receiver drives. For every receive that is posted a tiny *ready* frame goes back, ahead of all data, and a
-// message starts once it was announced: what arrives has a place, so nothing is copied and no channel can stand in
-// another's way. A small message need not wait: up to kEarlySlots of them may come before they are announced and are
-// kept until their receive is posted; the announcement gives the slot back. It is in no hurry then, and goes along with
-// data unless slots become few: a packet of its own would cost both ends as much as a small message does.
+// The receiver drives. For every posted receive a tiny *ready* frame goes back, ahead of all data, and announces it; a
+// large message starts only then. So everything that arrives has a destination, nothing is copied, and no channel
+// blocks another. Small messages need not wait: up to kEarlySlots of them may arrive unannounced and are kept until
+// their receive is posted, whose announcement frees the slot. Such announcements are not urgent: they travel along with
+// data unless slots become scarce, because a packet of its own would cost both ends as much as a small message.
 #pragma once
 
 #include <sys/uio.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,13 +31,13 @@ struct Transfer {
   std::int64_t peer = -1;
   std::int64_t channel = 0;
   bool receives = false;
-  std::uint32_t number = 0;  // of those on the channel in this direction, whatever their size
+  std::uint32_t number = 0;  // counts the messages of the channel in this direction, small and large
   SegmentCursor src;         // of a send
   LandingCursor dst;         // of a receive
   std::int64_t total = 0;
   std::int64_t moved = 0;
   bool finished = false;
-  std::uint64_t asked = 0;   // in which pass it was last asked for
+  std::uint64_t asked = 0;   // the pass in which the caller last asked for it
   Transfer* next = nullptr;  // in its channel's line
 };
 
@@ -52,12 +51,12 @@ struct TransferLine {
 enum class LinkKind : std::uint8_t { small_messages, large_messages };
 LinkKind link_kind(std::int64_t bytes);
 
-// Of a link; their numbers come from the peer.
-inline constexpr std::int64_t kChannels = 1 << 20;
+// Limit on channel numbers, which come from the peer.
+inline constexpr std::int64_t kMaxChannels = 1 << 20;
 
 class Link {
  public:
-  // The scratch is shared by the links of a rank; `only_peer`: it has no other.
+  // The links of a rank share the scratch. `only_peer` says that the rank has no other peer.
   Link(std::int64_t rank, std::int64_t peer, Socket socket, Scratch& scratch, LinkKind kind, bool only_peer);
   ~Link();
   Link(const Link&) = delete;
@@ -66,10 +65,10 @@ class Link {
   void send(Transfer& transfer);
   void receive(Transfer& transfer);
 
-  // Do what they can without waiting, in bounded portions.
+  // Both do what is possible without waiting, in bounded portions.
   void read();
   void write();
-  // Whether announcements wait for data to go along with; they go without it from then on.
+  // Whether announcements wait to travel along with data; after hurry() they are sent without it.
   bool has_patience() const { return open() && !control_.empty() && !control_is_urgent(); }
   void hurry() { hurried_ = !control_.empty(); }
   // Whether a transfer was finished, or the link closed, since this was last asked.
@@ -86,10 +85,10 @@ class Link {
   const std::string& closed() const { return closed_; }
   // Whether the reason is a message that does not fit its receive, and not the peer's end.
   bool broken_by_mismatch() const { return mismatch_; }
-  // What the peer's side of this link says about a transfer that waits on the other one: that it is here, because the
-  // sizes of the two sides differ. Closes the link then.
+  // Looks for the counterpart of a transfer that waits on the other link of this peer. If it is here, the two sides
+  // disagree on the size, and the link closes with that reason.
   void look_for_counterpart(const Transfer& elsewhere);
-  // Sees to it that what was sent reaches the peer, then closes.
+  // Waits until the peer has received what was sent, then closes.
   void finish(Clock::time_point deadline);
   int fd() const { return socket_.fd(); }
 
@@ -99,7 +98,8 @@ class Link {
   struct Header {
     std::uint32_t kind = 0;
     std::uint32_t channel = 0;
-    // Bytes that follow, and the message's number; of a ready frame: how many receives it announces.
+    // Of a data frame, the bytes that follow and the message's number; of a ready frame, how many receives it
+    // announces.
     std::uint64_t slice = 0;
     std::uint64_t total = 0;  // of the message; of a ready frame: the number of the last receive
   };
@@ -155,7 +155,7 @@ class Link {
   bool writable_ = true;
   bool news_ = false;
   std::uint64_t moved_ = 0;
-  std::int64_t wakes_for_ = 1;  // bytes that must have come for the system to tell
+  std::int64_t wakes_for_ = 1;  // bytes that must arrive before the system reports them
 
   std::unordered_map<std::int64_t, std::unique_ptr<Channel>> channels_;
   Channel* recent_ = nullptr;  // the channel that was looked up last
@@ -171,7 +171,7 @@ class Link {
   std::int64_t early_out_ = 0;  // messages sent before they were announced
 
   IncomingFrame in_;
-  std::vector<std::byte> staging_;  // headers, and what was read along with them
+  std::vector<std::byte> staging_;  // headers, and data that was read along with them
   std::size_t staged_begin_ = 0;
   std::size_t staged_end_ = 0;
   std::vector<std::byte> early_memory_;  // allocated when the first early message comes

@@ -16,8 +16,8 @@ namespace weft::tcp {
 
 namespace {
 
-constexpr std::chrono::seconds kAttemptTime{5};  // for one address; a machine may have some that nobody reaches
-constexpr std::chrono::milliseconds kTryAgain{50};
+constexpr std::chrono::seconds kAttemptTime{5};  // for one address; some addresses of a machine may be unreachable
+constexpr std::chrono::milliseconds kRetryPeriod{50};
 constexpr const char* kPurpose = "mesh";
 constexpr std::size_t kWordBytes = 32;
 
@@ -32,7 +32,7 @@ class MeshBuilder {
     deadline_ = Clock::now() + options.timeout;
   }
 
-  // The higher rank of a pair connects. Rank 0 accepts at once, then rank 1, ...: nobody waits in a circle.
+  // The higher rank of a pair connects. Rank 0 accepts at once, then rank 1, and so on, so the waits form no cycle.
   std::vector<Socket> build() {
     for (const std::int64_t peer : options_.neighbours) {
       if (peer < options_.rank) connect_to_peer(peer);
@@ -42,7 +42,7 @@ class MeshBuilder {
   }
 
  private:
-  // Each tells a random word too; rank 0's makes the key of this mesh.
+  // Each rank also sends a random word; rank 0's makes the key of this mesh.
   void tell_location(const Exchange& exchange) {
     const Location own = own_location(options_.own_address);
     const std::vector<std::string> texts = exchange(random_hex(kWordBytes) + to_text(own));
@@ -79,13 +79,13 @@ class MeshBuilder {
         }
         obstacles += fmt::format("; {}: {}", address.text(), outcome.reason);
       }
-      std::this_thread::sleep_for(kTryAgain);
+      std::this_thread::sleep_for(kRetryPeriod);
     }
     throw RunFailed(fmt::format("rank {} could not connect to rank {}{}", options_.rank, peer, obstacles));
   }
 
-  // A peer that is still connecting itself answers later, perhaps to the next attempt. Once it is proven it is waited
-  // for.
+  // A peer that is still connecting itself answers later, perhaps to the next attempt. Once it has proven itself it is
+  // waited for.
   Outcome greet(const Address& address, std::int64_t peer, Socket& socket) {
     Outcome outcome = connect_to(address, std::min(deadline_, Clock::now() + kAttemptTime), socket);
     if (outcome.ok()) {
@@ -119,7 +119,7 @@ class MeshBuilder {
     }
   }
 
-  // One that comes again had lost its first connection before it heard our welcome.
+  // A rank that comes again had lost its first connection before our welcome reached it.
   void take(Guest& guest) {
     const std::int64_t peer = guest.claim.from;
     const bool is_awaited =

@@ -8,13 +8,11 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/error.hpp"
-
 namespace weft::tcp {
 
 namespace {
 
-// "weft" and the version of the protocol. A machine of the other byte order reads another word.
+// "weft" and the protocol version. A machine with the other byte order reads a different word.
 constexpr std::uint64_t kMagic = 0x7765'6674'0000'0002;
 constexpr std::size_t kFirstPortion = std::size_t{64} << 10;  // of a text, in bytes
 

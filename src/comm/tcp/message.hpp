@@ -1,7 +1,7 @@
 // Short texts over a socket while ranks find each other: a magic word, a kind, a length, the text.
 //
-// Anybody may be at the other end, so a reader says how long a text it takes. A longer one is refused by its header,
-// and memory grows with the bytes that have come, not with those that were announced.
+// Anybody may be at the other end, so a reader limits the length of a text. A longer text is refused by its header, and
+// memory grows with the bytes that have arrived, not with those that were announced.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +29,19 @@ enum class MessageKind : std::uint32_t {
 
 Outcome send_message(const Socket& socket, MessageKind kind, const std::string& text, Clock::time_point deadline);
 
-// How long a text of whom may be, in bytes.
-inline constexpr std::size_t kLongestOfStranger = 512;
-inline constexpr std::size_t kLongestReason = std::size_t{64} << 10;    // bad_input and failed
-inline constexpr std::size_t kLongestOfMember = std::size_t{16} << 20;  // what a rank gives to an exchange
-inline constexpr std::size_t kLongestOfAll = std::size_t{256} << 20;    // what all ranks give to it together
+// Limits on the length of a text, by who sends it.
+inline constexpr std::size_t kMaxStrangerBytes = 512;
+inline constexpr std::size_t kMaxReasonBytes = std::size_t{64} << 10;     // bad_input and failed
+inline constexpr std::size_t kMaxMemberBytes = std::size_t{16} << 20;     // what a rank gives to an exchange
+inline constexpr std::size_t kMaxExchangeBytes = std::size_t{256} << 20;  // what all ranks give to it together
 
 // Takes a message from a socket as its bytes come.
 class MessageReader {
  public:
-  explicit MessageReader(std::size_t longest = kLongestOfStranger) : longest_(longest) {}
+  explicit MessageReader(std::size_t longest = kMaxStrangerBytes) : longest_(longest) {}
 
   enum class Status { more, whole, broken };
-  // Reads what is there, without waiting. Broken: closed, or not one of our messages, or longer than it may be.
+  // Reads the available bytes without waiting. `broken` means closed, not one of our messages, or too long.
   Status read(const Socket& socket);
   // Until a whole message is there.
   Outcome read_until(const Socket& socket, Clock::time_point deadline);

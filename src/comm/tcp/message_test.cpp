@@ -27,8 +27,7 @@ void send_header(const Socket& socket, std::uint64_t kind, std::uint64_t length)
 }
 
 TEST(MessageReader, RefusesATextThatIsTooLongByItsHeader) {
-  for (const std::uint64_t length :
-       {std::uint64_t{kLongestOfStranger + 1}, std::uint64_t{1} << 28, ~std::uint64_t{0}}) {
+  for (const std::uint64_t length : {std::uint64_t{kMaxStrangerBytes + 1}, std::uint64_t{1} << 28, ~std::uint64_t{0}}) {
     Ends ends;
     send_header(ends.near, 1, length);
     MessageReader reader;
@@ -41,8 +40,8 @@ TEST(MessageReader, RefusesATextThatIsTooLongByItsHeader) {
 // A member may say much, but what it only announces takes no memory.
 TEST(MessageReader, TakesMemoryForWhatHasComeNotForWhatIsAnnounced) {
   Ends ends;
-  send_header(ends.near, static_cast<std::uint64_t>(MessageKind::text), kLongestOfMember);
-  MessageReader reader(kLongestOfMember);
+  send_header(ends.near, static_cast<std::uint64_t>(MessageKind::text), kMaxMemberBytes);
+  MessageReader reader(kMaxMemberBytes);
   EXPECT_EQ(reader.read(ends.far), MessageReader::Status::more);
   EXPECT_LE(reader.text().capacity(), std::size_t{128} << 10);
 }

@@ -28,11 +28,12 @@ namespace {
 constexpr int kRunFailed = 3;
 constexpr int kCannotExecute = 127;
 constexpr std::size_t kSecretBytes = 32;
-// A killed rank's connections close before it counts as ended: another may see that, and end, first.
-constexpr std::chrono::milliseconds kTimeToSeeTheOrigin{150};
-// Ranks that are connected see for themselves who stands still; those that connect would wait for a minute.
-constexpr std::chrono::seconds kStoppedTooLong{6};
-constexpr std::chrono::milliseconds kLookForStopped{500};
+// The connections of a killed rank close before it counts as ended, so another rank may notice that and end first. For
+// this long the launcher looks for the origin.
+constexpr std::chrono::milliseconds kTimeToFindOrigin{150};
+// Connected ranks notice a stopped rank themselves; ranks that are still connecting would wait for a minute.
+constexpr std::chrono::seconds kMaxStoppedTime{6};
+constexpr std::chrono::milliseconds kStoppedCheckPeriod{500};
 
 sigset_t awaited_signals() {
   sigset_t set;
@@ -52,14 +53,15 @@ RankExit exit_from(std::int64_t rank, int status) {
   return result;
 }
 
-// Who failed first, of ranks one of which has failed. A rank that was killed did not end because of another.
+// Returns which rank failed first. A rank that was killed by a signal did not end because of another.
 const RankExit& origin_of(const std::vector<RankExit>& exits) {
   const auto killed = std::find_if(exits.begin(), exits.end(), [](const RankExit& one) { return one.signal != 0; });
   if (killed != exits.end()) return *killed;
   return *std::find_if(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
 }
 
-// As proc(5) says: the state follows the name, which stands in parentheses and may contain any character.
+// Reads the process state as proc(5) describes it: it follows the name, which is in parentheses and may contain any
+// character.
 bool is_stopped(pid_t pid) {
   std::string line;
   std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), line);
@@ -73,7 +75,7 @@ bool is_ours(std::string_view entry) {
                      [&](std::string_view other) { return other.starts_with("WEFT_") && other == name; });
 }
 
-// What the rank inherits, passed on unread, and its place in the group.
+// The environment of a rank: what it inherits, unchanged, and its place in the group.
 std::vector<std::string> environment_for(const Launch& launch) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -133,7 +135,7 @@ ProcessGroup::ProcessGroup(std::int64_t ranks)
   launch_.secret = tcp::random_hex(kSecretBytes);
   std::tie(news_, news_of_ranks_) = tcp::open_launcher_news();
   launch_.launcher_news = news_of_ranks_.fd();
-  // Blocked from now on, so that wait() takes them one by one and none is lost in between.
+  // Signals are blocked from now on, so that wait() takes them one by one and loses none.
   const sigset_t set = awaited_signals();
   masked_ = ::pthread_sigmask(SIG_BLOCK, &set, &old_mask_) == 0;
 }
@@ -143,7 +145,7 @@ void ProcessGroup::start(std::int64_t rank, const std::function<int(const Launch
   launch.rank = launch.local_rank = rank;
   if (rank == 0) launch.root_listener = listener_.fd();
   const pid_t launcher = ::getpid();
-  std::fflush(nullptr);  // or the child would write it again
+  std::fflush(nullptr);  // otherwise the child would write it again
   const pid_t child = ::fork();
   if (child < 0) fail("cannot start rank {}: {}", rank, tcp::error_text(errno));
   if (child > 0) {
@@ -194,7 +196,7 @@ void ProcessGroup::signal_all(int number) const {
   for (std::int64_t rank = 0; rank < std::ssize(pids_); ++rank) signal(rank, number);
 }
 
-// Whether any is left.
+// Reaps processes that have ended. Returns whether any is left.
 bool ProcessGroup::reap(std::vector<RankExit>& exits) {
   for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
     int status = 0;
@@ -205,15 +207,15 @@ bool ProcessGroup::reap(std::vector<RankExit>& exits) {
   return std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid > 0; });
 }
 
-// A stopped rank cannot end by itself. Looked at, not waited for: whether it is continued is somebody else's affair.
+// A stopped rank cannot end by itself. It is only observed, because somebody else may continue it.
 bool ProcessGroup::only_stopped_are_left() const {
   return std::all_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid <= 0 || is_stopped(pid); });
 }
 
-// The first rank that has been stopped for too long, in words.
+// Names the first rank that has been stopped for too long.
 std::optional<std::string> ProcessGroup::stopped_too_long() {
   const Clock::time_point now = Clock::now();
-  if (now - stopped_looked_at_ < kLookForStopped) return std::nullopt;
+  if (now - stopped_looked_at_ < kStoppedCheckPeriod) return std::nullopt;
   stopped_looked_at_ = now;
   stopped_since_.resize(pids_.size());
   for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
@@ -221,8 +223,8 @@ std::optional<std::string> ProcessGroup::stopped_too_long() {
     const bool stopped = pids_[rank] > 0 && is_stopped(pids_[rank]);
     if (!stopped) since.reset();
     if (stopped && !since) since = now;
-    if (since && now - *since >= kStoppedTooLong)
-      return fmt::format("rank {} stands still: it was stopped {} s ago", rank, kStoppedTooLong.count());
+    if (since && now - *since >= kMaxStoppedTime)
+      return fmt::format("rank {} stands still: it was stopped {} s ago", rank, kMaxStoppedTime.count());
   }
   return std::nullopt;
 }
@@ -240,7 +242,7 @@ std::vector<RankExit> ProcessGroup::wait(std::chrono::milliseconds grace,
   const sigset_t set = awaited_signals();
   while (reap(exits)) {
     const bool failure = std::any_of(exits.begin(), exits.end(), [](const RankExit& one) { return one.failed(); });
-    if (failure && !tell_at) tell_at = Clock::now() + kTimeToSeeTheOrigin;
+    if (failure && !tell_at) tell_at = Clock::now() + kTimeToFindOrigin;
     if (failure && !told && Clock::now() >= *tell_at) {
       told = true;
       tcp::tell_ranks(news_, origin_of(exits).text());

@@ -1,6 +1,6 @@
 #include "comm/tcp/receive_window.hpp"
 
-#include <linux/tcp.h>  // its tcp_info has the shortest round trip, that of netinet/tcp.h has not
+#include <linux/tcp.h>  // unlike netinet/tcp.h, its tcp_info has the shortest round trip
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -10,12 +10,12 @@
 namespace weft::tcp {
 namespace {
 
-// Linux grants twice as much for its own needs, of which a sender sees 56 KiB.
-constexpr int kSmall = 32 << 10;
-constexpr std::int64_t kWindow = 56 << 10, kWorthReading = 16 << 10;
-constexpr std::int64_t kSample = 128 << 10;  // of which the rate is taken
-// A window of so many round trips at the rate of a sample is small enough to hold it back: threads wake late.
-constexpr double kRoundTrips = 16;
+// Linux doubles the size for its own bookkeeping; a sender sees 56 KiB of it.
+constexpr int kSmallBufferBytes = 32 << 10;
+constexpr std::int64_t kWindowBytes = 56 << 10, kMinReadBytes = 16 << 10;
+constexpr std::int64_t kRateSampleBytes = 128 << 10;  // over which the rate is measured
+// A window of fewer round trips at the sampled rate is too small: threads wake late, so it would hold the sender back.
+constexpr double kMinRoundTripsPerWindow = 16;
 
 #ifndef SO_BUF_LOCK  // Linux 5.15; C libraries before do not name it
 constexpr int SO_BUF_LOCK = 72;
@@ -31,22 +31,22 @@ double shortest_round_trip(const Socket& socket) {
 }  // namespace
 
 ReceiveWindow::ReceiveWindow(const Socket& socket) : socket_(socket) {
-  small_ = ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &kSmall, sizeof kSmall) == 0;
+  small_ = ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVBUF, &kSmallBufferBytes, sizeof kSmallBufferBytes) == 0;
 }
 
 void ReceiveWindow::received(std::int64_t bytes, Clock::time_point now) {
   if (!small_) return;
   if (bytes_ == 0) since_ = now;
   bytes_ += bytes;
-  if (bytes_ < kSample) return;
+  if (bytes_ < kRateSampleBytes) return;
   const double passed = std::chrono::duration<double>(now - since_).count();
   const auto got = static_cast<double>(bytes_);
   bytes_ = 0;
-  if (got * shortest_round_trip(socket_) * kRoundTrips > kWindow * passed) release();
+  if (got * shortest_round_trip(socket_) * kMinRoundTripsPerWindow > kWindowBytes * passed) release();
 }
 
-std::int64_t ReceiveWindow::worth_reading() const {
-  return small_ ? kWorthReading : std::numeric_limits<std::int64_t>::max();
+std::int64_t ReceiveWindow::min_read_bytes() const {
+  return small_ ? kMinReadBytes : std::numeric_limits<std::int64_t>::max();
 }
 
 void ReceiveWindow::release() {

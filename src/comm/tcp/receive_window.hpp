@@ -1,9 +1,9 @@
-// How much a peer may have under way to us before we have read it.
+// Limits how much a peer may send before we have read it.
 //
 // Where streams from several peers meet at one host, each that the system lets run ahead fills the queues on the way:
-// packets are dropped, ready frames wait behind data, and who came first holds up the others. On slow links a small
-// window loses nothing and keeps the queues short, so a link begins with one; where data comes fast for the way's round
-// trip the window is given back to the system, which then finds the right size by itself.
+// packets are dropped, ready frames wait behind data, and the first stream holds up the others. On slow links a small
+// window loses nothing and keeps queues short, so a link begins with one. If data arrives fast for the round trip, the
+// window is given back to the system, which then finds the right size by itself.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class ReceiveWindow {
   explicit ReceiveWindow(const Socket& socket);
   // After every read.
   void received(std::int64_t bytes, Clock::time_point now);
-  // Bytes to have come before they are read: what is not read makes the window smaller.
-  std::int64_t worth_reading() const;
+  // Bytes that should have arrived before they are read. It is small because unread bytes shrink the window.
+  std::int64_t min_read_bytes() const;
 
  private:
   void release();

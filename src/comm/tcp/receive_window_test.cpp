@@ -41,10 +41,10 @@ TEST(ReceiveWindow, IsSmallAtFirstAndStaysSoWhereDataComesSlowly) {
   const Pair pair = connected();
   ReceiveWindow window(pair.near);
   EXPECT_EQ(receive_buffer(pair.near), 64 << 10);  // Linux doubles it
-  EXPECT_LE(window.worth_reading(), 16 << 10);
+  EXPECT_LE(window.min_read_bytes(), 16 << 10);
   Clock::time_point now;
   for (int i = 0; i < 1000; ++i) window.received(16 << 10, now += std::chrono::milliseconds(16));  // 1 MB/s
-  EXPECT_LE(window.worth_reading(), 16 << 10);
+  EXPECT_LE(window.min_read_bytes(), 16 << 10);
 }
 
 TEST(ReceiveWindow, IsGivenBackWhereDataComesFastForTheRoundTrip) {
@@ -52,7 +52,7 @@ TEST(ReceiveWindow, IsGivenBackWhereDataComesFastForTheRoundTrip) {
   ReceiveWindow window(pair.near);
   Clock::time_point now;
   for (int i = 0; i < 100; ++i) window.received(1 << 20, now += std::chrono::microseconds(1));  // 1 TB/s
-  EXPECT_EQ(window.worth_reading(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(window.min_read_bytes(), std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace

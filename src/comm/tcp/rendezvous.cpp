@@ -18,8 +18,9 @@ namespace weft::tcp {
 namespace {
 
 constexpr const char* kPurpose = "rendezvous";
-constexpr std::chrono::milliseconds kKnockAgain{50};
-constexpr std::chrono::milliseconds kTimeToHearWhy{2000};  // rank 0 decides; the others wait a little longer than it
+constexpr std::chrono::milliseconds kRetryPeriod{50};
+constexpr std::chrono::milliseconds kTimeForReason{
+    2000};  // beyond the deadline: rank 0 decides, so the others wait longer
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return fmt::format("{:.3g} s", static_cast<double>(time.count()) / 1e3);
@@ -36,8 +37,8 @@ void check_options(const RendezvousOptions& options) {
   }
 }
 
-// A name may stand for another address on its own machine than on the others, so it is listened to on all interfaces;
-// an address in numbers is that one alone, where this machine has it.
+// A host name may stand for another address on its own machine than on the others, so rank 0 listens on all interfaces
+// for it. A numeric address is used alone, if this machine has it.
 Address listening_place(const std::string& root) {
   Address address = parse_address(root, "address of rank 0");
   const std::vector<Interface> here = interfaces();
@@ -65,7 +66,7 @@ Rendezvous::Rendezvous(RendezvousOptions options) : options_(std::move(options))
   if (options_.rank == 0) {
     serve();
   } else {
-    knock();
+    request_entry();
   }
 }
 
@@ -73,9 +74,9 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
   const auto deadline = Clock::now() + std::chrono::milliseconds(200);
   for (const Socket& member : members_) {
     if (member) {
-      // Whoever does not take it will see the connection close.
+      // A rank that does not receive this will see the connection close.
       std::ignore = send_message(member, bad_input ? MessageKind::bad_input : MessageKind::failed,
-                                 why.substr(0, kLongestReason), deadline);
+                                 why.substr(0, kMaxReasonBytes), deadline);
     }
   }
   if (bad_input) throw Error(why);
@@ -84,7 +85,7 @@ void Rendezvous::abandon(bool bad_input, const std::string& why) {
 
 namespace {
 
-// Rank 0's side: lets the ranks in one by one. What cannot be mended is said in `problem`.
+// Rank 0's side: admits the ranks one by one. `problem` says what cannot be mended.
 class Reception {
  public:
   Reception(const RendezvousOptions& options, std::vector<Socket>& members)
@@ -102,7 +103,7 @@ class Reception {
 
   // Waits for news until the deadline and deals with it.
   void pass(Clock::time_point deadline) {
-    // A member says nothing before all are here: what can be read from it is its end.
+    // A member sends nothing before all are here, so anything readable from it is its end.
     std::vector<pollfd> watched;
     for (const Socket& member : members_) watched.push_back({member.fd(), POLLIN, 0});
     std::vector<Guest> guests = door_.wait(deadline, watched);
@@ -168,16 +169,16 @@ void Rendezvous::serve() {
   }
 }
 
-// One attempt. Only a host that has proven itself is listened to; what it says may end this rank.
-Outcome Rendezvous::knock_once(const Address& root, Clock::time_point deadline) {
+// Makes one attempt. Only a host that has proven itself is believed, because its answer may end this rank.
+Outcome Rendezvous::try_entry(const Address& root, Clock::time_point deadline) {
   Socket socket;
   Outcome outcome = connect_to(root, deadline, socket);
   if (outcome.ok()) {
     const Claim claim{kPurpose, options_.rank, 0, options_.size};
     outcome = prove_to_host(socket, claim, options_.secret, std::min(deadline, Clock::now() + kHandshakeTime));
   }
-  MessageReader reader(kLongestReason);
-  if (outcome.ok()) outcome = reader.read_until(socket, deadline + kTimeToHearWhy);
+  MessageReader reader(kMaxReasonBytes);
+  if (outcome.ok()) outcome = reader.read_until(socket, deadline + kTimeForReason);
   if (!outcome.ok()) return outcome;
   if (reader.kind() == MessageKind::bad_input) throw Error(reader.text());
   if (reader.kind() == MessageKind::failed) throw RunFailed(reader.text());
@@ -187,15 +188,15 @@ Outcome Rendezvous::knock_once(const Address& root, Clock::time_point deadline) 
   return {};
 }
 
-void Rendezvous::knock() {
+void Rendezvous::request_entry() {
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   const Address root = parse_address(options_.root, "address of rank 0");
   std::string obstacle = "no answer";
   while (Clock::now() < deadline) {
-    const Outcome outcome = knock_once(root, deadline);
+    const Outcome outcome = try_entry(root, deadline);
     if (outcome.ok()) return;
     obstacle = outcome.reason;
-    std::this_thread::sleep_for(kKnockAgain);
+    std::this_thread::sleep_for(kRetryPeriod);
   }
   throw RunFailed(fmt::format("rank {} did not find rank 0 at {} within {}: {}", options_.rank, root.text(),
                               seconds_text(options_.timeout), obstacle));
@@ -203,7 +204,7 @@ void Rendezvous::knock() {
 
 std::vector<std::string> Rendezvous::gather(const std::string& mine, Clock::time_point deadline) {
   std::vector<std::string> texts(members_.size());
-  std::vector<MessageReader> readers(members_.size(), MessageReader(kLongestOfMember));
+  std::vector<MessageReader> readers(members_.size(), MessageReader(kMaxMemberBytes));
   std::vector<bool> here(members_.size());
   texts[0] = mine;
   here[0] = true;
@@ -238,7 +239,7 @@ std::vector<std::string> Rendezvous::gather(const std::string& mine, Clock::time
 
 std::vector<std::string> Rendezvous::exchange(const std::string& mine) {
   if (options_.size == 1) return {mine};
-  WEFT_CHECK(mine.size() <= kLongestOfMember);
+  WEFT_CHECK(mine.size() <= kMaxMemberBytes);
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   return options_.rank == 0 ? tell_all(mine, deadline) : ask_rank_0(mine, deadline);
 }
@@ -246,8 +247,8 @@ std::vector<std::string> Rendezvous::exchange(const std::string& mine) {
 std::vector<std::string> Rendezvous::tell_all(const std::string& mine, Clock::time_point deadline) {
   const std::vector<std::string> texts = gather(mine, deadline);
   const std::string all = join_texts(texts);
-  if (all.size() > kLongestOfAll) {
-    abandon(false, fmt::format("ranks say {} bytes to each other; {} are the most", all.size(), kLongestOfAll));
+  if (all.size() > kMaxExchangeBytes) {
+    abandon(false, fmt::format("ranks say {} bytes to each other; {} are the most", all.size(), kMaxExchangeBytes));
   }
   for (const Socket& member : members_) {
     if (member) std::ignore = send_message(member, MessageKind::text, all, deadline);
@@ -256,9 +257,9 @@ std::vector<std::string> Rendezvous::tell_all(const std::string& mine, Clock::ti
 }
 
 std::vector<std::string> Rendezvous::ask_rank_0(const std::string& mine, Clock::time_point deadline) {
-  MessageReader reader(kLongestOfAll);
+  MessageReader reader(kMaxExchangeBytes);
   Outcome outcome = send_message(members_[0], MessageKind::text, mine, deadline);
-  if (outcome.ok()) outcome = reader.read_until(members_[0], deadline + kTimeToHearWhy);
+  if (outcome.ok()) outcome = reader.read_until(members_[0], deadline + kTimeForReason);
   if (!outcome.ok()) throw RunFailed(fmt::format("rank 0 is lost: {}", outcome.reason));
   if (reader.kind() == MessageKind::failed) throw RunFailed(reader.text());
   std::optional<std::vector<std::string>> texts;

@@ -1,8 +1,8 @@
 // How processes that know their rank, their number and the address of rank 0 find each other.
 //
-// Rank 0 listens at that address; the others knock until it is there. Both sides of every connection prove that they
-// know the job's secret (comm/tcp/handshake.hpp), so that no stranger, and no rank of another job on the same port,
-// gets in, learns the secret, or is taken for rank 0.
+// Rank 0 listens at that address; the others try to connect until it is there. Both sides of every connection prove
+// that they know the job's secret (comm/tcp/handshake.hpp), so no stranger, and no rank of another job on the same
+// port, gets in, learns the secret, or is taken for rank 0.
 #pragma once
 
 #include <chrono>
@@ -29,7 +29,7 @@ class Rendezvous {
   // two claim one rank or they disagree on their number.
   explicit Rendezvous(RendezvousOptions options);
 
-  // Each rank gives a string, of up to 16 MiB, and gets those of all, by rank.
+  // Each rank gives a string of up to 16 MiB and gets those of all ranks.
   std::vector<std::string> exchange(const std::string& mine);
 
   // The address of this machine that reaches rank 0, and so probably the others; empty where rank 0 is alone.
@@ -37,8 +37,8 @@ class Rendezvous {
 
  private:
   void serve();
-  void knock();
-  Outcome knock_once(const Address& root, Clock::time_point deadline);
+  void request_entry();
+  Outcome try_entry(const Address& root, Clock::time_point deadline);
   std::vector<std::string> tell_all(const std::string& mine, Clock::time_point deadline);
   std::vector<std::string> ask_rank_0(const std::string& mine, Clock::time_point deadline);
   std::vector<std::string> gather(const std::string& mine, Clock::time_point deadline);

@@ -131,7 +131,7 @@ Outcome accept_from(const Socket& listener, Socket& socket) {
       return {};
     }
     if (errno == EAGAIN) return {};
-    if (errno != EINTR && errno != ECONNABORTED) return {error_text(errno)};  // the next one may be well
+    if (errno != EINTR && errno != ECONNABORTED) return {error_text(errno)};  // the next connection may succeed
   }
 }
 

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +51,8 @@ struct [[nodiscard]] Outcome {
   bool ok() const { return reason.empty(); }
 };
 
-// The next connection that waits, or none. A reason says that connections cannot be taken for now, though one may wait:
-// this process may open no more files, say.
+// Returns the next waiting connection, or none. A reason says that connections cannot be accepted for now, for instance
+// because this process may open no more files.
 Outcome accept_from(const Socket& listener, Socket& socket);
 
 // One attempt to connect.

@@ -28,20 +28,22 @@ namespace {
 using tcp::Link;
 using tcp::Transfer;
 
-// A closed connection tells who is gone but not why. For this long liveness may name the origin.
+// A closed connection shows who is gone but not why. Liveness has this long to name the origin.
 constexpr std::chrono::milliseconds kTimeForVerdict{1000};
-// Who asks lost() says in better words what it waited in; done() throws this much later, for those who do not ask.
-constexpr std::chrono::milliseconds kTimeToAsk{1000};
+// Callers that ask lost() can say better what they waited for; done() throws this much later, for those that do not
+// ask.
+constexpr std::chrono::milliseconds kTimeToAskLost{1000};
 constexpr std::chrono::milliseconds kVerdictPeriod{20};
 constexpr std::chrono::seconds kFinishTime{2};
-// Two links to every rank, its connection to the rendezvous while ranks meet, one for signs of life, and a place before
-// the door (comm/tcp/door.hpp), where strangers may stand too.
+// For every rank two links, its rendezvous connection while ranks meet, one connection for signs of life, and a place
+// among the door's visitors (comm/tcp/door.hpp), where strangers may be too.
 constexpr std::int64_t kFilesPerRank = 5, kOtherFiles = 512;
-// To every peer one link for small messages, which may leave in bursts, and one for large ones, which are paced: those
-// of several ranks share a network best when none runs ahead (docs/tcp.md).
-constexpr std::size_t kLinks = 2;
-// Where nothing came for so long, somebody may wait for what waits to go along with data.
-constexpr int kQuiet = 20;  // milliseconds
+// Every peer has one link for small messages, which may leave in bursts, and one for large messages, which are paced:
+// streams of several ranks share a network best when none runs ahead (docs/tcp.md).
+constexpr std::size_t kLinksPerPeer = 2;
+// After so long without events, announcements that wait to travel along with data are sent alone, since a peer may need
+// them.
+constexpr int kQuietMilliseconds = 20;
 constexpr std::uint64_t kWakeEvent = ~std::uint64_t{0};
 
 class TcpTransport final : public Transport, private RankHealth {
@@ -50,7 +52,7 @@ class TcpTransport final : public Transport, private RankHealth {
   ~TcpTransport() override;
 
   std::int64_t rank() const override { return rank_; }
-  std::int64_t size() const override { return static_cast<std::int64_t>(links_.size() / kLinks); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(links_.size() / kLinksPerPeer); }
 
   Ticket send(std::int64_t peer, std::int64_t channel, std::span<const Segment> src) override;
   Ticket receive(std::int64_t peer, std::int64_t channel, const Landing& landing) override;
@@ -81,7 +83,7 @@ class TcpTransport final : public Transport, private RankHealth {
   tcp::Socket wake_;  // an eventfd; outlives liveness, whose thread wakes us
   tcp::Socket epoll_;
   std::unique_ptr<tcp::Scratch> scratch_ = std::make_unique<tcp::Scratch>();
-  std::vector<std::unique_ptr<Link>> links_;  // by rank, then for small and for large messages; none to ourselves
+  std::vector<std::unique_ptr<Link>> links_;  // by rank, then small and large messages; none to this rank itself
   std::vector<std::optional<Clock::time_point>> closed_since_;  // by rank
   std::unique_ptr<Liveness> liveness_;
 
@@ -93,17 +95,17 @@ class TcpTransport final : public Transport, private RankHealth {
   std::atomic<bool> gave_up_ = false;
   std::optional<Clock::time_point> hopeless_since_;
   mutable std::mutex gone_mutex_;
-  std::optional<LostRank> gone_;  // whom we wait for in vain, where liveness has nothing to say of it
-  bool changed_ = false;          // something was finished that the caller may not have asked for since
+  std::optional<LostRank> gone_;  // the rank that we wait for in vain, if liveness has not named it
+  bool changed_ = false;          // something was finished that the caller may not know yet
 };
 
 TcpTransport::TcpTransport(const TcpOptions& options)
     : rank_(options.rank),
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      links_(kLinks * static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
-      closed_since_(links_.size() / kLinks),
-      numbers_(links_.size() / kLinks) {
+      links_(kLinksPerPeer * static_cast<std::size_t>(std::max<std::int64_t>(options.size, 0))),
+      closed_since_(links_.size() / kLinksPerPeer),
+      numbers_(links_.size() / kLinksPerPeer) {
   tcp::allow_open_files(kFilesPerRank * options.size + kOtherFiles);
   tcp::Rendezvous rendezvous(
       {options.rank, options.size, options.root, options.secret, options.root_listener, options.timeout});
@@ -131,7 +133,7 @@ void TcpTransport::connect(const tcp::MeshOptions& options, const Exchange& exch
   std::vector<tcp::Socket> sockets = tcp::connect_mesh(options, exchange);
   for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
     if (!sockets[peer]) continue;
-    const std::size_t at = kLinks * peer + static_cast<std::size_t>(kind);
+    const std::size_t at = kLinksPerPeer * peer + static_cast<std::size_t>(kind);
     links_[at] = std::make_unique<Link>(rank_, static_cast<std::int64_t>(peer), std::move(sockets[peer]), *scratch_,
                                         kind, options.size == 2);
     watch(*links_[at], at);
@@ -155,12 +157,12 @@ void TcpTransport::watch(const Link& link, std::size_t number) {
 // Both ends know the size, so they agree.
 Link& TcpTransport::link_to(std::int64_t peer, std::int64_t bytes) {
   WEFT_CHECK(peer >= 0 && peer < size() && peer != rank_);
-  return *links_[kLinks * static_cast<std::size_t>(peer) + static_cast<std::size_t>(tcp::link_kind(bytes))];
+  return *links_[kLinksPerPeer * static_cast<std::size_t>(peer) + static_cast<std::size_t>(tcp::link_kind(bytes))];
 }
 
 std::pair<Ticket, Transfer*> TcpTransport::new_transfer(std::int64_t peer, std::int64_t channel, std::int64_t bytes,
                                                         bool receives) {
-  WEFT_CHECK(channel >= 0 && channel < tcp::kChannels);
+  WEFT_CHECK(channel >= 0 && channel < tcp::kMaxChannels);
   if (free_.empty()) {
     free_.push_back(static_cast<std::int64_t>(transfers_.size()));
     transfers_.emplace_back();
@@ -194,7 +196,7 @@ Ticket TcpTransport::receive(std::int64_t peer, std::int64_t channel, const Land
   return ticket;
 }
 
-// A caller asks for all its tickets in turn; one pass serves the whole round.
+// Callers ask for all their tickets in turn, so one pass serves the whole round.
 bool TcpTransport::done(Ticket ticket) {
   if (ticket.empty()) return true;
   Transfer& transfer = transfers_[ticket.value];
@@ -233,7 +235,7 @@ void TcpTransport::progress(int timeout_milliseconds) {
   const bool some_wait = timeout_milliseconds > 0 && std::any_of(links_.begin(), links_.end(), [](const auto& link) {
                            return link && link->has_patience();
                          });
-  const int longest = some_wait ? std::min(timeout_milliseconds, kQuiet) : timeout_milliseconds;
+  const int longest = some_wait ? std::min(timeout_milliseconds, kQuietMilliseconds) : timeout_milliseconds;
   const int count = ::epoll_wait(epoll_.fd(), events.data(), static_cast<int>(events.size()), longest);
   if (count == 0 && some_wait) {
     for (const std::unique_ptr<Link>& link : links_) {
@@ -253,7 +255,7 @@ void TcpTransport::progress(int timeout_milliseconds) {
 void TcpTransport::pause(Clock::time_point until) {
   const Clock::time_point now = Clock::now();
   const bool verdict_is_near = std::any_of(closed_since_.begin(), closed_since_.end(), [&](const auto& closed) {
-    return closed && now < *closed + kTimeForVerdict + kTimeToAsk;
+    return closed && now < *closed + kTimeForVerdict + kTimeToAskLost;
   });
   if (verdict_is_near || hopeless_since_) until = std::min(until, now + kVerdictPeriod);
   if (!changed_) progress(tcp::poll_milliseconds(until));
@@ -273,8 +275,8 @@ void TcpTransport::wake() {
 
 void TcpTransport::notice_closed_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!links_[i] || links_[i]->open() || closed_since_[i / kLinks]) continue;
-    closed_since_[i / kLinks] = Clock::now();
+    if (!links_[i] || links_[i]->open() || closed_since_[i / kLinksPerPeer]) continue;
+    closed_since_[i / kLinksPerPeer] = Clock::now();
     if (links_[i]->broken_by_mismatch()) liveness_->give_up(links_[i]->closed());
   }
 }
@@ -291,19 +293,19 @@ std::optional<LostRank> TcpTransport::lost() const {
 }
 
 std::string TcpTransport::why_closed(std::size_t peer) const {
-  const Link& small = *links_[kLinks * peer];
-  return small.open() ? links_[kLinks * peer + 1]->closed() : small.closed();
+  const Link& small = *links_[kLinksPerPeer * peer];
+  return small.open() ? links_[kLinksPerPeer * peer + 1]->closed() : small.closed();
 }
 
-// Whose fault it is that a transfer will never be finished.
+// Finds which rank is the reason that a transfer will never finish.
 std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) const {
   const auto peer = static_cast<std::size_t>(transfer.peer);
   const std::optional<Clock::time_point> closed = closed_since_[peer];
   const std::optional<LostRank> loss = liveness_->lost();
   if (loss && (closed || loss->rank == transfer.peer)) return loss;
   if (!closed) return std::nullopt;
-  // A rank that leaves closes one connection after the other: on the one that is open all that it sent still comes.
-  const bool may_come = links_[kLinks * peer + static_cast<std::size_t>(tcp::link_kind(transfer.total))]->open();
+  // A leaving rank closes its connections one by one; what it sent on those still open will arrive.
+  const bool may_come = links_[kLinksPerPeer * peer + static_cast<std::size_t>(tcp::link_kind(transfer.total))]->open();
   if (!may_come && liveness_->left(transfer.peer)) return LostRank{transfer.peer, "it has left"};
   const Clock::duration patience = may_come ? kFinishTime + kTimeForVerdict : kTimeForVerdict;
   if (Clock::now() >= *closed + patience) return LostRank{transfer.peer, why_closed(peer)};
@@ -311,7 +313,7 @@ std::optional<LostRank> TcpTransport::why_hopeless(const Transfer& transfer) con
 }
 
 void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
-  const std::size_t first = kLinks * static_cast<std::size_t>(transfer.peer);
+  const std::size_t first = kLinksPerPeer * static_cast<std::size_t>(transfer.peer);
   const auto kind = static_cast<std::size_t>(tcp::link_kind(transfer.total));
   if (transfer.moved == 0) links_[first + 1 - kind]->look_for_counterpart(transfer);
   for (const std::size_t at : {first, first + 1}) {
@@ -326,7 +328,7 @@ void TcpTransport::throw_if_hopeless(const Transfer& transfer) {
     if (!gone_) gone_ = loss;
   }
   if (!hopeless_since_) hopeless_since_ = Clock::now();
-  if (Clock::now() >= *hopeless_since_ + kTimeToAsk) {
+  if (Clock::now() >= *hopeless_since_ + kTimeToAskLost) {
     throw RunFailed(fmt::format("rank {} is lost: {}", loss->rank, loss->reason));
   }
 }

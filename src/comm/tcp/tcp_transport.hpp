@@ -1,5 +1,5 @@
-// Ranks are processes joined by plain TCP sockets. While it pauses, the communication thread sleeps in the kernel and
-// costs the compute threads nothing.
+// A transport between processes over plain TCP sockets. While it pauses, the communication thread sleeps in the kernel
+// and costs the compute threads nothing.
 #pragma once
 
 #include <chrono>

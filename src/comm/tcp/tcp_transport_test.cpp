@@ -54,12 +54,12 @@ TEST(TcpTransport, OneRankAloneIsFine) {
 
 // Rank 0 starts long messages on many channels whose receives rank 1 posts only after a message on the last channel.
 TEST(TcpTransport, AChannelWithoutReceivesBlocksNoOther) {
-  constexpr std::int64_t kChannels = 40;
+  constexpr std::int64_t kMaxChannels = 40;
   expect_no_errors(run_ranks(2, [](Transport& transport) {
     const std::int64_t rank = transport.rank();
     std::vector<Bytestring> data;
     std::vector<std::vector<Segment>> segments;
-    for (std::int64_t channel = 0; channel < kChannels; ++channel) {
+    for (std::int64_t channel = 0; channel < kMaxChannels; ++channel) {
       const std::int64_t bytes = channel % 2 == 0 ? 1 << 20 : 1 << 10;  // those that may come early, and those that not
       data.push_back(rank == 0 ? make_message({0, 1, channel, 0}, bytes) : Bytestring(static_cast<std::size_t>(bytes)));
     }
@@ -70,11 +70,11 @@ TEST(TcpTransport, AChannelWithoutReceivesBlocksNoOther) {
     };
     std::vector<Ticket> tickets;
     if (rank == 0) {
-      for (std::int64_t channel = 0; channel < kChannels; ++channel) tickets.push_back(start(channel));
+      for (std::int64_t channel = 0; channel < kMaxChannels; ++channel) tickets.push_back(start(channel));
       finish(transport, tickets);
       return;
     }
-    for (std::int64_t channel = kChannels; channel-- > 0;) {
+    for (std::int64_t channel = kMaxChannels; channel-- > 0;) {
       finish(transport, {start(channel)});
       expect_message(data[channel], {0, 1, channel, 0});
     }

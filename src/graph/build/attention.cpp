@@ -61,7 +61,7 @@ void ClassBuilder::forward_queries(LayerValues& v, Phase phase) {
   v.kv = linear(Role::kv_up, phase, v.kv_normed, {latent.kv_rank, kv_width()}, "kv");
 }
 
-// The values that are written again count as rows: they cost what they move.
+// Values that are written again count as rows, because they cost what they move.
 OpKey ClassBuilder::qk_norm_key() const {
   OpKey key;
   key.kind = OpKind::norm;
@@ -70,8 +70,8 @@ OpKey ClassBuilder::qk_norm_key() const {
   return key;
 }
 
-// Every head of the queries and keys by itself. The values stay what they are, but lie with the keys: they are written
-// again beside them, so that the core finds all three as it does without these norms.
+// Normalises every head of the queries and keys by itself. The values do not change, but are copied beside the keys, so
+// that the core finds all three as it does without these norms.
 void ClassBuilder::norm_queries_and_keys(LayerValues& v, Phase phase) {
   if (!model_.qk_norm) return;
   v.projected_qkv = v.qkv;

@@ -64,7 +64,7 @@ ValueId ClassBuilder::norm(Role role, Phase phase, ValueId in, const char* name)
   return out;
 }
 
-// dX of a norm; the residual branch's gradient is added in the same kernel. Then dW.
+// Adds dX of a norm, whose kernel also adds the gradient of the residual branch, then dW.
 ValueId ClassBuilder::norm_backward(Role role, ValueId in, ValueId grad, ValueId residual_grad) {
   const ValueId dx = value_like(in, label(name_of(role)) + ".dx", ValueKind::activation_grad);
   graph_.values[dx.index()].sharding.partial = graph_.value(grad).sharding.partial;

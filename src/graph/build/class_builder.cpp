@@ -201,7 +201,7 @@ OpKey ClassBuilder::elementwise(Phase phase, std::int64_t elements, std::int64_t
   return key;
 }
 
-// Called for every value: the layer's part is made once a layer, and room is left for a suffix.
+// Called for every value, so the layer's part of the name is made once, with room for a suffix.
 std::string ClassBuilder::label(std::string_view what) {
   constexpr std::size_t kSuffix = 16;
   if (layer_ != labelled_layer_) {

@@ -13,7 +13,7 @@
 
 namespace weft {
 
-// Numbers for transfers with members in several classes: every class that asks with the same key gets the same one.
+// Numbers of transfers with members in several classes: every class that asks with the same key gets the same number.
 class TransferTable {
  public:
   using Key = std::tuple<GroupKind, std::int32_t, Role, Role, Phase, std::int32_t>;
@@ -70,10 +70,10 @@ class ClassBuilder {
   ValueId value_like(ValueId source, std::string name, ValueKind kind, double bytes_per_element = 0);
   ValueId once(NewValue spec, bool accumulated = false);
   Operation& add(Role role, Phase phase, OpKey key, std::vector<Read> reads, std::vector<Write> writes);
-  // Of so many elements in all, in the format of what it reads (receives).
+  // Adds a transfer of so many elements in all, in the format of what it reads (receives).
   Operation& transfer(Role role, Phase phase, Collective collective, GroupKind group, std::int64_t elements,
                       std::vector<Read> reads, std::vector<Write> writes, std::optional<Role> subject = {});
-  // A collective over one value. `share`: how a reduce_scatter shares its rows out.
+  // Adds a collective over one value. `share` says how a reduce_scatter shares its rows.
   ValueId collective(Role role, Phase phase, Collective kind, GroupKind group, ValueId in, std::string name,
                      Share share = Share::blocks);
   OpKey gemm(Phase phase, std::int64_t rows, std::int64_t columns, std::int64_t inner, std::int64_t count = 1) const;
@@ -139,6 +139,7 @@ class ClassBuilder {
   void recompute_experts(LayerValues& v, const LayerValues& saved);
   ValueId forward_experts(LayerValues& v, Phase phase);
   ValueId backward_experts(const LayerValues& v, ValueId grad);
+  ValueId backward_expert_products(const LayerValues& v, ValueId d_out);
 
   // Sharding. An axis of one rank splits nothing.
   void split(Sharding& sharding, std::int32_t dim, Axis axis, Share share = Share::blocks) const;
@@ -153,12 +154,12 @@ class ClassBuilder {
   };
   Spread spread_of(Role role);
   Sharding output_sharding(Role role, ValueId x);
-  // The value with its rows shared over `axis` as said, or (no share) whole on each of its ranks: by the collective
-  // that this takes, if any.
+  // Returns the value with its rows shared over `axis` as said, or (without a share) whole on each rank, adding the
+  // collective that this takes, if any.
   ValueId reshard(Role role, Phase phase, ValueId in, Axis axis, std::optional<Share> rows, std::string name);
-  // Tensor parallelism: a column-split linear reads what is whole, a row-split one leaves partial sums. Without
-  // sequence parallelism the stream is whole, so making it of partial sums is an all_reduce; with it, rows are gathered
-  // before and reduced and scattered behind (Korthikanti et al. 2022, figure 6).
+  // Tensor parallelism: a column-split linear reads whole rows, a row-split one leaves partial sums. Without sequence
+  // parallelism the stream is whole, so partial sums become it by an all_reduce; with it, rows are gathered before and
+  // reduced and scattered behind (Korthikanti et al. 2022, figure 6).
   ValueId whole_over_tp(Role role, Phase phase, ValueId in, std::string name);
   ValueId to_stream(Role role, Phase phase, ValueId in, std::string name);
 

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// One end of a message between chunk `from_chunk` and the next one. The sender's class identifies the pair.
-// Tensor-parallel ranks that hold the same tokens send one slice each, and the receivers gather them: the slow links
+// Adds one end of a message between chunk `from_chunk` and the next one. The sender's class identifies the pair.
+// Tensor-parallel ranks that hold the same tokens send one slice each and the receivers gather them, so the slow links
 // between stages carry each byte once (Narayanan et al. 2021, section 4.1).
 ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent) {
   const bool towards_next = role == Role::stage_output;  // stage_output: this chunk and its successor
@@ -40,9 +40,7 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
 }
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {
-  if (global_chunk(chunk) > 0) {
-    return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
-  }
+  if (global_chunk(chunk) > 0) return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
   parameter(Role::embedding);
   Sharding sharding = token_sharding();
   if (in_tp()) sharding.add_partial(Axis::tp);  // each rank has the tokens of its part of the vocabulary

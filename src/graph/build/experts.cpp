@@ -39,7 +39,7 @@ OpKey ClassBuilder::gate_key(Phase phase) const {
   return key;
 }
 
-// `tokens`: rows of tokens that are written, where these may be more than their copies in slots.
+// `tokens` is the number of token rows that are written, where these may be more than their copies in slots.
 OpKey ClassBuilder::permute_key(std::int64_t tokens) const {
   OpKey key;
   key.kind = OpKind::gather_rows;
@@ -76,7 +76,7 @@ void ClassBuilder::expert_activations(LayerValues& v, Phase phase) {
       {{Operand::input, v.expert_hidden}}, {{Operand::output, v.expert_activated}});
 }
 
-// Between what all-to-alls brought in forward: nothing travels again.
+// Recomputes only between the all-to-alls, whose results were kept, so nothing travels again.
 void ClassBuilder::recompute_experts(LayerValues& v, const LayerValues& saved) {
   forward_gate(v, Phase::recompute);
   v.expert_input = saved.expert_input;
@@ -125,8 +125,9 @@ bool ClassBuilder::gathers_all_tokens() const {
   return layout_.ep > 1 && layout_.expert_exchange == ExpertExchange::gathered;
 }
 
-// Rows that dispatch reads and combine makes: one for every token of this rank, or of all expert-parallel ranks. (Where
-// these are gathered, the choices of their tokens travel too: a few numbers for every row of `hidden`, not counted.)
+// Rows that dispatch reads and combine writes: one for every token of this rank, or of all expert-parallel ranks.
+// (Where these are gathered, the choices of their tokens travel too: a few numbers per row of `hidden`, which are not
+// counted.)
 std::int64_t ClassBuilder::dispatched_tokens() const {
   return stream_tokens() * (gathers_all_tokens() ? layout_.ep : 1);
 }
@@ -141,18 +142,42 @@ ValueId ClassBuilder::sum_of_tokens(Role role, Phase phase, ValueId partial, con
   return collective(role, phase, Collective::reduce_scatter, GroupKind::ep, partial, label(name));
 }
 
-ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
-  const Experts& experts = *model_.experts;
-  const std::int64_t h = model_.hidden;
-  const std::int64_t gates = model_.activation == Activation::swiglu ? 2 : 1;
-  const std::int64_t local = experts.count / layout_.ep, ffn = experts.ffn / layout_.etp;
+// Returns the gradient of the rows that experts received, given that of the rows that they returned.
+ValueId ClassBuilder::backward_expert_products(const LayerValues& v, ValueId d_out) {
+  constexpr Phase kDx = Phase::input_grad;
+  const std::int64_t h = model_.hidden, gates = model_.activation == Activation::swiglu ? 2 : 1;
+  const std::int64_t local = model_.experts->count / layout_.ep, ffn = model_.experts->ffn / layout_.etp;
   const std::int64_t rows = expert_rows(), per_expert = rows / local;
-  const auto grad_value = [&](const char* name, std::int64_t r, std::int64_t c, const Sharding& sharding) {
-    return value({label(name), {r, c}, ValueKind::activation_grad, sharding});
-  };
   Sharding inner, partial;
   split(inner, 1, Axis::etp);
   if (layout_.etp > 1) partial.add_partial(Axis::etp);
+  const auto grad_value = [&](const char* name, std::int64_t columns, const Sharding& sharding) {
+    return value({label(name), {rows, columns}, ValueKind::activation_grad, sharding});
+  };
+  const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
+  const ValueId d_activated = grad_value("expert_activated.dx", ffn, inner);
+  add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local),
+      {{Operand::output_grad, d_out}, use(out_weight, kDx)}, {{Operand::input_grad, d_activated}});
+  weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local),
+              {{Operand::input, v.expert_activated}, {Operand::output_grad, d_out}});
+  const ValueId d_hidden = grad_value("expert_hidden.dx", gates * ffn, inner);
+  add(Role::expert_act, kDx, elementwise(kDx, rows * ffn, (2 * gates + 1) * width()),
+      {{Operand::output_grad, d_activated}, {Operand::input, v.expert_hidden}}, {{Operand::input_grad, d_hidden}});
+  const ParameterIndex in_weight = by_role_.at({layer_, Role::expert_in});
+  const ValueId dx = grad_value("expert_in.dx", h, partial);
+  add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local),
+      {{Operand::output_grad, d_hidden}, use(in_weight, kDx)}, {{Operand::input_grad, dx}});
+  weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
+              {{Operand::input, v.expert_input}, {Operand::output_grad, d_hidden}});
+  return dx;
+}
+
+ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
+  const Experts& experts = *model_.experts;
+  const std::int64_t h = model_.hidden;
+  const auto grad_value = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    return value({label(name), {rows, columns}, ValueKind::activation_grad, stream_sharding()});
+  };
   constexpr Phase kDx = Phase::input_grad;
 
   ValueId d_out = bound_for_experts("returned.dx", ValueKind::activation_grad);
@@ -170,31 +195,17 @@ ValueId ClassBuilder::backward_experts(const LayerValues& v, ValueId grad) {
     d_out = collective(Role::expert_combine, kDx, Collective::all_to_all, GroupKind::ep, d_out, label("expert_out.dx"));
   }
   d_out = reshard(Role::expert_reduce, kDx, d_out, Axis::etp, std::nullopt, label("expert_out.dy"));
-  const ParameterIndex out_weight = by_role_.at({layer_, Role::expert_out});
-  const ValueId d_activated = grad_value("expert_activated.dx", rows, ffn, inner);
-  add(Role::expert_out, kDx, gemm(kDx, per_expert, ffn, h, local),
-      {{Operand::output_grad, d_out}, use(out_weight, kDx)}, {{Operand::input_grad, d_activated}});
-  weight_grad(out_weight, gemm(Phase::weight_grad, ffn, h, per_expert, local),
-              {{Operand::input, v.expert_activated}, {Operand::output_grad, d_out}});
-  const ValueId d_hidden = grad_value("expert_hidden.dx", rows, gates * ffn, inner);
-  add(Role::expert_act, kDx, elementwise(kDx, rows * ffn, (2 * gates + 1) * width()),
-      {{Operand::output_grad, d_activated}, {Operand::input, v.expert_hidden}}, {{Operand::input_grad, d_hidden}});
-  const ParameterIndex in_weight = by_role_.at({layer_, Role::expert_in});
-  ValueId dx = grad_value("expert_in.dx", rows, h, partial);
-  add(Role::expert_in, kDx, gemm(kDx, per_expert, h, gates * ffn, local),
-      {{Operand::output_grad, d_hidden}, use(in_weight, kDx)}, {{Operand::input_grad, dx}});
-  weight_grad(in_weight, gemm(Phase::weight_grad, h, gates * ffn, per_expert, local),
-              {{Operand::input, v.expert_input}, {Operand::output_grad, d_hidden}});
+  ValueId dx = backward_expert_products(v, d_out);
   dx = reshard(Role::expert_gather, kDx, dx, Axis::etp, slot_sharding().rows_over(Axis::etp), label("expert_rows.dx"));
   if (layout_.experts_exchange_slots()) {
     dx = collective(Role::expert_dispatch, kDx, Collective::all_to_all, GroupKind::ep, dx, label("dispatched.dx"));
   }
-  const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h, stream_sharding());
+  const ValueId of_all = grad_value("dispatch.dx", dispatched_tokens(), h);
   add(Role::dispatch, kDx, permute_key(gathers_all_tokens() ? dispatched_tokens() : 0),
       {{Operand::output_grad, dx}, {Operand::routing, v.routing}}, {{Operand::input_grad, of_all}});
   const ValueId d_tokens = sum_of_tokens(Role::expert_gather, kDx, of_all, "all_tokens.dx");
   // The balance loss enters here: its gradient needs the loads of the whole micro-batch.
-  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count, stream_sharding());
+  const ValueId d_scores = grad_value("router_scores.dx", stream_tokens(), experts.count);
   add(Role::gate, kDx, gate_key(kDx),
       {{Operand::routing_grad, d_weights},
        {Operand::input, v.scores},

@@ -3,14 +3,14 @@
 
 namespace weft {
 
-// Replicated weights see the tokens of one rank where these are split.
+// Where tokens are split, replicated weights see only those of one rank.
 std::optional<GroupKind> ClassBuilder::replicas_of_split_tokens() const {
   return layout_.sequence_parallel ? std::optional(GroupKind::tp) : std::nullopt;
 }
 
 void ClassBuilder::declare_layer(std::int32_t layer) {
   const std::optional<GroupKind> split_tokens = replicas_of_split_tokens();
-  // What is whole on every tensor-parallel rank, whose heads each add to its gradient.
+  // Weights that are whole on every tensor-parallel rank; each rank's heads add to their gradient.
   const std::optional<GroupKind> split_heads = in_tp() ? std::optional(GroupKind::tp) : std::nullopt;
   parameter(Role::attention_norm, split_tokens);
   if (model_.latent) {

@@ -57,7 +57,7 @@ ClassBuilder::Spread ClassBuilder::spread_of(Role role) {
   return found->second;
 }
 
-// A rank's rows of the weight make its columns of the output; its columns make addends of all of it.
+// A rank's rows of the weight make its columns of the output; a rank's columns make summands of the whole output.
 Sharding ClassBuilder::output_sharding(Role role, ValueId x) {
   Sharding sharding = of_rows(graph_.value(x).sharding);
   const Spread spread = spread_of(role);

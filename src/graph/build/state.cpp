@@ -41,8 +41,8 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<Gr
   return parameters_.size() - 1;
 }
 
-// What a computation reads: the parameters that the last iteration's update (or gather) left; under ZeRO-3 a whole
-// copy gathered just before its first use in a layer's forward or backward.
+// Returns the parameters that a computation reads: those that the last iteration's update (or gather) left or, under
+// ZeRO-3, a whole copy gathered just before its first use in a layer's forward or backward.
 Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> user) {
   const Parameter& p = parameters_[index];
   if (layout_.zero < 3 || shards(p.group) == 1) return {Operand::weight, p.weight, 1};
@@ -59,7 +59,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   return {Operand::weight, whole};
 }
 
-// ZeRO-2 and 3 keep only a shard of the gradient: every micro-batch's is reduced and scattered at once.
+// ZeRO-2 and 3 keep only a shard of the gradient, so every micro-batch's gradient is reduced and scattered at once.
 void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads) {
   const Parameter& p = parameters_[index];
   // A tied head accumulates under its own role into the embedding's gradient.
@@ -78,8 +78,8 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }
 
-// One stage of the way from the accumulated gradient to the one the update reads: tensor-parallel replicas, then data
-// parallelism, then the other copy of tied embeddings. Returns what the next stage reads.
+// Adds one reduction between the accumulated gradient and the one that the update reads: over tensor-parallel replicas,
+// data parallelism, or the other copy of tied embeddings. Returns what the next one reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
   const std::int64_t own = graph_.value(grad).elements();
@@ -114,7 +114,7 @@ void ClassBuilder::finish_step() {
   emit_updates();
 }
 
-// The norm of all gradients, of which every rank has its part.
+// Adds the norm of all gradients, of which every rank has a part.
 ValueId ClassBuilder::emit_norm(const std::vector<ValueId>& gradients) {
   chunk_ = 0;
   layer_ = -1;
@@ -139,7 +139,7 @@ ValueId ClassBuilder::emit_norm(const std::vector<ValueId>& gradients) {
   return all;
 }
 
-// `norm`: where gradients are clipped.
+// `norm` is given where gradients are clipped.
 void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId norm) {
   const std::int64_t n = shards(p.group);
   const std::int64_t own = layout_.zero >= 1 ? (p.elements + n - 1) / n : p.elements;

@@ -120,7 +120,7 @@ void verify_side(const StepGraph& graph, const Operation& op, const Counts& coun
   }
 }
 
-// What is carried has the same name before and after; a message has one end here.
+// The payload has the same name before and after; a message has only one end here.
 void verify_transfer(const StepGraph& graph, const Operation& op) {
   constexpr OperandSet kAny{payload, keys_values, rotary_key, keys_values_grad, rotary_key_grad};
   verify_side(graph, op, count_names(op.reads), {}, kAny, "reads");

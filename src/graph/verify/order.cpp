@@ -60,7 +60,7 @@ class DependencyGraph {
     before_[to].push_back(from);
   }
 
-  // Every node that still waits has a predecessor that still waits; going backwards must come round.
+  // Every waiting node has a predecessor that still waits, so following them backwards ends in a cycle.
   [[noreturn]] void reject_cycle_among(const std::vector<std::size_t>& waiting) const {
     std::size_t node = 0;
     while (waiting[node] == 0) ++node;

@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// On the wire, whatever the values take in memory.
+// Sizes are those on the wire, whatever the values take in memory.
 struct Moved {
   Bytes in, out;
 };
@@ -126,9 +126,7 @@ void verify_together(const StepGraph& graph, const std::vector<OpId>& members) {
     const Operation& op = graph.op(id);
     const Communication& c = *op.communication;
     const Communication& agreed = *first.communication;
-    if (!classes.insert(op.rank_class).second) {
-      reject(graph, op, "transfer {} has this rank class twice", c.transfer);
-    }
+    if (!classes.insert(op.rank_class).second) reject(graph, op, "transfer {} has this rank class twice", c.transfer);
     if (c.collective != agreed.collective || c.scope != agreed.scope || c.bytes != agreed.bytes ||
         c.format != agreed.format || op.phase != first.phase || op.per_micro_batch != first.per_micro_batch ||
         (c.group != agreed.group && !(is_pipeline(c.group) && is_pipeline(agreed.group)))) {

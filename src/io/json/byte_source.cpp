@@ -14,11 +14,11 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 18;
+constexpr std::size_t kPieceBytes = std::size_t{1} << 18;
 constexpr int kGzipOnly = 15 + 16;  // window bits as zlib wants them
 
-// What comes out of a pipe may never end; no trace is as large as this.
-constexpr std::int64_t kMostPipedBytes = std::int64_t{1} << 33;
+// A pipe may never end; no trace is as large as this.
+constexpr std::int64_t kMaxPipedBytes = std::int64_t{1} << 33;
 
 }  // namespace
 
@@ -47,11 +47,11 @@ class ByteSource::State {
 
  private:
   void start() {
-    input_.resize(kPiece);
+    input_.resize(kPieceBytes);
     fill_input();
     gzip = input_end_ >= 2 && input_[0] == 0x1f && input_[1] == 0x8b;
     if (!gzip) return;
-    output_.resize(kPiece);
+    output_.resize(kPieceBytes);
     if (inflateInit2(&zlib_, kGzipOnly) != Z_OK) fail("{}: zlib cannot be started", name);
   }
 
@@ -60,7 +60,7 @@ class ByteSource::State {
     input_begin_ = 0;
     if (file_) {
       input_end_ = 0;
-      // A pipe gives what it has, which may be less than the two bytes that tell gzip.
+      // A pipe may give less than the two bytes that identify gzip.
       while (const std::size_t got = file_->read(std::as_writable_bytes(std::span(input_).subspan(input_end_)))) {
         input_end_ += got;
       }
@@ -70,8 +70,8 @@ class ByteSource::State {
       memory_.remove_prefix(input_end_);
     }
     taken_ += static_cast<std::int64_t>(input_end_);
-    if (file_ && file_->is_piped() && taken_ > kMostPipedBytes) {
-      fail("{}: has more than {} bytes, which is the most that is read from a pipe", name, kMostPipedBytes);
+    if (file_ && file_->is_piped() && taken_ > kMaxPipedBytes) {
+      fail("{}: has more than {} bytes, which is the most that is read from a pipe", name, kMaxPipedBytes);
     }
     if (progress_ && input_end_ > 0) progress_(taken_, std::max(size_, taken_));
     return input_end_ > 0;

@@ -1,5 +1,5 @@
-// Bytes of a file in pieces, inflated where the file is gzip (by its content, whatever its name). Large traces never
-// lie in memory whole.
+// Reads a file piece by piece and inflates it where its content is gzip, whatever its name. Large traces are never in
+// memory as a whole.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace weft {
 
 class ByteSource {
  public:
-  // Called with the bytes of the file that are read and its size.
+  // Called with the number of bytes read so far and the size of the file.
   using Progress = std::function<void(std::int64_t read, std::int64_t size)>;
 
   // Throws Error where the file cannot be opened, or is neither a regular file nor a pipe between processes.

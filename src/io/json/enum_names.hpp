@@ -1,4 +1,4 @@
-// The names of an enum's values in their order, as JsonObject::one_of takes them.
+// Lists the names of an enum's values in their order, for JsonObject::one_of.
 #pragma once
 
 #include <cstddef>

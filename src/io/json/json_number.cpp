@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kLargest = std::int64_t{1} << 61;
+constexpr std::int64_t kMaxMagnitude = std::int64_t{1} << 61;
 
 // The parts of "-12.5e3": digits without leading zeros, and where the point is among them.
 struct Decimal {
@@ -73,8 +73,8 @@ std::optional<std::int64_t> JsonNumber::scaled(int digits) const {
   }
   if (i == text.size() && seen > 0 && decimals <= digits) {
     int missing = digits - (decimals < 0 ? 0 : decimals);
-    for (; missing > 0 && quick <= kLargest / 10; --missing) quick *= 10;
-    if (missing == 0 && quick <= kLargest) return text.front() == '-' ? -quick : quick;
+    for (; missing > 0 && quick <= kMaxMagnitude / 10; --missing) quick *= 10;
+    if (missing == 0 && quick <= kMaxMagnitude) return text.front() == '-' ? -quick : quick;
   }
   const std::optional<Decimal> decimal = decimal_of(text);
   if (!decimal) return std::nullopt;
@@ -88,7 +88,7 @@ std::optional<std::int64_t> JsonNumber::scaled(int digits) const {
   }
   const std::size_t next = point;
   if (next < decimal->digits.size() && decimal->digits[next] >= '5') ++value;
-  if (value > static_cast<std::uint64_t>(kLargest)) return std::nullopt;
+  if (value > static_cast<std::uint64_t>(kMaxMagnitude)) return std::nullopt;
   const auto magnitude = static_cast<std::int64_t>(value);
   return decimal->negative ? -magnitude : magnitude;
 }

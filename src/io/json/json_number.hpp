@@ -1,4 +1,4 @@
-// Numbers of JSON without a floating-point number in between.
+// Numbers of JSON, read without going through floating point.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@ namespace weft {
 struct JsonNumber {
   std::string_view text;  // valid until the stream's next token
 
-  // As Python's json tells a float from an int: by a point or an exponent.
+  // Distinguishes floats from ints as Python's json does: by a point or an exponent.
   bool has_fraction() const {
     for (const char c : text) {
       if (c == '.' || c == 'e' || c == 'E') return true;
     }
     return false;
   }
-  // value * 10^digits, halves rounded away from zero; nothing for NaN, Infinity and what is not within 2^61.
+  // Returns value * 10^digits with halves rounded away from zero; nothing for NaN, Infinity and what is not within
+  // 2^61.
   std::optional<std::int64_t> scaled(int digits) const;
 };
 

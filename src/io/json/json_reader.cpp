@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// Far above any of our formats; the library's own recursion (printing, comparing) stays shallow.
+// Far above the depth of our formats, and shallow enough for the library's own recursion (printing, comparing).
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxQuoted = 80;
 
@@ -39,7 +39,7 @@ void refuse_deep_nesting(const std::string& text, const std::string& file_name) 
   }
 }
 
-// A piece of user text short enough for a message, cut between UTF-8 characters.
+// Shortens user text for a message, cutting between UTF-8 characters.
 std::string shortened(const std::string& text) {
   if (text.size() <= kMaxQuoted) return text;
   std::size_t end = kMaxQuoted;
@@ -47,8 +47,8 @@ std::string shortened(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-// The library's text is "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'": what
-// it read last is of the file and may be long; the rest is not.
+// The library's text is "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '...'". The
+// part that quotes the file may be long; the rest is not.
 std::string parse_error_in_words(const std::string& what) {
   const std::size_t reason = what.find("] ");
   const std::string words = reason == std::string::npos ? what : what.substr(reason + 2);
@@ -223,9 +223,7 @@ JsonObject JsonObject::object(const std::string& key) const {
 
 std::vector<JsonObject> JsonObject::objects(const std::string& key) const {
   std::vector<JsonObject> result;
-  for (const json& item : array(key)) {
-    result.emplace_back(item, fmt::format("{}: {}[{}]", where_, key, result.size()));
-  }
+  for (const json& item : array(key)) result.emplace_back(item, fmt::format("{}: {}[{}]", where_, key, result.size()));
   return result;
 }
 

@@ -33,7 +33,7 @@ inline bool fits_column(const nlohmann::json& value, const JsonColumn& column, s
   return column.min <= result && result <= column.max;
 }
 
-// The integers of a row behind the first `skipped` items, which say something else.
+// The integers of a row after the first `skipped` items, which mean something else.
 template <std::size_t N>
 std::array<std::int64_t, N> row_integers(const nlohmann::json& item, const std::string& place,
                                          const std::array<JsonColumn, N>& columns, std::size_t skipped = 0) {
@@ -70,7 +70,7 @@ std::vector<std::array<std::int64_t, N>> json_rows(const JsonObject& object, con
   return rows;
 }
 
-// Which of `names` a value is. `what`: of what kind the names are, `place`: where it stands.
+// Returns which of `names` a value is. `what` says what the names are, `place` where the value stands.
 inline std::size_t place_among(const std::vector<std::string>& names, const nlohmann::json& name, const char* what,
                                const std::string& place) {
   const std::string text = name.is_string() ? name.get<std::string>() : json_text(name);

@@ -1,4 +1,4 @@
-// The buffer ends in zeros, so inner loops need no check of its end: a zero byte stops them, and then they look.
+// The buffer ends in zeros, so inner loops need not check its end: a zero byte stops them, and only then they look.
 #include "io/json/json_stream.hpp"
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kPadding = 16;
-constexpr std::size_t kLongestToken = std::size_t{256} << 20;
-constexpr std::size_t kDeepest = 4096;
+constexpr std::size_t kPaddingBytes = 16;
+constexpr std::size_t kMaxTokenBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxDepth = 4096;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -77,14 +77,14 @@ void append_utf8(std::string& text, std::uint32_t code) {
 }  // namespace
 
 JsonStream::JsonStream(ByteSource& source, std::size_t buffer_bytes)
-    : source_(source), buffer_(buffer_bytes + kPadding, '\0') {}
+    : source_(source), buffer_(buffer_bytes + kPaddingBytes, '\0') {}
 
 void JsonStream::reject(std::string_view what) const {
   fail("{}: at byte {}{}: {}", source_.name(), offset(), source_.compressed() ? " of the inflated text" : "", what);
 }
 
-// Moves what begins at `keep_from` to the front, which becomes 0, and reads on behind it; false where nothing is left
-// to read. A token that does not fit makes the buffer grow.
+// Moves the bytes from `keep_from` on to the front of the buffer and reads more behind them. Returns false where
+// nothing is left to read. The buffer grows for a token that does not fit.
 bool JsonStream::refill(std::size_t& keep_from) {
   if (keep_from > 0) {
     std::memmove(buffer_.data(), buffer_.data() + keep_from, end_ - keep_from);
@@ -93,13 +93,13 @@ bool JsonStream::refill(std::size_t& keep_from) {
     position_ -= keep_from;
     keep_from = 0;
   }
-  if (end_ + kPadding == buffer_.size()) {
-    if (buffer_.size() > kLongestToken) reject("a string or number of more than 256 MiB");
+  if (end_ + kPaddingBytes == buffer_.size()) {
+    if (buffer_.size() > kMaxTokenBytes) reject("a string or number of more than 256 MiB");
     buffer_.resize(2 * buffer_.size());
   }
-  const std::size_t count = source_.read(buffer_.data() + end_, buffer_.size() - kPadding - end_);
+  const std::size_t count = source_.read(buffer_.data() + end_, buffer_.size() - kPaddingBytes - end_);
   end_ += count;
-  std::memset(buffer_.data() + end_, 0, kPadding);
+  std::memset(buffer_.data() + end_, 0, kPaddingBytes);
   return count > 0;
 }
 
@@ -109,14 +109,14 @@ char JsonStream::peek_behind_space() {
     const char* p = buffer_.data() + position_;
     while (is_space(*p)) {
       ++p;
-      // Profilers indent; the padding of the buffer is no space, so this ends there.
+      // Skips indentation, which profilers write. The padding of the buffer is not a space, so this ends there.
       std::uint64_t bytes = 0;
       for (std::memcpy(&bytes, p, 8); bytes == kEightSpaces; std::memcpy(&bytes, p, 8)) p += 8;
     }
     position_ = static_cast<std::size_t>(p - buffer_.data());
     if (*p != '\0' || position_ < end_) {
       if (*p == '\0') reject("a zero byte");
-      // A byte-order mark before everything is not JSON, and some editors write one.
+      // Skips a byte-order mark, which is not JSON but which some editors write.
       if (*p == '\xEF' && offset() == 0 && end_ >= 3 && p[1] == '\xBB' && p[2] == '\xBF') {
         position_ = 3;
         continue;
@@ -184,7 +184,7 @@ bool JsonStream::next_element() {
 // The first quote, backslash or zero at or after `at`, eight bytes at a time.
 std::size_t JsonStream::scan_string(std::size_t at) const {
   const char* p = buffer_.data() + at;
-  for (; at + 8 <= end_ + kPadding; at += 8, p += 8) {
+  for (; at + 8 <= end_ + kPaddingBytes; at += 8, p += 8) {
     std::uint64_t bytes = 0;
     std::memcpy(&bytes, p, 8);
     if ((zero_bytes(bytes) | zero_bytes(bytes ^ repeated('"')) | zero_bytes(bytes ^ repeated('\\'))) != 0) break;
@@ -215,7 +215,7 @@ std::string_view JsonStream::string() {
   }
 }
 
-// The byte at `at`, read on where the buffer ends there.
+// Returns the byte at `at`, reading more where the buffer ends there.
 char JsonStream::byte_at(std::size_t& begin, std::size_t& at) {
   while (at >= end_) {
     const std::size_t length = at - begin;
@@ -311,7 +311,7 @@ JsonNumber JsonStream::number() {
   if (!is_word(c)) reject("expected a number");
   const std::string_view text = word();
   const char last = text.back();
-  // Digits are what matters; a malformed number gives no value later.
+  // Only characters are checked; a malformed number gives no value later.
   if (!is_digit(last) && last != '.' && !is_not_finite(text)) {
     position_ -= text.size();
     reject("expected a number");
@@ -363,7 +363,7 @@ void JsonStream::skip() {
         break;
       case '{':
       case '[':
-        if (open_brackets_.size() == kDeepest) reject("more than 4096 brackets inside each other");
+        if (open_brackets_.size() == kMaxDepth) reject("more than 4096 brackets inside each other");
         open_brackets_ += c == '{' ? '}' : ']';
         ++position_;
         break;

@@ -1,6 +1,6 @@
-// A pull tokenizer for JSON that is too large to hold: the caller walks objects and arrays as they come and skips what
-// it does not want. It reads what profilers write, so it also takes NaN, Infinity and their shorter spellings as
-// numbers. Inside skipped values only brackets and strings are checked.
+// A pull tokenizer for JSON that is too large to hold: the caller walks objects and arrays and skips what it does not
+// want. It accepts what profilers write, including NaN, Infinity and their shorter spellings as numbers. In skipped
+// values only brackets and strings are checked.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class JsonStream {
   // The buffer grows where a token does not fit.
   explicit JsonStream(ByteSource& source, std::size_t buffer_bytes = std::size_t{1} << 18);
 
-  // The first byte of the next token, which stays; '\0' at the end of the input.
+  // Returns the first byte of the next token without taking it; '\0' at the end of the input.
   char peek() {
     const char c = buffer_[position_];
     return c > ' ' && c <= '~' ? c : peek_behind_space();

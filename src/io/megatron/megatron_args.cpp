@@ -228,7 +228,8 @@ class LayoutReader {
   std::vector<MegatronSetting> settings_;
 };
 
-// The value that the script's last assignment gives a variable, as far as it says: of `${NAME:-1}` the default.
+// Returns the value that the script's last assignment gives a variable, as far as it is known: the default of
+// `${NAME:-1}`.
 std::optional<std::string> last_assigned(const std::string& text, const std::string& name) {
   std::optional<std::string> value;
   for (const std::string& line : split(text, '\n')) {
@@ -245,8 +246,8 @@ std::optional<std::string> last_assigned(const std::string& text, const std::str
   return value;
 }
 
-// What Megatron issues beside the products of backward starts in the order of issue only where the device has one
-// connection. Scripts that say nothing leave it to the container, which sets it.
+// Communication that Megatron issues beside backward's products starts in issue order only where the device has one
+// connection. Scripts that do not set it leave it to the container, which does.
 void note_connections(const std::string& text, MegatronJob& job) {
   const char* const name = "CUDA_DEVICE_MAX_CONNECTIONS";
   const auto value = last_assigned(text, name);

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMany = 1'000'000'000;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
 
 const char* reason_of(MegatronFlagUse use) {
   switch (use) {
@@ -93,7 +93,7 @@ std::optional<std::int64_t> MegatronReader::integer(const std::string& name, std
   const auto value = text(name);
   if (!value) return std::nullopt;
   const std::int64_t number = parse_integer(*value, where(name));
-  if (number < min || number > kMany) fail("{} {}: is not in {}..{}", where(name), number, min, kMany);
+  if (number < min || number > kMaxNumber) fail("{} {}: is not in {}..{}", where(name), number, min, kMaxNumber);
   return number;
 }
 

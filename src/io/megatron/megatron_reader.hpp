@@ -1,4 +1,4 @@
-// The flags of a Megatron launch by name, read once each by type; what nobody reads is left over.
+// The flags of a Megatron launch by name, each read once with its type. Flags that nobody read are left over.
 #pragma once
 
 #include <cstdint>

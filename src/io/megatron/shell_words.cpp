@@ -11,8 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMaxBytes =
-    1 << 20;  // of all that expansions make: doubling a variable again and again is no script
+constexpr std::size_t kMaxBytes = 1 << 20;  // of all expansions: a script may double a variable again and again
 
 bool starts_name(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -26,7 +25,7 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r';
 }
 
-// A word that is being read: text so far, and whether there is one (quotes make an empty word a word).
+// A word that is being read: its text so far, and whether there is one (quotes make an empty word).
 struct Pending {
   std::string text;
   bool begun = false;
@@ -100,7 +99,7 @@ class Reader {
     }
   }
 
-  // What an `if` whose condition held leaves out: everything up to its `fi`.
+  // Skips the branches that an `if` whose condition held leaves out, up to its `fi`.
   void skip_branches() {
     int inner = 0;
     while (at_ < text_.size()) {

@@ -1,5 +1,5 @@
-// Enough of a shell to read launch scripts: words, quotes, comments, continued lines, variables and arrays that the
-// same text sets. Nothing is ever run.
+// Reads enough of a shell for launch scripts: words, quotes, comments, continued lines, and variables and arrays that
+// the same text sets. Nothing is ever run.
 #pragma once
 
 #include <string>
@@ -24,9 +24,9 @@ struct ShellText {
   std::vector<ShellArray> arrays;                // as they are at the end, in order of first assignment
 };
 
-// Variables that the text does not set stay as they are written ("$NAME"), so do command substitutions. What depends on
-// a condition is read as if it always held. Throws Error naming the file and line for quotes and parentheses without
-// end and for values that grow beyond a megabyte.
+// Variables that the text does not set, and command substitutions, stay as they are written ("$NAME"). Conditional code
+// is read as if its condition held. Throws Error naming the file and line for unclosed quotes and parentheses and for
+// values beyond a megabyte.
 ShellText read_shell(std::string_view text, const std::string& file_name);
 
 }  // namespace weft

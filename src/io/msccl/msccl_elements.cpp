@@ -13,8 +13,8 @@
 namespace weft::msccl {
 namespace {
 
-// i_chunks and o_chunks are what the collective makes of nchunksperloop. In place either may be 0; where only the root
-// has an input or an output, a file may give the others one that they do not use.
+// i_chunks and o_chunks follow from nchunksperloop and the collective. In place either may be 0; where only the root
+// has an input or output, a file may declare unused ones for the others.
 void check_counts(const CollectiveSpec& spec, bool in_place, std::int64_t rank, const GpuElement& gpu) {
   const auto check = [&](const char* attribute, std::int64_t found, std::int64_t wanted) {
     if (found == wanted || (in_place && found == 0) || (has_root(spec.kind) && found == spec.pieces)) return;

@@ -28,8 +28,8 @@ struct GpuElement {
   std::vector<BlockElement> blocks;      // by id
 };
 
-// Files do not name the root of a broadcast or reduce. It is the one GPU with an input (an output); where every GPU
-// has one, the only one that receives (sends) nothing. 0 for other collectives.
+// Files do not name the root of a broadcast or reduce. It is the one GPU with an input (an output); where every GPU has
+// one, the only one that receives (sends) nothing. 0 for other collectives.
 std::int64_t root_of(const CollectiveSpec& spec, const XmlElement& algo, const std::vector<GpuElement>& gpus);
 
 // Counts of chunks, dependencies and hasdep, one block for each end of a connection, steps within their buffers.

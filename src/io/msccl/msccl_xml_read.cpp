@@ -5,7 +5,6 @@
 #include <array>
 #include <optional>
 
-#include "base/error.hpp"
 #include "collective/rewrite.hpp"
 #include "io/msccl/msccl_elements.hpp"
 #include "io/msccl/msccl_rules.hpp"

@@ -157,7 +157,7 @@ class Writer {
            where(program_, rank, id));
     }
     const InstructionId other = step.after.empty() ? InstructionId{-1, -1} : step.after.front();
-    // What a step does not use repeats what it does: the runtime looks whether offsets lie in this GPU's buffers.
+    // Unused offsets repeat the used ones, because the runtime checks that offsets lie in this GPU's buffers.
     SlotRef src = step.src, dst = step.dst;
     if (!reads_src(step.kind)) src = dst;
     if (!writes_dst(step.kind)) dst = src;

@@ -6,7 +6,6 @@
 #include <charconv>
 
 #include "base/error.hpp"
-#include "base/text.hpp"
 
 namespace weft {
 namespace {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <pugixml.hpp>
 #include <span>
 #include <string>

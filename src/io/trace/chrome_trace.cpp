@@ -26,12 +26,10 @@ std::size_t at(std::int32_t index) {
 }
 
 void write_words(TraceEventStream& events, const std::vector<std::pair<std::string, std::string>>& metadata) {
-  for (const auto& [key, value] : metadata) {
-    events.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
-  }
+  for (const auto& [key, value] : metadata) events.text(fmt::format(",{}:{}", json_quoted(key), json_quoted(value)));
 }
 
-// What a file has before this timeline.
+// What the file contains before this timeline.
 struct Neighbours {
   std::int32_t processes = 0;
   std::int64_t arrows = 0;
@@ -69,8 +67,8 @@ class TraceWriter {
     events_.text("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"timeline\":");
     events_.text(timeline_.measured ? "\"measured\"" : "\"predicted\"");
     if (origin_ != Nanos{}) events_.text(",\"moved_us\":").micros(Nanos{} - origin_);
-    constexpr double kLongestPeriod = 9e15;  // ns; the accounting's limit
-    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kLongestPeriod) {
+    constexpr double kMaxPeriod = 9e15;  // ns; the accounting's limit
+    if (!timeline_.measured && timeline_.period_ns >= 1 && timeline_.period_ns <= kMaxPeriod) {
       events_.text(",\"step_us\":").micros(Nanos{static_cast<std::int64_t>(std::llround(timeline_.period_ns))});
     }
     write_words(events_, options_.metadata);
@@ -85,7 +83,7 @@ class TraceWriter {
     write_arrows();
     write_left_out();
   }
-  // What the next timeline of the file has to count from.
+  // Returns the numbers from which the next timeline of the file counts.
   Neighbours others() const {
     return {others_.processes + static_cast<std::int32_t>(timeline_.ranks.size()), others_.arrows + arrows_,
             others_.label, others_.from_zero};
@@ -111,7 +109,7 @@ class TraceWriter {
     }
     return options_.how_to_get_all.empty() ? text : fmt::format("{}; all: {}", text, options_.how_to_get_all);
   }
-  // So that nobody takes what is not written for idle time.
+  // Marks the time that is not written, so that nobody takes it for idle time.
   void write_left_out() {
     if (left_out() == 0) return;
     const auto pid = static_cast<std::int32_t>(timeline_.ranks.size());
@@ -190,8 +188,8 @@ class TraceWriter {
     events_.text(",\"slowdown_us\":").micros(slowdown).text("}}");
   }
 
-  // In the words of PyTorch's profiler where it has them. Spans of one iteration that carry the same number are members
-  // of one transfer; one without a number has all its other members on ranks that the file does not show.
+  // Uses the words of PyTorch's profiler where it has them. Spans of one iteration with the same number are members of
+  // one transfer; the other members of a transfer without a number are on ranks that the file does not show.
   void write_transfer(const TimelineOperation& operation) {
     if (operation.collective >= 0) events_.text(",\"Collective name\":").text(name(operation.collective));
     if (operation.group >= 0) events_.text(",\"group\":").text(name(operation.group));
@@ -246,7 +244,7 @@ class TraceWriter {
     return events_.text(",\"name\":\"").text(what).text("\",\"args\":{");
   }
 
-  // Changes too small to see are left out: a counter of every buffer would be a third of the file.
+  // Leaves out changes too small to see: a counter for every buffer would be a third of the file.
   void write_memory() {
     for (std::int32_t rank = 0; at(rank) < timeline_.memory.size(); ++rank) {
       const auto& samples = timeline_.memory[at(rank)];

@@ -18,8 +18,8 @@ struct TraceOptions {
   // Iterations written, both included. Counters and exposed stretches are cut to the time these cover.
   std::int32_t first_iteration = std::numeric_limits<std::int32_t>::min();
   std::int32_t last_iteration = std::numeric_limits<std::int32_t>::max();
-  // Arrows make a trace large and slow to draw. Each rank has its share of them: messages from other ranks come first,
-  // then those from the predecessor that decided a start.
+  // Arrows make a trace large and slow to draw. Each rank has a share of them; messages from other ranks come first,
+  // then arrows from the predecessor that decided a start.
   std::int64_t max_flows = 20'000;
   // A timeline of more spans is written in three stretches, its begin, middle and end (io/trace/trace_excerpts.hpp),
   // for one timeline in a file. What is left out is drawn as a process of its own and stated in otherData as

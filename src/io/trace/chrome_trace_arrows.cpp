@@ -65,7 +65,7 @@ class ArrowChooser {
       }
     }
   }
-  // Who kept the members of a collective waiting.
+  // Arrows from the member that kept the others of a collective waiting.
   void add_gatherings() {
     struct Gathering {
       std::int32_t last = -1;  // the span that was ready last; ties: the lowest rank
@@ -102,8 +102,8 @@ class ArrowChooser {
     const TimelineOperation& receiver = t_.operations[at(target.operation)];
     if (lanes_.tid[at(from)] == TraceLanes::kNotWritten) return;
     if (sender.rank == receiver.rank && sender.queue == receiver.queue) return;
-    // An arrow binds to the slice that encloses its time: a zero-length slice encloses none, and a slice's end lies
-    // outside of it. Skewed clocks must not turn an arrow around.
+    // An arrow binds to the slice that encloses its time. A zero-length slice encloses none, and a slice's end lies
+    // outside of it. Skewed clocks must not reverse an arrow.
     if (source.start == source.end || target.start == target.end || source.start > target.start) return;
     add(from, to, std::min(source.end - Nanos{1}, target.start), target.start);
   }

@@ -1,5 +1,5 @@
-// Which arrows a Chrome trace draws. They make a trace large and slow to draw, so there is a bound, and what says most
-// comes first.
+// Chooses the arrows of a Chrome trace. They make it large and slow to draw, so their number is bounded, and the most
+// important come first.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct TraceArrow {
   Nanos leaves, arrives;          // each within its slice, as Perfetto wants it
 };
 
-// Messages from rank to rank, then who kept the members of a collective waiting, then the arrows that decided a start,
-// then the others; every rank has its share of `most`. Nothing folded.
+// Messages between ranks come first, then what kept the members of a collective waiting, then arrows that decided a
+// start, then the others; every rank has its share of `most`. The timeline must not have folded spans.
 std::vector<TraceArrow> trace_arrows(const Timeline& timeline, const TraceLanes& lanes, std::int64_t most);
 
 }  // namespace weft

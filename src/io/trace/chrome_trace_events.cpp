@@ -2,14 +2,13 @@
 #include "io/trace/chrome_trace_events.hpp"
 
 #include <algorithm>
-#include <ostream>
 
 #include "base/error.hpp"
 
 namespace weft {
 namespace {
 
-constexpr std::size_t kFlushAt = 1 << 16;
+constexpr std::size_t kFlushBytes = 1 << 16;
 
 // Length of the well-formed UTF-8 sequence at the front of `text`, 0 where there is none (RFC 3629, table 3-7 of
 // Unicode: no overlong forms, no surrogates).
@@ -69,7 +68,7 @@ TraceEventStream& TraceEventStream::micros(Nanos t) {
 }
 
 TraceEventStream& TraceEventStream::event(char phase, std::int32_t pid) {
-  if (buffer_.size() > kFlushAt) flush();
+  if (buffer_.size() > kFlushBytes) flush();
   buffer_ += first_ ? "\n{\"ph\":\"" : ",\n{\"ph\":\"";
   first_ = false;
   buffer_ += phase;

@@ -1,4 +1,4 @@
-// The text of Chrome trace events: written as they come, since a trace of a million spans should never be in memory.
+// Writes Chrome trace events as they come, since a trace of a million spans should never be in memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace weft {
 // As a JSON string; a byte that is no UTF-8 (names in foreign traces) becomes U+FFFD.
 std::string json_quoted(std::string_view text);
 
-// Events into a buffer into the stream; knows where commas go and how times are written.
+// Writes events through a buffer to the stream, with the commas between them and the format of times.
 class TraceEventStream {
  public:
   explicit TraceEventStream(std::ostream& out) : out_(out) {}

@@ -3,113 +3,20 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "io/trace/chrome_trace_events.hpp"
+#include "io/trace/test_chrome_trace.hpp"
 #include "timeline/folded_spans.hpp"
-#include "timeline/test_timeline.hpp"
 
 namespace weft {
 namespace {
-
-using nlohmann::json;
-using test::TestTimeline;
-
-std::string trace_text(const Timeline& timeline, const TraceOptions& options = {}) {
-  std::ostringstream out;
-  write_chrome_trace(out, timeline, account(timeline), options);
-  return out.str();
-}
-
-std::vector<json> events_of(const json& trace, const std::string& phase) {
-  std::vector<json> result;
-  for (const json& event : trace.at("traceEvents")) {
-    if (event.at("ph") == phase) result.push_back(event);
-  }
-  return result;
-}
-
-std::int64_t nanos(const json& micros) {
-  return std::llround(micros.get<double>() * 1000);
-}
-
-using Thread = std::pair<int, int>;
-using Slices = std::map<Thread, std::vector<std::pair<std::int64_t, std::int64_t>>>;
-
-Slices slices_of(const json& trace) {
-  Slices slices;
-  for (const json& event : events_of(trace, "X")) {
-    const auto start = nanos(event.at("ts")), length = nanos(event.at("dur"));
-    EXPECT_GE(start, 0);
-    EXPECT_GE(length, 0);
-    slices[{event.at("pid").get<int>(), event.at("tid").get<int>()}].emplace_back(start, start + length);
-  }
-  return slices;
-}
-
-// The rules of Perfetto's importer: known metadata, slices that follow each other on a thread (we never nest any),
-// numeric counters, flows in pairs that lie inside a slice of their thread.
-void expect_rules(const json& trace) {
-  const std::set<std::string> known = {"process_name", "thread_name", "process_sort_index", "thread_sort_index"};
-  for (const json& event : events_of(trace, "M")) EXPECT_TRUE(known.count(event.at("name"))) << event;
-  Slices slices = slices_of(trace);
-  for (auto& [thread, rows] : slices) {
-    std::sort(rows.begin(), rows.end());
-    for (std::size_t i = 1; i < rows.size(); ++i) EXPECT_LE(rows[i - 1].second, rows[i].first) << thread.second;
-  }
-  for (const json& event : events_of(trace, "C")) {
-    EXPECT_FALSE(event.at("args").empty());
-    for (const json& value : event.at("args")) EXPECT_TRUE(value.is_number());
-  }
-  std::map<std::tuple<std::string, std::string, int>, std::string> ends;
-  for (const json& event : trace.at("traceEvents")) {
-    const std::string phase = event.at("ph");
-    if (phase != "s" && phase != "f") continue;
-    ends[{event.at("cat"), event.at("name"), event.at("id")}] += phase;
-    if (phase == "f") {
-      EXPECT_EQ(event.at("bp"), "e");
-    }
-    const auto when = nanos(event.at("ts"));
-    const auto& rows = slices[{event.at("pid").get<int>(), event.at("tid").get<int>()}];
-    EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
-      return row.first <= when && when < row.second;
-    })) << event;
-  }
-  for (const auto& [id, phases] : ends) EXPECT_EQ(phases, "sf");
-}
-
-//          0         1500      2000      3001   (ns), iteration 0; iteration 1 begins 4000 later
-//  rank 0  [a          )
-//  0 -> 1              [send/recv         )
-//  rank 1                                 [b   3500)
-Timeline two_stages(int iterations = 2) {
-  TestTimeline t;
-  const auto r0 = t.rank(16), r1 = t.rank();
-  const auto a = t.compute(r0, 1000), b = t.compute(r1, 499);
-  const auto send = t.transfer(r0, TrafficKind::pp, 0), recv = t.transfer(r1, TrafficKind::pp, 0);
-  t.wait(send, {a});
-  t.wait(b, {recv});
-  t.wait(a, {a}, 1);
-  for (int i = 0; i < iterations; ++i) {
-    t.run(a, 4000 * i, 4000 * i + 1500, i);
-    t.run(send, 4000 * i + 1500, 4000 * i + 3001, i);
-    t.run(recv, 4000 * i + 1500, 4000 * i + 3001, i);
-    t.run(b, 4000 * i + 3001, 4000 * i + 3500, i);
-  }
-  t.window(0, 4000, iterations);
-  Timeline timeline = t.build();
-  timeline.memory = {{{Nanos{0}, Bytes{100}}, {Nanos{1500}, Bytes{70}}, {Nanos{4000}, Bytes{90}}}, {}};
-  return timeline;
-}
 
 TEST(ChromeTrace, KeepsTheRulesOfPerfettosImporter) {
   expect_rules(json::parse(trace_text(two_stages())));
@@ -152,82 +59,6 @@ TEST(ChromeTrace, SlicesCarryExactTimesAndWhatTheSpanKnows) {
   EXPECT_EQ(transfer.at("args").at("group"), "group");
   EXPECT_EQ(transfer.at("args").at("issued_us"), 1.5);
   EXPECT_EQ(transfer.at("args").at("ready_us"), 1.5);
-}
-
-// Between queues or ranks only: send -> recv, a -> send and recv -> b in each of two iterations, not a -> a.
-TEST(ChromeTrace, ArrowsJoinQueuesAndRanksUpToTheBound) {
-  const Timeline timeline = two_stages();
-  EXPECT_EQ(events_of(json::parse(trace_text(timeline)), "s").size(), 6u);
-  TraceOptions options;
-  options.max_flows = 3;
-  EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "s").size(), 3u);
-  EXPECT_EQ(events_of(json::parse(trace_text(timeline, options)), "f").size(), 3u);
-  options.max_flows = 0;
-  EXPECT_TRUE(events_of(json::parse(trace_text(timeline, options)), "s").empty());
-}
-
-// Two ranks as a run measures them, each by itself: rank 1 is late, and its clock 20 ns behind.
-//  rank 0  [a   )100     [reduce     300)[b 310)
-//  rank 1  [a        )190 [reduce 280)[b 290)
-Timeline measured_ranks(int iterations) {
-  TestTimeline t;
-  for (int r = 0; r < 2; ++r) {
-    t.rank();
-    const auto a = t.compute(r, 100), reduce = t.transfer(r, TrafficKind::dp_grad, 4), b = t.compute(r, 10);
-    t.wait(reduce, {a});
-    t.wait(b, {reduce});
-    t.wait(a, {b}, 1);
-    for (int i = 0; i < iterations; ++i) {
-      const std::int64_t begin = 1000 + 400 * i;
-      t.run(a, begin, begin + (r == 0 ? 100 : 190), i);
-      t.run(reduce, begin + (r == 0 ? 200 : 192), begin + (r == 0 ? 300 : 280), i);
-      t.run(b, begin + (r == 0 ? 301 : 281), begin + (r == 0 ? 310 : 290), i);
-    }
-  }
-  t.window(1400, 400, iterations - 1);
-  Timeline timeline = t.build();
-  timeline.measured = true;
-  timeline.steady_first = 1;
-  for (std::size_t r = 0; r < 2; ++r) timeline.ranks[r].name = "rank " + std::to_string(r);
-  for (Span& span : timeline.spans) {
-    if (span.operation == 1) span.ready = span.issued = span.start - Nanos{100};  // rank 0 was ready long before
-  }
-  return timeline;
-}
-
-std::map<int, std::string> processes_of(const json& trace) {
-  std::map<int, std::string> processes;
-  for (const json& event : events_of(trace, "M")) {
-    if (event.at("name") == "process_name") processes[event.at("pid")] = event.at("args").at("name");
-  }
-  return processes;
-}
-
-TEST(ChromeTrace, AMeasuredTimelineHasAProcessForEachRankAndArrowsFromWhoWasLate) {
-  const json trace = json::parse(trace_text(measured_ranks(3)));
-  expect_rules(trace);
-  EXPECT_EQ(trace.at("otherData").at("timeline"), "measured");
-  EXPECT_EQ(processes_of(trace), (std::map<int, std::string>{{0, "rank 0"}, {1, "rank 1"}}));
-  EXPECT_EQ(events_of(trace, "X").size() - 2 * 2, 2u * 3 * 3);  // and what was exposed in two steps on two ranks
-  // The first arrows: rank 1 -> rank 0 at the later of both starts, 200, inside both slices.
-  const auto starts = events_of(trace, "s"), ends = events_of(trace, "f");
-  ASSERT_GE(starts.size(), 3u);
-  for (int i = 0; i < 3; ++i) {
-    const std::size_t arrow = i;
-    EXPECT_EQ(starts[arrow].at("pid"), 1);
-    EXPECT_EQ(ends[arrow].at("pid"), 0);
-    EXPECT_EQ(nanos(starts[arrow].at("ts")), 1200 + 400 * i);
-    EXPECT_EQ(nanos(ends[arrow].at("ts")), 1200 + 400 * i);
-  }
-}
-
-TEST(ChromeTrace, UnknownDependenciesLeaveTheArrowsBetweenRanks) {
-  Timeline timeline = measured_ranks(2);
-  timeline.dependency_begin.clear();
-  timeline.dependencies.clear();
-  const json trace = json::parse(trace_text(timeline));
-  expect_rules(trace);
-  EXPECT_EQ(events_of(trace, "s").size(), 2u);
 }
 
 // Twelve spans one after the other on one rank, six of them written: the first two, the two from (12 - 2) / 2 on, the
@@ -283,23 +114,6 @@ TEST(ChromeTrace, TwoTimelinesStandSideBySideFromTimeZero) {
   }
   EXPECT_EQ(first, (std::map<int, std::int64_t>{{0, 0}, {1, 1500}, {2, 0}, {3, 0}}));
   EXPECT_EQ(last, (std::map<int, std::int64_t>{{0, 3001}, {1, 3500}, {2, 310}, {3, 290}}));
-}
-
-// c waits for a transfer that ends at 10 and for one at 5: the one that decided its start has the only arrow allowed.
-TEST(ChromeTrace, DecidingArrowsComeFirst) {
-  TestTimeline t;
-  const auto r = t.rank();
-  const auto early = t.transfer(r, TrafficKind::tp), late = t.transfer(r, TrafficKind::tp), c = t.compute(r, 5);
-  t.wait(c, {early, late});
-  t.run(early, 0, 5);
-  t.run(late, 5, 10);
-  t.run(c, 10, 15);
-  t.window(0, 15);
-  TraceOptions options;
-  options.max_flows = 1;
-  const auto starts = events_of(json::parse(trace_text(t.build(), options)), "s");
-  ASSERT_EQ(starts.size(), 1u);
-  EXPECT_EQ(nanos(starts[0].at("ts")), 9);
 }
 
 // Rank 1: late peer until 1500, then bytes until 3001: exposed. Rank 0: a waits for a only, nothing is exposed, but

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <limits>
-#include <set>
 
 namespace weft {
 namespace {
@@ -26,7 +25,7 @@ SyncKind sync_kind(std::string_view name) {
 
 constexpr std::int64_t kHostStream = 4294967295;  // -1 in 32 bits, as older profilers write it
 
-// Streams are small numbers everywhere but where they are addresses.
+// Streams are small numbers except where they are addresses.
 std::int32_t narrow_stream(std::int64_t stream) {
   if (stream == kHostStream) return -1;
   if (stream >= -1 && stream <= std::numeric_limits<std::int32_t>::max()) return static_cast<std::int32_t>(stream);
@@ -152,7 +151,7 @@ void DeviceTraceBuilder::add_step(const ParsedEvent& event, std::vector<StepMark
 
 void DeviceTraceBuilder::add(const ParsedEvent& given) {
   ++trace_.events;
-  // HTA keeps all time stamps in one column, which is one of floats as soon as one has a fraction or is missing.
+  // HTA keeps all time stamps in one column, which holds floats as soon as one stamp has a fraction or is missing.
   if (given.fractional || given.start == kNoTime) trace_.fractional = true;
   if (given.phase != 'X' || given.category == EventCategory::none || given.category == EventCategory::trace) return;
   if (given.category == EventCategory::python_function) return;
@@ -228,7 +227,7 @@ void DeviceTraceBuilder::add_warnings() {
 }
 
 DeviceTrace DeviceTraceBuilder::finish(DeviceTrace about) {
-  // What was read is all there is: room for more would be in the way of what is made of it.
+  // Frees unused capacity, which the analysis would otherwise lack.
   trace_.device.shrink_to_fit();
   trace_.host.shrink_to_fit();
   for (CollectiveFacts& facts : trace_.collectives) {
@@ -239,7 +238,7 @@ DeviceTrace DeviceTraceBuilder::finish(DeviceTrace about) {
     if (facts.group_size == 0) facts.group_size = narrow_size(static_cast<std::int64_t>(group->second.size()));
   }
   trace_.names = names_.take();
-  link_device_trace(trace_);
+  connect_launches(trace_);
   trace_.warnings = std::move(about.warnings);
   add_warnings();
   trace_.file = std::move(about.file);

@@ -1,4 +1,4 @@
-// Events of one rank's profiler trace, one by one, into a DeviceTrace.
+// Builds a DeviceTrace from the events of one rank's profiler trace.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace weft {
 class DeviceTraceBuilder {
  public:
   void add(const ParsedEvent& event);
-  // What is said of a process group outside of events; for kernels whose own list of ranks is cut or missing.
+  // What the file says about a process group outside of events, for kernels whose own list of ranks is cut or missing.
   void add_group(const std::string& name, std::vector<std::int32_t> ranks);
   // Sorted and linked, with warnings. `about` has what the file says of itself.
   DeviceTrace finish(DeviceTrace about);

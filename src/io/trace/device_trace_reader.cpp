@@ -24,7 +24,7 @@ class TraceFileReader {
  public:
   TraceFileReader(ByteSource& source) : json_(source) { about_.file = source.name(); }
 
-  // Nothing where the file is a timeline, which another reader knows.
+  // Returns nothing where the file is a timeline, for which there is another reader.
   std::optional<std::vector<DeviceTrace>> read() {
     const char first = json_.peek();
     if (first == '\0') fail("{}: the file is empty", about_.file);
@@ -117,7 +117,7 @@ class TraceFileReader {
     json_.open('{');
     while (const auto key = json_.next_key()) {
       if (*key == "timeline") weft_ = true;
-      // Gaps that are no idle time would be taken for some.
+      // Parts that were left out would be taken for idle time.
       if (*key == "left_out") fail("{}: it leaves out a part of the step: {}", about_.file, read_text());
       if (*key == "step_us" && json_.peek() >= '0' && json_.peek() <= '9') {
         constexpr int kMicrosToNanos = 3;

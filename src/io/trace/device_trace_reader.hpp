@@ -1,5 +1,5 @@
-// Reads traces: PyTorch's (Kineto), the Chrome traces and the timelines that weft writes; plain or gzip, by their
-// content. Memory is that of the result: the text passes through a small buffer.
+// Reads traces of PyTorch (Kineto) and the Chrome traces and timelines that weft writes, plain or gzip by content. The
+// text passes through a small buffer, so memory is that of the result.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// One trace per rank that the file holds: one of PyTorch, as many as there are processes in ours. Throws Error naming
-// the file and the place where it is truncated, no JSON, or no trace; what is merely odd is said in `warnings`.
+// Returns one trace per rank of the file: one for PyTorch's, one per process for ours. Throws Error naming the file and
+// the place where it is truncated, not JSON, or not a trace; oddities go to `warnings`.
 std::vector<DeviceTrace> read_device_traces(const std::string& file_name, ByteSource::Progress progress = nullptr);
 
 // The same of bytes in memory.

@@ -1,5 +1,5 @@
-// Writes what was studied as a Chrome trace: the activities of every rank by stream, and on tracks of their own the
-// stretches of exposed communication with their reason, and the critical path.
+// Writes a study as a Chrome trace: the activities of every rank by stream and, on tracks of their own, the stretches
+// of exposed communication with their reason, and the critical path.
 #pragma once
 
 #include <iosfwd>

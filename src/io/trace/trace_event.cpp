@@ -1,4 +1,4 @@
-// Keys are told apart by length first: an event has some thirty, of which ten matter.
+// Keys are compared by length first: an event has some thirty, of which ten matter.
 #include "io/trace/trace_event.hpp"
 
 #include <fmt/format.h>
@@ -67,8 +67,8 @@ void read_text(JsonStream& json, std::string& into) {
   }
 }
 
-// Longer ones are damage, and their sums would not fit.
-constexpr std::int64_t kLongestDuration = std::int64_t{1} << 53;  // ns: 104 days
+// Longer durations are damage, and their sums would not fit.
+constexpr std::int64_t kMaxDuration = std::int64_t{1} << 53;  // ns: 104 days
 
 Nanos read_micros(JsonStream& json, const char* key, bool* fractional) {
   const char c = json.peek();
@@ -131,17 +131,17 @@ std::int64_t read_elements(JsonStream& json, int depth) {
     json.skip();
     return 0;
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 56;
+  constexpr std::int64_t kMaxValue = std::int64_t{1} << 56;
   std::int64_t sum = 0, product = 1;
   bool any = false;
   json.open('[');
   while (json.next_element()) {
     if (starts_number(json.peek())) {
       const std::int64_t size = std::max<std::int64_t>(0, json.number().scaled(0).value_or(0));
-      product = size == 0 || product <= kMost / size ? product * size : kMost;
+      product = size == 0 || product <= kMaxValue / size ? product * size : kMaxValue;
       any = true;
     } else {
-      sum = std::min(kMost, sum + read_elements(json, depth + 1));
+      sum = std::min(kMaxValue, sum + read_elements(json, depth + 1));
     }
   }
   return sum + (any ? product : 0);
@@ -162,49 +162,52 @@ void read_first_text(JsonStream& json, std::string& into) {
   }
 }
 
-bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
-  const auto integer = [&](std::int64_t& into) {
-    into = read_integer(json);
-    return true;
-  };
-  const auto text = [&](std::string& into) {
-    read_text(json, into);
-    return true;
-  };
-  // Shapes cost time, so they are read only where they may say how large a message was.
+bool read_into(JsonStream& json, std::int64_t& into) {
+  into = read_integer(json);
+  return true;
+}
+
+bool read_into(JsonStream& json, std::string& into) {
+  read_text(json, into);
+  return true;
+}
+
+// Reads an argument whose key has at most ten characters. Returns false, and reads nothing, where it is not used.
+bool read_short_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
+  // Shapes are slow to read, so they are read only where they may give the size of a message.
   const bool wants_shape = event.name.empty() || event.name.starts_with("nccl:");
   switch (key.size()) {
     case 3:
-      if (key == "Seq") return integer(event.sequence);
+      if (key == "Seq") return read_into(json, event.sequence);
       break;
     case 4:
-      if (key == "name") return text(event.label);
+      if (key == "name") return read_into(json, event.label);
       break;
     case 5:
-      if (key == "bytes") return integer(event.bytes);
-      if (key == "dtype") return text(event.dtype);
-      if (key == "group") return text(event.group);
+      if (key == "bytes") return read_into(json, event.bytes);
+      if (key == "dtype") return read_into(json, event.dtype);
+      if (key == "group") return read_into(json, event.group);
       break;
     case 6:
-      if (key == "stream") return integer(event.stream);
-      if (key == "device") return integer(event.device);
+      if (key == "stream") return read_into(json, event.stream);
+      if (key == "device") return read_into(json, event.device);
       break;
     case 8:
-      if (key == "transfer") return integer(event.transfer);
+      if (key == "transfer") return read_into(json, event.transfer);
       if (key == "ready_us") {
         event.ready = read_micros(json, "ready_us", nullptr);
         return true;
       }
       break;
     case 9:
-      if (key == "iteration") return integer(event.iteration);
+      if (key == "iteration") return read_into(json, event.iteration);
       if (key == "issued_us") {
         event.issued = read_micros(json, "issued_us", nullptr);
         return true;
       }
       break;
     case 10:
-      if (key == "Group size") return integer(event.group_size);
+      if (key == "Group size") return read_into(json, event.group_size);
       if (key == "Input Dims" && wants_shape) {
         event.shape_elements = read_elements(json, 0);
         return true;
@@ -214,22 +217,30 @@ bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
         return true;
       }
       break;
+    default:
+      break;
+  }
+  return false;
+}
+
+bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
+  switch (key.size()) {
     case 11:
-      if (key == "correlation") return integer(event.correlation);
-      if (key == "External id" || key == "external id") return integer(event.external);
+      if (key == "correlation") return read_into(json, event.correlation);
+      if (key == "External id" || key == "external id") return read_into(json, event.external);
       break;
     case 13:
-      if (key == "In msg nelems") return integer(event.in_elements);
+      if (key == "In msg nelems") return read_into(json, event.in_elements);
       break;
     case 14:
-      if (key == "Out msg nelems") return integer(event.out_elements);
-      if (key == "wait_on_stream") return integer(event.wait_on_stream);
+      if (key == "Out msg nelems") return read_into(json, event.out_elements);
+      if (key == "wait_on_stream") return read_into(json, event.wait_on_stream);
       break;
     case 15:
-      if (key == "Collective name") return text(event.collective);
+      if (key == "Collective name") return read_into(json, event.collective);
       break;
     case 18:
-      if (key == "Process Group Name") return text(event.group_name);
+      if (key == "Process Group Name") return read_into(json, event.group_name);
       break;
     case 19:
       if (key == "Process Group Ranks") {
@@ -238,16 +249,16 @@ bool read_argument(JsonStream& json, ParsedEvent& event, std::string_view key) {
       }
       break;
     case 21:
-      if (key == "wait_on_cuda_event_id") return integer(event.wait_on_event);
+      if (key == "wait_on_cuda_event_id") return read_into(json, event.wait_on_event);
       break;
     case 25:
-      if (key == "Process Group Description") return text(event.group_description);
+      if (key == "Process Group Description") return read_into(json, event.group_description);
       break;
     case 33:
-      if (key == "wait_on_cuda_event_record_corr_id") return integer(event.record_correlation);
+      if (key == "wait_on_cuda_event_record_corr_id") return read_into(json, event.record_correlation);
       break;
     default:
-      break;
+      return read_short_argument(json, event, key);
   }
   return false;
 }
@@ -281,7 +292,7 @@ bool read_member(JsonStream& json, ParsedEvent& event, std::string_view key) {
     event.start = read_micros(json, "ts", &event.fractional);
   } else if (key == "dur") {
     event.duration = read_micros(json, "dur", nullptr);
-    if (event.duration.value > kLongestDuration) json.reject("'dur' is longer than 104 days");
+    if (event.duration.value > kMaxDuration) json.reject("'dur' is longer than 104 days");
   } else if (key == "args") {
     read_arguments(json, event);
   } else if (key == "id") {

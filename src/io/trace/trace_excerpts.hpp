@@ -1,4 +1,4 @@
-// Which stretches of a long timeline a trace shows: how it begins, its steady middle and how it ends. Viewers take
+// Chooses which excerpts of a long timeline a trace shows: its begin, its steady middle and its end. Viewers take
 // minutes for a million slices, and the middle of a step repeats itself.
 #pragma once
 
@@ -19,8 +19,9 @@ struct TraceExcerpts {
   std::int64_t spans_left_out() const;
 };
 
-// `starts`: of all spans, in any order; `end`: of the last one. Up to `most` spans, all are shown. Of more, a third of
-// `most` each: the first, the middle and the last by their starts; spans that start together are never parted.
+// `starts` has the starts of all spans in any order, `end` is the end of the last one. Up to `most` spans, all are
+// shown; of more, the first, the middle and the last third of `most` by their starts. Spans that start together are
+// never separated.
 TraceExcerpts choose_excerpts(std::vector<Nanos> starts, Nanos end, std::int64_t most);
 
 }  // namespace weft

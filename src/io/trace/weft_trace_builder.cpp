@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr std::int64_t kMostProcesses = 1'000'000;
+constexpr std::int64_t kMaxProcesses = 1'000'000;
 
 std::int64_t integer_in(std::string_view text) {
   std::int64_t value = -1;
@@ -55,7 +55,7 @@ void WeftTraceBuilder::add_activity(const ParsedEvent& event, Process& process) 
   activity.name = process.names.number_of(event.name);
   activity.stream = narrow(integer_in(event.thread));
   activity.position = static_cast<std::int32_t>(events_ - 1);
-  // A transfer has bytes, whatever their number; nothing else has.
+  // Only transfers have bytes, possibly 0.
   if (event.bytes >= 0) {
     activity.kind = KernelKind::communication;
     activity.bytes = event.bytes;
@@ -87,7 +87,7 @@ void WeftTraceBuilder::add(const ParsedEvent& event) {
   ++events_;
   const std::int64_t pid = integer_in(event.process);
   Process& process = processes_[pid];
-  if (static_cast<std::int64_t>(processes_.size()) > kMostProcesses) fail("more than {} processes", kMostProcesses);
+  if (static_cast<std::int64_t>(processes_.size()) > kMaxProcesses) fail("more than {} processes", kMaxProcesses);
   switch (event.phase) {
     case 'M':
       if (event.name == "process_name") process.name = event.label;
@@ -103,7 +103,7 @@ void WeftTraceBuilder::add(const ParsedEvent& event) {
       }
       return;
     case 'X':
-      // Exposed stretches are drawn on a thread of their own; they are no activity.
+      // Exposed stretches are drawn on a thread of their own and are not activities.
       if (event.category_text != "exposed" && event.start != kNoTime && event.duration != kNoTime) {
         add_activity(event, process);
       }
@@ -122,7 +122,7 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   trace.names = process.names.take();
   trace.rank = rank_in(process.name);
   trace.label = label_in(process.name);
-  link_device_trace(trace);
+  connect_launches(trace);
   set_steps(trace, std::move(process.steps));
 
   std::map<std::int32_t, std::vector<std::int32_t>> lanes;
@@ -132,7 +132,7 @@ DeviceTrace WeftTraceBuilder::finish_process(Process& process, const DeviceTrace
   std::map<std::int64_t, std::int32_t> before;
   for (const auto& [id, end] : process.flows.from) before[id] = activity_at(trace, lanes[end.stream], end.at);
   for (const auto& [id, end] : process.flows.to) {
-    // An arrow from another rank has its begin in that one's process.
+    // An arrow from another rank begins in that rank's process.
     const auto found = before.find(id);
     if (found == before.end() || found->second == kAbsent) continue;
     const std::int32_t after = activity_at(trace, lanes[end.stream], end.at);

@@ -1,4 +1,5 @@
-// Events of a Chrome trace that chrome_trace.hpp wrote into DeviceTraces, one per process of the file: its ranks.
+// Builds DeviceTraces from the events of a Chrome trace that chrome_trace.hpp wrote, one for each process (rank) of the
+// file.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace weft {
 class WeftTraceBuilder {
  public:
   void add(const ParsedEvent& event);
-  // By process. `about` has the file's name and warnings.
+  // Returns the traces by process. `about` has the file's name and warnings.
   std::vector<DeviceTrace> finish(const DeviceTrace& about);
 
  private:

@@ -8,7 +8,6 @@
 #include "kernels/aten/attention_dropout.hpp"
 #include "kernels/aten/loops.hpp"
 #include "kernels/aten/products.hpp"
-#include "kernels/aten/rotary.hpp"
 #include "kernels/aten/vector_math.hpp"
 
 namespace weft::aten {
@@ -78,13 +77,14 @@ Matrix softmax_again(const Backward& pass, Head head, QueryBlock block, const Ma
   return softmax;
 }
 
-// Where the blocks of a key head sum up, and what the next of them does with what is there.
+// Where the blocks of a key head are summed, and whether the next block overwrites or adds.
 struct KeyGradients {
   Matrix dk, dv;
   Into into_dk, into_dv;
 };
 
-// dq of a block, and its share of dk and dv. k and dk are as scores see them: rotated where positions are.
+// Computes dq of a block, and its share of dk and dv. k and dk are prepared for scores: rotated where there are rotary
+// positions.
 void block_backward(const Backward& pass, Head head, QueryBlock block, const Matrix& k, KeyGradients& sums) {
   const AttentionShape& shape = pass.shape;
   const Matrix q = pass.positioned.queries(queries_of(shape, pass.q, head, block), block);
@@ -129,7 +129,7 @@ void AtenKernels::attention(const AttentionShape& shape, const Matrix& q, const 
   });
 }
 
-// The last block sees the most keys: it writes dk and dv, the others add to them. The context is of no use here: the
+// The last block sees the most keys, so it writes dk and dv and the others add to them. The context is not needed: the
 // sum over p dp is as short.
 void AtenKernels::attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                                        const Matrix& /*context*/, const AttentionSaved& saved, const Matrix& d_context,
@@ -143,7 +143,7 @@ void AtenKernels::attention_input_grad(const AttentionShape& shape, const Matrix
     const bool last_of_group = head.query_head % share == share - 1;
     const Matrix keys = pass.positioned.keys(k, head);
     const Matrix d_keys = pass.positioned.own_keys(dk, head), d_values = values_of(shape, dv, head);
-    // What is there already is not rotated: rotated gradients are summed apart from it.
+    // Existing gradients are not rotated, so rotated gradients are summed separately first.
     const Matrix d_positioned = apart ? scratch_matrix(kKeyGradients, seen, shape.head_size) : d_keys;
     KeyGradients sums{d_positioned, d_values, Into::add, Into::add};
     if (first_of_group) {

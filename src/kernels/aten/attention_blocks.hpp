@@ -1,4 +1,4 @@
-// Where the heads of attention and blocks of their queries lie, and queries and keys as scores see them.
+// Finds where the heads of attention and blocks of their queries lie, and prepares queries and keys for the scores.
 #pragma once
 
 #include <algorithm>
@@ -79,8 +79,8 @@ inline void clear_rows(const Matrix& x, std::int64_t begin) {
   for (std::int64_t r = begin; r < x.rows; ++r) std::fill_n(row(x, r), x.columns, 0.0F);
 }
 
-// Queries and keys with their positions, in scratch memory: rotated, or with a key that all heads share behind each
-// head's own columns, which alone are rotated then.
+// Queries and keys with their positions, in scratch memory: rotated, or with a key that all heads share appended to
+// each head's own columns, of which then only the appended ones are rotated.
 class Positioned {
  public:
   Positioned(const AttentionShape& shape, const Matrix& shared_key) : shape_(shape), shared_(shared_key) {
@@ -101,7 +101,7 @@ class Positioned {
     if (!angles_.empty()) rotate(tail(dq), tail(dq), angles_, shape_.first_position + block.begin, Rotation::back);
   }
 
-  // What a head has for itself.
+  // Returns the columns that a head has for itself.
   Matrix own_keys(const Matrix& k, Head head) const {
     const std::int64_t columns = shared_.empty() ? shape_.head_size : own();
     return head_of(k, head.sequence * shape_.keys, shape_.keys, head.kv_head * shape_.key_step(columns), columns);
@@ -115,8 +115,8 @@ class Positioned {
     return result;
   }
 
-  // Gradients of keys as scores see them, back to where these came from. They are of the first keys of a sequence;
-  // those that no query sees have none.
+  // Moves gradients of prepared keys back to where the keys came from. They cover the first keys of a sequence; keys
+  // that no query sees have none.
   void keys_back(const Matrix& d_positioned, const Matrix& d_keys, const Matrix& d_shared, Head head, Into into) const {
     const std::int64_t seen = d_positioned.rows;
     turn(tail(d_positioned), tail(d_positioned), Rotation::back);

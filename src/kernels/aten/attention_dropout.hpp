@@ -1,4 +1,4 @@
-// Dropout of the softmax, block by block: drawn again in backward, or kept by who keeps the softmax.
+// Dropout of the softmax, block by block. Backward draws it again, or reads it where the softmax is kept.
 #pragma once
 
 #include "kernels/aten/attention_blocks.hpp"

@@ -1,4 +1,4 @@
-// One product per block: ATen 1.13 has none of groups of different lengths, and blocks are long where time matters.
+// One product per block: ATen 1.13 has no grouped product of different lengths, and blocks are long where time matters.
 #include <algorithm>
 
 #include "kernels/aten/aten_kernels.hpp"

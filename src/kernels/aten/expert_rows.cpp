@@ -13,7 +13,7 @@ struct SlotOwner {
   std::int64_t token = -1, choice = 0;
 };
 
-// By slot, so that threads write different rows and every row once. Of the calling thread.
+// Which choice owns each slot, so that threads write different rows and every row once. Belongs to the calling thread.
 std::span<const SlotOwner> owners_of(const Matrix& routing, std::int64_t slots) {
   thread_local std::vector<SlotOwner> owners;
   owners.assign(slots, {});

@@ -14,8 +14,8 @@ void softmax(const float* scores, std::int64_t count, float* probabilities) {
   for (std::int64_t i = 0; i < count; ++i) probabilities[i] *= inverse;
 }
 
-// Indices of the largest scores, descending, as floats; of equal ones the first. Few of few: no heap pays. Scores that
-// are no numbers still give indices that differ from each other.
+// Writes the indices of the largest scores, descending, as floats; the first of equal ones wins. The numbers are too
+// small for a heap. Scores that are NaN still give different indices.
 void choose(const float* scores, std::int64_t count, std::int64_t wanted, float* chosen) {
   for (std::int64_t j = 0; j < wanted; ++j) {
     std::int64_t best = -1;
@@ -50,7 +50,7 @@ std::span<const std::int64_t> by_priority(const Matrix& routing, const Matrix& p
   std::iota(tokens.begin(), tokens.end(), std::int64_t{0});
   const auto priority = [&](std::int64_t token) {
     const float p = row(probabilities, token)[static_cast<std::int64_t>(row(routing, token)[0])];
-    return p >= 0 ? p : -1.0F;  // an order of NaN would be none
+    return p >= 0 ? p : -1.0F;  // NaN has no order
   };
   std::ranges::sort(tokens, [&](std::int64_t a, std::int64_t b) {
     const float of_a = priority(a), of_b = priority(b);
@@ -108,8 +108,8 @@ void AtenKernels::gate(const GateShape& shape, const Matrix& scores, const Matri
   give_slots(shape, routing, probabilities, floats(load.choices));
 }
 
-// A probability's gradient g comes from its weight, through w = p / (sum of the chosen), and from the balance loss.
-// That of its score is p (g - the mean of g under p).
+// The gradient g of a probability comes from its weight, through w = p / (sum of the chosen), and from the balance
+// loss. The gradient of its score is p (g - the mean of g under p).
 void AtenKernels::gate_input_grad(const GateShape& shape, const BalanceLoss& balance, const Matrix& d_weights,
                                   const Matrix& scores, const Matrix& routing, const GateLoad& load,
                                   const Matrix& d_scores) {

@@ -7,8 +7,7 @@
 namespace weft::aten {
 
 void AtenKernels::linear(const Matrix& x, const Matrix& w, const Vector& bias, const Matrix& y, Into into) {
-  // The product is added to the bias rather than the bias to the product: the one writes y, the other would read it
-  // too.
+  // Adds the product to the bias, which only writes y; adding the bias to the product would read y as well.
   if (!bias.empty()) {
     const float* biases = floats(bias);
     in_ranges(y.rows, row_grain(y.columns), [&](std::int64_t begin, std::int64_t end) {

@@ -16,7 +16,7 @@ float sum_of_exponentials(const float* values, std::int64_t count, float shift) 
   return sum;
 }
 
-// What the parts say together of one token.
+// Combines the parts of one token.
 struct Joined {
   float largest = 0;
   double sum = 0, target = 0;
@@ -37,7 +37,7 @@ Joined join(std::span<const LossPart> parts, std::int64_t token) {
 // Probabilities may lie where the logits do.
 void AtenKernels::cross_entropy(const Matrix& logits, Tokens targets, std::int64_t vocab, const Matrix& probabilities,
                                 double& loss) {
-  thread_local std::vector<double> kept;  // of the calling thread; the others get at it through the span
+  thread_local std::vector<double> kept;  // belongs to the calling thread; the others use it through the span
   kept.resize(targets.size());
   const std::span<double> losses = kept;
   in_ranges(logits.rows, row_grain(logits.columns), [&](std::int64_t begin, std::int64_t end) {
@@ -65,7 +65,8 @@ void AtenKernels::cross_entropy_part(const Matrix& logits, Tokens targets, Vocab
   in_ranges(logits.rows, row_grain(part.count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const float* in = row(logits, r);
-      // Logits that are all -inf are like none: less themselves, they would be NaN where another part may be finite.
+      // Logits that are all -inf count as none: subtracting them from themselves would give NaN where another part may
+      // be finite.
       const float highest = part.count == 0 ? kLowest : std::max(largest(in, part.count), kLowest);
       const std::int64_t target = targets[r] - part.first;
       floats(out.largest)[r] = highest;
@@ -75,7 +76,7 @@ void AtenKernels::cross_entropy_part(const Matrix& logits, Tokens targets, Vocab
   });
 }
 
-// The loss is taken on one thread from the parts alone, so that its bits depend on nothing else.
+// One thread computes the loss from the parts alone, so that its bits depend on nothing else.
 void AtenKernels::cross_entropy_of_parts(const Matrix& logits, VocabularyPart part, std::span<const LossPart> parts,
                                          const Matrix& probabilities, double& loss) {
   double sum = 0;

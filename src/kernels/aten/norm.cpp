@@ -1,5 +1,4 @@
-// LayerNorm and RMSNorm. What forward knew of a row (its mean and deviation) is computed again where it is needed: the
-// row is read anyway.
+// LayerNorm and RMSNorm. Backward computes the mean and deviation of a row again, since it reads the row anyway.
 #include <algorithm>
 #include <cmath>
 

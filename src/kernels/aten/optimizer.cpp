@@ -117,7 +117,7 @@ void AtenKernels::sgd(const SgdSettings& settings, std::int64_t step, const Grad
   const SgdFactors factors{static_cast<float>(scale_of(clip)), static_cast<float>(settings.weight_decay),
                            static_cast<float>(settings.momentum), static_cast<float>(settings.learning_rate)};
   const Vector& momentum = parameter.first_moment;
-  // The first step finds no momentum: whatever is in that memory, NaN too, counts for nothing.
+  // The first step has no momentum yet: whatever is in that memory, even NaN, is ignored.
   if (settings.momentum != 0 && step == 1) std::fill_n(floats(momentum), momentum.size, 0.0F);
   in_ranges(parameter.weights.size, kGrain, [&](std::int64_t begin, std::int64_t end) {
     float* const weights = floats(parameter.weights) + begin;

@@ -50,8 +50,8 @@ inline float sigmoid(float x) {
   return 1.0F / (1.0F + exponential(-x));
 }
 
-// The largest of `count` values, count > 0. Comparisons per lane, because a maximum over a sequence that may hold NaN
-// is not vectorised.
+// Returns the largest of `count` > 0 values. It keeps one maximum per lane, because compilers do not vectorise a
+// maximum over a sequence that may hold NaN.
 inline float largest(const float* values, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   float lanes[kLanes];

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "model/counts.hpp"
+#include "model/test_memory_counts.hpp"
 #include "plan/memory/lifetimes.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/unfold.hpp"

@@ -64,7 +64,7 @@ bool hold_the_same_events(const DeviceTrace& a, const DeviceTrace& b) {
              [](const DeviceActivity& x, const DeviceActivity& y) { return x.start == y.start && x.end == y.end; });
 }
 
-// Concerns traces that do not say their rank: a copy would become a rank of its own.
+// For traces that do not say their rank, a copy would become another rank.
 void require_different_events(const std::vector<DeviceTrace>& traces) {
   for (std::size_t i = 0; i < traces.size(); ++i) {
     for (std::size_t j = i + 1; j < traces.size(); ++j) {

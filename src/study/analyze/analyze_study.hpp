@@ -31,8 +31,8 @@ struct AnalyzeStudy {
 // Reads all files. A rank that no trace names is given the lowest free number, with a warning.
 std::vector<DeviceTrace> read_analyzed_traces(const std::vector<std::string>& files, const OnProgress& on_progress);
 
-// Two files of the same ranks are not two ranks of one run: the first one is from before a change. Takes its traces out
-// of `traces`. Returns nothing where there are no such two files.
+// Two files of the same ranks are not two ranks of one run: the first one is from before a change. Removes its traces
+// from `traces` and returns them, or nothing where there are no two such files.
 std::vector<DeviceTrace> take_before(const std::vector<std::string>& files, std::vector<DeviceTrace>& traces);
 
 // Throws Error where two traces are of one rank or cannot be of one job, and where none of them has a kernel.

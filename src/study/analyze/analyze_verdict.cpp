@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "base/enum_name.hpp"
 #include "timeline/trace/path_entries.hpp"
 
 namespace weft {

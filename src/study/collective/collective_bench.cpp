@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <thread>
 
 #include "base/error.hpp"
 #include "calibrate/links/bench_ranks.hpp"
 #include "calibrate/links/handoff_probe.hpp"
 #include "calibrate/links/stream_probe.hpp"
-#include "cluster/presets.hpp"
 #include "comm/naive_collective.hpp"
 
 namespace weft {
@@ -19,18 +17,18 @@ using Clock = std::chrono::steady_clock;
 
 // Real TCP, measured at 200 Mbit: three streams into one host reach 0.95 (1 MiB) to 0.99 (4 MiB) of its link together.
 constexpr double kTcpSharingLoss = 0.01;
-constexpr Bytes kCongestsFrom{128 << 10};  // smaller buffers are through before a queue builds up
-// Threads that wake up late make a few short rounds a matter of luck.
-constexpr int kFewestRounds = 7, kMostRounds = 101;
-constexpr Nanos kRoundsTime{600'000'000};  // of a candidate
-// The time of hosts is measured beside programs that take at most this long, the rest before each included.
-constexpr Nanos kHostTimeMattersUpTo{10'000'000};
+constexpr Bytes kMinCongestingBytes{128 << 10};  // smaller buffers are through before a queue builds up
+// With few short rounds, threads that wake up late would decide the median.
+constexpr int kMinRounds = 7, kMaxRounds = 101;
+constexpr Nanos kTimePerCandidate{600'000'000};
+// The time of hosts is measured beside programs that take at most this long, including the rest before each.
+constexpr Nanos kMaxTimeWithHostShare{10'000'000};
 constexpr int kFirstProbes = 41;
-// A rest of this many times what links need to save up their burst, because a little goes through meanwhile.
+// A rest lasts this many times what links need to save up their burst, because some traffic passes meanwhile.
 constexpr double kRestFactor = 1.2;
-constexpr Nanos kLongestRest{200'000'000};
-constexpr double kWithinBurstShare = 0.95;
-constexpr Bytes kNeverWaits{1 << 30};  // a burst of so many bytes: the most that links may have
+constexpr Nanos kMaxRest{200'000'000};
+constexpr double kMaxShareOfBurst = 0.95;
+constexpr Bytes kUnlimitedBurst{1 << 30};  // the most that links may have
 // The rate of one core that reduces, in bytes of the result.
 constexpr Bandwidth kReduceRate{5e9};
 // Between threads a message is a copy, after a wake-up between two cores.
@@ -66,7 +64,7 @@ ProgramQuestion question_of(const BenchOptions& options, Collective kind, Bytes 
 
 // After such a rest every program finds links in the same state.
 Nanos rest_for(const MeasuredLink& link) {
-  return std::min(kLongestRest, nanos_from_seconds(kRestFactor * static_cast<double>(link.burst.value) / link.goodput));
+  return std::min(kMaxRest, nanos_from_seconds(kRestFactor * static_cast<double>(link.burst.value) / link.goodput));
 }
 
 // `over_tcp`: between processes, not threads.
@@ -77,7 +75,7 @@ std::vector<ProgramChoice> chosen(const BenchOptions& options, Collective kind, 
   time.slowdown = options.slowdown;
   time.own_work = true;
   if (options.cluster == nullptr) time.reduce = kReduceRate;
-  if (over_tcp && size >= kCongestsFrom) time.sharing_loss = kTcpSharingLoss;
+  if (over_tcp && size >= kMinCongestingBytes) time.sharing_loss = kTcpSharingLoss;
   std::vector<ProgramChoice> choices;
   if (options.algorithms.empty()) {
     choices = rank_programs(question, cluster, time);
@@ -148,8 +146,8 @@ struct Buffers {
   std::vector<std::byte> input, output;
 };
 
-// Pieces are numbered alike whatever their size, so the expectation of a coarser cut is the same bytes only if values
-// depend on the place in the buffer alone: checked with the cut of the candidate itself.
+// The result is checked with the candidate's own cut: a coarser cut would expect the same bytes only if values depended
+// on the place in the buffer alone.
 void check(Communicator& communicator, const BenchOptions& options, Candidate& candidate, Bytes size,
            Buffers& buffers) {
   const std::int64_t rank = communicator.rank();
@@ -200,9 +198,9 @@ Nanos since(Clock::time_point begin) {
 // All ranks find the same. Emulated links take the same time every time.
 int rounds_of(const BenchOptions& options, Nanos first) {
   if (options.repeat) return *options.repeat;
-  if (options.cluster != nullptr) return kFewestRounds;
-  const std::int64_t fitting = kRoundsTime.value / std::max<std::int64_t>(1, first.value);
-  return static_cast<int>(std::clamp<std::int64_t>(fitting, kFewestRounds, kMostRounds));
+  if (options.cluster != nullptr) return kMinRounds;
+  const std::int64_t fitting = kTimePerCandidate.value / std::max<std::int64_t>(1, first.value);
+  return static_cast<int>(std::clamp<std::int64_t>(fitting, kMinRounds, kMaxRounds));
 }
 
 void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOptions& options, const Cluster& cluster,
@@ -217,8 +215,8 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   if (candidates.empty()) return;
   Buffers buffers;
   for (Candidate& candidate : candidates) check(communicator, options, candidate, size, buffers);
-  // In turn, every second time in the other order: what disturbs the machine disturbs all alike, and each finds the
-  // links as often as the others do in the state in which its neighbours left them. The first turn does not count.
+  // Candidates run in turn, every second time in reverse order: disturbances affect all alike, and each finds the links
+  // as often as the others in the state in which its neighbours left them. The first turn does not count.
   const auto time_all = [&](bool forth) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       time_once(communicator, ranks, candidates[forth ? i : candidates.size() - 1 - i], buffers);
@@ -228,7 +226,7 @@ void bench_size(Communicator& communicator, BenchRanks& ranks, const BenchOption
   time_all(false);
   const Nanos first = ranks.slowest({since(begin)}).front();
   const int rounds = rounds_of(options, Nanos{first.value / std::ssize(candidates)});
-  const bool hosts_matter = probe != nullptr && first < kHostTimeMattersUpTo * std::ssize(candidates);
+  const bool hosts_matter = probe != nullptr && first < kMaxTimeWithHostShare * std::ssize(candidates);
   for (Candidate& candidate : candidates) {
     candidate.times.clear();
     candidate.network_times.clear();
@@ -255,8 +253,8 @@ void predict(const BenchOptions& options, BenchResult& result) {
     };
     row.predicted = with(*result.host);
     HostWork on_any_link = *result.host;
-    on_any_link.burst = kNeverWaits;
-    row.within_burst = seconds(with(on_any_link)) > kWithinBurstShare * seconds(*row.predicted);
+    on_any_link.burst = kUnlimitedBurst;
+    row.within_burst = seconds(with(on_any_link)) > kMaxShareOfBurst * seconds(*row.predicted);
   }
 }
 
@@ -353,7 +351,7 @@ OverlapResult run_overlap(Communicator& communicator, const BenchOptions& option
   const std::int64_t products = std::max<std::int64_t>(1, slowest.value * 6 / 5 * 200 / product.value);
   std::vector<Nanos> compute, both;
   candidate.times.clear();
-  for (int round = 0; round < options.repeat.value_or(kFewestRounds); ++round) {
+  for (int round = 0; round < options.repeat.value_or(kMinRounds); ++round) {
     time_once(communicator, ranks, candidate, buffers);
     ranks.barrier();
     const Clock::time_point alone = Clock::now();

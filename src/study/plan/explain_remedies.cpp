@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "planner/overlap.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "study/plan/plan_explanation.hpp"
@@ -20,8 +19,8 @@
 namespace weft {
 namespace {
 
-constexpr double kWorthNaming = 0.001;  // of the step
-constexpr std::size_t kMostRemedies = 4;
+constexpr double kMinGain = 0.001;  // of the step
+constexpr std::size_t kMaxRemedies = 4;
 // The budget of a policy that searches, for each change. A longer search could only make the change better.
 constexpr double kSearchSeconds = 1;
 
@@ -314,15 +313,15 @@ void add_remedies(PlanExplanation& explanation, const PlanStudy& study, const Po
     std::vector<Remedy>& remedies = explanation.largest[e].remedies;
     for (const RemedyChange& change : changes[e]) {
       const std::optional<RemedyOutcome>& outcome = outcomes.at(change.words);
-      const bool helps = outcome && outcome->step_s < (1 - kWorthNaming) * explained.step_s;
+      const bool helps = outcome && outcome->step_s < (1 - kMinGain) * explained.step_s;
       if (helps && (outcome->fits || !explained.fits)) {
         remedies.push_back({change.words, outcome->step_s, outcome->fits});
       }
     }
     std::stable_sort(remedies.begin(), remedies.end(),
                      [](const Remedy& a, const Remedy& b) { return a.step_s < b.step_s; });
-    if (remedies.size() > kMostRemedies) remedies.resize(kMostRemedies);
-    if (faster[e] && faster[e]->step_s < (1 - kWorthNaming) * explained.step_s) remedies.push_back(*faster[e]);
+    if (remedies.size() > kMaxRemedies) remedies.resize(kMaxRemedies);
+    if (faster[e] && faster[e]->step_s < (1 - kMinGain) * explained.step_s) remedies.push_back(*faster[e]);
   }
 }
 

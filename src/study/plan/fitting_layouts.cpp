@@ -11,7 +11,6 @@
 #include "base/parallel.hpp"
 #include "cost/cost_model.hpp"
 #include "graph/memory_bound.hpp"
-#include "planner/overlap.hpp"
 #include "planner/policy/megatron_options.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
@@ -19,9 +18,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostDegrees = 16;  // pairs of tp and pp that are looked at
-constexpr std::size_t kMostPlanned = 3;   // changes of one pair that are planned, the bound having let them pass
-constexpr std::size_t kMostShown = 6;
+constexpr std::size_t kMaxDegrees = 16;  // pairs of tp and pp that are looked at
+constexpr std::size_t kMaxPlanned = 3;   // changes of one pair that are planned, the bound having let them pass
+constexpr std::size_t kMaxShown = 6;
 
 struct Degrees {
   std::int64_t tp = 1, pp = 1;
@@ -50,7 +49,7 @@ std::vector<Degrees> degrees_near(const Inputs& inputs, std::int64_t devices) {
   std::stable_sort(all.begin(), all.end(), [&](const Degrees& a, const Degrees& b) {
     return steps(a.tp, now.tp) + steps(a.pp, now.pp) < steps(b.tp, now.tp) + steps(b.pp, now.pp);
   });
-  if (all.size() > kMostDegrees) all.resize(kMostDegrees);
+  if (all.size() > kMaxDegrees) all.resize(kMaxDegrees);
   return all;
 }
 
@@ -137,7 +136,7 @@ class FittingSearch {
   std::optional<FittingLayout> least_change(const Degrees& degrees) const {
     std::size_t planned = 0;
     for (const Layout& layout : variants_of(with_degrees(inputs_.layout, degrees, cluster_.device_count()))) {
-      if (layout == inputs_.layout || planned == kMostPlanned) continue;
+      if (layout == inputs_.layout || planned == kMaxPlanned) continue;
       try {
         validate(layout, inputs_.model, cluster_.device_count());
         if (memory_lower_bound(inputs_.model, layout).total() > least_memory_) continue;
@@ -203,7 +202,7 @@ FittingLayouts find_fitting_layouts(const PlanStudy& study, const Profile& profi
   }
   std::stable_sort(result.layouts.begin(), result.layouts.end(),
                    [](const FittingLayout& a, const FittingLayout& b) { return a.step_s < b.step_s; });
-  if (result.layouts.size() > kMostShown) result.layouts.resize(kMostShown);
+  if (result.layouts.size() > kMaxShown) result.layouts.resize(kMaxShown);
   return result;
 }
 

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kLargest = 3;
+constexpr std::size_t kTransfersShown = 3;
 
 std::size_t at(std::int32_t index) {
   return index;
@@ -166,7 +166,7 @@ PlanExplanation explain_plan(const PolicyStudy& study, const Profile& profile) {
   result.choices = choices_of_kinds(*study.whole, operations, cluster, profile);
   const SimProblem problem = sim_problem(*study.whole, cost);
   for (const ExplainedTransfer& transfer : result.mean) {
-    if (result.largest.size() == kLargest || transfer.exposed_s <= 0) break;
+    if (result.largest.size() == kTransfersShown || transfer.exposed_s <= 0) break;
     result.largest.push_back(largest_of(transfer));
     result.largest.back().step_without_s = step_without(problem, operations, transfer.kind);
   }

@@ -10,12 +10,9 @@
 
 #include "base/error.hpp"
 #include "base/parallel.hpp"
-#include "base/text.hpp"
 #include "bound/bound.hpp"
 #include "cost/cost_model.hpp"
-#include "graph/memory_bound.hpp"
 #include "model/counts.hpp"
-#include "planner/overlap.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
 #include "timeline/critical_path.hpp"

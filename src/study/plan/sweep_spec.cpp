@@ -24,7 +24,7 @@ struct KeyRule {
   bool of_cluster = false;  // a key of the cluster's text, no flag
 };
 
-constexpr std::int64_t kMany = 1'000'000'000;
+constexpr std::int64_t kMaxNumber = 1'000'000'000;
 constexpr std::size_t kMaxCombinations = 1'000'000;
 
 const std::vector<KeyRule>& rules() {
@@ -61,9 +61,7 @@ const std::vector<KeyRule>& rules() {
 
 const KeyRule& rule_of(std::string_view name) {
   const auto found = std::find_if(rules().begin(), rules().end(), [&](const KeyRule& r) { return r.name == name; });
-  if (found == rules().end()) {
-    fail("--sweep: key '{}' cannot be varied{}", name, suggestion(name, sweep_key_names()));
-  }
+  if (found == rules().end()) fail("--sweep: key '{}' cannot be varied{}", name, suggestion(name, sweep_key_names()));
   return *found;
 }
 
@@ -81,7 +79,7 @@ void add_integers(SweepKey& key, const std::string& text, std::int64_t min) {
   const std::int64_t first = parse_integer(text.substr(0, dots), what);
   const std::int64_t last = dots == std::string::npos ? first : parse_integer(text.substr(dots + 2), what);
   if (last < first) fail("{} '{}': a range goes upwards", what, text);
-  if (first < min || last > kMany) fail("{} '{}': is not in {}..{}", what, text, min, kMany);
+  if (first < min || last > kMaxNumber) fail("{} '{}': is not in {}..{}", what, text, min, kMaxNumber);
   if (last - first >= static_cast<std::int64_t>(kMaxCombinations)) {
     fail("{} '{}': has more than {} values", what, text, kMaxCombinations);
   }

@@ -12,9 +12,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kMostShown = 5;
+constexpr std::size_t kMaxShown = 5;
 
-// Texts one after the other, each ended by a zero: none of them holds one.
+// Joins texts, each ended by a zero byte, which none of them contains.
 std::string to_text(const AgreedSettings& settings) {
   std::string text;
   for (const AgreedSetting& setting : settings) {
@@ -23,7 +23,7 @@ std::string to_text(const AgreedSettings& settings) {
   return text;
 }
 
-// What another version of Weft says may have another form: it then differs in its version at least.
+// Another version of Weft may use another form; its version then differs at least.
 AgreedSettings from_text(const std::string& text) {
   const std::vector<std::string> parts = split(text, '\0');
   AgreedSettings settings;
@@ -42,8 +42,8 @@ struct RanksOfValue {
 };
 
 std::string in_words(const RanksOfValue& group, const std::string& name) {
-  constexpr std::size_t kMostRanks = 8;
-  const std::size_t shown = std::min(group.ranks.size(), kMostRanks);
+  constexpr std::size_t kMaxRanks = 8;
+  const std::size_t shown = std::min(group.ranks.size(), kMaxRanks);
   std::string text =
       fmt::format("{} {}", group.ranks.size() == 1 ? "rank" : "ranks",
                   fmt::join(group.ranks.begin(), group.ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
@@ -54,7 +54,7 @@ std::string in_words(const RanksOfValue& group, const std::string& name) {
   return fmt::format("{} {} {} {}", text, verb, name, words.empty() ? group.setting->value : words);
 }
 
-// Empty where all ranks agree. Those who are fewest come first: they are probably wrong.
+// Returns "" where all ranks agree. The smallest group comes first, because it is probably wrong.
 std::string difference_in(const std::vector<AgreedSettings>& by_rank, const std::string& name) {
   std::vector<RanksOfValue> groups;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
@@ -86,15 +86,15 @@ std::string disagreement(const std::vector<AgreedSettings>& by_rank) {
   for (const std::string& name : names) {
     if (std::string line = difference_in(by_rank, name); !line.empty()) lines.push_back(std::move(line));
   }
-  if (lines.size() > kMostShown) {
-    const std::size_t more = lines.size() - kMostShown;
-    lines.resize(kMostShown);
+  if (lines.size() > kMaxShown) {
+    const std::size_t more = lines.size() - kMaxShown;
+    lines.resize(kMaxShown);
     lines.push_back(fmt::format("and {} more", more));
   }
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-// Digests first: where all agree, little is exchanged, however many ranks there are.
+// Compares digests first, so that little is exchanged where all agree, however many ranks there are.
 void require_agreement(const AgreedSettings& mine, const Exchange& exchange) {
   const std::string own = to_text(mine);
   const std::vector<std::string> digests = exchange(digest_of(own));

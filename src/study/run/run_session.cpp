@@ -266,9 +266,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     on_loss = [this](std::int64_t step, double loss, const StepGlance& glance) { listener_.step(step, loss, glance); };
   }
   OnValidation on_validation;
-  if (first) {
-    on_validation = [this](const ValidationLoss& loss) { listener_.validated(loss.steps, loss.loss); };
-  }
+  if (first) on_validation = [this](const ValidationLoss& loss) { listener_.validated(loss.steps, loss.loss); };
   if (options_.validation) job.validation = &options_.validation->job;
   if (options_.record) job.keep = kept_[policy].get();
   std::optional<CheckpointJob> checkpoint;

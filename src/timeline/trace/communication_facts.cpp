@@ -15,16 +15,16 @@ constexpr std::array<std::string_view, 11> kOpNames = {"all_reduce", "all_gather
 constexpr std::array<std::string_view, kSizeClasses> kSizeNames = {"< 64 KiB", "< 1 MiB", "< 16 MiB", "< 256 MiB",
                                                                    ">= 256 MiB"};
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 36;
-constexpr std::int64_t kMostRanks = 1 << 20;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxRanks = 1 << 20;
 
-// The buffer as nccl-tests count it: what every rank ends with (gathers) or begins with (scatters) on all ranks
-// together, else what one rank has.
+// The buffer size as nccl-tests count it: what all ranks together end with (gathers) or begin with (scatters), else
+// what one rank has.
 std::int64_t buffer_bytes(CollectiveOp op, const CollectiveFacts& facts) {
   if (facts.element_bytes <= 0) return -1;
   const std::int64_t in = facts.in_elements, out = facts.out_elements, ranks = facts.group_size;
-  // Beyond any memory there is; products below stay within 64 bits.
-  if (std::max(in, out) > kMostElements || ranks > kMostRanks) return -1;
+  // Larger sizes exceed any memory; below them the products stay within 64 bits.
+  if (std::max(in, out) > kMaxElements || ranks > kMaxRanks) return -1;
   std::int64_t elements = std::max(in, out);
   if (op == CollectiveOp::gather && in >= 0 && ranks > 0) elements = std::max(elements, in * ranks);
   if (op == CollectiveOp::scatter && out >= 0 && ranks > 0) elements = std::max(elements, out * ranks);

@@ -1,5 +1,5 @@
-// What a communication kernel was: which collective, over which group, how many bytes; from NCCL's arguments where the
-// trace has them, else from the kernel's name.
+// What a communication kernel was: its collective, group and bytes, from NCCL's arguments where the trace has them,
+// else from the kernel's name.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A set of instants as disjoint intervals, asked often: how much of it lies between two times.
+// A set of instants as disjoint intervals, for many queries of how much of it lies between two times.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class CoveredTime {
   Nanos total() const { return before_.empty() ? Nanos{0} : before_.back(); }
   // O(log n); 0 where `end` does not come after `begin`.
   Nanos within(Nanos begin, Nanos end) const;
-  // What of [begin, end) it does not cover, in order.
+  // Returns the parts of [begin, end) that it does not cover, in order.
   std::vector<TimeInterval> gaps(Nanos begin, Nanos end) const;
   CoveredTime without(const CoveredTime& other) const;
 

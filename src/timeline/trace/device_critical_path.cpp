@@ -18,14 +18,14 @@ PathKind path_kind(KernelKind kind) {
                                              : PathKind::memory;
 }
 
-// In a simulated trace an operation begins at the very instant at which the last of what it waits for ends. Arrows are
-// left out of large traces; ends are not.
+// In a simulated trace an operation begins exactly when the last operation that it waits for ends. Large traces leave
+// out arrows, but not ends.
 class ActivityEnds {
  public:
   explicit ActivityEnds(const PathRank& rank) : trace_(*rank.trace) {
     if (trace_.source != TraceSource::weft) return;
     by_end_ = rank.order->activities;
-    // What takes no time cannot have been waited for; computation is named first.
+    // Something that took no time cannot have been waited for; computation is preferred.
     std::erase_if(by_end_, [&](std::int32_t i) { return of(i).end <= of(i).start; });
     std::stable_sort(by_end_.begin(), by_end_.end(), [&](std::int32_t a, std::int32_t b) {
       return of(a).end != of(b).end ? of(a).end < of(b).end : of(a).kind < of(b).kind;
@@ -44,7 +44,7 @@ class ActivityEnds {
   std::vector<std::int32_t> by_end_;
 };
 
-// Walks backwards. Positions are times on a rank's own clock; segments go out on that of the first rank.
+// Walks backwards. Positions are times on a rank's own clock; segments are reported on the first rank's clock.
 class PathWalker {
  public:
   PathWalker(const std::vector<PathRank>& ranks, Nanos begin, Nanos end) : ranks_(ranks), begin_(begin), end_(end) {
@@ -81,7 +81,7 @@ class PathWalker {
   Nanos offset() const { return rank().offset; }
   const DeviceActivity& device(std::int32_t i) const { return rank().trace->device[i]; }
 
-  // What ended last, at end_ or before it: the path begins (at its end) there.
+  // Finds what ended last, at end_ or before it, where the path ends.
   std::int32_t last_activity() {
     std::int32_t best = kAbsent;
     Nanos best_end = kNoTime;
@@ -110,7 +110,7 @@ class PathWalker {
     at_ = to;
   }
 
-  // From the end of an activity to its start, or to that of its last member elsewhere; then to what decided that.
+  // Goes from the end of an activity to its start, or to that of its last member elsewhere, then to what decided that.
   std::int32_t before(std::int32_t i) {
     go_to(device(i).end, PathKind::unknown, kAbsent);
     if (const PeerStart* peer = peer_of(i)) {
@@ -123,7 +123,7 @@ class PathWalker {
     return decided(i);
   }
 
-  // The last of: the activity before it on its stream, those it waited for, its launch. Kernels first where equal.
+  // Finds the latest of: the activity before it on its stream, those it waited for, its launch. Kernels win ties.
   std::int32_t decided(std::int32_t i) {
     const Nanos start = std::min(device(i).start, at_ - offset());
     std::int32_t previous = rank().order->previous_on_stream(i);
@@ -149,7 +149,7 @@ class PathWalker {
     return previous;
   }
 
-  // Back along the host from the beginning of a call to the last wait for the device; kAbsent: there was none.
+  // Follows the host back from the beginning of a call to its last wait for the device; kAbsent: there was none.
   std::int32_t host_before(std::int32_t call) {
     std::int32_t thread = rank().trace->host[call].thread;
     while (at_ > begin_) {
@@ -165,7 +165,8 @@ class PathWalker {
         return wait.activity;
       }
       go_to(working_since, PathKind::host, kAbsent, thread);
-      // Idle before: whoever worked last handed over (forward to backward thread, say).
+      // The thread was idle before, so the thread that worked last handed over to it (forward to backward, for
+      // instance).
       const HostWork::Moment last = work_[rank_].last_work(thread, at_ - offset());
       if (last.thread == kAbsent) break;
       if (last.thread == thread && last.at == at_ - offset()) break;

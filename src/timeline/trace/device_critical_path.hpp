@@ -1,5 +1,5 @@
-// The chain that decided when a device trace ended: back from what ended last through stream order, waits between
-// streams, launches, the host's own work, its waits for the device, and late members of collectives on other ranks.
+// The chain that decided when a device trace ended: from the last end back through stream order, waits between streams,
+// launches, the host's own work, its waits for the device, and late members of collectives on other ranks.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ struct PathRank {
   Nanos offset;                                   // to the clock of the first rank
 };
 
-// First to last; without gaps from `begin` to `end`: of the earliest start and of the latest end among the activities
-// looked at where these are kNoTime. Empty without activities. O(n log n).
+// The path from first to last, without gaps, from `begin` to `end`; where these are kNoTime, from the earliest start to
+// the latest end of the activities looked at. Empty without activities. O(n log n).
 std::vector<PathSegment> device_critical_path(const std::vector<PathRank>& ranks, Nanos begin = kNoTime,
                                               Nanos end = kNoTime);
 

@@ -1,6 +1,6 @@
-// What of a device trace had to come before what: the order on streams, waits between streams, and the host waiting for
-// the device. A profiler says the first; the second it says where it records synchronisation, else the runtime calls
-// tell (docs/analyze.md says how); the third follows from calls that last until something on the device ends.
+// What had to precede what in a device trace: the order on streams, waits between streams, and the host waiting for the
+// device. A profiler gives the first. It gives the second where it records synchronisation; otherwise the runtime calls
+// suggest it (docs/analyze.md). The third follows from calls that last until something on the device ends.
 #pragma once
 
 #include <cstdint>

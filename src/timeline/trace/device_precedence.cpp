@@ -34,7 +34,7 @@ void DevicePrecedence::merge(Clock& into, std::int64_t at, std::int32_t activity
 
 DevicePrecedence::DevicePrecedence(const DeviceTrace& trace, const DeviceOrder& order)
     : order_(&order), clocks_(order.streams.size()) {
-  // Activities by start, and ends of host waits where they fall: what a launch can know of is done before.
+  // Activities by start, merged with the ends of host waits: a launch can only know what was done before.
   std::vector<const HostWait*> waits;
   for (const HostWait& wait : order.host_waits) waits.push_back(&wait);
   std::stable_sort(waits.begin(), waits.end(), [](const HostWait* a, const HostWait* b) { return a->end < b->end; });

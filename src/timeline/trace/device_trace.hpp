@@ -1,6 +1,6 @@
-// What a profiler saw on one rank: device activities, what the host did to launch them, and what it says of
-// synchronisation. Unlike a Timeline there is no graph behind it: who waited for whom has to be inferred. Names are
-// interned, times are nanoseconds, and the lists are sorted by start, so that a million events stay small and quick.
+// What a profiler saw on one rank: device activities, the host's launches of them, and synchronisation. Unlike a
+// Timeline it has no graph, so who waited for whom must be inferred. Names are interned, times are nanoseconds, and the
+// lists are sorted by start, so that a million events stay small and fast.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// What a kernel is for, by its name, as Holistic Trace Analysis (HTA) tells them apart. `other`: synchronisation, and
-// what has Memcpy, Memset or Sync inside its name.
+// The purpose of a kernel by its name, as Holistic Trace Analysis (HTA) distinguishes them. `other` is synchronisation,
+// and names with Memcpy, Memset or Sync inside.
 enum class KernelKind : std::uint8_t { computation, communication, memory, other };
 inline constexpr int kKernelKinds = 4;
 std::string_view name_of(KernelKind kind);
@@ -49,7 +49,7 @@ enum class HostKind : std::uint8_t {
   other
 };
 
-// What a runtime call does to the order of things; by name, of runtime and driver calls alike.
+// How a runtime call orders work, by its name; for runtime and driver calls alike.
 enum class HostCall : std::uint8_t {
   none,
   launch,              // kernel, graph, copy, fill: has a correlation with the device's activity
@@ -129,7 +129,7 @@ struct TraceDevice {
   std::int32_t compute_major = 0, compute_minor = 0;
 };
 
-// Something on a stream waited for something else, as arrows of our own traces say: indices into `device`.
+// A dependency that an arrow of our own traces shows: indices into `device`.
 struct DeviceDependency {
   std::int32_t before = 0, after = 0;
   friend bool operator==(const DeviceDependency&, const DeviceDependency&) = default;
@@ -172,9 +172,9 @@ struct DeviceTrace {
 };
 
 // Sorts the lists, then fills in what follows from them: launch, issued and step of device activities, the calls of
-// synchronisations, and, for communication kernels that say nothing of their collective, the facts of the innermost
-// host activity around their launch that does.
-void link_device_trace(DeviceTrace& trace);
+// synchronisations and, for communication kernels without facts of their collective, the facts of the innermost host
+// activity around their launch that has some.
+void connect_launches(DeviceTrace& trace);
 
 // For traces that say themselves which step an activity belongs to: `step` of a device activity is an index into
 // `marks`, in any order; the marks become trace.steps, by start.

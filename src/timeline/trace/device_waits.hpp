@@ -1,4 +1,4 @@
-// Finds who waited for whom in a device trace: the two parts of device_order that take thought.
+// Finds who waited for whom in a device trace: the two difficult parts of device_order.
 #pragma once
 
 #include "timeline/trace/device_order.hpp"

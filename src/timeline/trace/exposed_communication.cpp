@@ -26,7 +26,7 @@ CoveredTime covered_by(const DeviceTrace& trace, const DeviceOrder& order, Kerne
   return CoveredTime(std::move(intervals));
 }
 
-// Who is charged for the time in which anything communicates: of those running, the one that ends last.
+// Decides which communication is charged for an instant: of those running, the one that ends last.
 struct Charged {
   Nanos begin, end;
   std::int32_t activity = 0;
@@ -68,7 +68,7 @@ class ReasonFinder {
   }
 
  private:
-  // Takes the stretch apart from its beginning on; `from_` is what is explained so far.
+  // Explains the stretch from its beginning on; `from_` is the end of what is explained so far.
   void explain(std::int32_t communication, TimeInterval stretch) {
     from_ = stretch.begin;
     end_ = stretch.end;
@@ -110,7 +110,7 @@ class ReasonFinder {
     until(end_, ExposedReason::launch_delay);
   }
 
-  // Up to the launch of what comes next: the host waited for the device, or was busy otherwise.
+  // Explains the time up to the launch of the next computation: the host waited for the device, or was busy otherwise.
   void before_launch(const DeviceActivity& next) {
     const Nanos launch = launched_at(trace_, next);
     if (launch == kNoTime || launch <= from_) return;
@@ -152,8 +152,9 @@ class ReasonFinder {
     return found == peers_.end() || found->activity != activity ? nullptr : &*found;
   }
 
-  // A communication whose data was there and that was launched, but had to let another one of its stream pass: as much
-  // computation as ran meanwhile could have hidden it. That much of its waits for data are a matter of stream order.
+  // A communication whose data was ready and that was launched, but that had to wait for another one on its stream,
+  // could have been hidden by the computation that ran meanwhile. That much of its waits for data is attributed to
+  // stream order.
   Nanos hidden_by_earlier_start(std::int32_t communication, std::int32_t& front) const {
     front = order_.previous_on_stream(communication);
     if (front == kAbsent || activity_of(trace_, front).kind == KernelKind::computation) return {0};

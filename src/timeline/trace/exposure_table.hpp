@@ -1,5 +1,5 @@
-// Communication by collective, group and size: how long, how much of it exposed and why, beside what it could have been
-// hidden, and how fast it moved. One table for a rank; tables of ranks add up.
+// Communication by collective, group and size: its time, how much of it is exposed and why, what could have hidden it,
+// and its bandwidth. Each rank has a table; tables of ranks add up.
 #pragma once
 
 #include <array>

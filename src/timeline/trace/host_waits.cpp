@@ -1,4 +1,4 @@
-// Calls that kept the host until something on the device had ended.
+// Finds calls that blocked the host until something on the device had ended.
 #include <algorithm>
 #include <tuple>
 

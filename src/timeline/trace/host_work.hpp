@@ -18,10 +18,11 @@ class HostWork {
     std::int32_t thread = kAbsent;  // kAbsent: nothing worked before
     Nanos at = kNoTime;
   };
-  // The beginning of the uninterrupted work of the thread in which t lies (or that ended at t); t itself where it did
-  // nothing then.
+  // Returns the beginning of the thread's uninterrupted work that contains t (or ended at t); t itself where it was
+  // idle.
   Nanos work_begin(std::int32_t thread, Nanos t) const;
-  // Who worked last before t: when that work ended. The thread itself where several ended then.
+  // Returns which thread worked last before t and when that work ended; the given thread itself where several ended
+  // then.
   Moment last_work(std::int32_t thread, Nanos t) const;
 
  private:

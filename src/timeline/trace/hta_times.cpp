@@ -20,8 +20,8 @@ bool rounds(const DeviceTrace& trace) {
 
 }  // namespace
 
-// Starts rounded up and ends down, because neighbours may overlap by a fraction of a microsecond. What lies between
-// two microseconds so ends before it starts.
+// Rounds starts up and ends down, because neighbours may overlap by a fraction of a microsecond. An activity between
+// two microseconds then ends before it starts.
 Nanos hta_start(const DeviceTrace& trace, Nanos start) {
   if (!rounds(trace)) return start;
   return {static_cast<std::int64_t>(std::ceil(micros(start))) * kMicro};

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/enum_name.hpp"
 #include "timeline/trace/device_waits.hpp"
 #include "timeline/trace/hta_times.hpp"
 #include "timeline/trace/transfer_match.hpp"
@@ -19,7 +20,7 @@ IdleReason reason_of(const DeviceTrace& trace, const DeviceActivity& next, Nanos
   return gap < kShortGap ? IdleReason::kernel_wait : IdleReason::other;
 }
 
-// Follows one stream, where a kernel begins after the one before it, or several as one.
+// Follows one stream, whose kernels begin one after the other, or several streams as one.
 class GapFinder {
  public:
   GapFinder(const DeviceTrace& trace, IdleTime& result) : trace_(trace), result_(result) {}
@@ -37,7 +38,7 @@ class GapFinder {
         add_gap(reason_of(trace_, activity, ended_, start - ended_), start - ended_);
       }
     }
-    // On a stream HTA goes by the kernel before, also where rounding let it end too early.
+    // On a stream HTA compares with the previous kernel, even where rounding made it end too early.
     ended_ = result_.stream == kAbsent ? std::max(ended_, end) : end;
   }
 

@@ -1,5 +1,5 @@
-// Why a device, or one of its streams, was idle between two kernels, as Holistic Trace Analysis (HTA) tells it
-// (get_idle_time_breakdown): from when the host launched the later one.
+// Why a device, or one of its streams, was idle between two kernels, as Holistic Trace Analysis (HTA) decides it
+// (get_idle_time_breakdown): by when the host launched the later one.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace weft {
 enum class IdleReason : std::uint8_t {
   host_wait,    // the next kernel was launched after the one before had ended: the host came late
   kernel_wait,  // it was launched in time, and the gap is short: the overhead between two kernels
-  other         // it was launched in time, and waited longer: for an event of another stream, say
-  // No host is seen in our own traces: `other` until the next operation is ready, `kernel_wait` from then on.
+  other         // it was launched in time and waited longer, for instance for another stream
+  // Our own traces have no host: `other` lasts until the next operation is ready, `kernel_wait` from then on.
 };
 inline constexpr int kIdleReasons = 3;
 std::string_view name_of(IdleReason reason);

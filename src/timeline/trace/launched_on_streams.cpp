@@ -1,4 +1,4 @@
-// The activities of a stream by launch: what a call of the host at some time could refer to.
+// The activities of a stream by launch, to find what a call of the host could refer to.
 #include <algorithm>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Whether traces can be those of ranks of one job: what they say of themselves must not contradict itself.
+// Checks that traces can belong to ranks of one job: their statements must not contradict each other.
 #pragma once
 
 #include <span>

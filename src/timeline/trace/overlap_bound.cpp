@@ -6,8 +6,8 @@
 namespace weft {
 namespace {
 
-// A communication names at most so many computations, so that a long one beside short kernels costs no more.
-constexpr std::size_t kMostPlaces = 32;
+// Limit on the computations that a communication lists, so that a long one beside short kernels costs no more.
+constexpr std::size_t kMaxPlaces = 32;
 
 struct PlaceRange {
   std::int32_t begin = 0, end = 0;  // places on a stream
@@ -70,7 +70,7 @@ class BoundFinder {
  private:
   const DeviceActivity& activity(std::int32_t i) const { return trace_.device[i]; }
   std::int32_t step_of(std::int32_t i) const { return activity(i).step; }
-  // Of a computation: in which nothing communicates.
+  // The time of a computation in which nothing communicates.
   Nanos free_time(std::int32_t i) const {
     if (activity(i).kind != KernelKind::computation) return {0};
     return free_.within(activity(i).start, activity(i).end);
@@ -94,7 +94,7 @@ class BoundFinder {
       const PlaceRange range{std::max(step->second.begin, precedence_.count_before(communication, stream)),
                              std::min(step->second.end, precedence_.first_after(communication, stream))};
       if (range.end <= range.begin) continue;
-      // What runs beside it has no free time then, and what of it sticks out counts as earlier.
+      // Computations beside it have no free time then, and their time before its start counts as earlier.
       const PlaceRange later{first_from(s, range, activity(communication).end), range.end};
       const PlaceRange before{range.begin, later.begin};
       result.later += sum(s, later);
@@ -108,9 +108,7 @@ class BoundFinder {
     return result;
   }
 
-  static bool more(const Hideable& result, Nanos left) {
-    return left > Nanos{0} && result.nearest.size() < kMostPlaces;
-  }
+  static bool more(const Hideable& result, Nanos left) { return left > Nanos{0} && result.nearest.size() < kMaxPlaces; }
   void take(Hideable& result, std::size_t stream, std::int32_t place, Nanos& left) const {
     const std::int32_t computation = order_.streams[stream].activities[place];
     const Nanos time = std::min(left, free_time(computation));

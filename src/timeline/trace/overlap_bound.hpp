@@ -1,4 +1,4 @@
-// How much of the exposed communication of a rank could have been hidden: beside which computation, and how much time
+// How much of the exposed communication of a rank could have been hidden, beside which computation, and how much time
 // perfect overlap would save at most.
 #pragma once
 
@@ -26,8 +26,8 @@ struct Hideable {
   Nanos possible() const { return std::min(exposed, earlier + later); }
 };
 
-// What is bounded: the time that the trace's activities would take if computation and communication ran beside each
-// other as much as possible within each step, every activity as long as it was, idle time and copies unchanged.
+// The bounded quantity is the time that the trace's activities would take if computation and communication overlapped
+// as much as possible within each step, with every activity as long as it was, and idle time and copies unchanged.
 struct OverlapBound {
   std::vector<Hideable> communications;  // by activity
   Nanos exposed;

@@ -76,9 +76,7 @@ std::vector<PathEntry> path_entries(const TraceStudy& study) {
     }
     add(entries, segment.kind, name, segment.end - segment.begin);
   }
-  for (const auto& [where, segments] : host) {
-    add_host(entries, *study.ranks[where.first].trace, where.second, segments);
-  }
+  for (const auto& [where, segments] : host) add_host(entries, *study.ranks[where.first].trace, where.second, segments);
   std::vector<PathEntry> result;
   for (auto& [key, entry] : entries) result.push_back(std::move(entry));
   std::stable_sort(result.begin(), result.end(),

@@ -12,7 +12,8 @@ namespace weft {
 // All that is on the path under one kind and name, over all ranks.
 struct PathEntry {
   PathKind kind = PathKind::unknown;
-  // Of the kernel or the call; of `host`, the outermost operator or call, "" between them (the interpreter, say).
+  // The name of the kernel or the call; for `host`, of the outermost operator or call, "" between them (the
+  // interpreter, for instance).
   std::string name;
   std::int64_t count = 0;
   Nanos time;

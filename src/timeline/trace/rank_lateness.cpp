@@ -15,8 +15,8 @@ bool is_own_message(const RankCommunications& rank, std::int32_t activity) {
   return is_own(rank) && rank.table->of[activity].op == CollectiveOp::send_recv;
 }
 
-// When a member was there. Kernels of a profiler run while they wait for others; in our own traces a transfer begins
-// on all ranks at once, when the last of them is ready.
+// When a member arrived. Kernels of a profiler run while they wait for others; in our own traces a transfer begins on
+// all ranks at once, when the last of them is ready.
 Nanos arrival(const RankCommunications& rank, std::int32_t activity) {
   const DeviceActivity& own = rank.trace->device[activity];
   return is_own(rank) ? ready_to_begin(own) : own.start;
@@ -52,7 +52,7 @@ std::vector<std::vector<PeerStart>> late_peers(const std::vector<RankCommunicati
                     const std::size_t rank = member.rank;
                     const DeviceActivity& own = ranks[rank].trace->device[member.activity];
                     const Nanos here = std::clamp(at - match.offset[rank], own.start, std::max(own.start, own.end));
-                    // Nobody is seen to wait in our own traces, but who was last decided when it began.
+                    // Our own traces show no waiting, but the last member decided when the transfer began.
                     if (here > own.start || (is_own(ranks[rank]) && last.rank != member.rank)) {
                       result[rank].push_back({member.activity, last.rank, last.activity, here});
                     }
@@ -71,7 +71,7 @@ std::vector<RankLateness> lateness(const std::vector<RankCommunications>& ranks,
       ranks, match, [&](const std::vector<CollectiveMember>& members, const CollectiveMember& last, Nanos at) {
         RankLateness& cause = result[last.rank];
         ++cause.last;
-        // A receiver of our own is ready as soon as it has room: that is no wait.
+        // In our own traces a receiver is ready as soon as it has room, which is no wait.
         if (is_own_message(ranks[last.rank], last.activity)) return;
         for (const CollectiveMember& member : members) {
           const std::size_t rank = member.rank;

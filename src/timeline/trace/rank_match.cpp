@@ -14,19 +14,19 @@
 namespace weft {
 namespace {
 
-// Of lists of different length: how far their beginnings may be apart.
-constexpr std::int64_t kMostShift = 256;
-constexpr std::size_t kMostCompared = 4096;
+// How far the beginnings of lists of different length may be apart.
+constexpr std::int64_t kMaxShift = 256;
+constexpr std::size_t kMaxCompared = 4096;
 // Profilers count from 1970, and the clocks of machines that work together differ by less than a second. What fits only
 // with more than this is another run.
-constexpr double kMostClockDifferenceSeconds = 60;
+constexpr double kMaxClockDifferenceSeconds = 60;
 
 struct Listed {
   std::int32_t activity = 0;
   std::int32_t op = 0;
   std::int64_t bytes = -1, sequence = -1;
   Nanos end;  // on the first rank's clock, as far as base times tell
-  // In an all_to_all every rank may send as much as it likes.
+  // In an all_to_all ranks may send different amounts.
   bool same_as(const Listed& other) const {
     const auto what = static_cast<CollectiveOp>(op);
     const bool any_size = what == CollectiveOp::all_to_all || what == CollectiveOp::send_recv;
@@ -48,8 +48,8 @@ std::string group_key(const TraceGroup& group) {
 
 // Base times that no clock shows would overflow differences.
 std::int64_t base_of(const DeviceTrace& trace) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 62;
-  return trace.base_time_ns > kMost || trace.base_time_ns < -kMost ? 0 : trace.base_time_ns;
+  constexpr std::int64_t kMaxTime = std::int64_t{1} << 62;
+  return trace.base_time_ns > kMaxTime || trace.base_time_ns < -kMaxTime ? 0 : trace.base_time_ns;
 }
 
 std::map<std::string, GroupLists> list_groups(const std::vector<RankCommunications>& ranks,
@@ -94,12 +94,10 @@ struct EndSpread {
 EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, std::int64_t shift) {
   std::vector<Nanos> differences;
   // A sample of long lists: many shifts may have to be compared.
-  const std::size_t stride = 1 + b.size() / kMostCompared;
+  const std::size_t stride = 1 + b.size() / kMaxCompared;
   for (std::size_t i = 0; i < b.size(); i += stride) {
     const std::int64_t j = static_cast<std::int64_t>(i) + shift;
-    if (j >= 0 && j < static_cast<std::int64_t>(a.size())) {
-      differences.push_back(a[j].end - b[i].end);
-    }
+    if (j >= 0 && j < static_cast<std::int64_t>(a.size())) differences.push_back(a[j].end - b[i].end);
   }
   EndSpread spread;
   if (differences.empty()) return spread;
@@ -111,8 +109,8 @@ EndSpread spread_of(const std::vector<Listed>& a, const std::vector<Listed>& b, 
   return spread;
 }
 
-// Where list b begins in list a such that both say the same wherever they meet, which is for half of the shorter at
-// least; of several such places, where the ends agree best.
+// Finds where list b begins in list a such that both agree wherever they overlap, which must be at least half of the
+// shorter one; of several such places, the one where the ends agree best.
 std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::vector<Listed>& b) {
   const auto agree = [&](std::int64_t shift) {
     std::int64_t common = 0;
@@ -127,7 +125,7 @@ std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::
   if (a.size() == b.size() && agree(0)) return 0;
   std::optional<std::int64_t> best;
   std::tuple<Nanos, Nanos, std::int64_t> best_cost;
-  for (std::int64_t shift = -kMostShift; shift <= kMostShift; ++shift) {
+  for (std::int64_t shift = -kMaxShift; shift <= kMaxShift; ++shift) {
     if (!agree(shift)) continue;
     const EndSpread spread = spread_of(a, b, shift);
     const std::tuple cost{spread.deviation, std::max(spread.median_difference, Nanos{0} - spread.median_difference),
@@ -140,7 +138,7 @@ std::optional<std::int64_t> find_shift(const std::vector<Listed>& a, const std::
   return best;
 }
 
-// All know their number: the n-th is the n-th; several with one number (coalesced) keep their order.
+// All have sequence numbers, so equal numbers match; several with one number (coalesced) keep their order.
 bool numbered(const GroupLists& group) {
   for (const std::vector<Listed>& list : group.lists) {
     for (const Listed& entry : list) {
@@ -218,19 +216,19 @@ class RankMatcher {
     std::vector<bool> impossible(ranks_.size(), false);
     for (std::size_t r = 1; r < ranks_.size(); ++r) {
       const double moved_s = std::abs(seconds(result_.offset[r]) - seconds(base_offset(r)));
-      if (!result_.aligned[r] || moved_s <= kMostClockDifferenceSeconds) continue;
+      if (!result_.aligned[r] || moved_s <= kMaxClockDifferenceSeconds) continue;
       impossible[r] = true;
       result_.aligned[r] = false;
       result_.offset[r] = base_offset(r);
       result_.remarks.push_back(
           fmt::format("rank {} is not matched with rank {}: their collectives fit only with a clock moved by {:.0f} s "
                       "(allowed: {:.0f} s), most likely another run",
-                      trace(r).rank.value, trace(0).rank.value, moved_s, kMostClockDifferenceSeconds));
+                      trace(r).rank.value, trace(0).rank.value, moved_s, kMaxClockDifferenceSeconds));
     }
     if (std::find(impossible.begin(), impossible.end(), true) != impossible.end()) drop(impossible);
   }
 
-  // Takes ranks out of all collectives; who is left alone has no counterpart.
+  // Removes ranks from all collectives; a member that is left alone has no counterpart.
   void drop(const std::vector<bool>& ranks) {
     std::vector<CollectiveMember> members;
     std::vector<std::size_t> begin = {0};
@@ -275,7 +273,7 @@ class RankMatcher {
            op != CollectiveOp::scatter;
   }
 
-  // Differences of ends between ranks that meet; then from the first rank on to whoever is known by someone known.
+  // Collects differences of ends between ranks that meet, then propagates clocks from the first rank.
   void align() {
     std::map<std::pair<std::int32_t, std::int32_t>, std::pair<std::vector<Nanos>, std::vector<Nanos>>> differences;
     for (std::size_t c = 0; c < result_.collectives(); ++c) {
@@ -295,9 +293,7 @@ class RankMatcher {
     }
     result_.offset.resize(ranks_.size());
     result_.aligned.assign(ranks_.size(), false);
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      result_.offset[r] = base_offset(r);
-    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) result_.offset[r] = base_offset(r);
     if (ranks_.empty()) return;
     result_.aligned[0] = true;
     std::deque<std::int32_t> known = {0};

@@ -1,7 +1,8 @@
-// Which communication of one rank is which of another, how far their clocks are apart, and who came late.
+// Matches the communications of several ranks, and finds how far their clocks are apart and who came late.
 //
 // Collectives of a group run in one order on all members: the n-th of one rank is the n-th of another, or they carry
-// the group's sequence number. All members of a collective end it at about the same time, which tells the clocks apart.
+// the group's sequence number. All members end a collective at about the same time, which gives the difference of their
+// clocks.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct RankLateness {
 };
 
 struct RankMatch {
-  // What to add to a rank's times so that all have one clock; 0 for the first.
+  // Offsets that give the times of all ranks one clock; 0 for the first.
   std::vector<Nanos> offset;
   std::vector<bool> aligned;              // whether a common collective tells; the first always
   std::vector<CollectiveMember> members;  // of collective i: members[begin[i] .. begin[i + 1])

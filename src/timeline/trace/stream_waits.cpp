@@ -66,17 +66,15 @@ struct ThreadState {
   bool awaits_older = false;          // an event that was recorded some time before
 };
 
-// Without names of events and streams: an event is taken to be recorded on the stream of the launch before it, and
+// Without names of events and streams, an event is assumed to be recorded on the stream of the launch before it and
 // awaited by the stream of the launch after the wait. A wait without a record since the last launch is for an older
-// event, taken to be that of the communication launched last. A communication whose wait is not seen waits for what
-// its thread launched before: ProcessGroupNCCL always makes its stream wait for the caller's.
+// event, assumed to be that of the communication launched last. A communication whose wait is not seen waits for what
+// its thread launched before, because ProcessGroupNCCL always makes its stream wait for the caller's.
 void infer(const DeviceTrace& trace, const DeviceOrder& order, WaitCollector& waits) {
   std::vector<std::int32_t> launched(trace.host.size(), kAbsent);
   for (const std::int32_t i : order.activities) {
     const std::int32_t launch = trace.device[i].launch;
-    if (launch != kAbsent && launched[launch] == kAbsent) {
-      launched[launch] = i;
-    }
+    if (launch != kAbsent && launched[launch] == kAbsent) launched[launch] = i;
   }
   std::vector<ThreadState> threads(trace.threads.size());
   std::int32_t communication = kAbsent;
@@ -118,9 +116,7 @@ void find_stream_waits(const DeviceTrace& trace, DeviceOrder& order) {
   if (!trace.dependencies.empty()) {
     order.source = WaitSource::recorded;
     for (const DeviceDependency& dependency : trace.dependencies) {
-      if (order.stream[dependency.after] != kAbsent) {
-        waits.add(dependency.before, dependency.after);
-      }
+      if (order.stream[dependency.after] != kAbsent) waits.add(dependency.before, dependency.after);
     }
   } else if (recorded) {
     order.source = WaitSource::recorded;

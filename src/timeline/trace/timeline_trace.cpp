@@ -27,14 +27,12 @@ class TraceOfRank {
     if (!timeline.measured) trace_.step_time = Nanos{static_cast<std::int64_t>(std::llround(timeline.period_ns))};
     trace_.names = timeline.names;
     trace_.events = static_cast<std::int64_t>(timeline.spans.size());
-    for (int kind = 0; kind < kTrafficKinds; ++kind) {
-      trace_.names.emplace_back(name_of(static_cast<TrafficKind>(kind)));
-    }
+    for (int kind = 0; kind < kTrafficKinds; ++kind) trace_.names.emplace_back(name_of(static_cast<TrafficKind>(kind)));
   }
 
   void add(const Span& span, std::int32_t position) {
-    constexpr Nanos kLongest{std::int64_t{1} << 53};  // sums of such times fit
-    if (span.end - span.start > kLongest) fail("{}: span {} is longer than 104 days", trace_.file, position);
+    constexpr Nanos kMaxDuration{std::int64_t{1} << 53};  // sums of such times fit
+    if (span.end - span.start > kMaxDuration) fail("{}: span {} is longer than 104 days", trace_.file, position);
     const TimelineOperation& operation = timeline_.operations[at(span.operation)];
     DeviceActivity activity;
     activity.start = span.start;
@@ -60,7 +58,7 @@ class TraceOfRank {
   }
 
   DeviceTrace finish() {
-    link_device_trace(trace_);
+    connect_launches(trace_);
     set_steps(trace_, std::move(steps_));
     add_dependencies();
     return std::move(trace_);

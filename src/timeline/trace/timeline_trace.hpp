@@ -1,4 +1,4 @@
-// A timeline of ours seen as a profiler would have: what `weft analyze` works on, whoever wrote the file.
+// Converts a timeline of ours to what a profiler would have recorded, on which `weft analyze` works.
 #pragma once
 
 #include <string>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "timeline/trace/hta_times.hpp"
@@ -26,12 +25,12 @@ class LastStep {
     for (const auto* steps : {&trace.steps, &trace.device_steps}) {
       for (const StepMark& step : *steps) last = std::max(last, step.start);
     }
-    // HTA keeps nothing of a rank without a step of its own; an answer that says so is worth more.
+    // HTA drops a rank without a step of its own; an answer that says so is more useful.
     if (last != kNoTime) begin_ = hta_start(trace, last);
   }
 
   bool keeps(Nanos issued) const { return !begin_ || (issued != kNoTime && hta_start(trace_, issued) < *begin_); }
-  // What has a correlation counts by its launch, what has none by itself.
+  // Activities with a correlation count by their launch, the others by themselves.
   bool keeps(const DeviceActivity& activity) const {
     return keeps(activity.correlation >= 0 ? activity.issued : activity.start);
   }

@@ -3,7 +3,6 @@
 // microsecond, also where they are odd, because people compare the two; docs/analyze.md lists them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>

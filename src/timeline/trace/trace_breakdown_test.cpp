@@ -23,7 +23,7 @@ DeviceTrace trace_of(std::vector<DeviceActivity> activities) {
   DeviceTrace trace;
   trace.names = {"k"};
   trace.device = std::move(activities);
-  link_device_trace(trace);
+  connect_launches(trace);
   return trace;
 }
 
@@ -155,7 +155,7 @@ TEST(TraceBreakdown, LeavesOutWhatTheLastStepLaunched) {
     trace.device.push_back(activity);
     trace.steps.push_back({i + 7, Nanos{i * 100'000}, Nanos{i * 100'000 + 100'000}});
   }
-  link_device_trace(trace);
+  connect_launches(trace);
   EXPECT_TRUE(leaves_out_last_step(std::vector<DeviceTrace>{trace}));
   EXPECT_EQ(break_down(trace, true).activities, 2);
   EXPECT_EQ(break_down(trace, false).activities, 3);

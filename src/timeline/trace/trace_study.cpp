@@ -27,9 +27,7 @@ TimeInterval window_of_step(const TraceStudy& study, std::int64_t number) {
     if (!study.match.aligned[r]) continue;
     for (const std::int32_t i : rank.order.activities) {
       const DeviceActivity& activity = rank.trace->device[i];
-      if (activity.step == kAbsent || rank.trace->steps[activity.step].number != number) {
-        continue;
-      }
+      if (activity.step == kAbsent || rank.trace->steps[activity.step].number != number) continue;
       const Nanos start = activity.start + study.match.offset[r], end = activity.end + study.match.offset[r];
       const bool first = window.end < window.begin;
       window = {first ? start : std::min(window.begin, start), first ? end : std::max(window.end, end)};
@@ -64,7 +62,7 @@ TraceStudy study_ranks(std::vector<StudyInput> inputs, const StudyOptions& optio
     const DevicePrecedence precedence(*rank.trace, rank.order);
     rank.exposed = find_exposed(*rank.trace, rank.order, precedence, rank.peers);
     rank.bound = bound_overlap(*rank.trace, rank.order, precedence, rank.exposed);
-    // Only bandwidths may rest on it: who belongs together was decided by what the traces say.
+    // Only bandwidths use this size; who belongs together was decided by what the traces say.
     for (TraceGroup& group : rank.communication.groups) {
       if (group.size == 0) group.size = options.group_size;
     }

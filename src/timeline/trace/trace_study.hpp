@@ -1,9 +1,8 @@
-// Everything that is found out about the communication of one or several ranks, in one value.
+// All findings about the communication of one or several ranks, in one value.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "timeline/trace/device_critical_path.hpp"

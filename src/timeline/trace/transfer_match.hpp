@@ -1,5 +1,5 @@
-// Which spans of several ranks are one transfer in a trace of our own, which says so: no order, size or name of a group
-// has to be compared, and all ranks of a file share one clock.
+// Finds which spans of several ranks are one transfer in a trace of our own. The trace says so, and all ranks of a file
+// share one clock, so no order, size or group name is compared.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,9 @@
 #include "collective/verify/testing/mutations.hpp"
 
 #include <algorithm>
+#include <array>
+
+#include "base/enum_name.hpp"
 
 namespace weft::testing {
 namespace {
@@ -261,43 +264,12 @@ class Mutator {
 }  // namespace
 
 std::string_view name_of(Mutation mutation) {
-  switch (mutation) {
-    case Mutation::drop:
-      return "drop an instruction";
-    case Mutation::duplicate:
-      return "duplicate one";
-    case Mutation::drop_message:
-      return "drop a send and its receive";
-    case Mutation::duplicate_message:
-      return "duplicate both";
-    case Mutation::count_of_message:
-      return "change the count of both";
-    case Mutation::swap_neighbours:
-      return "swap neighbours of a block";
-    case Mutation::swap_any:
-      return "swap any two of a rank";
-    case Mutation::change_kind:
-      return "change the kind";
-    case Mutation::change_slot:
-      return "retarget a slot";
-    case Mutation::change_count:
-      return "change a count";
-    case Mutation::change_peer:
-      return "retarget a peer";
-    case Mutation::change_channel:
-      return "retarget a channel";
-    case Mutation::rename_channel:
-      return "rename a channel at both ends";
-    case Mutation::remove_dependency:
-      return "remove a dependency";
-    case Mutation::change_dependency:
-      return "change a dependency";
-    case Mutation::add_dependency:
-      return "add a dependency";
-    case Mutation::insert_nop:
-      return "insert a nop";
-  }
-  return "?";
+  static constexpr auto kNames = std::to_array<std::string_view>(
+      {"drop an instruction", "duplicate one", "drop a send and its receive", "duplicate both",
+       "change the count of both", "swap neighbours of a block", "swap any two of a rank", "change the kind",
+       "retarget a slot", "change a count", "retarget a peer", "retarget a channel", "rename a channel at both ends",
+       "remove a dependency", "change a dependency", "add a dependency", "insert a nop"});
+  return enum_name(kNames, mutation);
 }
 
 Mutant unchanged(const Program& program) {

@@ -65,9 +65,7 @@ void SameOrder::add_rank(std::size_t rank, const Mutant& mutant, Picture& pictur
           picture.waits_for[node].push_back(nodes[block][other.step]);
         }
       }
-      if (sends(step.kind)) {
-        picture.connections[{r, blocks[b].send_to, blocks[b].channel, false}].push_back(node);
-      }
+      if (sends(step.kind)) picture.connections[{r, blocks[b].send_to, blocks[b].channel, false}].push_back(node);
       if (receives(step.kind)) {
         picture.connections[{blocks[b].receive_from, r, blocks[b].channel, true}].push_back(node);
       }

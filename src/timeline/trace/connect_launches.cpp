@@ -1,4 +1,4 @@
-// Who launched what, from correlation ids and from the nesting of host activities.
+// Finds which call launched what, from correlation ids and from the nesting of host activities.
 #include <algorithm>
 #include <numeric>
 
@@ -16,7 +16,7 @@ void sort_by_start(std::vector<Activity>& list) {
   const auto before = [](const Activity& a, const Activity& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
   };
-  // Stable: what starts and ends together stays as in the file. Many files are sorted already.
+  // A stable sort keeps the file's order of what starts and ends together. Many files are sorted already.
   if (!std::is_sorted(list.begin(), list.end(), before)) std::stable_sort(list.begin(), list.end(), before);
 }
 
@@ -85,9 +85,9 @@ class CollectiveScopes {
     auto next = std::upper_bound(scopes.begin(), scopes.end(), launch.start,
                                  [&](Nanos t, std::int32_t scope) { return t < trace_.host[at(scope)].start; });
     // record_param_comms encloses nccl:all_reduce and knows the group, which the inner one does not.
-    constexpr int kDeepest = 8;
+    constexpr int kMaxDepth = 8;
     std::int32_t found = kAbsent;
-    for (int steps = 0; next != scopes.begin() && steps < kDeepest; ++steps) {
+    for (int steps = 0; next != scopes.begin() && steps < kMaxDepth; ++steps) {
       const HostActivity& scope = trace_.host[at(*--next)];
       if (scope.end < launch.end) continue;
       if (found == kAbsent) found = scope.collective;
@@ -112,7 +112,7 @@ void link_collectives(DeviceTrace& trace) {
 
 }  // namespace
 
-void link_device_trace(DeviceTrace& trace) {
+void connect_launches(DeviceTrace& trace) {
   sort_by_start(trace.device);
   sort_by_start(trace.host);
   sort_by_start(trace.syncs);

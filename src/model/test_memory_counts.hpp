@@ -1,14 +1,33 @@
-// The bytes half of counts.hpp: activations of a GPT layer, and the state that training keeps per parameter.
+// Bytes of a model by the papers' formulas, which tests compare graphs and plans with: activations of a GPT layer, and
+// the state that training keeps per parameter.
+#pragma once
+
 #include <algorithm>
+#include <cstdint>
+#include <string_view>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "model/counts.hpp"
 
 namespace weft {
-namespace {
 
-void check_activation_options(const Transformer& shape, const ActivationOptions& options) {
+struct ActivationOptions {
+  std::int64_t seq = 0;
+  std::int64_t micro_batch = 1;
+  std::int64_t tp = 1;
+  bool sequence_parallel = false;
+  Recompute recompute = Recompute::none;
+  AttentionKernel attention = AttentionKernel::unfused;
+};
+
+struct StateBytes {
+  Bytes weights, gradients, optimizer;
+  Bytes total() const { return weights + gradients + optimizer; }
+  friend bool operator==(const StateBytes&, const StateBytes&) = default;
+};
+
+inline void check_activation_options(const Transformer& shape, const ActivationOptions& options) {
   const bool paper_layer = shape.activation == Activation::gelu && shape.kv_heads == shape.heads &&
                            shape.ffn / 4 == shape.hidden && shape.ffn % 4 == 0 &&
                            shape.hidden / shape.heads == shape.head_dim && shape.hidden % shape.heads == 0 &&
@@ -26,22 +45,25 @@ void check_activation_options(const Transformer& shape, const ActivationOptions&
   }
 }
 
-std::int64_t share(std::int64_t parameters, std::int64_t d) {
+inline std::int64_t share(std::int64_t parameters, std::int64_t d) {
   return parameters / d + (parameters % d != 0 ? 1 : 0);
 }
 
-Bytes per_parameter(std::int64_t bytes, std::int64_t parameters) {
+inline Bytes per_parameter(std::int64_t bytes, std::int64_t parameters) {
   return {checked_product({bytes, parameters}, "training state")};
 }
 
-void check_state(std::int64_t parameters, std::int64_t d) {
+inline void check_state(std::int64_t parameters, std::int64_t d) {
   if (parameters < 0) fail("parameters: value {} is not at least 0", parameters);
   if (d < 1) fail("dp: value {} is not at least 1", d);
 }
 
-}  // namespace
-
-Bytes gpt_layer_activation_bytes(const Transformer& shape, const ActivationOptions& options) {
+// Korthikanti et al. 2022, Table 2: bytes that one GPT layer keeps for backward, 16-bit activations, with
+// dropout. Throws where the layer is not that paper's (GELU, ffn 4h, plain multi-head attention, no experts)
+// or tp does not divide it. Flash attention keeps no s x s matrix, so its rows are those of selective
+// recompute (the softmax statistics that it does keep, one fp32 per row and head, are left out). Full
+// recompute keeps the layer's input, which sequence parallelism shards.
+inline Bytes gpt_layer_activation_bytes(const Transformer& shape, const ActivationOptions& options) {
   check_activation_options(shape, options);
   constexpr std::string_view what = "activations";
   const std::int64_t sbh = checked_product({options.seq, options.micro_batch, shape.hidden}, what);
@@ -61,21 +83,25 @@ Bytes gpt_layer_activation_bytes(const Transformer& shape, const ActivationOptio
   return {checked_sum({linear, scores}, what)};
 }
 
-std::int64_t in_flight_micro_batches(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches) {
+// Micro-batches in flight on pipeline rank i of p under 1F1B: min(m, p - i).
+inline std::int64_t in_flight_micro_batches(std::int64_t stages, std::int64_t stage, std::int64_t micro_batches) {
   if (stages < 1) fail("pp: value {} is not at least 1", stages);
   if (stage < 0 || stage >= stages) fail("stage: value {} is not in 0..{}", stage, stages - 1);
   if (micro_batches < 1) fail("micro-batches: value {} is not at least 1", micro_batches);
   return std::min(micro_batches, stages - stage);
 }
 
-StateBytes zero_state_bytes(std::int64_t parameters, int stage, std::int64_t d) {
+// Mixed precision with Adam as in the ZeRO paper: 2 + 2 + 12 bytes a parameter, sharded over d by stage 0..3.
+// A shard holds whole parameters, so d that does not divide them rounds up.
+inline StateBytes zero_state_bytes(std::int64_t parameters, int stage, std::int64_t d) {
   check_state(parameters, d);
   if (stage < 0 || stage > 3) fail("zero: value {} is not in 0..3", stage);
   const auto held = [&](int sharded_from) { return stage >= sharded_from ? share(parameters, d) : parameters; };
   return {per_parameter(2, held(3)), per_parameter(2, held(2)), per_parameter(12, held(1))};
 }
 
-StateBytes megatron_state_bytes(std::int64_t parameters, bool distributed_optimizer, std::int64_t d) {
+// Megatron: fp32 gradients, 18 bytes a parameter, 6 + 12/d with the distributed optimizer.
+inline StateBytes megatron_state_bytes(std::int64_t parameters, bool distributed_optimizer, std::int64_t d) {
   check_state(parameters, d);
   return {per_parameter(2, parameters), per_parameter(4, parameters),
           per_parameter(12, distributed_optimizer ? share(parameters, d) : parameters)};
