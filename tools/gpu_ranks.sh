@@ -24,9 +24,10 @@ fi
 work=$(mktemp -d)
 export CUDA_MPS_PIPE_DIRECTORY=$work/pipe CUDA_MPS_LOG_DIRECTORY=$work/log
 mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-pids=()
+declare -A running=()
+watch=
 finish() {
-  for pid in "${pids[@]}"; do kill -KILL "$pid" 2>/dev/null || true; done
+  for pid in "${!running[@]}" $watch; do kill -KILL "$pid" 2>/dev/null || true; done
   echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null 2>&1 || true
   rm -rf "$work"
 }
@@ -38,8 +39,11 @@ if ! nvidia-cuda-mps-control -d; then
 fi
 
 export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((ranks < 100 ? 100 / ranks : 1))
-# With fewer hardware queues NCCL's kernels wait behind products, and products behind them.
-export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
+# With fewer hardware queues NCCL's kernels wait behind products, and products behind them. The ranks share those of the
+# GPU: with 32 for each of four, the third finds no memory for its own.
+connections=$((64 / ranks))
+connections=$((connections > 32 ? 32 : connections < 1 ? 1 : connections))
+export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-$connections}
 export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
 export WEFT_RANKS=$ranks WEFT_LOCAL_RANK=0 WEFT_ROOT_ADDRESS=127.0.0.1:$((20000 + $$ % 10000))
 WEFT_JOB_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
@@ -47,18 +51,19 @@ export WEFT_JOB_SECRET
 
 for ((rank = 0; rank < ranks; ++rank)); do
   WEFT_RANK=$rank NCCL_HOSTID=weft-rank-$rank "$@" &
-  pids+=($!)
+  running[$!]=$rank
 done
 status=0
-for ((left = ranks; left > 0; --left)); do
+while ((${#running[@]} > 0)); do
   code=0
-  wait -n "${pids[@]}" || code=$?
+  wait -n -p ended "${!running[@]}" || code=$?
+  unset "running[$ended]"
   if ((code != 0 && status == 0)); then
     status=$code
     # Others may wait for it for ever.
-    (sleep "${GPU_RANKS_GRACE:-15}" && kill -KILL "${pids[@]}" 2>/dev/null) &
+    (sleep "${GPU_RANKS_GRACE:-15}" && kill -KILL "${!running[@]}") >/dev/null 2>&1 &
     watch=$!
+    disown "$watch"
   fi
 done
-[[ -z ${watch:-} ]] || kill "$watch" 2>/dev/null || true
 exit "$status"

@@ -128,11 +128,17 @@ void StreamRun::run_stretch(const OnStep& on_step) {
     return enqueued_ == finished_ || !reads_memory_after_ || validating_ ||
            !reads_memory_after_(now_.first + finished_);
   };
-  while (finished_ < now_.steps) {
-    while (may_enqueue()) enqueue(enqueued_++);
-    finish(finished_);
-    const std::int64_t ended = finished_++;
-    if (on_step) on_step(now_.first + ended);
+  try {
+    while (finished_ < now_.steps) {
+      while (may_enqueue()) enqueue(enqueued_++);
+      finish(finished_);
+      const std::int64_t ended = finished_++;
+      if (on_step) on_step(now_.first + ended);
+    }
+  } catch (...) {
+    // Streams may wait for a rank that is gone, and whoever frees their memory would wait for them.
+    if (collectives_ != nullptr) collectives_->abort();
+    throw;
   }
 }
 

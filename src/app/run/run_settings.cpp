@@ -188,7 +188,7 @@ void add_world(const WorldOptions& world, Collector& to) {
 
 AgreedSettings agreed_run_settings(const RunOptions& options, const WorldOptions& world) {
   [[maybe_unused]] const auto& [inputs, plans, policies, only_best, settings, warm_up, corpus, data, validation,
-                                profile, profile_name, calibration_budget, threads, record, checkpoint, native,
+                                profile, profile_name, calibration_budget, threads, gpu, record, checkpoint, native,
                                 links_given, memory_given, lengths] = options;
   Collector to;
   to.add("Weft", kVersion);

@@ -145,7 +145,6 @@ class FakeLinks final : public NcclLinks {
   }
   void copy(std::span<const DeviceCopy> copies, void*) override {
     for (const DeviceCopy& c : copies) std::memcpy(c.to, c.from, static_cast<std::size_t>(c.bytes));
-    copied_ += copies.size();
   }
   void add(ElementType type, std::span<const DeviceCopy> sums, void*) override {
     for (const DeviceCopy& s : sums) {
@@ -198,7 +197,6 @@ class FakeLinks final : public NcclLinks {
   std::string version_;
   std::vector<std::pair<std::shared_ptr<FakeCommunicator>, int>> comms_;
   std::deque<std::vector<std::byte>> memory_;
-  std::size_t copied_ = 0;
 };
 
 class HostMemory final : public nccl_calls::TestMemory {
@@ -225,7 +223,7 @@ std::unique_ptr<StreamCollectives> make(FakeWorld& world, std::int64_t rank, con
 
 TEST(NcclCollectives, AgreeWithTheDefinitionInEveryLayoutOfTheBuffers) {
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
-    const std::vector<Case> cases = nccl_calls::all_cases(ranks, {0, 1, 37, 480, 4099});
+    const std::vector<Case> cases = nccl_calls::all_cases(ranks, {0, 1, 37, 480});
     FakeWorld world(static_cast<std::size_t>(ranks));
     tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
       HostMemory memory;
@@ -267,6 +265,21 @@ TEST(WireForm, IsOneCallWhereEqualSharesLieOneAfterTheOther) {
   const WireForm one = {{WirePiece::kEveryMember, 4, {0, 4, 8}}};
   EXPECT_EQ(fitting_form(gather_of(3, {4, 4, 4}), 1, own, whole), one);
   EXPECT_EQ(plain_form(gather_of(3, {4, 4, 4})), one);
+}
+
+// The library may write a block that arrives before it has read the one that leaves from the same place.
+TEST(WireForm, MovesTheBlocksOfAnExchangeInPlaceAsideFirst) {
+  std::vector<float> memory(8);
+  const Segment whole{reinterpret_cast<std::byte*>(memory.data()), 32};
+  const PreparedCall call = nccl_calls::call_of(Collective::all_to_all, {0, 1}, 8, ElementType::fp32, ReduceOp::sum);
+  std::vector<std::byte> scratch(1024);
+  const WireCalls calls =
+      bind_calls(call, 0, plain_form(call), std::vector<int>{0, 1}, {&whole, 1}, {&whole, 1}, scratch.data());
+  EXPECT_EQ(calls.before.size(), 2U);
+  for (const NcclCall& each : calls.calls) {
+    if (each.kind != NcclCall::Kind::send) continue;
+    EXPECT_TRUE(each.src >= scratch.data() && each.src < scratch.data() + calls.scratch);
+  }
 }
 
 TEST(NcclCollectives, NameTheRanksThatPrepareDifferentCalls) {

@@ -294,8 +294,9 @@ WireForm fitting_form(const PreparedCall& call, std::int64_t member, Segments in
   } else {
     std::set<std::int64_t> cuts;
     const std::int64_t elements = share_borders(call).back(), width = size_of(call.type).value;
-    if (!input.empty()) add_cuts(map_of(input), 0, elements, width, cuts);
-    if (!output.empty()) add_cuts(map_of(output), 0, elements, width, cuts);
+    for (const SegmentMap& map : {map_of(input), map_of(output)}) {
+      if (map.bytes() > 0) add_cuts(map, 0, elements, width, cuts);  // an end of a message has one buffer
+    }
     form = pieces_between(cuts);
   }
   return form.size() > kMaxPieces ? plain_form(call) : form;

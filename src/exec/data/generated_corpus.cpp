@@ -63,7 +63,10 @@ std::string sentence(Dice& dice) {
   std::string text =
       fmt::format("{} {} {}", subject, many ? std::string(verb) : with_s(verb), noun_phrase(dice, dice.roll(2) == 0));
   if (dice.roll(3) == 0) {
-    text += fmt::format(" {} {}", kPlaces[dice.roll(kPlaces.size())], kNouns[dice.favourite(kNouns.size())]);
+    // One after the other: compilers choose the order in which arguments of a call are made, and the text would be
+    // another one on another machine.
+    const std::string_view place = kPlaces[dice.roll(kPlaces.size())];
+    text += fmt::format(" {} {}", place, kNouns[dice.favourite(kNouns.size())]);
   }
   return text + ".\n";
 }

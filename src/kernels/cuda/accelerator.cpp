@@ -26,8 +26,9 @@ class CudaAccelerator final : public Accelerator {
   CudaAccelerator(int number, CheckKernels* checked)
       : context_(number), kernels_(checked(std::make_unique<CudaKernels>(context_))) {}
   ~CudaAccelerator() override {
-    context_.enter();
-    cudaDeviceSynchronize();  // nothing may use what is freed now; an error has been reported or nobody asks any more
+    // Nothing may use what is freed now. An error has been reported already, or nobody asks any more.
+    cudaSetDevice(context_.device());
+    cudaDeviceSynchronize();
   }
 
   Kernels& kernels() override { return *kernels_; }
@@ -83,7 +84,7 @@ class CudaAccelerator final : public Accelerator {
   }
   std::int64_t time_of(EventId event) override {
     context_.enter();
-    return clock_.time_of(events_[event.index()].get(), clock_stream_.get());
+    return clock_.time_of(events_[event.index()].get());
   }
 
   std::uint64_t results_asked_for() const override { return context_.results().asked_for(); }
@@ -97,7 +98,7 @@ class CudaAccelerator final : public Accelerator {
   std::deque<DeviceMemory> memory_;
   std::deque<Event> events_;
   Stream clock_stream_{StreamPriority::high};  // empty but for the clock's own events
-  EventClock clock_;
+  EventClock clock_{clock_stream_.get()};
   std::unique_ptr<Kernels> kernels_;
 };
 

@@ -61,7 +61,9 @@ void rotate_heads(Context& context, const Heads& from, const Heads& to, const Ro
   const std::int64_t from_step = from.step, to_step = to.step;
   const float sign = rotation.back ? -1.0F : 1.0F;
   for_chunks(context, {to.matrix.rows, to.count * padded}, [=] __device__(std::int64_t row, std::int64_t column, int) {
-    const std::int64_t head = column / padded, plane = column % padded;
+    // Rows have fewer than 2^32 columns, and dividing by 32 bits takes a third of the time.
+    const std::int64_t head = static_cast<unsigned>(column) / static_cast<unsigned>(padded),
+                       plane = static_cast<unsigned>(column) % static_cast<unsigned>(padded);
     const int count = static_cast<int>(min(static_cast<std::int64_t>(kChunk), planes - plane));
     const std::int64_t source = head * from_step + plane, target = head * to_step + plane;
     Values a = load(in, row, source, count);

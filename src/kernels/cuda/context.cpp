@@ -10,7 +10,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr std::int64_t kStagingBlock = 1 << 20;
-constexpr float kLongestAfterBase = 2000;  // milliseconds: a float of them still tells microseconds apart
+constexpr double kLongestAfterBase = 2000;  // milliseconds: a float of them still tells microseconds apart
 
 std::int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
@@ -128,30 +128,34 @@ void Results::deliver(ResultRange results) {
 }
 
 // The shortest of a few tries, in which the host saw the event soonest.
-void EventClock::set_base(cudaStream_t stream) {
+void EventClock::set_base() {
+  std::swap(base_, before_);
   std::int64_t shortest = INT64_MAX;
   Event tried;
   for (int i = 0; i < 5; ++i) {
     const std::int64_t before = now();
-    check(cudaEventRecord(tried.get(), stream), "recording an event");
+    check(cudaEventRecord(tried.get(), stream_), "recording an event");
     check(cudaEventSynchronize(tried.get()), "waiting for an event");
     const std::int64_t after = now();
     if (after - before >= shortest) continue;
     shortest = after - before;
-    base_time_ = before + shortest / 2;
-    std::swap(base_, tried);
+    base_.time = before + shortest / 2;
+    std::swap(base_.event, tried);
   }
 }
 
-std::int64_t EventClock::time_of(cudaEvent_t event, cudaStream_t stream) {
-  if (base_time_ == 0) set_base(stream);
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, base_.get(), event), "asking for the time of an event");
-  if (milliseconds > kLongestAfterBase) {
-    set_base(stream);
-    check(cudaEventElapsedTime(&milliseconds, base_.get(), event), "asking for the time of an event");
-  }
-  return base_time_ + static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6);
+std::int64_t EventClock::time_of(cudaEvent_t event) {
+  const auto after = [&](const Base& base) {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, base.event.get(), event), "asking for the time of an event");
+    return static_cast<double>(milliseconds);
+  };
+  const bool is_before = after(base_) < 0 && before_.time != 0;
+  const Base& base = is_before ? before_ : base_;
+  const double milliseconds = after(base);
+  const std::int64_t time = base.time + static_cast<std::int64_t>(milliseconds * 1e6);
+  if (!is_before && milliseconds > kLongestAfterBase) set_base();
+  return time;
 }
 
 Context::Context(int device) : device_(device) {

@@ -143,13 +143,18 @@ class Results {
 // When events were over by the host's steady clock: the device says how long after a base event that the host saw.
 class EventClock {
  public:
-  std::int64_t time_of(cudaEvent_t event, cudaStream_t stream);
+  explicit EventClock(cudaStream_t stream) : stream_(stream) { set_base(); }
+  std::int64_t time_of(cudaEvent_t event);
 
  private:
-  void set_base(cudaStream_t stream);
+  struct Base {
+    Event event;
+    std::int64_t time = 0;  // nanoseconds
+  };
+  void set_base();
 
-  Event base_;
-  std::int64_t base_time_ = 0;  // nanoseconds; 0: not set yet
+  cudaStream_t stream_;
+  Base base_, before_;  // what was recorded before the base is timed by the one before it
 };
 
 class Context {

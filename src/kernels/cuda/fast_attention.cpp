@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
 
 namespace weft::cuda {
 namespace {
@@ -156,8 +157,11 @@ class AtenAttention final : public FastAttention {
       const c10::InferenceMode without_autograd;
       const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromExternal(stream, device_));
       body();
-    } catch (const c10::Error& error) {
-      throw RunFailed(fmt::format("attention on the GPU failed: {}", error.what_without_backtrace()));
+    } catch (const RunFailed&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string words = error.what();
+      throw RunFailed(fmt::format("attention on the GPU failed: {}", words.substr(0, words.find('\n'))));
     }
     return true;
   }

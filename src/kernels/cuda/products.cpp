@@ -16,7 +16,8 @@ cudaDataType_t type_of(const ElementPointer& data) {
 std::int64_t alignment_of(std::uintptr_t bits) {
   return bits == 0 ? 256 : static_cast<std::int64_t>(std::min<std::uintptr_t>(bits & (~bits + 1), 256));
 }
-std::int64_t alignment_of(const Matrix& x) {
+template <class Tensor>
+std::int64_t alignment_of(const Tensor& x) {
   return alignment_of(reinterpret_cast<std::uintptr_t>(x.data.address));
 }
 std::int64_t leading(const Matrix& x) {
@@ -70,7 +71,9 @@ cublasLtMatmulPreferenceOpaque_t wish_of(const Product& product) {
   set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(product.a.matrix, batch.a, batch.count));
   const std::uint32_t of_out = alignment(product.out, batch.out, batch.count);
   set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_out);
-  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_out);
+  // Nothing says how a bias is aligned; with the result, it is not taken to be better aligned than it is.
+  set(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      std::min(of_out, static_cast<std::uint32_t>(alignment_of(epilogue_vector(product)))));
   return wish;
 }
 
@@ -94,18 +97,22 @@ bool Products::is_capturing() {
   return status != cudaStreamCaptureStatusNone;
 }
 
-void Products::run(const Product& product, Recipe recipe, std::byte* out) {
+cublasStatus_t Products::try_recipe(const Product& product, Recipe recipe, std::byte* out) {
   const float scale = static_cast<float>(product.scale), keep = product.into == Into::add ? 1.0F : 0.0F;
   if (!epilogue_vector(product).empty())
     set(recipe.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(epilogue_vector(product).data.address));
-  check(cublasLtMatmul(context_.products(), &recipe.operation, &scale, product.b.matrix.data.address, &recipe.a,
-                       product.a.matrix.data.address, &recipe.b, &keep, out, &recipe.out, out, &recipe.out,
-                       &recipe.algorithm, context_.scratch<std::byte>(Scratch::workspace, kWorkspace), kWorkspace,
-                       context_.current_stream()),
-        "multiplying matrices");
+  return cublasLtMatmul(context_.products(), &recipe.operation, &scale, product.b.matrix.data.address, &recipe.a,
+                        product.a.matrix.data.address, &recipe.b, &keep, out, &recipe.out, out, &recipe.out,
+                        &recipe.algorithm, context_.scratch<std::byte>(Scratch::workspace, kWorkspace), kWorkspace,
+                        context_.current_stream());
 }
 
-// Times each once, after a run that warms it up. What a product adds to is left alone: the results go elsewhere.
+void Products::run(const Product& product, const Recipe& recipe) {
+  check(try_recipe(product, recipe, product.out.data.address), "multiplying matrices");
+}
+
+// Times each after a run that warms it up and shows whether it works at all. What a product adds to is left alone: the
+// results go elsewhere.
 void Products::choose_fastest(const Product& product, Recipe& recipe,
                               std::span<const cublasLtMatmulHeuristicResult_t> found) {
   DeviceMemory elsewhere;
@@ -118,9 +125,9 @@ void Products::choose_fastest(const Product& product, Recipe& recipe,
   Recipe tried = recipe;
   for (const cublasLtMatmulHeuristicResult_t& candidate : found) {
     tried.algorithm = candidate.algo;
-    run(product, tried, out);
+    if (try_recipe(product, tried, out) != CUBLAS_STATUS_SUCCESS) continue;
     check(cudaEventRecord(begin.get(), context_.current_stream()), "recording an event");
-    for (int i = 0; i < kTimedRuns; ++i) run(product, tried, out);
+    for (int i = 0; i < kTimedRuns; ++i) check(try_recipe(product, tried, out), "timing a product");
     check(cudaEventRecord(end.get(), context_.current_stream()), "recording an event");
     check(cudaEventSynchronize(end.get()), "timing a product");
     float milliseconds = 0;
@@ -140,10 +147,13 @@ void Products::choose_algorithm(const Product& product, Recipe& recipe) {
                                      &recipe.out, &wish, kCandidates, found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE || count == 0) return;
   check(status, "looking for a way to multiply matrices");
-  recipe.exists = true;
   recipe.algorithm = found[0].algo;
-  if (count > 1 && !is_capturing())
-    choose_fastest(product, recipe, std::span(found).first(static_cast<std::size_t>(count)));
+  if (is_capturing()) {
+    recipe.exists = true;
+    return;
+  }
+  choose_fastest(product, recipe, std::span(found).first(static_cast<std::size_t>(count)));
+  recipe.exists = recipe.milliseconds >= 0;
 }
 
 const Products::Recipe& Products::recipe_for(const Product& product) {
@@ -165,7 +175,7 @@ const Products::Recipe& Products::recipe_for(const Product& product) {
                    number(product.into),
                    number(epilogue_of(product)),
                    beside.empty() ? -1 : number(beside.data.type),
-                   alignment_of(a) << 20 | alignment_of(b) << 10 | alignment_of(out),
+                   alignment_of(a) << 30 | alignment_of(b) << 20 | alignment_of(out) << 10 | alignment_of(beside),
                    batch.count,
                    batch.a,
                    batch.b,
@@ -219,7 +229,7 @@ void Products::multiply(const Product& product) {
   without_sums.sums = {};
   if (!product.sums.empty()) {
     if (has_usual_types(product) && product.a.columns() > 0 && sums_pay_inside(product, without_sums)) {
-      run(product, recipe_for(product), product.out.data.address);
+      run(product, recipe_for(product));
       return;
     }
     sum_rows(context_, product.a.matrix, product.sums, product.into);
@@ -227,7 +237,11 @@ void Products::multiply(const Product& product) {
   const bool is_usual = has_usual_types(product) && product.a.columns() > 0;
   const Recipe* const recipe = is_usual ? &recipe_for(without_sums) : nullptr;
   if (recipe != nullptr && recipe->exists) {
-    run(without_sums, *recipe, product.out.data.address);
+    run(without_sums, *recipe);
+  } else if (is_usual && !product.bias.empty()) {
+    without_sums.bias = {};
+    multiply(without_sums);
+    add_to_rows(context_, product.bias, product.out);
   } else {
     multiply_plainly(context_, without_sums);
   }

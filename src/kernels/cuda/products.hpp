@@ -53,7 +53,8 @@ class Products {
   const Recipe& recipe_for(const Product& product);
   void choose_algorithm(const Product& product, Recipe& recipe);
   void choose_fastest(const Product& product, Recipe& recipe, std::span<const cublasLtMatmulHeuristicResult_t> found);
-  void run(const Product& product, Recipe recipe, std::byte* out);
+  cublasStatus_t try_recipe(const Product& product, Recipe recipe, std::byte* out);
+  void run(const Product& product, const Recipe& recipe);
   bool sums_pay_inside(const Product& product, const Product& without_sums);
   bool is_capturing();
 
@@ -64,6 +65,8 @@ class Products {
 
 // Of any types and strides, slowly.
 void multiply_plainly(Context& context, const Product& product);
+// Adds the vector to every row.
+void add_to_rows(Context& context, const Vector& x, const Matrix& rows);
 // sums = (or +=) the sums of x's columns over its rows.
 void sum_rows(Context& context, const Matrix& x, const Vector& sums, Into into);
 

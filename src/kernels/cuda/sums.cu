@@ -36,6 +36,17 @@ void multiply_plainly(Context& context, const Product& product) {
   check(cudaGetLastError(), "multiplying matrices");
 }
 
+void add_to_rows(Context& context, const Vector& x, const Matrix& rows) {
+  const Operand added = operand(x), out = operand(rows);
+  for_chunks(context, {rows.rows, rows.columns}, [=] __device__(std::int64_t row, std::int64_t column, int count) {
+    Values a = load(out, row, column, count);
+    const Values b = load(added, 0, column, count);
+#pragma unroll
+    for (int i = 0; i < kChunk; ++i) a.v[i] += b.v[i];
+    store(out, row, column, a, count);
+  });
+}
+
 void sum_rows(Context& context, const Matrix& x, const Vector& sums, Into into) {
   const Operand in = operand(x);
   column_sums<1>(context, {x.rows, x.columns}, {operand(sums)}, into,
