@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "base/enum_name.hpp"
 #include "base/checked.hpp"
+#include "base/enum_name.hpp"
 #include "base/table.hpp"
 #include "base/text.hpp"
 
