@@ -57,7 +57,7 @@ TEST_F(CudaExperts, ProductsOfTheRowsThatAreUsed) {
   for (const Into into : {Into::overwrite, Into::add})
     compare(
         [&](TestMemory& m, Kernels& k) {
-          const ExpertBlocks blocks{2, 3, 4, used};
+          const CapacityBlocks blocks{2, 3, 4, used};
           std::vector<Matrix> weights, d_weights, results;
           std::vector<Vector> biases, d_biases;
           for (std::uint64_t e = 0; e < 3; ++e) {

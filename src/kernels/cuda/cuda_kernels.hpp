@@ -75,11 +75,11 @@ class CudaKernels final : public KernelBackend {
   void combine_rows(const Matrix& slots, const Matrix& routing, const Matrix& y) override;
   void combine_rows_input_grad(const Matrix& dy, const Matrix& slots, const Matrix& routing, const Matrix& d_slots,
                                const Matrix& d_weights, EmptySlots empty) override;
-  void expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+  void expert_linear(const CapacityBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
                      std::span<const Vector> biases, const Matrix& y) override;
-  void expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
+  void expert_linear_input_grad(const CapacityBlocks& blocks, const Matrix& dy, std::span<const Matrix> weights,
                                 const Matrix& dx) override;
-  void expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+  void expert_linear_weight_grad(const CapacityBlocks& blocks, const Matrix& x, const Matrix& dy,
                                  std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                  Into into) override;
   void copy(const Matrix& from, const Matrix& to) override;

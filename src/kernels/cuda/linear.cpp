@@ -6,7 +6,7 @@ namespace {
 
 // Calls visit(expert, its rows) for every block that has any; the blocks of an expert in order of sources.
 template <class Visit>
-void for_each_block(const ExpertBlocks& blocks, const Visit& visit) {
+void for_each_block(const CapacityBlocks& blocks, const Visit& visit) {
   for (std::int64_t e = 0; e < blocks.experts; ++e) {
     for (std::int64_t s = 0; s < blocks.sources; ++s) {
       const std::int64_t block = s * blocks.experts + e, first = block * blocks.capacity;
@@ -36,7 +36,7 @@ void CudaKernels::linear_weight_grad(const Matrix& x, const Matrix& dy, const Ma
   products_.multiply({.a = {dy, Turned::yes}, .b = {x}, .out = dw, .into = into, .sums = dbias});
 }
 
-void CudaKernels::expert_linear(const ExpertBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
+void CudaKernels::expert_linear(const CapacityBlocks& blocks, const Matrix& x, std::span<const Matrix> weights,
                                 std::span<const Vector> biases, const Matrix& y) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
     linear(rows_of(x, rows), weights[expert], biases.empty() ? Vector{} : biases[expert], rows_of(y, rows),
@@ -44,7 +44,7 @@ void CudaKernels::expert_linear(const ExpertBlocks& blocks, const Matrix& x, std
   });
 }
 
-void CudaKernels::expert_linear_input_grad(const ExpertBlocks& blocks, const Matrix& dy,
+void CudaKernels::expert_linear_input_grad(const CapacityBlocks& blocks, const Matrix& dy,
                                            std::span<const Matrix> weights, const Matrix& dx) {
   for_each_block(blocks, [&](std::size_t expert, const ElementRange& rows) {
     linear_input_grad(rows_of(dy, rows), weights[expert], rows_of(dx, rows), Into::overwrite);
@@ -52,7 +52,7 @@ void CudaKernels::expert_linear_input_grad(const ExpertBlocks& blocks, const Mat
 }
 
 // The first block of an expert overwrites; an expert without rows has a gradient of zero.
-void CudaKernels::expert_linear_weight_grad(const ExpertBlocks& blocks, const Matrix& x, const Matrix& dy,
+void CudaKernels::expert_linear_weight_grad(const CapacityBlocks& blocks, const Matrix& x, const Matrix& dy,
                                             std::span<const Matrix> d_weights, std::span<const Vector> d_biases,
                                             Into into) {
   std::vector<Into> next(d_weights.size(), into);
