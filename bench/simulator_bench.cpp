@@ -39,10 +39,11 @@ struct Case {
 };
 
 // The first iteration's starts by longest path, in an order that respects dependencies.
-std::vector<std::int64_t> longest_path(const SimProblem& problem, const std::vector<std::int32_t>& order,
+std::vector<std::int64_t> longest_path(const SimProblem& problem, const std::vector<InstanceId>& order,
                                        const Unfolded& unfolded) {
   std::vector<std::int64_t> start(problem.operations.size(), 0), end(problem.operations.size(), 0);
-  for (const std::int32_t i : order) {
+  for (const InstanceId id : order) {
+    const std::int32_t i = id.value;
     const SimOperation& op = problem.operations[i];
     std::int64_t begin = 0;
     const auto wait = [&](std::int32_t member) {
@@ -52,10 +53,10 @@ std::vector<std::int64_t> longest_path(const SimProblem& problem, const std::vec
         if (edge.distance == 0) begin = std::max(begin, end[edge.operation]);
       }
     };
-    if (op.joint < 0) {
+    if (!op.joint.valid()) {
       wait(i);
     } else {
-      for (const std::int32_t member : unfolded.members(op.joint)) wait(member);
+      for (const InstanceId member : unfolded.members(op.joint)) wait(member.value);
     }
     const SimCost& cost = problem.costs[op.cost];
     start[i] = begin;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "io/json/enum_names.hpp"
+#include "io/plan_json_limits.hpp"
 
 namespace weft {
 namespace {

@@ -15,8 +15,9 @@ Session* the_session = nullptr;
 
 Launch launch_of_environment() {
   Variables variables;
-  for (const char* const name : kLaunchVariables) {
-    if (const char* const value = std::getenv(name)) variables[name] = value;
+  for (const std::string_view name : kLaunchVariables) {
+    const std::string key(name);
+    if (const char* const value = std::getenv(key.c_str())) variables[key] = value;
   }
   return launch_from(variables);
 }
