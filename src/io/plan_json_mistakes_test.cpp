@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "communication: key 'scope': value 'inne' is not known; did you mean 'inner'?"},
         Mistake{"rule_of_compute", "/operations/0/rule", R"("all_reduce_in_halves")",
                 "operations[0]: key 'rule': value 'all_reduce_in_halves': only a transfer has a rule"},
-        Mistake{"stage_without_rule", "/operations/0/stage", "1", "operations[0]: key 'stage' needs a key 'rule'"},
+        Mistake{"leg_without_rule", "/operations/0/leg", "1", "operations[0]: key 'leg' needs a key 'rule'"},
         Mistake{"wait_operation", "/waits", "[[0, 1, 0], [100000, 0, 0]]",
                 "plan.json: key 'waits'[1]: operation 100000 is not an integer in 0.."},
         Mistake{"wait_until", "/waits", "[[0, -1, 0]]", "plan.json: key 'waits'[0]: until -1 is not an integer in 0.."},

@@ -88,6 +88,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"router-groups", {"2", experts}},
       {"aux-loss-coeff", {"0.5", experts}},
       {"cluster", {"local:2,nic=100Mb/s"}},
+      {"device", {"cuda", {{"cluster", ""}}}},
       {"memory", {"0.5"}},
       {"reserve", {"0.5"}},
       {"tp", {"2"}},
