@@ -168,7 +168,7 @@ void OperationReader::read_identity(const JsonObject& object, Operation& op) con
 
 void OperationReader::read_stage(const JsonObject& object, Operation& op) const {
   if (!object.has("rule")) {
-    if (object.has("leg")) fail("{}: key 'stage' needs a key 'rule', which says what it is a stage of", object.where());
+    if (object.has("leg")) fail("{}: key 'leg' needs a key 'rule', which says what it is a leg of", object.where());
     return;
   }
   op.rule = static_cast<Substitution>(object.one_of("rule", rules_));
