@@ -251,9 +251,9 @@ void require_trainable(const Transformer& model, const Layout& layout, Runtime r
   };
   const char* const allowed = on_gpus ? "fp32 or bf16" : "fp32";
   if (!is_trained_in(layout.precision))
-    fail("--precision {}: weft run trains in {} here; give --precision fp32", name_of(layout.precision), allowed);
+    fail("--precision {}: weft run trains in {}; give --precision fp32", name_of(layout.precision), allowed);
   if (!is_trained_in(layout.grad_dtype))
-    fail("--grad-dtype {}: weft run reduces {} here; give --grad-dtype fp32", name_of(layout.grad_dtype), allowed);
+    fail("--grad-dtype {}: weft run reduces {}; give --grad-dtype fp32", name_of(layout.grad_dtype), allowed);
   if (model.experts) require_trainable_experts(model, layout);
 }
 
