@@ -145,16 +145,30 @@ class MpiCollective final : public NativeCollective {
 
  private:
   void call(const std::byte* input, std::byte* output) {
-    using Call = void (MpiCollective::*)(const std::byte*, std::byte*);
-    static constexpr Call kCalls[] = {// in the order of Collective
-                                      &MpiCollective::broadcast,       &MpiCollective::reduce,
-                                      &MpiCollective::gather,          &MpiCollective::scatter,
-                                      &MpiCollective::all_gather,      &MpiCollective::reduce_scatter,
-                                      &MpiCollective::all_reduce,      &MpiCollective::all_to_all,
-                                      &MpiCollective::send_or_receive, &MpiCollective::barrier};
     in_place_ = input == output;
     result_ = {};
-    (this->*kCalls[static_cast<std::size_t>(request_.spec.kind)])(input, output);
+    switch (request_.spec.kind) {
+      case Collective::broadcast:
+        return broadcast(input, output);
+      case Collective::reduce:
+        return reduce(input, output);
+      case Collective::gather:
+        return gather(input, output);
+      case Collective::scatter:
+        return scatter(input, output);
+      case Collective::all_gather:
+        return all_gather(input, output);
+      case Collective::reduce_scatter:
+        return reduce_scatter(input, output);
+      case Collective::all_reduce:
+        return all_reduce(input, output);
+      case Collective::all_to_all:
+        return all_to_all(input, output);
+      case Collective::send_recv:
+        return send_or_receive(input, output);
+      case Collective::barrier:
+        return barrier(input, output);
+    }
   }
 
   // What remains to be done with a result that the library has left in `data`.
