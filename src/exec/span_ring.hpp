@@ -14,14 +14,14 @@ namespace weft {
 class SpanRing {
  public:
   // Of one rank; rank 0 gathers those of all. 131 steps of a thousand operations; more would not change a mean.
-  static constexpr std::size_t kMostSpans = std::size_t{1} << 17;
+  static constexpr std::size_t kMaxSpans = std::size_t{1} << 17;
   // Steps overlap: those that run, the one before that is looked at, one that counts and its neighbours.
-  static constexpr std::int64_t kFewestSteps = 8;
+  static constexpr std::int64_t kMinSteps = 8;
 
   // How many of so many steps are kept, of so many operations each.
   static std::int64_t steps_kept(std::int64_t steps, std::size_t instances) {
-    const auto room = static_cast<std::int64_t>(kMostSpans / std::max<std::size_t>(instances, 1));
-    return std::min(steps, std::max(room, kFewestSteps));
+    const auto room = static_cast<std::int64_t>(kMaxSpans / std::max<std::size_t>(instances, 1));
+    return std::min(steps, std::max(room, kMinSteps));
   }
 
   SpanRing() = default;

@@ -9,7 +9,7 @@ namespace {
 
 // How many iterations may be under way at once. Real steps wait for their own results; one that runs this far ahead
 // leaves an operation behind for ever.
-constexpr std::size_t kMostAhead = 1000;
+constexpr std::size_t kMaxAhead = 1000;
 
 }  // namespace
 
@@ -60,9 +60,9 @@ FoldedResult EventEngine::run() {
 
 EventEngine::Iteration& EventEngine::iteration(std::int32_t k) {
   while (static_cast<std::int32_t>(iterations_.size()) <= k) {
-    if (iterations_.size() >= complete_ + kMostAhead) {
+    if (iterations_.size() >= complete_ + kMaxAhead) {
       fail("simulation: {} iterations are under way at once: nothing makes the step wait for its last operations",
-           kMostAhead);
+           kMaxAhead);
     }
     begin_iteration(static_cast<std::int32_t>(iterations_.size()));
   }

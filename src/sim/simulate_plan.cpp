@@ -90,7 +90,7 @@ SimQueue queue_of(QueueKind kind) {
 
 // A hundred days of nanoseconds are all that a double counts one by one, and several steps are simulated.
 void require_a_step_of_days(const SimProblem& problem) {
-  constexpr double kMostDays = 10, kNanosOfADay = 86'400e9;
+  constexpr double kMaxDays = 10, kNanosOfADay = 86'400e9;
   std::vector<double> busy(problem.ranks.size(), 0);
   for (const SimOperation& op : problem.operations) {
     const SimCost& cost = problem.costs[op.cost];
@@ -98,11 +98,11 @@ void require_a_step_of_days(const SimProblem& problem) {
     busy[op.rank] += alone;
   }
   const double days = *std::max_element(busy.begin(), busy.end()) / kNanosOfADay;
-  if (days > kMostDays) {
+  if (days > kMaxDays) {
     fail(
         "a rank's operations of one step take {:.0f} days, at most {:.0f} can be simulated: is the model's shape "
         "right?",
-        days, kMostDays);
+        days, kMaxDays);
   }
 }
 

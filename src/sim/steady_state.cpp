@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 constexpr std::int32_t kCompared = 4;  // periods of up to four iterations are recognised
-constexpr std::int32_t kMostOverlap = 8;
+constexpr std::int32_t kMaxOverlap = 8;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ void SteadyState::look_for_repetition(std::int32_t k) {
     // Of the iterations that run at a given instant, all must be ones that repeat: go on until the oldest is.
     const std::int64_t length = seen_[k].length, period = elapsed(i, k) / every_;
     const std::int64_t overlap = period > 0 ? (length - 1) / period : 0;
-    enough_ = k + static_cast<std::int32_t>(std::clamp<std::int64_t>(overlap, 1, kMostOverlap));
+    enough_ = k + static_cast<std::int32_t>(std::clamp<std::int64_t>(overlap, 1, kMaxOverlap));
     return;
   }
 }
@@ -59,7 +59,7 @@ bool SteadyState::completed(std::int32_t k, const FoldedIteration& times, std::i
   }
   if (every_ > 0 && k >= enough_) return true;
   const std::int32_t most = std::max(8, max_iterations);
-  if (k < most || (every_ > 0 && k < most + kMostOverlap)) return false;
+  if (k < most || (every_ > 0 && k < most + kMaxOverlap)) return false;
   every_ = 0;
   return true;
 }

@@ -10,7 +10,7 @@ namespace weft::nccl {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostBlocks = 64;      // of one place: enough for the memory's bandwidth, few beside other kernels
+constexpr int kMaxBlocks = 64;      // of one place: enough for the memory's bandwidth, few beside other kernels
 constexpr std::size_t kBatch = 128;  // 3 KiB of the 4 that every device takes as arguments
 
 struct Batch {
@@ -77,7 +77,7 @@ cudaError_t launch(std::span<const DeviceCopy> places, cudaStream_t stream) {
     const std::int64_t most = std::max_element(now.begin(), now.end(), [](const DeviceCopy& a, const DeviceCopy& b) {
                                 return a.bytes < b.bytes;
                               })->bytes;
-    const std::int64_t blocks = std::clamp<std::int64_t>(most / (16 * kThreads), 1, kMostBlocks);
+    const std::int64_t blocks = std::clamp<std::int64_t>(most / (16 * kThreads), 1, kMaxBlocks);
     const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(now.size()));
     on_places<T, Operation><<<grid, kThreads, 0, stream>>>(batch);
     const cudaError_t error = cudaGetLastError();

@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kLockName = ".lock";
-constexpr std::size_t kMostWords = 200;
+constexpr std::size_t kMaxTextBytes = 200;
 
 std::string this_process_in_words() {
   std::array<char, 256> host{};
@@ -28,7 +28,7 @@ std::string this_process_in_words() {
 
 // What the holder wrote; whoever has just taken the lock may not have come to it.
 std::string holder_in_words(int descriptor) {
-  std::array<char, kMostWords> text{};
+  std::array<char, kMaxTextBytes> text{};
   const ssize_t got = ::pread(descriptor, text.data(), text.size(), 0);
   std::string words(text.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   words.resize(std::min(words.size(), words.find('\n')));

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kSmallestPart = 4096;
 // More parts shorten the wait for the one under way by less than a hundredth of the communication, and each wakes a
 // thread on every rank, which the modelled time of a transfer does not contain.
-constexpr std::int64_t kMostParts = 64;
+constexpr std::int64_t kMaxUrgentParts = 64;
 
 // A rank uses these at once: a layer; the embedding; the last norm and the head. They are in the order of their use.
 struct UnitName {
@@ -187,7 +187,7 @@ Bytes best_part(const CostModel& cost, const Operation& probe, Bytes all) {
   Bytes best = all;
   double least = std::numeric_limits<double>::max();
   const auto large_enough = [&](std::int64_t parts) { return parts == 1 || all.value / parts >= kSmallestPart; };
-  for (std::int64_t parts = 1; parts <= kMostParts && large_enough(parts); parts *= 2) {
+  for (std::int64_t parts = 1; parts <= kMaxUrgentParts && large_enough(parts); parts *= 2) {
     Operation part = probe;
     part.communication->bytes = {std::max<std::int64_t>(1, all.value / parts)};
     part.key.dims[0] = part.communication->bytes.value;
