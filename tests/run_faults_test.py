@@ -28,6 +28,7 @@ from fault_jobs import Failure, Job, expect_words, is_running  # noqa: E402
 from read_checkpoint import read_checkpoint  # noqa: E402
 
 LIMIT = 10.0  # seconds from the signal until every survivor has ended
+GONE_AFTER_LAUNCHER = 2  # seconds
 EVERY = 10  # steps between checkpoints
 USUAL = 300  # steps of the run that nobody disturbs: on most machines others are disturbed before
 ENDLESS = 100_000
@@ -171,8 +172,12 @@ def disturb(runs, case, blow, folder, chance):
         if missing:
             raise Failure(f"ranks {missing} are still there {LIMIT} s after the signal to rank {victim}")
         code = job.finish(2 * LIMIT)
+        # A launcher that kills a stopped rank may end a moment before the rank does.
+        deadline = time.monotonic() + GONE_AFTER_LAUNCHER
+        while is_running(pids[victim]) and time.monotonic() < deadline:
+            time.sleep(0.02)
         if is_running(pids[victim]):
-            raise Failure(f"rank {victim} is still there")
+            raise Failure(f"rank {victim} is still there {GONE_AFTER_LAUNCHER} s after its launcher")
         finished = newest(folder) == blow.moment.steps
         if finished and not any(job.said_by(rank) for rank in survivors):
             return None  # too late: nobody needed the victim any more
