@@ -40,7 +40,7 @@ fi
 
 export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=$((ranks < 100 ? 100 / ranks : 1))
 # With fewer hardware queues NCCL's kernels wait behind products, and products behind them. The ranks share those of the
-# GPU: with 32 for each of four, the third finds no memory for its own.
+# GPU: with 32 for each of four ranks, one of them found no memory to start.
 connections=$((64 / ranks))
 connections=$((connections > 32 ? 32 : connections < 1 ? 1 : connections))
 export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-$connections}
