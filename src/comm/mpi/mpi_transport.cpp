@@ -73,12 +73,15 @@ class MpiTransport final : public Transport, private NativeLibrary {
     if (options_.one_machine) options_.streamed = 0;
     validate(options_);
     messages_comm_ = duplicate(MPI_COMM_WORLD);
+    groups_comm_ = duplicate(MPI_COMM_WORLD);
     check_highest_tag();
   }
 
   ~MpiTransport() override {
     if (!requests_.empty() || !arrivals_.idle()) session_->abandon();
-    if (!session_->state().abandoned) MPI_Comm_free(&messages_comm_);
+    if (session_->state().abandoned) return;
+    MPI_Comm_free(&messages_comm_);
+    MPI_Comm_free(&groups_comm_);
   }
 
   std::int64_t rank() const override { return session_->rank(); }
@@ -163,7 +166,7 @@ class MpiTransport final : public Transport, private NativeLibrary {
 
  private:
   std::unique_ptr<NativeCollective> prepare(const NativeRequest& request) override {
-    return make_mpi_collective(session_, messages_comm_, groups_, request);
+    return make_mpi_collective(session_, groups_comm_, groups_, request);
   }
 
   void check(int code, std::string_view call) {
@@ -292,6 +295,8 @@ class MpiTransport final : public Transport, private NativeLibrary {
   std::shared_ptr<MpiSession> session_;
   MpiOptions options_;
   MPI_Comm messages_comm_ = MPI_COMM_NULL;
+  // Open MPI 4.1 makes a group's communicator by messages with the caller's tag, which a probe for any tag would take.
+  MPI_Comm groups_comm_ = MPI_COMM_NULL;
   MpiGroups groups_;
   std::vector<Message> messages_;  // by ticket
   std::vector<std::int64_t> free_tickets_;
