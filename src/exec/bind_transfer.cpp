@@ -248,11 +248,11 @@ void TransferBinder::add_shards(const Operation& op, MicroBatch micro_batch, End
 }
 
 // A leg works on shares of the elements of every parameter (exec/leg_shares.hpp). Once a step all of them lie in
-// the memory of the whole. What ZeRO-2 and 3 reduce in every micro-batch has a place of its own between the legs, and
-// the shard that it ends in one more.
+// the memory of the whole. What ZeRO-2 and 3 reduce and gather in every micro-batch has a place of its own between the
+// legs, and the shard that it ends in or begins with one more.
 void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& ends) const {
   const GroupKind group = op.communication->group;
-  const bool scatters = op.communication->collective == Collective::reduce_scatter;
+  const bool gathers = op.communication->collective == Collective::all_gather;
   const std::int64_t members = std::ssize(view_.members(*op.communication));
   const bool levels = has_levels(rule_of(op.rule));
   const LegShares shares{.rule = op.rule,
@@ -262,6 +262,8 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
                          .position = view_.position_in(group)};
   const std::vector<Carried> carried = carried_by(op);
   WEFT_CHECK(carried.size() == op.origins.size());
+  // A reduction goes from the whole to the shard, a gather back: its first leg is the mirror image of the other's last.
+  const bool next_to_whole = (op.leg == 0) != gathers;
   std::vector<std::vector<Segment>> whole(members);
   std::vector<Segment> own;
   for (std::size_t i = 0; i < op.origins.size(); ++i) {
@@ -276,17 +278,18 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
       return segment_of(begin + range.begin, range.size());
     };
     for (std::int64_t m = 0; m < members; ++m) {
-      const bool between = op.per_micro_batch && op.leg > 0;
+      const bool between = op.per_micro_batch && !next_to_whole;
       for (const ElementRange& range :
            between ? shares.of_member_between(p.elements, m) : shares.of_member(p.elements, op.origins[i], m)) {
-        whole[m].push_back(segment(in, range));
+        whole[m].push_back(segment(gathers ? out : in, range));
       }
     }
     if (!op.per_micro_batch) continue;
-    if (op.leg == 0) {
-      for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(out, range));
+    const ElementPointer share = gathers ? in : out;
+    if (next_to_whole) {
+      for (const ElementRange& range : shares.between(p.elements)) own.push_back(segment(share, range));
     } else {
-      own.push_back(segment(out, {0, view_.own_shard(p.elements, group).size()}));
+      own.push_back(segment(share, {0, view_.own_shard(p.elements, group).size()}));
     }
   }
   if (op.communication->collective == Collective::all_reduce) {
@@ -300,9 +303,8 @@ void TransferBinder::add_leg(const Operation& op, MicroBatch micro_batch, Ends& 
     all.insert(all.end(), share.begin(), share.end());
   }
   ends.in_place = !op.per_micro_batch;
-  WEFT_CHECK(ends.in_place || scatters);
-  ends.input = all;
-  ends.output = ends.in_place ? all : own;
+  ends.input = gathers && !ends.in_place ? own : all;
+  ends.output = gathers || ends.in_place ? all : own;
 }
 
 TransferCall TransferBinder::call(OpId id) const {

@@ -22,8 +22,7 @@ inline constexpr Substitution kGraphRules[] = {Substitution::all_reduce_in_halve
 
 // Returns whether the rule may carry out an operation of a model's graph: a gradient reduction or parameter gather in a
 // dp or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and values
-// that are not smaller than those between the legs. The gathers that ZeRO-3 repeats stay whole, because how far ahead
-// they run is bounded layer by layer (planner/schedule/overlap_zero.hpp).
+// that are not smaller than those between the legs.
 bool may_be_substituted(const StepGraph& graph, const Operation& operation, Substitution rule);
 
 // Returns, by operation, the first of `wanted` that may carry it out, or none.

@@ -99,11 +99,11 @@ class BlockOverlap {
   std::vector<std::size_t>& position_;
 };
 
-// Gathers that repeat leave the queue of their group.
+// Gathers that repeat leave the queue of their group; those in legs have queues of their own anyway.
 void separate_gathers(Plan& plan) {
   for (std::size_t i = 0; i < plan.issues.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
-    if (op.role != Role::param_gather || !op.per_micro_batch) continue;
+    if (op.role != Role::param_gather || !op.per_micro_batch || op.rule != Substitution::none) continue;
     ClassPlan& c = plan.classes[op.rank_class];
     QueueId& queue = plan.issues[i].queue;
     queue = communication_queue(c, c.queues[queue].name + " gather");
