@@ -96,9 +96,11 @@ void validate_pipeline(const Layout& l, const Transformer& model) {
     fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
-    if (!several_chunks) fail("--vpp {}: needs --schedule interleaved, not {}", l.vpp, name_of(l.schedule));
+    if (!several_chunks) {
+      fail("--vpp {}: needs --schedule interleaved or breadth-first, not {}", l.vpp, name_of(l.schedule));
+    }
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
-    if (l.micro_batches() % l.pp != 0) {
+    if (row_of(l.schedule).in_rounds && l.micro_batches() % l.pp != 0) {
       fail("--schedule {}: {} micro-batches are not divisible by --pp {}", name_of(l.schedule), l.micro_batches(),
            l.pp);
     }

@@ -58,6 +58,19 @@ std::int64_t all_in_flight(const Layout& layout, std::int64_t) {
   return passes_of_step(layout);
 }
 
+// Every micro-batch passes a chunk before the first goes on to the next chunk (Lamy-Poirier 2023; LoopedBFS of
+// PyTorch).
+std::vector<PipelinePass> chunk_after_chunk(const Layout& layout, std::int64_t, bool) {
+  std::vector<PipelinePass> order;
+  for (const BlockKind kind : {BlockKind::forward, BlockKind::backward}) {
+    for (std::int64_t k = 0; k < layout.vpp; ++k) {
+      const auto chunk = static_cast<std::int32_t>(kind == BlockKind::forward ? k : layout.vpp - 1 - k);
+      for (const MicroBatch mb : IdRange<MicroBatch>(layout.micro_batches())) order.push_back({kind, chunk, mb});
+    }
+  }
+  return order;
+}
+
 using WarmUp = std::int64_t(const Layout& layout, std::int64_t stage, bool paired);
 
 template <WarmUp warm_up>
@@ -78,10 +91,16 @@ constexpr ScheduleRow kSchedules[] = {
      .passes_in_flight = in_flight_after<one_f_one_b_warm_up>},
     {.name = "interleaved",
      .several_chunks = true,
+     .in_rounds = true,
      .order = order_after<interleaved_warm_up>,
      .passes_in_flight = in_flight_after<interleaved_warm_up>},
+    {.name = "breadth-first",
+     .several_chunks = true,
+     .takes_turns = false,
+     .order = chunk_after_chunk,
+     .passes_in_flight = all_in_flight},
 };
-static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::interleaved) + 1);
+static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::breadth_first) + 1);
 
 }  // namespace
 

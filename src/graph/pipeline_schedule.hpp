@@ -24,7 +24,7 @@ constexpr bool ends_pass(BlockKind kind) {
   return kind == BlockKind::backward || kind == BlockKind::weight_grad;
 }
 
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved };  // as the rows of the table
+enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, breadth_first };  // as the rows of the table
 
 // A pass at its place in the order of a pipeline rank.
 struct PipelinePass {
@@ -38,6 +38,7 @@ struct PipelinePass {
 struct ScheduleRow {
   std::string_view name;
   bool several_chunks = false;  // it is for ranks with several model chunks, and only for them
+  bool in_rounds = false;       // its micro-batches come in rounds of as many as there are stages
   // Whether forwards and backwards alternate from the first backward on. They may then be paired, and the number of
   // passes under way does not depend on the micro-batches of a step.
   bool takes_turns = true;

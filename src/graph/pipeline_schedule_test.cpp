@@ -39,6 +39,15 @@ TEST(GPipe, RunsAllForwardsThenAllBackwards) {
   for (std::int64_t stage = 0; stage < 3; ++stage) EXPECT_EQ(written(layout, stage), "F0 F1 F2 F3 B0 B1 B2 B3");
 }
 
+// Lamy-Poirier 2023, figure 1: all micro-batches pass the first chunk, then all of them the second.
+TEST(BreadthFirst, RunsChunkAfterChunk) {
+  const Layout layout = pipeline(PipelineSchedule::breadth_first, 2, 3, 2);
+  for (std::int64_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(written(layout, stage), "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 B1.0 B1.1 B1.2 B0.0 B0.1 B0.2");
+    EXPECT_EQ(passes_in_flight(layout, stage), 6);
+  }
+}
+
 TEST(OneFOneB, OrderOfTwoStagesAndFourMicroBatches) {
   const Layout layout = pipeline(PipelineSchedule::one_f_one_b, 2, 4);
   EXPECT_EQ(written(layout, 0), "F0 F1 B0 F2 B1 F3 B2 B3");

@@ -63,6 +63,26 @@ bool has_sections(const ClassPlan& plan) {
                      [&](const IssueSlot& slot) { return slot.begin > 0 || !ends_block(plan, slot); });
 }
 
+IdVector<BlockId, std::vector<std::int32_t>> pauses_of(const ClassPlan& plan) {
+  IdVector<BlockId, std::vector<std::int32_t>> pauses(plan.blocks.size());
+  IdVector<BlockId, const IssueSlot*> last(plan.blocks.size(), nullptr);
+  for (const IssueSlot& slot : plan.order) {
+    const IssueSlot* const before = std::exchange(last[slot.block], &slot);
+    if (before == nullptr || before->micro_batch == slot.micro_batch || ends_block(plan, *before)) continue;
+    pauses[slot.block].push_back(before->end);
+  }
+  for (std::vector<std::int32_t>& of_block : pauses) {
+    std::ranges::sort(of_block);
+    const auto repeated = std::ranges::unique(of_block);
+    of_block.erase(repeated.begin(), repeated.end());
+  }
+  return pauses;
+}
+
+bool has_pauses(const ClassPlan& plan) {
+  return std::ranges::any_of(pauses_of(plan), [](const auto& of_block) { return !of_block.empty(); });
+}
+
 Bytes address(const Plan& plan, ValueId value, MicroBatch micro_batch) {
   const Placement& place = plan.placements[value];
   const Value& placed = plan.graph.value(value);

@@ -74,6 +74,10 @@ std::span<const OpId> operations_of(const ClassPlan& plan, const IssueSlot& slot
 bool ends_block(const ClassPlan& plan, const IssueSlot& slot);
 // Returns whether blocks are woven into each other: some slot is a section of a block.
 bool has_sections(const ClassPlan& plan);
+bool has_pauses(const ClassPlan& plan);
+// Returns by block the positions at which a micro-batch pauses there while another passes a section of the same block,
+// ascending.
+IdVector<BlockId, std::vector<std::int32_t>> pauses_of(const ClassPlan& plan);
 
 // How an operation is issued.
 struct Issue {

@@ -8,6 +8,7 @@
 #include "planner/partition/partition_graph.hpp"
 #include "planner/plan_request.hpp"
 #include "planner/schedule/beside_compute.hpp"
+#include "planner/schedule/layer_order.hpp"
 
 namespace weft {
 
@@ -25,6 +26,7 @@ struct OrderChoice {
   bool urgent_first = false;
   bool hold_back = true;        // with it: stages behind the first reduce when their backward has ended
   bool reduce_in_gaps = false;  // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
+  LayerOrder by_layers = {};    // without pairs
   friend bool operator==(const OrderChoice&, const OrderChoice&) = default;
 };
 

@@ -19,11 +19,14 @@ void partition(PlanDraft& draft) {
   draft.cost.emplace(draft.plan.graph, draft.cluster, draft.request.profile, draft.request.programs);
 }
 
+bool is_by_layers(const Overlap& overlap) {
+  return overlap.order.by_layers.layers > 0;
+}
+
 void order_urgent_first(PlanDraft& draft) {
   const Overlap& overlap = draft.overlap;
-  urgent_first(
-      draft.plan, *draft.cost,
-      {.hold_back = overlap.order.hold_back, .postpone = !overlap.weave.enabled && !overlap.beside.expert_parallel});
+  const bool postpone = !overlap.weave.enabled && !overlap.beside.expert_parallel && !is_by_layers(overlap);
+  urgent_first(draft.plan, *draft.cost, {.hold_back = overlap.order.hold_back, .postpone = postpone});
 }
 
 void weave(PlanDraft& draft) {
@@ -37,6 +40,7 @@ void weave(PlanDraft& draft) {
     weave_pairs(draft.plan, *draft.cost, options);
   } else {
     weave_blocks(draft.plan, *draft.cost, options);
+    if (is_by_layers(overlap)) order_by_layers(draft.plan, overlap.order.by_layers);  // layers begin elsewhere now
   }
 }
 
@@ -81,6 +85,11 @@ constexpr Pass kPasses[] = {
      .precedes = kPositions,
      .applies = [](const Overlap& o) { return !o.order.hides.empty(); },
      .run = [](PlanDraft& d) { move_weight_grads(d.plan, d.overlap.order.hides); }},
+    {.name = "layer order",
+     .needs = kBlocks | kBlocking,
+     .precedes = kPositions,
+     .applies = [](const Overlap& o) { return is_by_layers(o) && !o.weave.pairs; },
+     .run = [](PlanDraft& d) { order_by_layers(d.plan, d.overlap.order.by_layers); }},
     {.name = "urgent first",
      .needs = kBlocks | kBlocking | kPrograms,
      .precedes = kPositions,
@@ -110,7 +119,7 @@ constexpr Pass kPasses[] = {
     {.name = "reductions between all-to-alls",
      .needs = kBlocks | kBlocking | kPrograms,
      .precedes = kMemory,
-     .applies = [](const Overlap& o) { return o.order.reduce_in_gaps; },
+     .applies = [](const Overlap& o) { return o.order.reduce_in_gaps && !is_by_layers(o); },
      .run = [](PlanDraft& d) { reduce_in_gaps(d.plan, *d.cost); }},
     {.name = "memory",
      .needs = kBlocks | kBlocking | kPositions,

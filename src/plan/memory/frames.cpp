@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "plan/memory/beside_chain.hpp"
 
 namespace weft {
 namespace {
@@ -64,18 +66,21 @@ class FramePlacer {
       std::int32_t position = 0;
       for (const OpId id : class_.blocks[b].operations) spots_[id] = {b, position++};
     }
+    if (has_pauses(class_)) beside_.emplace(plan);
   }
 
   // Compute of a forward writes it, and nobody but compute of the same chunk reads it, so the order of compute alone
-  // says when its memory is free.
+  // says when its memory is free. Where micro-batches pause, so does it for what backward makes, and for what transfers
+  // beside compute use that start behind compute of their block and that it waits for.
   bool is_framed(ValueId id) const {
     const Lifetime& life = lifetimes_[id.index()];
     if (!plan_.graph.value(id).per_micro_batch || !life.leaves_block || life.pooled || !life.block.valid())
       return false;
-    const IssueBlock& forward = block(life.block);
-    const auto writes = [&](OpId op) { return in_chain(plan_, op) && spot(op).block == life.block; };
-    const auto reads = [&](OpId op) { return in_chain(plan_, op) && block(spot(op).block).chunk == forward.chunk; };
-    return forward.kind == BlockKind::forward && std::all_of(life.writers.begin(), life.writers.end(), writes) &&
+    const IssueBlock& written_in = block(life.block);
+    const auto writes = [&](OpId op) { return is_ordered(op) && spot(op).block == life.block; };
+    const auto reads = [&](OpId op) { return is_ordered(op) && block(spot(op).block).chunk == written_in.chunk; };
+    return (written_in.kind == BlockKind::forward || beside_) && !life.readers.empty() &&
+           std::all_of(life.writers.begin(), life.writers.end(), writes) &&
            std::all_of(life.readers.begin(), life.readers.end(), reads);
   }
 
@@ -100,15 +105,21 @@ class FramePlacer {
     return result;
   }
 
-  // One group holds the values with the same last reader, from their first writer on.
+  // One group holds the values with the same last reader, from their first writer on; where micro-batches pause, what
+  // is written elsewhere has a group of its own, or many micro-batches would hold its memory long before.
   std::vector<Group> by_last_reader(const std::vector<ValueId>& framed) const {
-    std::map<std::pair<BlockId, std::int32_t>, Group> groups;
+    std::map<std::tuple<BlockId, std::int32_t, BlockId, std::int32_t>, Group> groups;
     for (const ValueId id : framed) {
       const Lifetime& life = lifetimes_[id.index()];
-      const auto earlier = [&](OpId a, OpId b) { return in_pass(spot(a)) < in_pass(spot(b)); };
-      const Spot first = spot(*std::min_element(life.writers.begin(), life.writers.end(), earlier));
-      const Spot last = spot(*std::max_element(life.readers.begin(), life.readers.end(), earlier));
-      const auto [found, is_new] = groups.try_emplace({last.block, last.position}, Group{first, last, {}});
+      const auto earlier = [&](const Spot& a, const Spot& b) { return in_pass(a) < in_pass(b); };
+      Spot first = begin_of(life.writers.front()), last = end_of(life.readers.front());
+      for (const OpId writer : life.writers) first = std::min(first, begin_of(writer), earlier);
+      for (const auto* users : {&life.writers, &life.readers}) {
+        for (const OpId user : *users) last = std::max(last, end_of(user), earlier);
+      }
+      const auto [found, is_new] = groups.try_emplace(
+          {last.block, last.position, beside_ ? first.block : BlockId{}, beside_ ? first.position : 0},
+          Group{first, last, {}});
       if (!is_new && first.position < found->second.taken.position) found->second.taken = first;
       add(id, found->second);
     }
@@ -155,6 +166,18 @@ class FramePlacer {
 
  private:
   const Spot& spot(OpId op) const { return spots_[op]; }
+  // Whether the order of compute says when it begins and ends.
+  bool is_ordered(OpId op) const {
+    if (in_chain(plan_, op)) return true;
+    if (!beside_) return false;
+    const std::int32_t ended = beside_->ended_at(op);
+    return beside_->starts_after(op) >= 0 && ended < beside_->length_of_block(op);
+  }
+  // The operation of compute before which its memory must be there, and the one behind which it surely has ended.
+  Spot begin_of(OpId op) const {
+    return in_chain(plan_, op) ? spot(op) : Spot{spot(op).block, beside_->starts_after(op)};
+  }
+  Spot end_of(OpId op) const { return in_chain(plan_, op) ? spot(op) : Spot{spot(op).block, beside_->ended_at(op)}; }
   const IssueBlock& block(BlockId id) const { return class_.blocks[id]; }
   // Of two operations of one pass the one with the smaller key comes first.
   std::pair<BlockKind, std::int32_t> in_pass(const Spot& spot) const { return {block(spot.block).kind, spot.position}; }
@@ -166,6 +189,7 @@ class FramePlacer {
   const Plan& plan_;
   const ClassPlan& class_;
   const std::vector<Lifetime>& lifetimes_;
+  std::optional<BesideChain> beside_;  // where micro-batches pause
   IdVector<OpId, Spot> spots_;
 };
 
@@ -182,14 +206,16 @@ std::int64_t place_frames(Plan& plan, ClassId rank_class, const std::vector<Valu
                           const std::vector<Lifetime>& lifetimes, std::int64_t top) {
   ClassPlan& class_plan = plan.classes[rank_class];
   class_plan.frames.clear();
-  if (plan.layout.vpp == 1) return top;  // one chunk: copies of its own are as many as are in flight
+  const bool pauses = has_pauses(class_plan);
+  // One chunk: copies of its own are as many as are in flight.
+  if (plan.layout.vpp == 1 && !pauses) return top;
   const FramePlacer placer(plan, rank_class, lifetimes);
   std::vector<ValueId> framed;
   std::copy_if(values.begin(), values.end(), std::back_inserter(framed),
                [&](ValueId id) { return placer.is_framed(id); });
-  std::vector<Group> groups = placer.by_chunk(framed);
+  std::vector<Group> groups = pauses ? placer.by_last_reader(framed) : placer.by_chunk(framed);
   std::int64_t highest = placer.find_bases(groups, top);
-  if (frees_within_passes(class_plan)) {
+  if (!pauses && frees_within_passes(class_plan)) {
     std::vector<Group> smaller = placer.by_last_reader(framed);
     const std::int64_t lower = placer.find_bases(smaller, top);
     if (lower < highest) {  // many small frames may leave holes

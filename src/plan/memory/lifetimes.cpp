@@ -25,8 +25,8 @@ bool leaves_nothing_in_block(const Plan& plan, OpId id) {
                       [&](const Write& write) { return plan.graph.value(write.value).per_micro_batch; });
 }
 
-// All uses are in one block. Finds whether they lie in one execution of it.
-void bound(const Plan& plan, const BesideChain& beside, Lifetime& life) {
+// All uses are in one block. Finds whether they lie in one execution of it, and between two of its pauses.
+void bound(const Plan& plan, const BesideChain& beside, const std::vector<std::int32_t>& pauses, Lifetime& life) {
   const std::int32_t length = beside.length_of_block(life.writers.front());
   life.begin = BesideChain::kNever;
   life.end = 0;
@@ -37,6 +37,11 @@ void bound(const Plan& plan, const BesideChain& beside, Lifetime& life) {
   if (life.begin < 0 || life.end == BesideChain::kNever) return;
   life.first = life.begin / 2;
   life.last = (life.end + 1) / 2 - 1;
+  // Another micro-batch uses the same scratch in a pause, which ends when the operation behind it begins.
+  const bool is_interrupted = std::any_of(pauses.begin(), pauses.end(), [&](std::int32_t pause) {
+    return life.begin < 2 * pause && 2 * pause <= life.end;
+  });
+  if (is_interrupted) return;
   life.leaves_block = life.end > 2 * length;
   // What only explicit waits end is a buffer that executions of the block use in turns, whichever of them it ends in.
   const auto in_chain = [&](OpId id) { return !beside.runs_beside(id); };
@@ -57,6 +62,8 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     for (const Read& read : plan.graph.op(id).reads) lifetimes[read.value.index()].readers.push_back(id);
   }
   const BesideChain beside(plan);
+  IdVector<ClassId, IdVector<BlockId, std::vector<std::int32_t>>> pauses;
+  for (const ClassPlan& c : plan.classes) pauses.push_back(pauses_of(c));
   for (std::size_t i = 0; i < lifetimes.size(); ++i) {
     Lifetime& life = lifetimes[i];
     if (life.writers.empty()) continue;
@@ -66,7 +73,7 @@ std::vector<Lifetime> find_lifetimes(const Plan& plan) {
     const bool stays = plan.graph.values[i].per_micro_batch && life.block.valid() &&
                        std::all_of(life.writers.begin(), life.writers.end(), here) &&
                        std::all_of(life.readers.begin(), life.readers.end(), here);
-    if (stays) bound(plan, beside, life);
+    if (stays) bound(plan, beside, pauses[plan.graph.values[i].rank_class][life.block], life);
   }
   return lifetimes;
 }

@@ -72,13 +72,14 @@ class Placer {
     for (auto& [block, list] : pools) {
       top = place_pool(list, top, plan_.classes[c].blocks[block].operations.size());
     }
-    // Blocks share it where they run one after the other; a forward and a backward woven into each other do not.
+    // Blocks share it where they run one after the other; a forward and a backward woven into each other do not. Where
+    // micro-batches pause in their blocks, scratch lives from one pause to the next at most.
     const auto is_forward = [&](BlockId block) { return plan_.classes[c].blocks[block].kind == BlockKind::forward; };
     std::int64_t highest = top;
     for (auto& [block, list] : scratch) {
       if (is_forward(block)) highest = std::max(highest, pack(list, top));
     }
-    const std::int64_t base = has_sections(plan_.classes[c]) ? highest : top;
+    const std::int64_t base = has_sections(plan_.classes[c]) && !has_pauses(plan_.classes[c]) ? highest : top;
     for (auto& [block, list] : scratch) {
       if (!is_forward(block)) highest = std::max(highest, pack(list, base));
     }

@@ -20,25 +20,27 @@ class ChainClock {
   ChainClock(const Plan& plan, const CostModel& cost, std::size_t rank_class, std::vector<double>& ended)
       : plan_(plan), cost_(cost), ended_(ended) {
     const ClassPlan& c = plan.classes[rank_class];
-    IdVector<BlockId, std::size_t> last(c.blocks.size(), 0);
-    for (std::size_t s = 0; s < c.order.size(); ++s) last[c.order[s].block] = s;
-    IdVector<BlockId, double> length(c.blocks.size(), -1);
+    struct Section {
+      std::size_t last = 0;  // slot
+      double length = -1;
+    };
+    std::map<std::pair<BlockId, std::int32_t>, Section> sections;  // by where they begin
+    const auto section_of = [&](const IssueSlot& slot) -> Section& { return sections[{slot.block, slot.begin}]; };
+    for (std::size_t s = 0; s < c.order.size(); ++s) section_of(c.order[s]).last = s;
     double now = 0;
     for (std::size_t s = 0; s < c.order.size(); ++s) {
-      const BlockId b = c.order[s].block;
       if (c.order[s].micro_batch == kOncePerStep) continue;
-      if (last[b] == s || length[b] < 0) {
-        length[b] = walk(c.blocks[b], now);
-      }
-      now += length[b];
+      Section& section = section_of(c.order[s]);
+      if (section.last == s || section.length < 0) section.length = walk(operations_of(c, c.order[s]), now);
+      now += section.length;
     }
   }
 
  private:
   // Operations beside compute end with what is issued before them.
-  double walk(const IssueBlock& block, double begin) const {
+  double walk(std::span<const OpId> operations, double begin) const {
     double now = begin;
-    for (const OpId id : block.operations) {
+    for (const OpId id : operations) {
       const bool in_chain = !plan_.graph.op(id).is_transfer() || plan_.issues[id].blocking;
       if (in_chain) now += static_cast<double>(cost_.alone(plan_.graph.op(id)).value);
       ended_[id.index()] = now;

@@ -22,6 +22,8 @@ constexpr double kMargin = 0.02;
 constexpr double kLeastSearchShare = 0.6;
 // Of it, what the first descent has without pairs, and with them; the rest is for perturbations.
 constexpr double kFirstDescentShare = 0.4;
+// Of the budget, what orders by layers may take where a layout allows them.
+constexpr double kLayerOrderShare = 0.3;
 constexpr int kMaxPerturbations = 64, kMaxFailedPerturbations = 4;
 
 StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches) {
@@ -208,7 +210,8 @@ Overlap PlanSearcher::best_of(const std::vector<Overlap>& others) {
   const std::size_t plans = others.size() + (space_.options(DecisionSpace::kPairs) > 1 ? 3 : 1);
   const double in_full = static_cast<double>(plans * graph_->operations.size()) *
                          static_cast<double>(std::min(graph_->micro_batches, 2 * more_.graph->micro_batches));
-  budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full);
+  if (allows_layer_order(request_.layout)) layer_order_budget_ = kLayerOrderShare * budget_;
+  budget_ = std::max(kLeastSearchShare * budget_, budget_ - in_full - layer_order_budget_);
   Decisions best = descend_by_pairs();
   std::uint64_t random = request_.search.seed;
   for (int tried = 0, failed = 0; tried < kMaxPerturbations && failed < kMaxFailedPerturbations && has_work_left();
@@ -240,6 +243,7 @@ Overlap PlanSearcher::best_in_full(const std::vector<Overlap>& others) {
   overlaps.insert(overlaps.end(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
   outcomes.insert(outcomes.end(), of_rest.begin(), of_rest.end());
   if (extrapolates()) simulate_close_ones(overlaps, own, outcomes);
+  if (allows_layer_order(request_.layout)) add_layer_order(overlaps, outcomes);
   spent_ = budget_;
   report();
   return overlaps[index_of_best(outcomes)];

@@ -49,6 +49,9 @@ class PlanSearcher {
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
   Overlap best_in_full(const std::vector<Overlap>& others);
+  // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
+  // full.
+  void add_layer_order(std::vector<Overlap>& overlaps, std::vector<Outcome>& outcomes);
   std::vector<Overlap> worth_a_look(const std::vector<Overlap>& others, const std::vector<Overlap>& known,
                                     const Outcome& found) const;
   // Whether few micro-batches show the time and the memory of a step with all of them.
@@ -66,6 +69,7 @@ class PlanSearcher {
   DecisionSpace space_;
   std::map<Decisions, Outcome> known_;  // of the small problem
   double budget_ = 0, spent_ = 0;       // operations to simulate
+  double layer_order_budget_ = 0;       // of them, for orders by layers
   double limit_ = 0;                    // where the descent under way stops
 };
 
