@@ -212,7 +212,7 @@ double least_compute(const StepGraph& graph, const Operation& op, const CostMode
 }
 
 // Resources are the worker of each class, then the link directions.
-BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
+BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost, std::int64_t micro_batches) {
   BoundProblem problem;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());
   problem.resources = workers + static_cast<std::int32_t>(cost.link_resources());
@@ -229,8 +229,8 @@ BoundProblem bound_problem(const StepGraph& graph, const CostModel& cost) {
     node_of.push_back(node);
     if (node == static_cast<std::int32_t>(problem.nodes.size())) problem.nodes.emplace_back();
     BoundNode& n = problem.nodes[node];
-    const double times = op.per_micro_batch ? static_cast<double>(graph.micro_batches) : 1.0;
-    n.once = !op.per_micro_batch || graph.micro_batches == 1;
+    const double times = op.per_micro_batch ? static_cast<double>(micro_batches) : 1.0;
+    n.once = !op.per_micro_batch || micro_batches == 1;
     n.barrier = op.role == Role::grad_norm || op.role == Role::norm_reduce;
     if (op.communication) {
       const TransferCost least = least_on_each_link(graph, op, cost);
@@ -274,18 +274,84 @@ std::string link_name(const StepGraph& graph, const CostModel& cost, ResourceId 
 
 }  // namespace
 
-StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
-  const Bound bound = lower_bound(bound_problem(graph, cost));
+namespace {
+
+std::string time_of(double ns) {
+  return format_time(nanos_from_seconds(ns * 1e-9));
+}
+
+StepBound in_words(const StepGraph& graph, const CostModel& cost, const Bound& bound) {
   StepBound result;
   result.seconds = bound.period_ns * 1e-9;
   if (bound.resource < 0) return result;
   const auto workers = static_cast<std::int32_t>(graph.classes.size());
   const std::string name = bound.resource < workers ? graph.classes[bound.resource].name + " compute"
                                                     : link_name(graph, cost, ResourceId{bound.resource - workers});
-  const auto time = [](double ns) { return format_time(nanos_from_seconds(ns * 1e-9)); };
-  result.explanation = fmt::format("{}: {} of work, {} before it can start, {} after it", name, time(bound.work_ns),
-                                   time(bound.head_ns), time(bound.tail_ns));
+  result.explanation = fmt::format("{}: {} of work, {} before it can start, {} after it", name, time_of(bound.work_ns),
+                                   time_of(bound.head_ns), time_of(bound.tail_ns));
   return result;
+}
+
+// The compute of a class, slowed down by its transfers.
+StepBound slowed_compute(const StepGraph& graph, const CostModel& cost, ClassId rank_class) {
+  double compute = 0;
+  std::vector<double> links(cost.link_resources(), 0);
+  for (const Operation& op : graph.operations) {
+    if (op.rank_class != rank_class) continue;
+    const double times = op.per_micro_batch ? static_cast<double>(graph.micro_batches) : 1.0;
+    if (!op.communication) {
+      compute += times * least_compute(graph, op, cost);
+      continue;
+    }
+    for (const LinkWork& w : least_on_each_link(graph, op, cost).work) links[w.resource.index()] += times * w.seconds;
+  }
+  double busiest = 0;
+  for (const ResourceId r : IdRange<ResourceId>(std::ssize(links))) {
+    // After a pause a link with a burst carries bytes in no time.
+    if (cost.burst_seconds(r) == 0) busiest = std::max(busiest, links[r.index()]);
+  }
+  const double slowdown = cost.interference(rank_class).compute;
+  const double added = busiest * 1e9 * slowdown / (1 + slowdown);
+  return {(compute + added) * 1e-9,
+          fmt::format("{} compute: {} of work, which {} of transfers slow down by {}", graph.classes[rank_class].name,
+                      time_of(compute), time_of(busiest * 1e9), time_of(added))};
+}
+
+StepBound larger(StepBound a, StepBound b) {
+  return b.seconds > a.seconds ? std::move(b) : std::move(a);
+}
+
+// All compute of a class between the forward of its first micro-batch and the backward of its last.
+void add_micro_batches_between(const StepGraph& graph, const CostModel& cost, BoundProblem& problem) {
+  const auto others = static_cast<double>(graph.micro_batches - 1);
+  for (const ClassId c : graph.classes.ids()) {
+    const auto between = static_cast<std::int32_t>(problem.nodes.size());
+    double work = 0;
+    for (const OpId id : graph.operations.ids()) {
+      const Operation& op = graph.op(id);
+      if (op.rank_class != c || !op.per_micro_batch || op.communication) continue;
+      work += others * least_compute(graph, op, cost);
+      const std::int32_t own = id.value;
+      problem.edges.push_back(op.phase == Phase::forward ? BoundEdge{own, between, 0} : BoundEdge{between, own, 0});
+    }
+    problem.nodes.push_back({.uses = {{c.value, work}}, .part_ns = work, .once = true, .barrier = true});
+  }
+}
+
+}  // namespace
+
+StepBound step_bound(const StepGraph& graph, const CostModel& cost) {
+  StepBound bound = in_words(graph, cost, lower_bound(bound_problem(graph, cost, graph.micro_batches)));
+  for (const ClassId c : graph.classes.ids()) bound = larger(std::move(bound), slowed_compute(graph, cost, c));
+  return bound;
+}
+
+StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std::int64_t stages) {
+  if (stages > 1 || graph.micro_batches == 1) return {};
+  BoundProblem problem = bound_problem(graph, cost, 1);
+  if (problem.nodes.size() != graph.operations.size()) return {};  // transfers of several classes: one node for each
+  add_micro_batches_between(graph, cost, problem);
+  return in_words(graph, cost, lower_bound(problem));
 }
 
 }  // namespace weft

@@ -11,6 +11,10 @@
 //   from the first part of v to the first part of the next v: what v reaches within its iteration;
 //   from the last part of v to the last part of the next v: what v reaches in the next iteration.
 // Both together would count parts of S that run beside v itself, unless v is a barrier.
+//
+// A transfer slows down the compute of its ranks, by s. Whatever part of a rank's transfers hides behind compute costs
+// s / (1 + s) of its time, and the rest costs all of it. So a period is also at least the rank's compute and s / (1 + s)
+// of what its busiest link carries for it.
 #pragma once
 
 #include <cstdint>
@@ -67,5 +71,8 @@ struct StepBound {
   std::string explanation;  // "stage 3 compute: 14.4 s of work, 0.2 s before, 0.3 s after"
 };
 StepBound step_bound(const StepGraph& graph, const CostModel& cost);
+// The same for steps without a pipeline that finish a micro-batch before the next begins: what a step reduces and
+// gathers once then has the time from the last backward to the first forward. 0 s where that is no other bound.
+StepBound step_bound_in_turn(const StepGraph& graph, const CostModel& cost, std::int64_t stages);
 
 }  // namespace weft

@@ -109,6 +109,7 @@ nlohmann::ordered_json study_json(const PlanStudy& study) {
   json["layout"] = layout_to_json(study.inputs.layout);
   json["bound_s"] = study.bound_s;
   json["bound_explanation"] = study.bound_explanation;
+  if (study.bound_in_turn_s > 0) json["bound_in_turn_s"] = study.bound_in_turn_s;
   for (const FailedPolicy& failed : study.failed) json["failed"][failed.policy] = failed.reason;
   return json;
 }

@@ -185,6 +185,9 @@ std::string plan_text_report(const PlanStudy& study) {
   std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
   text += fmt::format("Bound: {} (no schedule of this layout is faster)\n  {}\n", time(study.bound_s),
                       study.bound_explanation);
+  if (study.bound_in_turn_s > study.bound_s) {
+    text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
+  }
   text += critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best) + memory_notes(study, best);

@@ -115,9 +115,11 @@ PlanStudy study_all(const Inputs& inputs, const std::vector<std::string>& names,
       }
       return;
     }
-    const StepBound bound = step_bound(graph, CostModel(graph, cluster, profile, problem.programs));
+    const CostModel cost(graph, cluster, profile, problem.programs);
+    const StepBound bound = step_bound(graph, cost);
     study.bound_s = bound.seconds;
     study.bound_explanation = bound.explanation;
+    study.bound_in_turn_s = step_bound_in_turn(graph, cost, inputs.layout.pp).seconds;
   });
   for (std::size_t i = 0; i < count; ++i) {
     if (!thrown[i]) {

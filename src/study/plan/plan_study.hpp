@@ -88,6 +88,8 @@ struct PlanStudy {
   std::int64_t parameters = 0;
   double bound_s = 0;
   std::string bound_explanation;
+  // Of steps that finish a micro-batch before the next begins; 0 where that is no other bound.
+  double bound_in_turn_s = 0;
   std::vector<PolicyStudy> policies;  // those that have a plan
   std::vector<FailedPolicy> failed;
   std::size_t best = 0;      // shortest step among those that fit, or of all where none does
