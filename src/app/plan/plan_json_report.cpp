@@ -76,6 +76,11 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
     json[std::string("mfu") + suffix] = rates->mfu;
     json[std::string("hfu") + suffix] = rates->hfu;
   }
+  if (p.layer_order.layers > 0) {
+    json["layer_order"] = {{"layers", p.layer_order.layers},
+                           {"micro_batches", p.layer_order.micro_batches},
+                           {"abreast", p.layer_order.abreast}};
+  }
   json["memory_peak_bytes"] = p.memory_peak.value;
   json["fits"] = p.fits;
   json["memory_pct"] = 100 * fullest_stage(p).share();

@@ -180,6 +180,14 @@ std::string failed_lines(const PlanStudy& study) {
   return text;
 }
 
+std::string layer_order_line(const PolicyStudy& study) {
+  const LayerOrder& order = study.layer_order;
+  if (order.layers == 0) return "";
+  return fmt::format("Order of {}: {} micro-batches pass {} before the first of them goes on{}\n", study.policy,
+                     order.micro_batches, order.layers == 1 ? "a layer" : fmt::format("{} layers", order.layers),
+                     order.abreast > 1 ? fmt::format(", {} of them abreast", order.abreast) : "");
+}
+
 std::string plan_text_report(const PlanStudy& study) {
   const PolicyStudy& best = study.policies[study.best];
   std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
@@ -188,7 +196,7 @@ std::string plan_text_report(const PlanStudy& study) {
   if (study.bound_in_turn_s > study.bound_s) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
-  text += critical_line(best);
+  text += layer_order_line(best) + critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

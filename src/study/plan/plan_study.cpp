@@ -73,13 +73,15 @@ PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std
     search.emplace(on_progress, policy, 100);
     request.search.progress = [&](double share) { search->reach(share); };
   }
-  auto whole = std::make_shared<const WholePlan>(make_whole_plan(request, problem.graph, policy));
+  const Overlap overlap = decide_overlap(request, problem.graph, policy);
+  auto whole = std::make_shared<const WholePlan>(make_whole_plan(request, problem.graph, policy, overlap));
   if (const auto violation = verify_plan(*whole, {.check_memory = false})) {
     throw UnsafePlan(
         fmt::format("policy {}: its plan is not safe, which is a fault of Weft: {}", policy, violation->message));
   }
   PolicyStudy study = study_whole(inputs, problem, std::move(whole), profile);
   study.policy = policy;  // as typed
+  study.layer_order = overlap.order.by_layers;
   return study;
 }
 

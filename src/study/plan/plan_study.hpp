@@ -10,6 +10,7 @@
 #include "cost/program_cost.hpp"
 #include "plan/memory/use.hpp"
 #include "plan/verify/verify_plan.hpp"
+#include "planner/schedule/layer_order.hpp"
 #include "study/inputs.hpp"
 #include "study/progress.hpp"
 #include "timeline/accounting.hpp"
@@ -47,6 +48,7 @@ struct Throughput {
 struct PolicyStudy {
   std::string policy;
   std::shared_ptr<const WholePlan> whole;
+  LayerOrder layer_order;  // where the policy decided on one
   Timeline timeline;
   Accounting accounting;
   CriticalShare critical;
