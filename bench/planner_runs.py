@@ -101,7 +101,7 @@ def run_cases(description, cases, policies):
 
 
 def main():
-    machine, shell, options, results = run_cases(__doc__, [*training_cases.DENSE, *training_cases.EXPERTS], policies_of)
+    machine, shell, options, results = run_cases(__doc__, [*training_cases.DENSE, *training_cases.ACCUMULATED, *training_cases.EXPERTS], policies_of)
     goals, outcomes = [], []
     for result in results:
         measured, predicted, gap = figures(result)

@@ -19,6 +19,14 @@ DENSE = [
     {"name": "gpt tp2, compute", "model": "gpt-wide", "flags": ["--tp", 2, "--micro-batch", 2], "communication": 0.5},
 ]
 
+# Gradients are complete only in the last micro-batch, unless micro-batches go in layer order.
+ACCUMULATED = [
+    {"name": "gpt deep dp2, 4 micro-batches", "model": "gpt-deep",
+     "flags": ["--dp", 2, "--zero", 1, "--micro-batch", 1, "--global-batch", 8], "communication": 0.8},
+    {"name": "llama dp2, 8 micro-batches", "model": "llama-small",
+     "flags": ["--dp", 2, "--zero", 1, "--layers", 6, "--micro-batch", 1, "--global-batch", 16], "communication": 0.7},
+]
+
 SWITCH = ["--experts", 4, "--top-k", 1, "--capacity-factor", 1.25, "--moe-every", 2, "--ep", 2]
 TOP2 = ["--experts", 4, "--top-k", 2, "--capacity-factor", 1.25, "--ep", 2]
 EXPERTS = [
