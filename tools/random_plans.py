@@ -139,7 +139,9 @@ def random_layout(rng):
     flags += ["--zero", rng.randrange(4)]
     micro_batch = rng.choice([1, 1, 2, 4])
     micro_batches = rng.choice([1, 2, 3, 4, 4, 8, 16, 32])
-    if vpp > 1:
+    if vpp > 1 and rng.random() < 0.3:
+        flags += ["--schedule", "breadth-first"]
+    elif vpp > 1:
         micro_batches = pp * rng.choice([1, 2, 4])
     elif pp > 1 and rng.random() < 0.25:
         flags += ["--schedule", "gpipe"]
