@@ -50,6 +50,62 @@ double bound_ns(const PlanRequest& r) {
   return step_bound(graph, CostModel(graph, cluster, r.profile)).seconds * 1e9;
 }
 
+// A transfer of 40 beside compute of 100 that it slows down by a quarter: for 40 compute does 32, so 8 are added, a
+// fifth of the transfer.
+TEST(BoundReached, ComputeBesideATransferTakes108) {
+  TestProblem p;
+  const auto rank = p.rank(0.25);
+  const auto compute = p.compute(rank, 100), transfer = p.transfer(rank, {.moving = 40, .use = {{0, 1}}, .queue = 0});
+  p.wait(compute, transfer, 1);
+  p.wait(transfer, compute, 1);
+  EXPECT_EQ(simulate(p.build()).period_ns, 108);
+}
+
+// Data parallelism of two ranks: a ring sends every byte of the gradients once.
+struct TwoRanks {
+  PlanRequest request;
+  double compute_s = 0;  // of a step, all kernels
+  double link_s = 0;     // that all gradients take
+
+  TwoRanks(const std::string& nic, std::int64_t micro_batches, double slowdown)
+      : request(test::request(small_gpt(6), parse_cluster("local:2,nic=" + nic), {}, micro_batches)) {
+    idealize(request);
+    compute_s = checked_accounting(simulated(request)).ranks.front().compute_s;
+    request.cluster.device.compute_slowdown = slowdown;
+    for (const Operation& op : build(request).operations) {
+      if (op.role == Role::grad_reduce) link_s += static_cast<double>(op.communication->bytes.value);
+    }
+    link_s /= request.cluster.levels.front().bandwidth.bytes_per_second;
+  }
+};
+
+TEST(BoundReached, CountsThatTransfersSlowComputeDown) {
+  const TwoRanks step("10Gb/s", 4, 0.25);
+  ASSERT_LT(step.link_s, step.compute_s);
+  const double expected = step.compute_s + 0.2 * step.link_s;
+  EXPECT_NEAR(bound_ns(step.request) * 1e-9 / expected, 1, 1e-4);
+}
+
+// Where a micro-batch ends before the next begins, all gradients travel between the backward of the last and the
+// forward of the first: 3 of 4 micro-batches compute at another time. In layer order they need not.
+TEST(BoundHolds, ForMicroBatchesInTurnAndNotForLayerOrder) {
+  const TwoRanks step("500Mb/s", 4, 0);
+  const StepGraph graph = build(step.request);
+  const Cluster cluster(step.request.cluster);
+  const double in_turn = step_bound_in_turn(graph, CostModel(graph, cluster, step.request.profile), 1).seconds;
+  const double four_micro_batches = TwoRanks("500Mb/s", 8, 0).compute_s - step.compute_s;
+  EXPECT_GE(in_turn, 0.75 * four_micro_batches + step.link_s);
+  EXPECT_LE(in_turn, step.compute_s + step.link_s);
+  for (const std::string_view policy : {"serial", "ddp", "fsdp", "priority", "centauri"}) {
+    EXPECT_GE(simulated(step.request, policy).period_ns * 1e-9, in_turn) << policy;
+  }
+  Overlap overlap = decide_overlap(step.request, graph, "priority");
+  overlap.order.by_layers = {.layers = 1};
+  const Plan plan = make_whole_plan(step.request, SharedGraph(graph), "priority", overlap).plan();
+  EXPECT_LT(simulated(plan, step.request.profile).period_ns * 1e-9, in_turn);
+  EXPECT_EQ(step_bound_in_turn(graph, CostModel(graph, cluster, step.request.profile), 2).seconds, 0);
+}
+
 TEST(BoundReached, OneDeviceTakesTheSumOfItsKernels) {
   // Nothing to overlap. What is left is rounding: updates are merged into one kernel, each parameter's own time was
   // rounded to a nanosecond.
