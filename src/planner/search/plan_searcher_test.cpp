@@ -115,7 +115,13 @@ TEST(PlanSearcher, FindsWhatTryingEveryPointFinds) {
       double least = std::numeric_limits<double>::infinity();
       for (const Plan& plan : plans) least = std::min(least, time(plan));
       Problem problem(layout, time);
-      EXPECT_EQ(time(problem.plan_of(problem.search())), least);
+      // Orders by layers are not points of the space. They are searched on top of it.
+      const Overlap best = problem.search();
+      if (best.order.by_layers.layers > 0) {
+        EXPECT_LT(time(problem.plan_of(best)), least);
+      } else {
+        EXPECT_EQ(time(problem.plan_of(best)), least);
+      }
     }
   }
 }
