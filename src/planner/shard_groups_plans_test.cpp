@@ -7,6 +7,7 @@
 #include <random>
 
 #include "graph/substitute.hpp"
+#include "plan/describe_operations.hpp"
 #include "plan/happens_before.hpp"
 #include "plan/test_oracle.hpp"
 #include "plan/verify/verify_plan.hpp"
@@ -173,6 +174,22 @@ TEST(ShardGroupPlansOfTheWholeGroup, AreThoseWithoutTheFlag) {
       EXPECT_EQ(found.placements, expected.placements);
       EXPECT_EQ(found.waits, expected.waits);
     }
+  }
+}
+
+// Both reductions are gradients in the accounting, in groups of their own sizes.
+TEST(ShardGroupPlansOfMegatron, CountBothReductionsAsGradients) {
+  const PlanRequest r = test::request(test::small_gpt(), parse_cluster("dgx-a100:2"), {.zero = 1, .zero_shards = 8}, 2);
+  const Plan plan = make_plan(r, test::build(r), "megatron-grad");
+  Timeline timeline;
+  const std::vector<TimelineOperation> described =
+      describe_operations(plan, std::vector<Nanos>(plan.graph.operations.size()), true, timeline);
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    const Role role = plan.graph.operations[i].role;
+    if (role != Role::grad_reduce && role != Role::shard_reduce) continue;
+    EXPECT_EQ(described[i].traffic, TrafficKind::dp_grad);
+    EXPECT_EQ(described[i].group_size, role == Role::grad_reduce ? 8 : 2);
+    EXPECT_EQ(timeline.names[described[i].group], role == Role::grad_reduce ? "shard" : "replica");
   }
 }
 
