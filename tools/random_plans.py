@@ -136,7 +136,10 @@ def random_layout(rng):
         flags += ["--overlap-moe-expert-parallel-comm"] + rng.choice([[], ["--delay-wgrad-compute"]])
     if experts and not emulated and rng.random() < 0.2:
         flags.append(rng.choice(["--dispatch-fp8", "--ep-forwarding"]))
-    flags += ["--zero", rng.randrange(4)]
+    zero = rng.randrange(4)
+    flags += ["--zero", zero]
+    if zero and not experts and rng.random() < 0.3:
+        flags += ["--zero-shards", rng.choice([n for n in range(1, dp * cp + 1) if dp * cp % n == 0])]
     micro_batch = rng.choice([1, 1, 2, 4])
     micro_batches = rng.choice([1, 2, 3, 4, 4, 8, 16, 32])
     if vpp > 1 and rng.random() < 0.3:

@@ -70,6 +70,9 @@ void declare_step_flags(Flags& flags) {
                kLayout);
   flags.value("seq", "N", "sequence length (default: the model's maximum)", kLayout);
   flags.value("zero", "0..3", "ZeRO stage: shard optimizer state, gradients, parameters", kLayout);
+  flags.value("zero-shards", "N",
+              "ZeRO shards over N consecutive ranks of dp * cp; sets of N are replicas (default: over all)", kLayout);
+  flags.value("zero-replicas", "N", "the same by the number of such sets: --zero-shards is dp * cp / N", kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
   flags.value("dropout", "X|model",
               "share of activations that a model with learned positions zeroes (default: its own; on local 0)",

@@ -212,6 +212,18 @@ void read_batch(const Flags& flags, Layout& l) {
 
 }  // namespace
 
+// `ranks`: those that hold the same parameters. 0: no flag says it.
+std::int64_t read_zero_shards(const Flags& flags, std::int64_t ranks) {
+  const auto shards = flags.integer("zero-shards", 1, kMaxNumber),
+             replicas = flags.integer("zero-replicas", 1, kMaxNumber);
+  if (shards && replicas) fail("--zero-shards {}: is given with --zero-replicas {}", *shards, *replicas);
+  if (!replicas) return shards.value_or(0);
+  if (ranks % *replicas != 0) {
+    fail("--zero-replicas {}: does not divide --dp * --cp = {} ranks that hold the same parameters", *replicas, ranks);
+  }
+  return ranks / *replicas;
+}
+
 Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& cluster) {
   const TrainingDefaults defaults = defaults_of(cluster.spec().execution.runtime);
   Layout l;
@@ -238,6 +250,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   read_batch(flags, l);
   l.seq = flags.integer("seq", 1, kMaxNumber).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
+  l.zero_shards = read_zero_shards(flags, l.dp * l.cp);
   l.sequence_parallel = flags.is_set("sequence-parallel");
   if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");
   if (flags.given("dropout") && model.positions != Positions::learned) {

@@ -36,6 +36,17 @@ TEST(Defaults, AreThoseOfTheDesign) {
   EXPECT_EQ(in.cluster.device.name, "a100-80");
 }
 
+// Eight devices in pairs of tensor-parallel ranks, context parallel in pairs: four ranks hold the same parameters.
+TEST(ZeroShards, AreGivenByTheirNumberOrByThatOfTheirReplicas) {
+  const std::string layout = "--model llama2-7b --cluster dgx-a100:1 --tp 2 --cp 2 --zero 2 ";
+  EXPECT_EQ(inputs(layout).layout.zero_shards, 0);
+  EXPECT_EQ(inputs(layout + "--zero-shards 2").layout.zero_shards, 2);
+  EXPECT_EQ(inputs(layout + "--zero-replicas 2").layout.zero_shards, 2);
+  EXPECT_EQ(inputs(layout + "--zero-replicas 4").layout.zero_shards, 1);
+  EXPECT_EQ(inputs(layout + "--zero-replicas 1").layout.zero_shards, 4);
+  EXPECT_FALSE(inputs(layout + "--zero-replicas 1").layout.has_shard_groups());
+}
+
 TEST(Defaults, ShapeFlagsMakeAGpt) {
   const Inputs in = inputs("--layers 4 --hidden 512 --heads 8 --cluster local:2");
   EXPECT_EQ(in.model.ffn, 2048);
@@ -148,6 +159,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 0", "--tp 0", "1.."},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --tp 99999999999999999999", "--tp", "99999999999999999999"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 4", "--zero 4", "0..3"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 1 --zero-shards 0", "--zero-shards 0", "1.."},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 1 --zero-shards 3", "--zero-shards 3", "8 ranks"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero-shards 4", "--zero-shards 4", "--zero above 0"},
+        BadCase{"--model mixtral-8x7b --cluster dgx-a100:1 --seq 4096 --zero 1 --zero-shards 4", "--zero-shards 4",
+                "without experts"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 1 --zero-replicas 3", "--zero-replicas 3", "8 ranks"},
+        BadCase{"--model llama2-7b --cluster dgx-a100:1 --zero 1 --zero-shards 4 --zero-replicas 2", "--zero-shards 4",
+                "--zero-replicas 2"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --recompute some", "--recompute", "selective"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --schedule zigzag", "--schedule", "1f1b"},
         BadCase{"--model llama2-7b --cluster dgx-a100:1 --precision fp64", "--precision", "bf16"},

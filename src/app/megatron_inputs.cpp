@@ -21,6 +21,9 @@ std::string overridden_by(const Flags& flags, const std::string& setting) {
                           setting == "overlap-moe-expert-parallel-comm" || setting == "delay-wgrad-compute";
   if (of_experts && is_one(flags, "ep")) return "has no effect with --ep 1";
   if (setting == "tp-comm-overlap" && is_one(flags, "tp")) return "has no effect with --tp 1";
+  if (setting == "zero-replicas" && flags.given("zero-shards")) return "--zero-shards says what --zero-replicas says";
+  if (setting == "zero-replicas" && flags.given("zero") && flags.text("zero") == "0")
+    return "has no effect with --zero 0";
   if (setting == "seq" && flags.given("lengths")) return "--lengths says what --seq says";
   if (setting != "expert-exchange") return "";
   for (const char* const other : {"dispatch-fp8", "ep-forwarding", "overlap-moe-expert-parallel-comm"}) {

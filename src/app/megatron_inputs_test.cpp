@@ -103,6 +103,22 @@ TEST_F(MegatronInputs, ATypedDegreeLeavesTheScriptsExpertsWithoutExchange) {
   }
 }
 
+// Eight devices, tensor parallel in pairs: four ranks hold the same parameters.
+TEST_F(MegatronInputs, InstancesOfTheOptimizerBecomeShards) {
+  std::string text = kScript;
+  text.replace(text.find("--lr 1e-4"), 9, "--num-distributed-optimizer-instances 2");
+  const std::string file = folder.write("two.sh", text);
+  const auto layout = [&](const std::string& flags) {
+    const CliResult result =
+        weft_cli("plan --json --cluster dgx-a100:1 --policy serial --megatron-args " + file + " " + flags);
+    EXPECT_EQ(result.code, kOk) << result.err;
+    return nlohmann::json::parse(result.out).at("layout");
+  };
+  EXPECT_EQ(layout("").at("zero_shards"), 2);
+  EXPECT_EQ(layout("--zero-shards 1").at("zero_shards"), 1);
+  EXPECT_FALSE(layout("--zero 0").contains("zero_shards"));
+}
+
 TEST_F(MegatronInputs, TheCommandLineWins) {
   const nlohmann::json json = nlohmann::json::parse(plan("--json --tp 4 --zero 0 --layers 4").out);
   EXPECT_EQ(json.at("layout").at("tp"), 4);

@@ -30,6 +30,7 @@ struct RunInLegs {
   std::int64_t nodes = 2;
   std::vector<Substitution> wanted;
   std::int32_t parts = 1;
+  std::int64_t zero_shards = 0;
 };
 
 struct Trained {
@@ -40,6 +41,7 @@ struct Trained {
 Trained train(const RunInLegs& c) {
   Layout layout;
   layout.zero = c.zero;
+  layout.zero_shards = c.zero_shards;
   layout.clip_grad = c.zero == 1 ? 1 : 0;
   layout.precision = layout.grad_dtype = ElementType::fp32;
   layout.dropout = false;
@@ -105,6 +107,23 @@ TEST(TransfersInLegs, TrainWhatWholeOnesTrain) {
       for (std::size_t step = 0; step < legs.losses.size(); ++step) {
         EXPECT_NEAR(legs.losses[step] / expected.losses[step], 1, 1e-6) << "step " << step;
       }
+    }
+  }
+}
+
+// Twelve ranks on six nodes, shards in sets of four: a set has a level inside its two nodes and one between them.
+TEST(TransfersInLegs, OfShardGroupsTrainWhatWholeOnesTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  for (const RunInLegs& c : std::vector<RunInLegs>{{"megatron-param", 1, 6, kInLevels, 1, 4},
+                                                   {"priority", 1, 6, kInLevels, 2, 4},
+                                                   {"fsdp", 2, 6, kInLevels, 1, 4},
+                                                   {"fsdp", 3, 6, kInLevels, 1, 4}}) {
+    SCOPED_TRACE(fmt::format("{} zero {} in {} parts", c.policy, c.zero, c.parts));
+    const Trained legs = train(c), whole = train({.policy = "serial", .zero = c.zero, .nodes = 6, .wanted = {}});
+    EXPECT_GT(legs.legs, 0);
+    ASSERT_EQ(legs.losses.size(), whole.losses.size());
+    for (std::size_t step = 0; step < legs.losses.size(); ++step) {
+      EXPECT_NEAR(legs.losses[step] / whole.losses[step], 1, 1e-6) << "step " << step;
     }
   }
 }

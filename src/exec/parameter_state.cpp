@@ -48,7 +48,7 @@ ParameterStates::ParameterStates(const RankView& view) : view_(view), storage_(f
     ParameterState p;
     p.layer = op.layer;
     p.role = op.subject;
-    p.group = is_of_experts(op.subject) ? GroupKind::edp : GroupKind::dp;
+    p.group = sharding_group(view.plan().layout, op.subject);
     p.tensors = held_tensors(view.plan().model, view.plan().layout, op.layer, op.subject, view.holder());
     for (const HeldTensor& tensor : p.tensors) p.elements += tensor.elements();
     p.reduced = read_of(op, Operand::gradient);
@@ -80,9 +80,23 @@ ElementRange ParameterStates::own(const ParameterState& p) const {
   return sharded(p) ? view_.own_shard(p.elements, p.group) : ElementRange{0, p.elements};
 }
 
+std::optional<GroupKind> ParameterStates::same_elements(const ParameterState& p) const {
+  if (p.group == GroupKind::shard) return GroupKind::replica;
+  return sharded(p) ? std::nullopt : std::optional(p.group);
+}
+
+ElementRange ParameterStates::saved(const ParameterState& p) const {
+  const ElementRange held = own(p);
+  const std::optional<GroupKind> group = same_elements(p);
+  if (!group) return held;
+  const ElementRange share = view_.own_shard(held.size(), *group);
+  return {held.begin + share.begin, held.begin + share.end};
+}
+
 bool ParameterStates::answers_for(const ParameterState& p, GroupKind among) const {
-  if (sharded(p)) return true;  // nobody else has this shard
-  const std::vector<std::int64_t>&same = view_.members(p.group), &asked = view_.members(among);
+  const std::optional<GroupKind> group = same_elements(p);
+  if (!group) return true;
+  const std::vector<std::int64_t>&same = view_.members(*group), &asked = view_.members(among);
   const auto is_asked = [&](std::int64_t rank) { return std::find(asked.begin(), asked.end(), rank) != asked.end(); };
   return *std::find_if(same.begin(), same.end(), is_asked) == view_.rank().value;
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -20,8 +21,8 @@ Role parameter_role(const Transformer& model, const Layout& layout, Role role);
 struct ParameterState {
   std::int32_t layer = -1;
   Role role = Role::embedding;
-  std::int64_t elements = 0;  // of this tensor-parallel rank, without the padding of ZeRO's shards
-  GroupKind group = GroupKind::dp;
+  std::int64_t elements = 0;        // of this tensor-parallel rank, without the padding of ZeRO's shards
+  GroupKind group = GroupKind::dp;  // whose members have ZeRO's shards of it
   std::vector<HeldTensor> tensors;
   ValueId weight;            // whole; under ZeRO-3 this rank's shard
   ValueId gradient;          // what backward sums up: whole; under ZeRO-2 and 3 a shard
@@ -41,6 +42,8 @@ class ParameterStates {
 
   // Returns the elements that this rank updates: all, or its shard under ZeRO.
   ElementRange own(const ParameterState& p) const;
+  // Returns those of them that this rank saves: ranks that hold the same elements share them out.
+  ElementRange saved(const ParameterState& p) const;
   Vector own_weights(const ParameterState& p) const;
   Vector own_gradient(const ParameterState& p) const;  // reduced
   Vector own_moment(const ParameterState& p, int which) const;
@@ -58,6 +61,8 @@ class ParameterStates {
 
  private:
   bool sharded(const ParameterState& p) const;
+  // The group of those that update the same elements as this rank; nothing where no other rank does.
+  std::optional<GroupKind> same_elements(const ParameterState& p) const;
 
   const RankView& view_;
   std::vector<ValueId> storage_;  // by value: whose memory it shares

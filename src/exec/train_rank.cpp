@@ -61,7 +61,7 @@ std::unique_ptr<CheckpointSaver> make_saver(const TrainJob& job, const RankView&
                                             const ParameterStates& parameters, const Communicator& communicator) {
   if (job.checkpoint == nullptr) return nullptr;
   const std::size_t count = parameters.all().size();
-  ShardWriter shard(view.memory(), owned_pieces(view, parameters, kinds_of(job.settings)), count, communicator.rank(),
+  ShardWriter shard(view.memory(), owned_pieces(parameters, kinds_of(job.settings)), count, communicator.rank(),
                     job.checkpoint->run_id);
   auto saver =
       std::make_unique<CheckpointSaver>(*job.checkpoint, std::move(shard), std::ssize(parameters.all()), communicator);

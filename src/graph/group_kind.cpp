@@ -25,7 +25,9 @@ const std::vector<GroupRow>& group_rows() {
                                           {GroupKind::norm, "norm", {Axis::tp, Axis::pp}},
                                           {GroupKind::pp_prev, "pp_prev", {}},
                                           {GroupKind::pp_next, "pp_next", {}},
-                                          {GroupKind::kv, "kv", {}}};
+                                          {GroupKind::kv, "kv", {}},
+                                          {GroupKind::shard, "shard", {Axis::dp, Axis::cp}},
+                                          {GroupKind::replica, "replica", {Axis::dp, Axis::cp}}};
   return rows;
 }
 const GroupRow& row_of(GroupKind kind) {

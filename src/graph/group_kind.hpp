@@ -28,15 +28,19 @@ struct GroupKind {
   static const GroupKind pp_next;
   static const GroupKind
       kv;  // tensor-parallel ranks with the same key/value head, where there are fewer heads than ranks
+  // Where data-parallel groups hold several sets of ZeRO's shards (Layout::has_shard_groups):
+  static const GroupKind shard;    // consecutive members of a dp group that share one set
+  static const GroupKind replica;  // members of a dp group with the same shard
 };
 inline constexpr GroupKind GroupKind::tp{0}, GroupKind::cp{1}, GroupKind::dp{2}, GroupKind::ep{3}, GroupKind::etp{4},
     GroupKind::edp{5}, GroupKind::tied{6}, GroupKind::norm{7}, GroupKind::pp_prev{8}, GroupKind::pp_next{9},
-    GroupKind::kv{10};
+    GroupKind::kv{10}, GroupKind::shard{11}, GroupKind::replica{12};
 // All kinds, each at the place of its number.
 std::span<const GroupKind> group_kinds();
 std::string_view name_of(GroupKind kind);
 
-// The axes that the ranks of a group lie along. None: its members are chosen by their stage or their heads.
+// The axes that the ranks of a group lie along. None: its members are chosen by their stage or their heads. Of the
+// ranks along their axes, shard and replica groups have those that their place in the dp group says.
 const std::vector<Axis>& axes_of(GroupKind kind);
 // Whether these are axes of the experts' mesh.
 bool is_of_experts(GroupKind kind);

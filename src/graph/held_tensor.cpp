@@ -74,6 +74,11 @@ std::int64_t HeldTensor::row_count() const {
   return count;
 }
 
+GroupKind sharding_group(const Layout& layout, Role role) {
+  if (is_of_experts(role)) return GroupKind::edp;
+  return layout.has_shard_groups() ? GroupKind::shard : GroupKind::dp;
+}
+
 std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& layout, std::int32_t layer, Role role,
                                      const TensorHolder& holder) {
   const std::vector<ParameterTensor> all = parameter_tensors(model, layer, role, layout.tp);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/element_range.hpp"
+#include "graph/group_kind.hpp"
 #include "graph/parameter_tensors.hpp"
 
 namespace weft {
@@ -34,6 +35,9 @@ struct TensorHolder {
 // those that the rank has.
 std::vector<HeldTensor> held_tensors(const Transformer& model, const Layout& layout, std::int32_t layer, Role role,
                                      const TensorHolder& holder);
+
+// The group whose members divide a parameter into ZeRO's shards; without ZeRO, who holds the same parameter.
+GroupKind sharding_group(const Layout& layout, Role role);
 
 // Elements that follow each other both in a rank's part and in the whole tensor.
 struct HeldRange {

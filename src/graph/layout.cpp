@@ -56,6 +56,20 @@ void validate_numbers(const Layout& l) {
   if (l.grad_dtype == ElementType::fp8) fail("--grad-dtype fp8: must be fp32, bf16 or fp16");
 }
 
+void validate_shards(const Layout& l, const Transformer& model) {
+  if (l.zero_shards == 0) return;
+  require_positive("--zero-shards", l.zero_shards);
+  if (l.zero == 0) fail("--zero-shards {}: needs --zero above 0", l.zero_shards);
+  if ((l.dp * l.cp) % l.zero_shards != 0) {
+    fail("--zero-shards {}: does not divide --dp {} * --cp {} = {} ranks that hold the same parameters", l.zero_shards,
+         l.dp, l.cp, l.dp * l.cp);
+  }
+  if (model.experts) {
+    fail("--zero-shards {}: is for models without experts, and {} has {}", l.zero_shards, model.name,
+         model.experts->count);
+  }
+}
+
 void validate_batches(const Layout& l, const Transformer& model) {
   require_positive("--micro-batch", l.micro_batch);
   require_positive("--global-batch", l.global_batch);
@@ -222,6 +236,7 @@ std::int64_t Layout::extent(Axis axis) const {
 void validate(const Layout& layout, const Transformer& model, std::int64_t devices) {
   validate_degrees(layout, devices);
   validate_numbers(layout);
+  validate_shards(layout, model);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
   validate_sizes(layout, model);

@@ -41,6 +41,9 @@ struct Layout {
   std::int64_t global_batch = 1;  // sequences
   std::int64_t seq = 0;
   int zero = 0;  // ZeRO stage
+  // Ranks that share one set of ZeRO's shards: consecutive members of a data-parallel group. Sets of such ranks are
+  // replicas of each other, which sum their shards. 0: all members share one set.
+  std::int64_t zero_shards = 0;
   bool sequence_parallel = false;
   bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
@@ -64,7 +67,10 @@ struct Layout {
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.
-  std::int64_t shards() const { return dp * cp; }
+  std::int64_t shards() const { return zero_shards > 0 ? zero_shards : dp * cp; }
+  std::int64_t shard_replicas() const { return dp * cp / shards(); }
+  // Returns whether data-parallel groups consist of several sets of ranks, each with all shards.
+  bool has_shard_groups() const { return shard_replicas() > 1; }
 };
 
 // Returns whether a model with this layout trains with dropout.

@@ -68,6 +68,27 @@ TEST(LayoutValidation, NamesTheFlagAndTheValue) {
                   });
 }
 
+TEST(LayoutValidation, OfShards) {
+  Layout good = kGood;
+  good.zero = 1;
+  good.zero_shards = 4;  // of 8 ranks that hold the same parameters
+  expect_rejected(
+      model_preset("llama2-7b"), good, 64,
+      {
+          {[](Layout& l) { l.zero = 0; }, {"--zero-shards 4", "--zero above 0"}},
+          {[](Layout& l) { l.zero_shards = 3; }, {"--zero-shards 3", "does not divide", "--dp 4 * --cp 2 = 8 ranks"}},
+          {[](Layout& l) { l.zero_shards = 16; }, {"--zero-shards 16", "8 ranks"}},
+          {[](Layout& l) { l.zero_shards = -1; }, {"--zero-shards -1", "at least 1"}},
+      });
+  for (const std::int64_t shards : {1, 2, 8}) {
+    good.zero_shards = shards;
+    EXPECT_EQ(message(good, model_preset("llama2-7b"), 64), "accepted") << shards;
+  }
+  const Layout experts{.dp = 8, .ep = 4, .global_batch = 8, .seq = 64, .zero = 1, .zero_shards = 4};
+  EXPECT_EQ(message(experts, model_preset("mixtral-8x7b"), 8),
+            "--zero-shards 4: is for models without experts, and mixtral-8x7b has 8");
+}
+
 TEST(LayoutValidation, OfBatches) {
   expect_rejected(
       model_preset("llama2-7b"), kGood, 64,

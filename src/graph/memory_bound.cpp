@@ -48,7 +48,9 @@ RankClass lone_class(const Transformer& model, const Layout& layout) {
   set(GroupKind::ep, layout.ep);
   set(GroupKind::etp, layout.etp);
   set(GroupKind::edp, layout.edp());
-  set(GroupKind::norm, layout.devices());
+  set(GroupKind::norm, layout.devices() / layout.shard_replicas());
+  set(GroupKind::shard, layout.shards());
+  set(GroupKind::replica, layout.shard_replicas());
   set(GroupKind::kv, model_groups(model, layout).key_copies);
   return c;
 }

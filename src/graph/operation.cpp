@@ -16,7 +16,8 @@ std::string_view name_of(Role role) {
       "gate dispatch expert_in expert_act expert_out combine shared_in shared_act shared_out shared_sum final_norm "
       "head loss embedding_reduce attention_gather attention_reduce ffn_gather ffn_reduce kv_gather kv_reduce "
       "expert_dispatch expert_combine expert_gather expert_reduce head_gather head_reduce loss_reduce stage_input "
-      "stage_output stage_gather grad_reduce replica_reduce tied_reduce param_gather norm_reduce grad_norm update");
+      "stage_output stage_gather grad_reduce shard_reduce replica_reduce tied_reduce param_gather norm_reduce "
+      "grad_norm update");
   return enum_name(kNames, role);
 }
 

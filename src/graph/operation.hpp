@@ -72,6 +72,7 @@ enum class Role : std::uint8_t {
   stage_output,
   stage_gather,
   grad_reduce,
+  shard_reduce,  // of what grad_reduce leaves, over those that hold the same shard
   replica_reduce,
   tied_reduce,
   param_gather,

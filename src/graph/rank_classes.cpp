@@ -52,14 +52,50 @@ std::vector<Rank> with_same_head(const std::vector<Rank>& tensor_parallel, std::
 }
 
 // Whether a job has groups of that kind at all.
-bool has_groups(GroupKind kind, const ModelGroups& model) {
+bool has_groups(GroupKind kind, const Layout& layout, const ModelGroups& model) {
   if (is_of_experts(kind)) return model.experts;
+  if (kind == GroupKind::shard || kind == GroupKind::replica) return layout.has_shard_groups();
   return kind != GroupKind::kv || model.key_copies > 1;
+}
+
+// Whether ranks of the same axes are in different groups of this kind because of their shards. The gradient norm is
+// summed inside each replica, where every shard is once.
+bool is_divided_by_shards(GroupKind kind, const Layout& layout) {
+  return layout.has_shard_groups() &&
+         (kind == GroupKind::shard || kind == GroupKind::replica || kind == GroupKind::norm);
+}
+
+// Returns which of the groups that lie along the same axes a rank is in. Its place is that among the ranks that hold
+// the same parameters, in their order.
+std::int64_t group_by_shards(GroupKind kind, const Layout& layout, const Mesh& mesh, Rank rank) {
+  const std::vector<Axis>& axes = axes_of(GroupKind::dp);
+  std::int64_t place = 0, stride = 1;
+  for (const auto& [axis, size] : mesh.order()) {
+    if (std::find(axes.begin(), axes.end(), axis) == axes.end()) continue;
+    place += mesh.coordinate(axis, rank) * stride;
+    stride *= size;
+  }
+  return kind == GroupKind::replica ? place % layout.shards() : place / layout.shards();
+}
+
+std::vector<std::vector<Rank>> enumerate_by_shards(GroupKind kind, const Layout& layout, const Mesh& mesh) {
+  std::map<std::pair<Rank, std::int64_t>, std::size_t> known;  // by the first rank along the axes
+  std::vector<std::vector<Rank>> groups;
+  for (std::int32_t r = 0; r < mesh.size(); ++r) {
+    Rank first{r};
+    for (const Axis axis : axes_of(kind, layout)) first = mesh.neighbour(first, axis, 0);
+    const std::pair key{first, group_by_shards(kind, layout, mesh, {r})};
+    const auto [found, is_new] = known.try_emplace(key, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back({r});
+  }
+  return groups;
 }
 
 // All groups of one kind, each a list of ranks; ranks in no group (tied, middle stages) are left out.
 std::vector<std::vector<Rank>> enumerate_groups(GroupKind kind, const Layout& layout, const ModelGroups& model,
                                                 const Mesh& dense, const Mesh& expert) {
+  if (is_divided_by_shards(kind, layout)) return enumerate_by_shards(kind, layout, dense);
   std::vector<std::vector<Rank>> groups;
   const auto ranks = static_cast<std::int32_t>(dense.size());
   for (std::int32_t r = 0; r < ranks; ++r) {
@@ -134,7 +170,7 @@ class Refinement {
         dense_(dense_mesh(layout)),
         expert_(model.experts ? expert_mesh(layout) : dense_mesh(layout)) {
     for (const GroupKind kind : group_kinds()) {
-      if (!has_groups(kind, model)) {
+      if (!has_groups(kind, layout_, model)) {
         GroupTable empty;
         empty.kind = kind;
         empty.group_of.assign(dense_.size(), -1);
@@ -344,7 +380,7 @@ ModelGroups model_groups(const Transformer& model, const Layout& layout) {
 }
 
 std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, GroupKind kind, Rank rank) {
-  if (!has_groups(kind, model)) return {};
+  if (!has_groups(kind, layout, model)) return {};
   const Mesh dense = dense_mesh(layout);
   const std::int64_t stage = dense.coordinate(Axis::pp, rank);
   if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
@@ -356,7 +392,11 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   if (kind == GroupKind::kv) {
     return with_same_head(dense.group(rank, {Axis::tp}), model.key_copies, dense.coordinate(Axis::tp, rank));
   }
-  return (is_of_experts(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
+  std::vector<Rank> members = (is_of_experts(kind) ? expert_mesh(layout) : dense).group(rank, axes_of(kind, layout));
+  if (!is_divided_by_shards(kind, layout)) return members;
+  const auto number = [&](Rank member) { return group_by_shards(kind, layout, dense, member); };
+  std::erase_if(members, [&, own = number(rank)](Rank member) { return number(member) != own; });
+  return members;
 }
 
 RankClasses find_rank_classes(const Cluster& cluster, const Layout& layout, const ModelGroups& model) {

@@ -52,6 +52,8 @@ class RandomCase {
     l.dp = left;
     std::shuffle(l.mesh_order.begin(), l.mesh_order.end(), random_);
     l.zero = static_cast<int>(pick({0, 1}));
+    const std::int64_t shards = pick({0, 0, 1, 2, 3});
+    if (l.zero > 0 && shards > 0 && (l.dp * l.cp) % shards == 0) l.zero_shards = shards;
     return l;
   }
 
@@ -59,12 +61,33 @@ class RandomCase {
   std::mt19937 random_;
 };
 
+// Of ranks that may hold shards of each other's parameters, those in the same place, or those of the same set of
+// shards.
+std::vector<Rank> divided(const Mesh& mesh, const Layout& layout, std::vector<Rank> members, bool same_place,
+                          Rank rank) {
+  const auto number = [&](Rank member) {
+    const std::vector<Rank> all = mesh.group(member, {Axis::dp, Axis::cp});
+    const std::int64_t place = std::find(all.begin(), all.end(), member) - all.begin();
+    return same_place ? place % layout.zero_shards : place / layout.zero_shards;
+  };
+  std::erase_if(members, [&](Rank member) { return number(member) != number(rank); });
+  return members;
+}
+
 // The groups of every kind that a dense model has, by the rank that sees them.
 std::vector<Rank> group_of(const Mesh& mesh, const Layout& layout, std::int64_t copies, GroupKind kind, Rank rank) {
   const std::int64_t stage = mesh.coordinate(Axis::pp, rank);
   if (kind == GroupKind::tp) return mesh.group(rank, {Axis::tp});
   if (kind == GroupKind::cp) return mesh.group(rank, {Axis::cp});
   if (kind == GroupKind::dp) return mesh.group(rank, {Axis::dp, Axis::cp});
+  const bool two_levels = layout.zero_shards > 0 && layout.zero_shards < layout.dp * layout.cp;
+  if (kind == GroupKind::shard || kind == GroupKind::replica) {
+    if (!two_levels) return {};
+    return divided(mesh, layout, mesh.group(rank, {Axis::dp, Axis::cp}), kind == GroupKind::replica, rank);
+  }
+  if (kind == GroupKind::norm && two_levels) {
+    return divided(mesh, layout, mesh.group(rank, {Axis::tp, Axis::cp, Axis::dp, Axis::pp}), false, rank);
+  }
   if (kind == GroupKind::norm) {
     return layout.zero > 0 ? mesh.group(rank, {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
                            : mesh.group(rank, {Axis::tp, Axis::pp});

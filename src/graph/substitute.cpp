@@ -46,7 +46,8 @@ bool may_be_substituted(const StepGraph& graph, const Operation& op, Substitutio
   if (std::find(std::begin(kGraphRules), std::end(kGraphRules), rule) == std::end(kGraphRules)) return false;
   if (!op.communication || op.communication->collective != rule_of(rule).collective) return false;
   if (op.role != Role::grad_reduce && op.role != Role::param_gather) return false;
-  if (op.communication->group != GroupKind::dp && op.communication->group != GroupKind::edp) return false;
+  const GroupKind group = op.communication->group;
+  if (group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp) return false;
   if (!carries_one_value(op)) return false;
   if (has_levels(rule_of(rule)) && group_of(graph, op).levels.empty()) return false;
   const std::int64_t whole = std::max(graph.value(read_of(op, Operand::payload)).elements(),

@@ -21,8 +21,8 @@ inline constexpr Substitution kGraphRules[] = {Substitution::all_reduce_in_halve
                                                Substitution::all_gather_in_levels};
 
 // Returns whether the rule may carry out an operation of a model's graph: a gradient reduction or parameter gather in a
-// dp or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and values
-// that are not smaller than those between the legs.
+// dp, shard or edp group, with the rule's collective. Levels need a group that has them, with members of one class, and
+// values that are not smaller than those between the legs.
 bool may_be_substituted(const StepGraph& graph, const Operation& operation, Substitution rule);
 
 // Returns, by operation, the first of `wanted` that may carry it out, or none.

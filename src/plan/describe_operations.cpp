@@ -10,6 +10,7 @@ namespace {
 TrafficKind traffic_kind(const Operation& op) {
   switch (op.role) {
     case Role::grad_reduce:
+    case Role::shard_reduce:
       return TrafficKind::dp_grad;
     case Role::param_gather:
       return TrafficKind::param_gather;

@@ -153,6 +153,19 @@ TEST(PlanText, AModelThatDoesNotFitIsTheAnswerNoWithWhatWouldHelp) {
   EXPECT_TRUE(degrees.contains({1, 1})) << "--zero 1 alone is enough";
 }
 
+// A device cannot hold the state of the whole model, but an eighth of it.
+TEST(PlanText, WhereShardGroupsDoNotFitLargerOnesAreAdvised) {
+  const std::string flags =
+      "plan --json --model llama2-7b --cluster dgx-a100:1 --seq 2048 --global-batch 8 --zero 3 --policy serial ";
+  const CliResult result = weft_cli(flags + "--zero-shards 1");
+  EXPECT_EQ(result.code, kAnswerIsNo);
+  std::vector<std::string> advice;
+  const nlohmann::json json = nlohmann::json::parse(result.out);
+  for (const nlohmann::json& layout : json.at("would_fit").at("layouts")) advice.push_back(layout.at("flags"));
+  EXPECT_NE(std::find(advice.begin(), advice.end(), "--zero-shards 8"), advice.end());
+  EXPECT_EQ(weft_cli(flags + "--zero-shards 8").code, kOk);
+}
+
 TEST(PlanText, WhatFitsNoLayoutOfAClusterSaysSo) {
   const CliResult result = weft_cli("plan --model gpt3-175b --cluster dgx-a100:1,gpus=1 --policy serial");
   EXPECT_EQ(result.code, kAnswerIsNo);

@@ -151,9 +151,11 @@ std::string study_heading(const PlanStudy& study, bool links) {
   text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
   if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
   if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
+  text += fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}", l.micro_batches(), l.micro_batch, l.seq,
+                      l.zero);
+  if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
   text +=
-      fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}  {}{}  recompute {}  {}\n", l.micro_batches(),
-                  l.micro_batch, l.seq, l.zero, name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
+      fmt::format("  {}{}  recompute {}  {}\n", name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",
                   name_of(l.recompute), l.pp > 1 ? name_of(l.schedule) : "no pipeline");
   return text;
 }

@@ -102,6 +102,8 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"global-batch", {"12"}},
       {"seq", {"8"}},
       {"zero", {"1"}},
+      {"zero-shards", {"1", {{"zero", "1"}}}},
+      {"zero-replicas", {"2", {{"zero", "1"}}}},
       {"sequence-parallel", {"true", {{"tp", "2"}}}},
       {"dropout", {"0.3"}},
       {"recompute", {"full"}},

@@ -32,6 +32,11 @@ std::vector<Case> cases() {
       {"dp 3, zero 1", {.zero = 1}, 3},
       {"dp 2, zero 2", {.zero = 2}, 2},
       {"dp 3, zero 3", {.zero = 3}, 3},
+      {"dp 4, zero 1, 2 shards", {.zero = 1, .zero_shards = 2}, 4},
+      {"dp 4, zero 2", {.zero = 2}, 4},
+      {"dp 6, zero 2, 3 shards", {.zero = 2, .zero_shards = 3}, 6},
+      {"dp 4, zero 3, 2 shards", {.zero = 3, .zero_shards = 2}, 4},
+      {"dp 3, zero 1, 1 shard", {.zero = 1, .zero_shards = 1}, 3},
       {"tp 2", {.tp = 2}, 2},
       {"tp 2, sequence parallel, dp 2, zero 1", {.tp = 2, .zero = 1, .sequence_parallel = true}, 4},
       {"pp 2", {.pp = 2}, 2},
@@ -40,6 +45,7 @@ std::vector<Case> cases() {
       {"cp 2", {.cp = 2}, 2},
       {"cp 2, dp 2, zero 3", {.cp = 2, .zero = 3}, 4},
       {"tp 2, pp 2", {.tp = 2, .pp = 2}, 4},
+      {"tp 2, cp 2, pp 2, dp 2, zero 3, 2 shards", {.tp = 2, .cp = 2, .pp = 2, .zero = 3, .zero_shards = 2}, 16},
       {"tp 2, cp 2, pp 2, dp 2, zero 1", {.tp = 2, .cp = 2, .pp = 2, .zero = 1}, 16},
   };
 }
@@ -149,7 +155,7 @@ class Ranks {
   void save(const fs::path& folder, std::int64_t step) const {
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const std::size_t count = parameters_[r]->all().size();
-      ShardWriter writer(views_[r]->memory(), owned_pieces(*views_[r], *parameters_[r], kAllKinds), count,
+      ShardWriter writer(views_[r]->memory(), owned_pieces(*parameters_[r], kAllKinds), count,
                          static_cast<std::int64_t>(r), kRunId);
       for (std::size_t p = 0; p < count; ++p) writer.copy(p);
       writer.write(partial_folder(folder, step, kRunId), step);
@@ -224,17 +230,21 @@ TEST(Checkpoint, OfExpertsLoadsWhereverTheyLie) {
 TEST(Checkpoint, IsSharedByRanksThatHoldTheSame) {
   const ScratchFolder scratch("ckpt_shared");
   const Transformer model = models().front();
-  const Ranks ranks(model, {"dp 4", {}, 4});
-  ranks.save(scratch.path(), 1);
-  std::vector<std::int64_t> elements;
-  for (const StoredFile& file : read_checkpoint(scratch.path() / "step-00000001").files) {
-    elements.push_back(0);
-    for (const StoredPiece& piece : file.pieces) elements.back() += piece.elements.size();
+  std::int64_t step = 0;
+  for (const Layout& layout : {Layout{}, Layout{.zero = 1, .zero_shards = 2}, Layout{.zero = 3, .zero_shards = 2}}) {
+    const Ranks ranks(model, {"dp 4", layout, 4});
+    ranks.save(scratch.path(), ++step);
+    std::vector<std::int64_t> elements;
+    for (const StoredFile& file : read_checkpoint(scratch.path() / checkpoint_name(step)).files) {
+      elements.push_back(0);
+      for (const StoredPiece& piece : file.pieces) elements.back() += piece.elements.size();
+    }
+    ASSERT_EQ(elements.size(), 4U);
+    // Each parameter in four, rounded up for all but the last.
+    const std::int64_t all = elements[0] + elements[1] + elements[2] + elements[3];
+    for (const std::int64_t own : elements)
+      EXPECT_NEAR(static_cast<double>(own) / static_cast<double>(all), 0.25, 0.01) << "zero " << layout.zero;
   }
-  ASSERT_EQ(elements.size(), 4U);
-  // Each parameter in four, rounded up for all but the last.
-  const std::int64_t all = elements[0] + elements[1] + elements[2] + elements[3];
-  for (const std::int64_t own : elements) EXPECT_NEAR(static_cast<double>(own) / static_cast<double>(all), 0.25, 0.01);
 }
 
 TEST(Checkpoint, SaysWhichTensorItLacks) {

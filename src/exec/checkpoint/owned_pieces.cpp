@@ -23,12 +23,11 @@ std::vector<TensorKind> kinds_of(const TrainSettings& settings) {
   return {TensorKind::weight};
 }
 
-std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates& parameters,
-                                     const std::vector<TensorKind>& kinds) {
+std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const std::vector<TensorKind>& kinds) {
   std::vector<OwnedPiece> pieces;
   for (std::size_t i = 0; i < parameters.all().size(); ++i) {
     const ParameterState& p = parameters.all()[i];
-    const ElementRange own = parameters.own(p), share = view.own_shard(p.elements, p.group);
+    const ElementRange own = parameters.own(p), share = parameters.saved(p);
     for (const TensorKind kind : kinds) {
       const Vector part = own_part(parameters, p, kind);
       for (const HeldTensor& tensor : p.tensors) {

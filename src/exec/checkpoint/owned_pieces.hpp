@@ -20,9 +20,9 @@ struct OwnedPiece {
 std::vector<TensorKind> kinds_of(const TrainSettings& settings);
 
 // In order, those of a parameter one after the other. Over all ranks every element of every tensor is there once:
-// ranks that hold the same (data-parallel ones without ZeRO) share the writing. Padding is left out.
-std::vector<OwnedPiece> owned_pieces(const RankView& view, const ParameterStates& parameters,
-                                     const std::vector<TensorKind>& kinds);
+// ranks that hold the same (data-parallel ones without ZeRO, replicas of a shard) share the writing. Padding is left
+// out.
+std::vector<OwnedPiece> owned_pieces(const ParameterStates& parameters, const std::vector<TensorKind>& kinds);
 
 // Elements `elements` of a rank's part of a tensor, as the rectangles (or parts of such) that the whole knows them by;
 // `visit(rows, columns, elements of the rectangle, begin in the part)`.

@@ -40,7 +40,7 @@ struct Parameter {
   Role role;
   std::int32_t chunk = 0, layer = -1;
   std::int64_t elements = 0;               // local to the rank, before ZeRO
-  GroupKind group = GroupKind::dp;         // who holds the same parameters
+  GroupKind group = GroupKind::dp;         // who holds the same parameters, or shares one set of their shards
   std::optional<GroupKind> replicas = {};  // who holds the same tensor and different gradients
   bool tied = false;                       // the other copy lies on another pipeline stage
   ValueId weight = {};                     // whole, or this rank's shard under ZeRO-3

@@ -34,7 +34,8 @@ Sharding ClassBuilder::slot_sharding() const {
 
 Sharding ClassBuilder::zero_sharding(GroupKind group, bool sharded) const {
   Sharding sharding;
-  if (!sharded) return sharding;
+  // A shard group is a part of axes, which a split cannot say.
+  if (!sharded || group == GroupKind::shard) return sharding;
   if (group == GroupKind::edp) {
     split(sharding, 0, Axis::edp);
   } else {

@@ -20,7 +20,7 @@ std::int64_t ClassBuilder::held_elements(Role role) {
 
 ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<GroupKind> replicas) {
   const std::int64_t elements = held_elements(role);
-  const GroupKind group = is_of_experts(role) ? GroupKind::edp : GroupKind::dp;
+  const GroupKind group = sharding_group(layout_, role);
   Parameter p{
       .role = role, .chunk = chunk_, .layer = layer_, .elements = elements, .group = group, .replicas = replicas};
   const std::int64_t n = shards(group);
@@ -79,7 +79,7 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
 }
 
 // Adds one reduction between the accumulated gradient and the one that the update reads: over tensor-parallel replicas,
-// data parallelism, or the other copy of tied embeddings. Returns what the next one reads.
+// data parallelism, replicas of shards, or the other copy of tied embeddings. Returns what the next one reads.
 ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role stage) {
   const std::string name = label(name_of(p.role));
   const std::int64_t own = graph_.value(grad).elements();
@@ -94,6 +94,10 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
   if (stage == Role::replica_reduce) {
     if (!p.replicas) return grad;
     return reduce(Collective::all_reduce, *p.replicas, ".grad.replicas", own, own);
+  }
+  if (stage == Role::shard_reduce) {
+    if (p.group != GroupKind::shard) return grad;
+    return reduce(Collective::all_reduce, GroupKind::replica, ".grad.summed", own, own);
   }
   if (stage == Role::tied_reduce) {
     if (!p.tied) return grad;
@@ -177,7 +181,7 @@ void ClassBuilder::emit_update(const Parameter& p, ValueId gradient, ValueId nor
 void ClassBuilder::emit_updates() {
   std::vector<ValueId> reduced;
   for (const Parameter& p : parameters_) reduced.push_back(p.gradient);
-  for (const Role stage : {Role::replica_reduce, Role::grad_reduce, Role::tied_reduce}) {
+  for (const Role stage : {Role::replica_reduce, Role::grad_reduce, Role::shard_reduce, Role::tied_reduce}) {
     // Gradients become whole in the order in which backward finishes them: last layer first.
     for (std::size_t i = parameters_.size(); i-- > 0;) {
       chunk_ = parameters_[i].chunk;

@@ -104,16 +104,32 @@ class LayoutReader {
     const bool megatron_fsdp = flags_.is_set("--use-megatron-fsdp"), torch_fsdp = flags_.is_set("--use-torch-fsdp2");
     const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads", "optim_grads_params"};
     const auto strategy = flags_.one_of("--data-parallel-sharding-strategy", strategies);
+    std::ptrdiff_t stage = 0;
     if (torch_fsdp) {
-      set("zero", "3", "--use-torch-fsdp2");
+      set("zero", std::to_string(stage = 3), "--use-torch-fsdp2");
     } else if (megatron_fsdp && strategy) {
-      const auto stage = std::find(strategies.begin(), strategies.end(), *strategy) - strategies.begin();
+      stage = std::find(strategies.begin(), strategies.end(), *strategy) - strategies.begin();
       set("zero", std::to_string(stage), "--data-parallel-sharding-strategy");
     } else if (optimizer) {
-      set("zero", "1", "--use-distributed-optimizer");
+      set("zero", std::to_string(stage = 1), "--use-distributed-optimizer");
     }
     if (strategy && !megatron_fsdp) {
       flags_.note("--data-parallel-sharding-strategy", "has no effect without --use-megatron-fsdp");
+    }
+    read_optimizer_instances(stage > 0);
+  }
+
+  // Each instance has all shards. Ranks of data parallelism are counted with those of context parallelism.
+  void read_optimizer_instances(bool shards) {
+    const char* const name = "--num-distributed-optimizer-instances";
+    const auto instances = flags_.integer(name);
+    if (!instances || *instances == 1) return;
+    if (!shards) {
+      flags_.note(name, "has no effect without --use-distributed-optimizer");
+    } else if (model_ && model_->experts) {
+      flags_.note(name, "Weft has no counterpart for models with experts");
+    } else {
+      set("zero-replicas", std::to_string(*instances), name);
     }
   }
 

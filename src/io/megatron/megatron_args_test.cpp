@@ -211,6 +211,28 @@ TEST(MegatronArgs, ShardingAndOverlapLevels) {
   EXPECT_EQ(of("--use-tp-pp-dp-mapping").at("mesh-order"), "tp,cp,pp,dp");
 }
 
+TEST(MegatronArgs, InstancesOfTheDistributedOptimizer) {
+  const std::string two = " --num-distributed-optimizer-instances 2";
+  const auto replicas = [&](const std::string& flags) {
+    const auto settings = settings_of(read(kTiny + flags));
+    return settings.contains("zero-replicas") ? settings.at("zero-replicas") : "none";
+  };
+  const auto reason = [&](const std::string& flags) {
+    const MegatronJob job = read(kTiny + flags);
+    const IgnoredFlag* found = ignored(job, "--num-distributed-optimizer-instances");
+    return found ? found->reason : "not named";
+  };
+  EXPECT_EQ(replicas("--use-distributed-optimizer" + two), "2");
+  EXPECT_EQ(reason("--use-distributed-optimizer" + two), "not named");
+  EXPECT_EQ(replicas("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params" + two), "2");
+  EXPECT_EQ(replicas("--use-distributed-optimizer --num-distributed-optimizer-instances 1"), "none");
+  EXPECT_EQ(replicas(two), "none");
+  EXPECT_EQ(reason(two), "has no effect without --use-distributed-optimizer");
+  EXPECT_EQ(replicas("--use-distributed-optimizer --num-experts 4" + two), "none");
+  EXPECT_EQ(reason("--use-distributed-optimizer --num-experts 4" + two),
+            "Weft has no counterpart for models with experts");
+}
+
 // validate_args of Megatron-LM's arguments.py: "--overlap-param-gather only supported with distributed optimizer",
 // "Must use --overlap-param-gather with --overlap-grad-reduce".
 TEST(MegatronArgs, ParamGatherNeedsWhatMegatronAssertsOfIt) {

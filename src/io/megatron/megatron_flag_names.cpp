@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kUnmodelled =
     "--pipeline-model-parallel-layout --account-for-embedding-in-pipeline-split "
     "--account-for-loss-in-pipeline-split --cp-comm-type --hierarchical-context-parallel-sizes "
-    "--num-distributed-optimizer-instances --rampup-batch-size --overlap-param-gather-with-optimizer-step "
+    "--rampup-batch-size --overlap-param-gather-with-optimizer-step "
     "--ddp-num-buckets --window-size --fp8-format --fp8-hybrid --fp8-param-gather --mtp-num-layers "
     "--optimizer-cpu-offload --optimizer-offload-fraction --overlap-cpu-optimizer-d2h-h2d "
     "--fine-grained-activation-offloading --offload-modules --distribute-saved-activations --moe-layer-recompute "

@@ -16,6 +16,12 @@ bool once_a_step(const Operation& op, Role role) {
   return op.role == role && !op.per_micro_batch && op.is_transfer();
 }
 
+// Whether it is one of the reductions that buckets are made of.
+bool is_reduction(const Operation& op) {
+  return once_a_step(op, Role::replica_reduce) || once_a_step(op, Role::grad_reduce) ||
+         once_a_step(op, Role::shard_reduce);
+}
+
 // The transfers and the update of a parameter carry this name.
 using ParameterName = std::tuple<ClassId, std::int32_t, Role>;
 ParameterName parameter_of(const Operation& op) {
@@ -45,7 +51,7 @@ class Cutter {
     for (auto& [group, list] : items) {
       // The graph has reductions in the order of backward, gathers in that of forward.
       if (role == Role::param_gather) std::reverse(list.begin(), list.end());
-      if (role == Role::grad_reduce && rule_.order == BucketRule::Order::as_backward_finishes) {
+      if (role != Role::param_gather && rule_.order == BucketRule::Order::as_backward_finishes) {
         std::stable_sort(list.begin(), list.end(), [&](const BucketItem& a, const BucketItem& b) {
           return finished_[a.operation.index()] < finished_[b.operation.index()];
         });
@@ -128,23 +134,25 @@ std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule
   std::vector<MergeSet> sets = one_bucket(graph);
   std::erase_if(sets, [&](const MergeSet& set) {
     const Operation& op = graph.op(set.members.front());
-    return once_a_step(op, Role::grad_reduce) || once_a_step(op, Role::replica_reduce) ||
-           (gathers && once_a_step(op, Role::param_gather));
+    return is_reduction(op) || (gathers && once_a_step(op, Role::param_gather));
   });
   const Cutter cutter(graph, rule);
-  const Buckets reductions = cutter.cut(Role::grad_reduce);
+  Buckets reductions = cutter.cut(Role::grad_reduce);
+  const bool of_shards_alone = reductions.empty();
+  if (of_shards_alone) reductions = cutter.cut(Role::shard_reduce);
   std::vector<std::vector<OpId>> lists;
   for (const auto& [group, buckets] : reductions) lists.insert(lists.end(), buckets.begin(), buckets.end());
-  append(sets, replicas_by_bucket(graph, lists));
+  append(sets, transfers_by_bucket(graph, Role::replica_reduce, lists));
   for (const auto& [group, buckets] : reductions) append(sets, buckets);
+  if (!of_shards_alone) append(sets, transfers_by_bucket(graph, Role::shard_reduce, lists));
   if (gathers) {
     for (const auto& [group, buckets] : cutter.cut(Role::param_gather)) append(sets, buckets);
   }
   return sets;
 }
 
-std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
-                                                  const std::vector<std::vector<OpId>>& buckets) {
+std::vector<std::vector<OpId>> transfers_by_bucket(const StepGraph& graph, Role role,
+                                                   const std::vector<std::vector<OpId>>& buckets) {
   constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
   std::map<ParameterName, std::size_t> bucket_of;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -153,7 +161,7 @@ std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
   std::map<std::tuple<ClassId, std::size_t, GroupKind>, std::vector<OpId>> sets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
-    if (!once_a_step(op, Role::replica_reduce)) continue;
+    if (!once_a_step(op, role)) continue;
     const auto found = bucket_of.find(parameter_of(op));
     const std::size_t bucket = found == bucket_of.end() ? kNone : found->second;
     sets[{op.rank_class, bucket, op.communication->group}].push_back(make_id<OpId>(i));
@@ -166,10 +174,11 @@ std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
 std::vector<std::int32_t> last_gradient_writers(const StepGraph& graph) {
   std::vector<std::int32_t> last(graph.operations.size(), -1);
   const OpLists writers = writers_by_value(graph);
-  // Replicas' reductions come before data parallelism's, which read them: one pass.
+  // Replicas' reductions come before data parallelism's, which read them, and those come before the sums over replicas
+  // of shards: one pass.
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
-    if (!once_a_step(op, Role::replica_reduce) && !once_a_step(op, Role::grad_reduce)) continue;
+    if (!is_reduction(op)) continue;
     for (const Read& read : op.reads) {
       for (const OpId writer : writers[read.value.index()]) {
         last[i] = std::max(last[i], graph.op(writer).per_micro_batch ? writer.value : last[writer.index()]);

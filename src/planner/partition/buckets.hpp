@@ -52,13 +52,15 @@ std::vector<std::vector<OpId>> cut_into_buckets(const std::vector<BucketItem>& i
 
 // Does what one_bucket does, but with the once-a-step gradient reductions cut by the rule, a group at a time; with
 // `gathers` the once-a-step parameter gathers too, into the same buckets. The reduction of tensor-parallel replicas,
-// which comes before that of data parallelism, is cut alike so that no bucket waits for another's gradients.
+// which comes before that of data parallelism, and that over replicas of shards, which comes after it, are cut alike so
+// that no bucket waits for another's gradients. Where data parallelism reduces in every micro-batch, the rule cuts the
+// reduction over replicas of shards.
 std::vector<MergeSet> bucket_sets(const StepGraph& graph, const BucketRule& rule, bool gathers = false);
 
-// Puts each of the replicas' reductions with those of the bucket that its parameter's gradient travels in, and the rest
-// of a class together.
-std::vector<std::vector<OpId>> replicas_by_bucket(const StepGraph& graph,
-                                                  const std::vector<std::vector<OpId>>& buckets);
+// Puts each of the once-a-step transfers of a role with those of the bucket that its parameter's gradient travels in,
+// and the rest of a class together.
+std::vector<std::vector<OpId>> transfers_by_bucket(const StepGraph& graph, Role role,
+                                                   const std::vector<std::vector<OpId>>& buckets);
 
 // Returns by operation, for a once-a-step reduction, the last operation of backward whose result it reduces, in graph
 // order, and -1 for any other operation.

@@ -151,8 +151,8 @@ std::vector<MergeSet> one_bucket(const StepGraph& graph) {
   std::map<Key, std::vector<OpId>> buckets;
   for (std::size_t i = 0; i < graph.operations.size(); ++i) {
     const Operation& op = graph.operations[i];
-    const bool bucketed = op.role == Role::grad_reduce || op.role == Role::replica_reduce ||
-                          op.role == Role::param_gather || op.role == Role::update;
+    const bool bucketed = op.role == Role::grad_reduce || op.role == Role::shard_reduce ||
+                          op.role == Role::replica_reduce || op.role == Role::param_gather || op.role == Role::update;
     if (!bucketed) continue;
     const std::int32_t group = op.communication ? op.communication->group.number : -1;
     // The embedding and the head are layers of their own, at the two ends of the model.

@@ -13,7 +13,7 @@ bool belongs(const Operation& op, ClassId rank_class, std::int32_t chunk, bool f
   if ((op.phase == Phase::forward) != forward || op.phase == Phase::weight_grad) return false;
   if (!op.communication) return true;
   const GroupKind group = op.communication->group;
-  return group != GroupKind::dp && group != GroupKind::edp;
+  return group != GroupKind::dp && group != GroupKind::shard && group != GroupKind::edp;
 }
 
 Operation first_part(const StepGraph& graph, OpId id, const ChainCut& cut) {

@@ -83,7 +83,7 @@ class ClassParts {
       gathers_by_layer_ = gathers_by_layer_ || (op.per_micro_batch && op.role == Role::param_gather);
       if (op.per_micro_batch) continue;
       if (op.role == Role::update) updates_[unit_of(op)].push_back(make_id<OpId>(i));
-      if (op.role == Role::grad_reduce || op.role == Role::param_gather) {
+      if (op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::param_gather) {
         transfers_[{op.role, op.communication->group}][unit_of(op)].push_back(make_id<OpId>(i));
       }
     }
@@ -107,15 +107,19 @@ class ClassParts {
     for (const auto& [kind, units] : transfers_) {
       for (const auto& [name, unit] : units) runs.at(kind).add(name, unit);
     }
+    // Where data parallelism reduces in every micro-batch, replicas of shards reduce once a step.
+    const bool once =
+        std::any_of(runs.begin(), runs.end(), [](const auto& r) { return r.first.first == Role::grad_reduce; });
+    const Role reduces = once ? Role::grad_reduce : Role::shard_reduce;
     for (auto& [kind, run] : runs) {
       run.close();
       for (const OpId id : run.alone()) {
-        if (kind.first == Role::grad_reduce) reductions_.push_back({id});
+        if (kind.first == reduces) reductions_.push_back({id});
         const std::int64_t bytes = graph_.op(id).communication->bytes.value;
         result.parts[id.index()] = static_cast<std::int32_t>((bytes + run.part() / 2) / run.part());
       }
       for (const std::vector<OpId>& list : run.together()) {
-        if (kind.first == Role::grad_reduce) reductions_.push_back(list);
+        if (kind.first == reduces) reductions_.push_back(list);
         if (list.size() > 1) result.sets.push_back({list});
         for (const OpId id : list) update_together(list.front(), id);
       }
@@ -222,7 +226,7 @@ UrgentParts urgent_parts(const StepGraph& graph, const CostModel& cost, std::opt
     parts.cut(part_size, result);
     reductions.insert(reductions.end(), parts.reductions().begin(), parts.reductions().end());
   }
-  for (std::vector<OpId>& members : replicas_by_bucket(graph, reductions)) {
+  for (std::vector<OpId>& members : transfers_by_bucket(graph, Role::replica_reduce, reductions)) {
     if (members.size() > 1) result.sets.push_back({std::move(members)});
   }
   return result;

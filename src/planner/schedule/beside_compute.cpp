@@ -9,12 +9,16 @@
 namespace weft {
 namespace {
 
-// A replicas' reduction belongs to a bucket where the bucket's reduction reads it. On its own (ZeRO-2 and 3, or without
-// data parallelism) it comes after all gradients, as does that of tied embeddings.
+bool reduces_once_a_step(const Operation& op) {
+  return (op.role == Role::grad_reduce || op.role == Role::shard_reduce) && !op.per_micro_batch;
+}
+
+// A replicas' reduction belongs to a bucket where the bucket's reduction reads it. On its own (ZeRO-2 and 3 with one
+// set of shards, or without data parallelism) it comes after all gradients, as does that of tied embeddings.
 std::vector<bool> in_a_bucket(const StepGraph& graph) {
   std::vector<bool> reduced(graph.values.size(), false), found;
   for (const Operation& op : graph.operations) {
-    if (op.role != Role::grad_reduce || op.per_micro_batch) continue;
+    if (!reduces_once_a_step(op)) continue;
     for (const Read& read : op.reads) reduced[read.value.index()] = true;
   }
   for (const Operation& op : graph.operations) {
@@ -30,7 +34,7 @@ void overlap_once_a_step(Plan& plan, const BesideCompute& beside) {
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.is_transfer() || op.per_micro_batch) continue;
-    const bool reduces = op.role == Role::grad_reduce || bucketed[i];
+    const bool reduces = reduces_once_a_step(op) || bucketed[i];
     if ((beside.reductions && reduces) || (beside.gathers && op.role == Role::param_gather)) {
       plan.issues[i].blocking = false;
     }

@@ -35,7 +35,7 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
     if (finished[i] >= 0) moments[i] = place[finished[i]];
   }
   const OpLists writers = writers_by_value(graph);
-  for (const Role role : {Role::replica_reduce, Role::grad_reduce}) {
+  for (const Role role : {Role::replica_reduce, Role::grad_reduce, Role::shard_reduce}) {
     std::map<std::int32_t, std::int32_t> latest;  // by transfer
     for (std::size_t i = 0; i < moments.size(); ++i) {
       const Operation& op = graph.operations[i];
@@ -159,7 +159,7 @@ void order_reductions(Plan& plan, const std::vector<std::int32_t>& finished) {
     std::vector<OpId>& update = block_of(c, BlockKind::update).operations;
     const auto rest =
         std::stable_partition(update.begin(), update.end(), [&](OpId id) { return moments[id.index()] >= 0; });
-    // The sort is stable: replicas' reductions stand before the buckets that read them and finish no later.
+    // The sort is stable: reductions stand before those that read them and finish no later.
     std::stable_sort(update.begin(), rest, [&](OpId a, OpId b) { return moments[a.index()] < moments[b.index()]; });
   }
 }

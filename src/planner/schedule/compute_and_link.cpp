@@ -10,7 +10,8 @@ namespace weft {
 namespace {
 
 bool is_job(const Operation& op) {
-  return op.is_transfer() && !op.per_micro_batch && (op.role == Role::grad_reduce || op.role == Role::param_gather);
+  return op.is_transfer() && !op.per_micro_batch &&
+         (op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::param_gather);
 }
 
 }  // namespace
@@ -162,9 +163,10 @@ void ComputeAndLink::next_job(double& link) {
   link += time_[jobs_[job].index()];
   end_[job] = link;
   for (const std::int32_t reader : readers_[job]) {
-    if (--missing_[reader] == 0) {
-      available_.insert({std::max(link, backward_end_), reader});  // updates run when compute waits
-    }
+    if (--missing_[reader] > 0) continue;
+    // Between a reduction and a gather lies an update, which runs when compute waits.
+    const bool reduces = plan_.graph.op(jobs_[reader]).role == Role::shard_reduce;
+    available_.insert({reduces ? link : std::max(link, backward_end_), reader});
   }
 }
 

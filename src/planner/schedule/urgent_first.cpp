@@ -96,6 +96,7 @@ class UrgentFirst {
       switch (op.role) {
         case Role::replica_reduce:
         case Role::grad_reduce:
+        case Role::shard_reduce:
           queues[plan_.issues[id].queue].push_back(id);
           break;
         case Role::update:
@@ -108,16 +109,23 @@ class UrgentFirst {
           place_[id.index()] = {1, 0, 0};  // as the graph has them
       }
     }
-    // Replicas first: data parallelism reads what they leave. Then stage after stage, each with queues of its own.
+    // Replicas first: data parallelism reads what they leave. Then leg after leg, each with queues of its own; then
+    // replicas of shards, which read what data parallelism leaves.
     std::vector<const std::vector<OpId>*> in_turn;
     for (const auto& [number, queue] : queues) in_turn.push_back(&queue);
     const auto in_line = [&](const std::vector<OpId>* queue) {
       const Operation& first = plan_.graph.op(queue->front());
-      return std::pair(first.role != Role::replica_reduce, first.leg);
+      const int step = first.role == Role::replica_reduce ? 0 : first.role == Role::grad_reduce ? 1 : 2;
+      return std::pair(step, first.leg);
     };
     std::stable_sort(in_turn.begin(), in_turn.end(),
                      [&](const auto* a, const auto* b) { return in_line(a) < in_line(b); });
-    for (const std::vector<OpId>* queue : in_turn) fill_link(*queue, held && in_line(queue) == std::pair(true, 0));
+    // What is held back are those that no other reduction but the replicas' comes before.
+    const auto first =
+        std::find_if(in_turn.begin(), in_turn.end(), [&](const auto* queue) { return in_line(queue).first > 0; });
+    for (auto queue = in_turn.begin(); queue != in_turn.end(); ++queue) {
+      fill_link(**queue, held && queue >= first && in_line(*queue) == in_line(*first));
+    }
     std::stable_sort(update.begin(), update.end(),
                      [&](OpId a, OpId b) { return place_[a.index()] < place_[b.index()]; });
   }

@@ -16,7 +16,8 @@ constexpr std::int64_t kMiB = 1024 * 1024;
 
 bool has_data_parallel_traffic(const StepGraph& graph) {
   return std::any_of(graph.operations.begin(), graph.operations.end(), [](const Operation& op) {
-    return op.communication && (op.role == Role::grad_reduce || op.role == Role::param_gather);
+    return op.communication &&
+           (op.role == Role::grad_reduce || op.role == Role::shard_reduce || op.role == Role::param_gather);
   });
 }
 

@@ -66,6 +66,7 @@ std::string changed_flags(const Layout& from, const Layout& to) {
   if (to.sequence_parallel && !from.sequence_parallel) add("--sequence-parallel");
   if (!to.sequence_parallel && from.sequence_parallel) add("(no --sequence-parallel)");
   if (to.zero != from.zero) add(fmt::format("--zero {}", to.zero));
+  if (to.zero_shards != from.zero_shards) add(fmt::format("--zero-shards {}", to.zero_shards));
   if (to.recompute != from.recompute) add(fmt::format("--recompute {}", name_of(to.recompute)));
   if (to.micro_batch != from.micro_batch) add(fmt::format("--micro-batch {}", to.micro_batch));
   return text;
@@ -79,6 +80,8 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   layout.dp = devices / (degrees.tp * degrees.pp * now.cp);
   if (now.etp == now.tp) layout.etp = degrees.tp;
   if (layout.tp == 1) layout.sequence_parallel = false;
+  const std::int64_t ranks = layout.dp * layout.cp;  // that hold the same parameters
+  if (layout.zero_shards > 0 && ranks % layout.zero_shards != 0) layout.zero_shards = ranks;
   if (layout.pp != now.pp) {
     layout.stage_layers.clear();
     layout.vpp = 1;
@@ -87,14 +90,13 @@ Layout with_degrees(const Layout& now, const Degrees& degrees, std::int64_t devi
   return layout;
 }
 
-// Returns all changes beside the degrees, the smallest first: those that cost no time, then those that recompute or
-// send more.
-std::vector<Layout> variants_of(const Layout& layout) {
-  struct Variant {
-    Layout layout;
-    int weight;
-  };
-  std::vector<Variant> variants;
+struct Variant {
+  Layout layout;
+  int weight;
+};
+
+// Adds the changes of sequence parallelism, ZeRO, recomputation and micro-batches, each `weight` heavier.
+void add_variants(const Layout& layout, int weight, std::vector<Variant>& variants) {
   for (const bool sequence : {false, true}) {
     for (const int zero : {0, 1, 2, 3}) {
       for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -104,17 +106,29 @@ std::vector<Layout> variants_of(const Layout& layout) {
           const bool shards = zero > layout.zero && layout.shards() > 1;
           const bool again = recompute > layout.recompute && layout.recompute != Recompute::local;
           if ((sequence && !splits) || (zero > 0 && !shards) || (recompute != Recompute::none && !again)) continue;
-          Variant v{layout, 0};
+          Variant v{layout, weight};
           if (splits) v.layout.sequence_parallel = true;
           if (shards) v.layout.zero = zero;
           if (again) v.layout.recompute = recompute;
           v.layout.micro_batch = rows;
-          v.weight = (splits ? 1 : 0) + (shards ? std::max(1, 2 * zero - 2) : 0) + halvings +
-                     (again ? (recompute == Recompute::full ? 4 : 2) : 0);
+          v.weight += (splits ? 1 : 0) + (shards ? std::max(1, 2 * zero - 2) : 0) + halvings +
+                      (again ? (recompute == Recompute::full ? 4 : 2) : 0);
           variants.push_back(std::move(v));
         }
       }
     }
+  }
+}
+
+// Returns all changes beside the degrees, the smallest first: those that cost no time, then those that recompute or
+// send more.
+std::vector<Layout> variants_of(const Layout& layout) {
+  std::vector<Variant> variants;
+  add_variants(layout, 0, variants);
+  if (layout.has_shard_groups()) {
+    Layout one_set = layout;
+    one_set.zero_shards = layout.dp * layout.cp;
+    add_variants(one_set, 1, variants);
   }
   std::stable_sort(variants.begin(), variants.end(),
                    [](const Variant& a, const Variant& b) { return a.weight < b.weight; });

@@ -63,7 +63,8 @@ std::string hyphened(Collective collective) {
 
 // Names the scheme that a step's gradients and parameters travel for.
 std::string_view sharding_words(const Layout& layout) {
-  return layout.zero == 0 ? "DDP" : layout.zero == 1 ? "distributed optimizer" : layout.zero == 2 ? "ZeRO-2" : "FSDP";
+  if (layout.zero == 3) return layout.has_shard_groups() ? "HSDP" : "FSDP";
+  return layout.zero == 0 ? "DDP" : layout.zero == 1 ? "distributed optimizer" : "ZeRO-2";
 }
 
 std::string pipeline_words(const Operation& op) {
@@ -84,6 +85,9 @@ std::string transfer_words(const Operation& op, const Layout& layout) {
   switch (op.role) {
     case Role::grad_reduce:
       return fmt::format("{}gradient {} ({})", experts, collective, sharding_words(layout));
+    case Role::shard_reduce:
+      return fmt::format("gradient shard {} ({})", collective,
+                         layout.zero == 1 ? "optimizer instances" : "HSDP replicas");
     case Role::param_gather:
       return fmt::format("{}parameter {} ({})", experts, collective, sharding_words(layout));
     case Role::replica_reduce:

@@ -40,6 +40,8 @@ const std::vector<KeyRule>& rules() {
       {"global-batch", ValueType::integer},
       {"seq", ValueType::integer},
       {"zero", ValueType::integer, 0},
+      {"zero-shards", ValueType::integer},
+      {"zero-replicas", ValueType::integer},
       {"sequence-parallel", ValueType::choice, 0, {"true", "false"}},
       {"recompute", ValueType::choice, 0, {"none", "selective", "full"}},
       {"attention", ValueType::choice, 0, {"flash", "unfused"}},
