@@ -198,34 +198,39 @@ class Ranks {
 };
 
 // From each layout to the next in the list, and from that on: so every layout saves and every layout loads.
-void expect_all_load_what_all_save(const std::vector<Transformer>& models, const std::vector<Case>& cases) {
-  for (const Transformer& model : models) {
-    const ScratchFolder scratch("ckpt_layouts_" + model.name);
-    const WholeTensors tensors = numbered(model);
-    std::int64_t step = 1;
-    write_whole(scratch.path(), step, model, tensors);
-    for (const Case& c : cases) {
-      SCOPED_TRACE(model.name + ", " + c.name);
-      const Ranks ranks(model, c);
-      ranks.load(scratch.path() / checkpoint_name(step));
-      ranks.expect_holds(tensors);
-      ranks.save(scratch.path(), ++step);
-      EXPECT_EQ(test::whole_tensors(scratch.path() / checkpoint_name(step), model, kAllKinds), tensors);
-      EXPECT_EQ(test::error_of(
-                    [&] { check_cover("", read_manifest(scratch.path() / checkpoint_name(step)), model, kAllKinds); }),
-                "");
-      if (testing::Test::HasFailure()) return;
-    }
+void expect_all_load_what_all_save(const Transformer& model, const std::vector<Case>& cases) {
+  const ScratchFolder scratch("ckpt_layouts_" + model.name);
+  const WholeTensors tensors = numbered(model);
+  std::int64_t step = 1;
+  write_whole(scratch.path(), step, model, tensors);
+  for (const Case& c : cases) {
+    SCOPED_TRACE(model.name + ", " + c.name);
+    const Ranks ranks(model, c);
+    ranks.load(scratch.path() / checkpoint_name(step));
+    ranks.expect_holds(tensors);
+    ranks.save(scratch.path(), ++step);
+    EXPECT_EQ(test::whole_tensors(scratch.path() / checkpoint_name(step), model, kAllKinds), tensors);
+    EXPECT_EQ(test::error_of(
+                  [&] { check_cover("", read_manifest(scratch.path() / checkpoint_name(step)), model, kAllKinds); }),
+              "");
+    if (testing::Test::HasFailure()) return;
   }
 }
 
-TEST(Checkpoint, LoadsIntoAnyLayout) {
-  expect_all_load_what_all_save(models(), cases());
-}
+// A test for every model, so that processes share them.
+class CheckpointOfModel : public testing::TestWithParam<std::size_t> {};
 
-TEST(Checkpoint, OfExpertsLoadsWhereverTheyLie) {
-  expect_all_load_what_all_save(expert_models(), expert_cases());
+TEST_P(CheckpointOfModel, LoadsIntoAnyLayout) {
+  expect_all_load_what_all_save(models()[GetParam()], cases());
 }
+INSTANTIATE_TEST_SUITE_P(Models, CheckpointOfModel, testing::Range<std::size_t>(0, models().size()));
+
+class CheckpointOfExperts : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(CheckpointOfExperts, LoadsWhereverTheyLie) {
+  expect_all_load_what_all_save(expert_models()[GetParam()], expert_cases());
+}
+INSTANTIATE_TEST_SUITE_P(Models, CheckpointOfExperts, testing::Range<std::size_t>(0, expert_models().size()));
 
 TEST(Checkpoint, IsSharedByRanksThatHoldTheSame) {
   const ScratchFolder scratch("ckpt_shared");
