@@ -13,8 +13,8 @@
 // Both together would count parts of S that run beside v itself, unless v is a barrier.
 //
 // A transfer slows down the compute of its ranks, by s. Whatever part of a rank's transfers hides behind compute costs
-// s / (1 + s) of its time, and the rest costs all of it. So a period is also at least the rank's compute and s / (1 + s)
-// of what its busiest link carries for it.
+// s / (1 + s) of its time, and the rest costs all of it. So a period is also at least the rank's compute and s / (1 +
+// s) of what its busiest link carries for it.
 #pragma once
 
 #include <cstdint>
