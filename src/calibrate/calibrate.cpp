@@ -8,7 +8,8 @@
 #include "calibrate/expert_load.hpp"
 #include "calibrate/library_times.hpp"
 #include "calibrate/passes.hpp"
-#include "exec/rank_exchange.hpp"
+#include "calibrate/rank_means.hpp"
+#include "calibrate/stream_times.hpp"
 
 namespace weft {
 namespace {
@@ -21,30 +22,12 @@ constexpr double kAloneShare = 0.6;
 // Elements.
 constexpr std::int64_t kSmallTransfer = 16 << 10, kLargeTransfer = 1 << 20;
 constexpr int kSmallTransfers = 30, kWaitingPasses = 2;
-constexpr double kMicro = 1e6;  // sums are of numbers with a few digits behind the point
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-// Sums over the ranks of numbers that all have in the same order.
-std::vector<double> sums_of_ranks(Communicator& communicator, const std::vector<double>& own) {
-  std::vector<double> sums;
-  SharedSum sum(communicator);
-  for (const double value : own) {
-    sum.start(value * kMicro);
-    sums.push_back(sum.take() / kMicro);
-  }
-  return sums;
-}
-
-std::vector<double> mean_of_ranks(Communicator& communicator, const std::vector<double>& own) {
-  std::vector<double> means = sums_of_ranks(communicator, own);
-  for (double& mean : means) mean /= static_cast<double>(communicator.size());
-  return means;
 }
 
 struct Measured {
@@ -190,7 +173,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
   device.transfer_slowdown = calibration.transfer_slowdown;
 }
 
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels) {
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, const Processor& processor) {
   const auto rank = make_id<Rank>(communicator.rank());
   const double share = kAloneShare / static_cast<double>(1 + job.cuts.size());
   auto advance = [&, done = 0.0](double by) mutable {
@@ -199,18 +182,24 @@ Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator
   };
   Calibration result;
   {
-    CalibrationPasses passes(job, job.step, rank, kernels);
+    CalibrationPasses passes(job, job.step, rank, processor);
     const Measured measured = measure_alone(job, communicator, passes, share);
     result.between_operations = agree(job.step.plan(), communicator, measured, result.operations);
     advance(share);
-    if (job.step.plan().model.experts) result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
-    result.library = measure_library(passes.view(), communicator);
-    if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
-    if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
+    if (processor.device == nullptr) {
+      if (job.step.plan().model.experts) {
+        result.expert_load = measure_expert_load(job.step.plan(), communicator, passes);
+      }
+      result.library = measure_library(passes.view(), communicator);
+      if (communicator.size() > 1) measure_handoff(job, communicator, passes, result);
+      if (communicator.size() > 1) measure_together(job, communicator, passes, result.operations, result);
+    } else if (processor.collectives != nullptr) {
+      measure_streams(communicator, processor, job.largest_transfer, passes, result);
+    }
     advance(1 - kAloneShare);
   }
   for (const WholePlan* cut : job.cuts) {
-    CalibrationPasses passes(job, *cut, rank, kernels);
+    CalibrationPasses passes(job, *cut, rank, processor);
     agree(cut->plan(), communicator, measure_alone(job, communicator, passes, share), result.operations);
     advance(share);
   }

@@ -8,10 +8,9 @@
 #include <memory>
 #include <optional>
 
-#include "comm/communicator.hpp"
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
-#include "exec/train_settings.hpp"
+#include "exec/train_rank.hpp"
 #include "plan/whole_plan.hpp"
 
 namespace weft {
@@ -21,6 +20,7 @@ struct CalibrationJob {
   std::vector<const WholePlan*> cuts;  // the same with its layers cut: smaller operations lose efficiency
   std::shared_ptr<const Corpus> corpus;
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
+  Bytes largest_transfer{64 << 20};  // of those that are timed in a device's streams
   // Called on every rank's worker with the share that is done, 0 .. 1.
   std::function<void(double)> on_progress = {};
 };
@@ -39,8 +39,9 @@ struct Calibration {
   LibraryProfile library = {};  // where the transport has one
 };
 
-// All ranks call it. Runs the computation of the step pass after pass, without its transfers.
-Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, Kernels& kernels);
+// All ranks call it. Runs the computation of the step pass after pass, without its transfers. On a device that has
+// collectives it prepares some of them, so nobody else can.
+Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, const Processor& processor);
 
 // `device` as this machine has turned out to be.
 void apply(const Calibration& calibration, DeviceProfile& device);

@@ -20,14 +20,6 @@ constexpr int kExecutions = 3;  // after a first one that does not count; the me
 constexpr double kMinSeconds = 0.5;
 constexpr double kNanos = 1e9;
 
-bool has(const StepGraph& graph, ClassId rank_class, LibraryProfile::Group group, GroupKind kind) {
-  const RankClass& c = graph.classes[rank_class.index()];
-  return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const Operation& op) {
-    return op.communication && op.rank_class == rank_class && op.communication->group == kind &&
-           c.group(kind).view.size == group.members;
-  });
-}
-
 // Uses two segments per buffer, as a plan's buffers are scattered too.
 class TimedCall {
  public:
@@ -101,6 +93,15 @@ std::map<LibraryProfile::Group, GroupKind> groups_to_time(const StepGraph& graph
   return groups;
 }
 
+bool is_timed_on(const RankView& view, LibraryProfile::Group group, GroupKind kind) {
+  const StepGraph& graph = view.plan().graph;
+  const RankClass& own = graph.classes[view.rank_class().index()];
+  return std::any_of(graph.operations.begin(), graph.operations.end(), [&](const Operation& op) {
+    return op.communication && op.rank_class == view.rank_class() && op.communication->group == kind &&
+           own.group(kind).view.size == group.members;
+  });
+}
+
 LibraryProfile measure_library(const RankView& view, Communicator& communicator) {
   LibraryProfile profile;
   if (!communicator.has_library()) return profile;
@@ -111,7 +112,7 @@ LibraryProfile measure_library(const RankView& view, Communicator& communicator)
   };
   const StepGraph& graph = view.plan().graph;
   for (const auto& [group, kind] : groups_to_time(graph)) {
-    const bool member = has(graph, view.rank_class(), group, kind);
+    const bool member = is_timed_on(view, group, kind);
     for (const std::int64_t elements : kSizes) {
       double own = 0;
       if (member) own = TimedCall(communicator, group.collective, view.members(kind), elements).median_seconds();

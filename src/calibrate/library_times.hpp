@@ -13,6 +13,9 @@ namespace weft {
 // as reduce_scatter and all_gather (planner/partition), so those are asked for too.
 std::map<LibraryProfile::Group, GroupKind> groups_to_time(const StepGraph& graph);
 
+// Whether this rank is a member of such a group.
+bool is_timed_on(const RankView& view, LibraryProfile::Group group, GroupKind kind);
+
 // All ranks call it, and get the same. Nothing where the transport has no library.
 LibraryProfile measure_library(const RankView& view, Communicator& communicator);
 

@@ -1,12 +1,15 @@
-// The computation of a step on a rank, run pass after pass without its transfers.
+// The computation of a step on a rank, run pass after pass without its transfers: on this processor one operation after
+// the other, on a device enqueued as a whole and timed by events.
 #pragma once
 
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mix.hpp"
 #include "calibrate/calibrate.hpp"
 #include "exec/bind_compute.hpp"
 #include "exec/initial_weights.hpp"
@@ -19,9 +22,10 @@ class CalibrationPasses {
   static double in_seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
   // `step`: one of the job's.
-  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank, Kernels& kernels)
-      : kernels_(kernels),
-        view_(step, rank),
+  CalibrationPasses(const CalibrationJob& job, const WholePlan& step, Rank rank, const Processor& processor)
+      : kernels_(processor.kernels),
+        device_(processor.device),
+        view_(step, rank, device_),
         parameters_(view_),
         batches_(job.corpus, shape_of(step.plan()), 1),
         compute_(view_, parameters_, settings_, batches_, training_) {
@@ -35,10 +39,15 @@ class CalibrationPasses {
             {op.key, compute_.bind(instance.operation, instance.micro_batch), choices_of(op, instance.micro_batch)});
       }
     }
+    std::vector<float> numbers;
     for (const ParameterState& p : parameters_.all()) {
-      const ElementRange all{0, parameters_.holds_whole(p, p.weight) ? p.elements : parameters_.own(p).size()};
-      initial_weights(p.tensors, 1, 0, floats_of({view_.data(p.weight), all.size()}));
+      parameters_.set_weights(p, [&](ElementRange range) {
+        numbers.resize(range.size());
+        initial_weights(p.tensors, 1, range.begin, numbers);
+        return std::span<const float>(numbers);
+      });
     }
+    if (device_ != nullptr) prepare_stream();
   }
 
   const RankView& view() const { return view_; }
@@ -46,6 +55,7 @@ class CalibrationPasses {
   // Runs until one pass is over or `over` says so. Reports every execution with its key and its seconds.
   template <class OnExecution, class Over>
   void run(const OnExecution& on_execution, const Over& over) {
+    if (device_ != nullptr) return run_in_stream(on_execution);
     for (const Bound& operation : operations_) {
       const Clock::time_point begin = Clock::now();
       operation.compute.run(kernels_, 0);
@@ -97,26 +107,79 @@ class CalibrationPasses {
     BoundOperation compute;
     std::span<const float> choices = {};  // of a forward gate, by expert
   };
+  void prepare_stream() {
+    stream_ = device_->make_stream(StreamPriority::usual);
+    for (std::size_t i = 0; i <= operations_.size(); ++i) ended_.push_back(device_->make_event());
+  }
+  // A device works on while the host enqueues, so the executions of a pass are known when all of it is over.
+  template <class OnExecution>
+  void run_in_stream(const OnExecution& on_execution) {
+    device_->use(stream_);
+    const std::uint64_t first_result = device_->results_asked_for();
+    device_->record(ended_.front(), stream_);
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      operations_[i].compute.enqueue(kernels_, 0);
+      device_->record(ended_[i + 1], stream_);
+    }
+    while (!device_->is_over(ended_.back())) std::this_thread::sleep_for(kPause);
+    device_->deliver({first_result, device_->results_asked_for()});
+    const auto time_of = [&](std::size_t event) {
+      return Clock::time_point(std::chrono::nanoseconds(device_->time_of(ended_[event])));
+    };
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      if (operations_[i].key) on_execution(*operations_[i].key, time_of(i), time_of(i + 1));
+    }
+  }
   std::span<const float> choices_of(const Operation& op, MicroBatch micro_batch) const {
-    if (op.role != Role::gate || op.phase != Phase::forward) return {};
+    if (op.role != Role::gate || op.phase != Phase::forward || device_ != nullptr) return {};
     return floats_of({view_.data(write_of(op, Operand::loads), micro_batch), op.key.dims[1]});
   }
   // Nothing is transferred, so the memory for data of other ranks is filled with harmless values: no result may
   // overflow, and a loss of zeros has no logarithm.
   void stand_in(const StepGraph& graph, const Operation& transfer, MicroBatch micro_batch) {
     if (!transfer.per_micro_batch) return;
-    std::vector<std::pair<Vector, float>> results;
+    struct Result {
+      Vector numbers;
+      float number;
+      Vector noise;  // empty: all are the number
+    };
+    std::vector<Result> results;
     for (const Write& write : transfer.writes) {
       const Value& value = graph.value(write.value);
       if (!value.per_micro_batch) continue;
-      results.push_back(
-          {{view_.data(write.value, micro_batch), value.elements()}, value.kind == ValueKind::scalar ? 1.0F : 0.0F});
+      Result& result = results.emplace_back();
+      result.numbers = {view_.data(write.value, micro_batch), value.elements()};
+      result.number = value.kind == ValueKind::scalar ? 1.0F : 0.0F;
+      if (device_ != nullptr && value.kind == ValueKind::parameter) result.noise = noise_like(graph, result.numbers);
     }
     operations_.push_back({std::nullopt,
                            [results](Kernels& kernels, std::int64_t) {
-                             for (const auto& [numbers, number] : results) kernels.fill(numbers, number);
+                             for (const auto& [numbers, number, noise] : results) {
+                               if (noise.empty()) {
+                                 kernels.fill(numbers, number);
+                               } else {
+                                 kernels.copy(Matrix::dense(noise.data, 1, noise.size),
+                                              Matrix::dense(numbers.data, 1, numbers.size));
+                               }
+                             }
                            },
                            {}});
+  }
+  // Products of a GPU are faster with weights of zeros, because it needs less power and keeps its clock.
+  Vector noise_like(const StepGraph& graph, const Vector& weights) {
+    if (!noise_) {
+      std::int64_t most = 0;
+      for (const Value& value : graph.values) {
+        if (value.kind == ValueKind::parameter) most = std::max(most, value.elements());
+      }
+      noise_ = std::make_unique<RankMemory>(most * size_of(weights.data.type), device_);
+      std::vector<float> numbers(static_cast<std::size_t>(most));
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = static_cast<float>(static_cast<double>(mix_bits(i) >> 11) * 0x1p-53 - 0.5) * kWeightSize;
+      }
+      noise_->write(numbers, {{noise_->data(), weights.data.type}, most});
+    }
+    return {{noise_->data(), weights.data.type}, weights.size};
   }
   static BatchShape shape_of(const Plan& plan) {
     const Layout& l = plan.layout;
@@ -130,7 +193,11 @@ class CalibrationPasses {
     return settings;
   }
 
+  static constexpr std::chrono::microseconds kPause{50};
+  static constexpr float kWeightSize = 0.04F;
+
   Kernels& kernels_;
+  Accelerator* device_;
   TrainSettings settings_ = still();
   RankTraining training_;
   RankView view_;
@@ -138,6 +205,9 @@ class CalibrationPasses {
   Batches batches_;
   ComputeBinder compute_;
   std::vector<Bound> operations_;
+  StreamId stream_;             // of a device
+  std::vector<EventId> ended_;  // there: before the first operation, and after each
+  std::unique_ptr<RankMemory> noise_;
 };
 
 }  // namespace weft

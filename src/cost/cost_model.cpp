@@ -133,10 +133,23 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   const std::optional<ProgramCost> program =
       programs_ ? programs_->cost(operation, members_of(operation)) : std::nullopt;
   TransferCost cost = program ? from_program(operation, *program) : closed_form(operation);
+  if (!programs_) fit_to_library(operation, cost);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;
+}
+
+// The links are busy for all of the measured time but what the smallest size took.
+void CostModel::fit_to_library(const Operation& operation, TransferCost& cost) const {
+  const Communication& c = *operation.communication;
+  const double bytes_alone = cost.bandwidth_seconds();
+  if (bytes_alone == 0 || c.collective == Collective::send_recv) return;
+  const std::int64_t members = std::ssize(members_of(operation));
+  const std::optional<Nanos> time = profile_.library.time(c.collective, members, c.bytes);
+  if (!time) return;
+  cost.latency = std::min(*time, profile_.library.least_time(c.collective, members));
+  for (LinkWork& w : cost.work) w.seconds *= seconds(*time - cost.latency) / bytes_alone;
 }
 
 void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {

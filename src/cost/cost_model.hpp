@@ -70,6 +70,8 @@ class CostModel {
   TransferCost from_traffic(const RankClass& rank_class, const std::vector<FabricTraffic>& traffic, bool sends,
                             bool receives) const;
   TransferCost closed_form(const Operation& operation) const;
+  // Makes of the closed form of a library's collective what was measured of it.
+  void fit_to_library(const Operation& operation, TransferCost& cost) const;
   Nanos latency_of(const RankClass& rank_class, const CollectiveTraffic& traffic) const;
   TransferCost exchange(const RankClass& rank_class, const CollectiveTraffic& traffic, std::int64_t members,
                         Bytes bytes) const;

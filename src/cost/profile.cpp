@@ -72,6 +72,31 @@ std::optional<Nanos> LibraryProfile::time(Collective collective, std::int64_t me
   return nanos_from_seconds(seconds(from.time) + (part > 1 ? std::max(0.0, slope) : slope) * part);
 }
 
+Nanos LibraryProfile::least_time(Collective collective, std::int64_t members) const {
+  return measured.at({collective, members}).front().time;
+}
+
+std::optional<LibraryLink> link_of(const LibraryProfile& library) {
+  std::optional<LibraryLink> link;
+  for (const auto& [group, points] : library.measured) {
+    const std::int64_t steps = (group.collective == Collective::all_reduce ? 2 : 1) * (group.members - 1);
+    // Of the buffer's bytes, what a member of a ring sends and receives.
+    const double share = static_cast<double>(steps) / static_cast<double>(group.members);
+    if (!link) link.emplace(LibraryLink{{0}, points.front().time});
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const auto rate = [&](Bytes bytes, Nanos time) {
+        return time > Nanos{0} ? share * static_cast<double>(bytes.value) / seconds(time) : 0.0;
+      };
+      double& best = link->bandwidth.bytes_per_second;
+      best = std::max(best, rate(points[i].bytes, points[i].time));
+      // Sizes between two points, and beyond the last, grow at this rate.
+      if (i > 0) best = std::max(best, rate(points[i].bytes - points[i - 1].bytes, points[i].time - points[i - 1].time));
+    }
+    link->latency = std::min(link->latency, nanos_from_seconds(seconds(points.front().time) / static_cast<double>(steps)));
+  }
+  return link;
+}
+
 const DeviceProfile& Profile::device(std::string_view name) const {
   static const DeviceProfile unknown{};
   auto found = devices.find(name);

@@ -91,8 +91,18 @@ struct LibraryProfile {
   // Interpolates linearly between the points, extends the last line, and uses the first point's time below it. Returns
   // nothing where no such group was measured.
   std::optional<Nanos> time(Collective collective, std::int64_t members, Bytes bytes) const;
+  // What the smallest measured size took. There must be one.
+  Nanos least_time(Collective collective, std::int64_t members) const;
   friend bool operator==(const LibraryProfile&, const LibraryProfile&) = default;
 };
+
+// The link of every rank, as the library's collectives show it: no measured size moved its bytes faster.
+struct LibraryLink {
+  Bandwidth bandwidth;
+  Nanos latency;  // of one of the steps that a ring of the group takes
+};
+// Returns nothing where nothing was measured.
+std::optional<LibraryLink> link_of(const LibraryProfile& library);
 
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name

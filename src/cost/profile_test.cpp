@@ -64,5 +64,18 @@ TEST(LibraryProfile, TimesFollowStraightLinesThroughWhatWasMeasured) {
   EXPECT_EQ(library.time(Collective::all_gather, 2, Bytes{300}), Nanos{150});
 }
 
+// An all_reduce of 4 ranks moves 1.5 times the buffer in 6 steps, a gather of 2 ranks half of it in one.
+TEST(LibraryProfile, SaysWhatTheLinksReach) {
+  LibraryProfile library;
+  EXPECT_FALSE(link_of(library));
+  library.measured[{Collective::all_reduce, 4}] = {{Bytes{6}, Nanos{60}}, {Bytes{1000}, Nanos{300}}};
+  EXPECT_EQ(link_of(library)->latency, Nanos{10});
+  // From the first size to the second 1.5 * 994 bytes took 240 ns.
+  EXPECT_NEAR(link_of(library)->bandwidth.bytes_per_second, 1.5 * 994 / 240e-9, 1);
+  library.measured[{Collective::all_gather, 2}] = {{Bytes{8000}, Nanos{400}}};
+  EXPECT_EQ(link_of(library)->latency, Nanos{10});
+  EXPECT_NEAR(link_of(library)->bandwidth.bytes_per_second, 4000 / 400e-9, 1);
+}
+
 }  // namespace
 }  // namespace weft

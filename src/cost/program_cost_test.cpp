@@ -133,6 +133,23 @@ TEST(TransferCost, MeasuredLinksReachWhatIsStatedUnderALibrarysCollectives) {
   EXPECT_DOUBLE_EQ(c.cost.transfer(op).bandwidth_seconds(), 2 * 7.0 / 8 * kBuffer / 300e9);
 }
 
+// The library was measured to need 10 us for the smallest size and 110 us for this one: 10 us of latency, in which no
+// bytes move, and 100 us in which the links are busy.
+TEST(TransferCost, IsWhatWasMeasuredOfALibrary) {
+  ClusterSpec spec = parse_cluster("dgx-a100:1");
+  spec.execution.links = LinkTiming::measured;
+  Profile profile = default_profile();
+  profile.library.measured[{Collective::all_reduce, 8}] = {{Bytes{1024}, Nanos{10'000}},
+                                                           {Bytes{kBuffer}, Nanos{110'000}}};
+  const Case c(spec, 1, profile);
+  const TransferCost cost = c.cost.transfer(c.transfer(Collective::all_reduce, kBuffer));
+  EXPECT_EQ(cost.latency, Nanos{10'000});
+  EXPECT_DOUBLE_EQ(cost.bandwidth_seconds(), 100e-6);
+  // Nothing is known of gathers: the closed form.
+  EXPECT_DOUBLE_EQ(c.cost.transfer(c.transfer(Collective::all_gather, kBuffer)).bandwidth_seconds(),
+                   7.0 / 8 * kBuffer / 300e9);
+}
+
 // Ranks with unequal adapters are two classes; together they take the program's time, although their links need
 // different times for their bytes. A program that spares the slow adapter is still charged what bounds assume of every
 // rank: 2 (N-1)/N of the buffer.

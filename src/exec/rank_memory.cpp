@@ -31,7 +31,10 @@ RankMemory::RankMemory(Bytes size, Accelerator* device)
 }
 
 RankMemory::~RankMemory() {
-  if (device_ == nullptr) munmap(data_, size_);
+  if (device_ != nullptr)
+    device_->release(data_);
+  else
+    munmap(data_, size_);
 }
 
 void RankMemory::read(const Vector& from, std::span<float> to) const {

@@ -37,8 +37,10 @@ class Accelerator {
   virtual Kernels& kernels() = 0;
   virtual void use(StreamId stream) = 0;
 
-  // Zeros. Freed with the device.
+  // Zeros. Freed with the device, or by release(), which waits for all work of the device
+  // and throws nothing.
   virtual std::byte* allocate(Bytes size) = 0;
+  virtual void release(std::byte* memory) = 0;
   // Both wait for all work of the device before they copy, and for the copy.
   virtual void copy_in(std::span<const std::byte> host, std::byte* device) = 0;
   virtual void copy_out(const std::byte* device, std::span<std::byte> host) = 0;

@@ -59,7 +59,8 @@ int run_calibrate_command(const std::vector<std::string>& arguments, std::ostrea
   const RunOptions options = read_run_options(flags, launch);
   const bool reports = has_rank_0(launch);
   if (reports) require_outputs_can_be_written(flags, {"out"});
-  if (!kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
+  const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
+  if (!on_gpus && !kernels_available()) fail("weft calibrate needs kernels: {}", kernels_in_words());
   if (const auto processes = processes_to_start(flags, launch)) {
     return run_own_processes(*processes, {"calibrate"}, arguments, err);
   }

@@ -96,6 +96,11 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
   }
 }
 
+// Whether the user says what the links between GPUs are; otherwise they are measured.
+bool states_links(const std::string& cluster) {
+  return !cluster.starts_with("gpu:") || cluster.find("nic=") != std::string::npos;
+}
+
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
   if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
@@ -111,6 +116,9 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
   options.inputs = read_inputs(flags);
   if (on_gpus && options.inputs.cluster.execution.runtime != Runtime::cuda) {
     fail("--device cuda: --cluster {} is not of this machine's GPUs; give gpu:N", options.inputs.cluster.name);
+  }
+  if (options.inputs.cluster.execution.runtime == Runtime::cuda) {
+    options.links_given = states_links(*flags.text("cluster"));
   }
   options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
   // A shape has only the positions that it trains, because each of them is a gradient to be reduced.
@@ -155,10 +163,6 @@ int read_threads(const Flags& flags, std::int64_t ranks) {
 
 void read_profile_of_machine(const Flags& flags, std::int64_t ranks, RunOptions& options) {
   const auto file = flags.text("profile");
-  if (!file && options.inputs.cluster.execution.runtime == Runtime::cuda) {
-    options.profile = default_profile();
-    options.profile_name = fmt::format("built in, of {}", options.inputs.cluster.device.name);
-  }
   if (!file) return;
   options.profile = read_profile(read_text_file(*file), *file, default_profile());
   options.profile_name = *file;

@@ -41,6 +41,10 @@ class CudaAccelerator final : public Accelerator {
     check(cudaDeviceSynchronize(), "clearing memory");
     return memory.data();
   }
+  void release(std::byte* memory) override {
+    cudaSetDevice(context_.device());  // an error has been reported already, or will be by the next call
+    std::erase_if(memory_, [&](const DeviceMemory& each) { return each.data() == memory; });
+  }
   void copy_in(std::span<const std::byte> host, std::byte* device) override {
     context_.enter();
     check(cudaDeviceSynchronize(), "working");

@@ -47,8 +47,7 @@ void RunSession::run_rank(Communicator& communicator, const std::string& way) {
 }
 
 const PolicyStudy& RunSession::prepare_rank(Communicator& communicator) {
-  const bool on_gpus = options_.inputs.cluster.execution.runtime == Runtime::cuda;
-  if (!options_.links_given && processes() && !on_gpus) measure_links(communicator);
+  if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
   if (!options_.profile) measure_machine(communicator);
   std::call_once(planned_, [&] { plan(communicator); });
   if (processes()) compare_plans(communicator);
@@ -149,8 +148,9 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
 
 // Nobody should take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
-  if (options_.inputs.cluster.execution.runtime == Runtime::cuda) {
-    return study_.ranks > 1 ? fmt::format("NCCL, predicted as {}", options_.inputs.cluster.name) : "none: one rank";
+  if (on_gpus()) {
+    if (study_.ranks == 1) return "none: one rank";
+    return options_.links_given ? "NCCL, predicted as --cluster says" : "NCCL, measured before the run";
   }
   if (!processes()) return fmt::format("emulated: {}", options_.inputs.cluster.name);
   return fmt::format("real ({}), {}", way,
@@ -203,7 +203,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     calibration_ = std::make_shared<const Prepared>(
         Prepared{make_whole_plan(request, graph, "serial"), plans_in_parts(request, graph)});
   });
-  CalibrationJob job{calibration_->serial, {}, options_.corpus, options_.calibration_budget, {}};
+  CalibrationJob job{calibration_->serial, {}, options_.corpus, options_.calibration_budget};
   for (const WholePlan& cut : calibration_->cuts) job.cuts.push_back(&cut);
   std::optional<TaskProgress> progress;
   if (reports(communicator)) {
@@ -212,7 +212,8 @@ void RunSession::measure_machine(Communicator& communicator) {
     progress.emplace(tell, "calibrating", 100);
     job.on_progress = [&](double share) { progress->reach(share); };
   }
-  const Calibration calibration = calibrate_rank(job, communicator, *make_kernels({.threads = options_.threads}));
+  const RankProcessor own(options_, communicator);
+  const Calibration calibration = calibrate_rank(job, communicator, own.get());
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;
@@ -228,7 +229,7 @@ void RunSession::measure_machine(Communicator& communicator) {
 }
 
 void RunSession::calibrate_only(Communicator& communicator) {
-  if (!options_.links_given && processes()) measure_links(communicator);
+  if (!options_.links_given && processes() && !on_gpus()) measure_links(communicator);
   measure_machine(communicator);
 }
 
@@ -243,9 +244,25 @@ void RunSession::apply_native_wish(bool has_library) {
   }
 }
 
+// Collectives of GPUs are the library's alone, so what was measured of them says what the links are, unless the user
+// says so.
+void RunSession::use_links_of_library() {
+  if (options_.links_given) profile_.library = {};
+  const std::optional<LibraryLink> link = link_of(profile_.library);
+  if (!link) return;
+  options_.inputs.cluster.execution.links = LinkTiming::measured;
+  LevelSpec& nic = options_.inputs.cluster.levels.front();
+  nic.bandwidth = link->bandwidth;
+  nic.latency = link->latency;
+}
+
 void RunSession::plan(const Communicator& communicator) {
   if (options_.profile) profile_ = *options_.profile;
-  apply_native_wish(communicator.has_library());
+  if (on_gpus()) {
+    use_links_of_library();
+  } else {
+    apply_native_wish(communicator.has_library());
+  }
   study_.plan = options_.plans.empty() ? study_plan(options_.inputs, options_.policies, profile_)
                                        : study_given_plans(options_.inputs, options_.plans, profile_);
   study_.profile = options_.profile_name;

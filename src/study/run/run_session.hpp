@@ -41,6 +41,7 @@ class RunSession {
 
  private:
   bool processes() const { return ranks_as_ == RanksAs::processes; }
+  bool on_gpus() const { return options_.inputs.cluster.execution.runtime == Runtime::cuda; }
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
   void find_start(Communicator& communicator);
   std::string start_in_words();
@@ -53,6 +54,7 @@ class RunSession {
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
   void apply_native_wish(bool has_library);
+  void use_links_of_library();
   void train(Communicator& communicator, std::size_t policy);
   std::vector<double> learning_rates(std::int64_t steps) const;
   void write(const PolicyStudy& predicted, KeptTensors& kept, const TrainResult& result) const;

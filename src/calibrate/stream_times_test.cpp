@@ -1,0 +1,87 @@
+// Calibration on an accelerator that carries out lists of calls, with collectives between two of them.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "calibrate/calibrate.hpp"
+#include "comm/test_ranks.hpp"
+#include "exec/test_fake_collectives.hpp"
+#include "exec/test_training.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
+
+namespace weft {
+namespace {
+
+using test::FakeAccelerator, test::FakeCollectives, test::FakeFabric, test::PlannedLayout;
+
+std::vector<Calibration> calibrate_on_streams(const Layout& layout, std::int64_t ranks) {
+  const PlannedLayout planned(test::tiny_gpt(), layout, ranks, "serial", 2);
+  FakeFabric fabric;
+  std::vector<Calibration> results(static_cast<std::size_t>(ranks));
+  local_ranks::on_ranks({.ranks = ranks}, {}, [&](Communicator& communicator) {
+    FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+    FakeCollectives collectives(fabric, communicator.rank());
+    CalibrationJob job{planned.whole, {}, Corpus::generate(3, 4096), std::chrono::milliseconds(100)};
+    job.largest_transfer = Bytes{256 << 10};
+    results[static_cast<std::size_t>(communicator.rank())] =
+        calibrate_rank(job, communicator, Processor(accelerator, ranks > 1 ? &collectives : nullptr));
+  });
+  return results;
+}
+
+std::set<OpKey> keys_of(const Layout& layout, std::int64_t ranks) {
+  const PlannedLayout planned(test::tiny_gpt(), layout, ranks, "serial", 2);
+  std::set<OpKey> keys;
+  for (const Operation& op : planned.whole.plan().graph.operations) {
+    if (!op.is_transfer()) keys.insert(op.key);
+  }
+  return keys;
+}
+
+// Ranks that came to different numbers would make different plans.
+void expect_same(const Calibration& a, const Calibration& b) {
+  EXPECT_EQ(a.operations, b.operations);
+  EXPECT_EQ(a.library, b.library);
+  EXPECT_EQ(a.compute_slowdown, b.compute_slowdown);
+  EXPECT_EQ(a.transfer_slowdown, b.transfer_slowdown);
+}
+
+TEST(CalibrationOnStreams, TimesEveryOperationOnce) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const Calibration found = calibrate_on_streams({}, 1).front();
+  std::set<OpKey> keys;
+  for (const auto& [key, time] : found.operations) {
+    keys.insert(key);
+    EXPECT_GT(time, Nanos{0});
+  }
+  EXPECT_EQ(keys, keys_of({}, 1));
+  EXPECT_TRUE(found.library.measured.empty());
+}
+
+TEST(CalibrationOnStreams, TimesTheCollectivesOfTheStep) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  Layout layout;
+  layout.zero = 3;
+  const std::vector<Calibration> found = calibrate_on_streams(layout, 2);
+  expect_same(found[0], found[1]);
+  EXPECT_EQ(found[0].operations.size(), keys_of(layout, 2).size());
+  for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter}) {
+    const auto& points = found[0].library.measured.at({collective, 2});
+    EXPECT_TRUE(std::ranges::is_sorted(points, {}, &LibraryProfile::Point::bytes));
+    for (const LibraryProfile::Point& point : points) EXPECT_GT(point.time, Nanos{0});
+  }
+  EXPECT_GE(found[0].compute_slowdown, 0);
+  EXPECT_GE(found[0].transfer_slowdown, 0);
+}
+
+// Members of a group prepare the same calls whatever other groups a rank is in.
+TEST(CalibrationOnStreams, StagesOfAPipelineAgree) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  Layout layout;
+  layout.pp = 2;
+  const std::vector<Calibration> found = calibrate_on_streams(layout, 4);
+  for (const Calibration& other : found) expect_same(found[0], other);
+}
+
+}  // namespace
+}  // namespace weft
