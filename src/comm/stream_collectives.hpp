@@ -24,8 +24,8 @@ class StreamCollectives {
   // library has no way to carry it out.
   virtual std::size_t prepare(const PreparedCall& call, std::span<const Segment> input,
                               std::span<const Segment> output) = 0;
-  // All ranks, once, when all have prepared their calls: members find each other, and compare what they prepared.
-  // Throws RunFailed where that differs.
+  // All ranks, when all have prepared their calls: members find each other, and compare what they prepared since the
+  // last time. Throws RunFailed where that differs. Those that have found each other before use the same way again.
   virtual void connect() = 0;
   // Enqueues it in `stream`, the library's own name of one (Accelerator::native). In place where both lists name the
   // same memory. Returns when all of it is in the stream.

@@ -35,8 +35,12 @@ double TransferCost::bandwidth_seconds() const {
   return slowest;
 }
 
+double TransferCost::moving_seconds() const {
+  return std::max(own_seconds, bandwidth_seconds());
+}
+
 Nanos TransferCost::alone() const {
-  return latency + nanos_from_seconds(bandwidth_seconds());
+  return latency + nanos_from_seconds(moving_seconds());
 }
 
 CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile profile,
@@ -140,21 +144,24 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   return cost;
 }
 
-// The links are busy for all of the measured time but what the smallest size took.
+// Its bytes move for all of the measured time but what the smallest size took, and keep the links as busy as one of
+// several collectives does that run at once.
 void CostModel::fit_to_library(const Operation& operation, TransferCost& cost) const {
   const Communication& c = *operation.communication;
   const double bytes_alone = cost.bandwidth_seconds();
-  if (bytes_alone == 0 || c.collective == Collective::send_recv) return;
+  if (bytes_alone == 0) return;
   const std::int64_t members = std::ssize(members_of(operation));
   const std::optional<Nanos> time = profile_.library.time(c.collective, members, c.bytes);
   if (!time) return;
   cost.latency = std::min(*time, profile_.library.least_time(c.collective, members));
-  for (LinkWork& w : cost.work) w.seconds *= seconds(*time - cost.latency) / bytes_alone;
+  cost.own_seconds = seconds(*time - cost.latency);
+  for (LinkWork& w : cost.work) w.seconds *= cost.own_seconds / profile_.library.at_once / bytes_alone;
 }
 
 void CostModel::make_uneven(const Operation& operation, TransferCost& cost) const {
   const double factor = expert_sizes_.factor(operation, false);
   for (LinkWork& w : cost.work) w.seconds *= factor;
+  cost.own_seconds *= factor;
   const bool tells_sizes = operation.role == Role::expert_dispatch && operation.phase != Phase::input_grad;
   if (tells_sizes) cost.latency += cost.latency;
 }
@@ -287,6 +294,7 @@ std::string CostModel::resource_name(ResourceId resource) const {
 TransferCost joined(const TransferCost& a, const TransferCost& b) {
   TransferCost cost = a;
   cost.latency = std::max(a.latency, b.latency);
+  cost.own_seconds = std::max(a.own_seconds, b.own_seconds);
   for (const LinkWork& w : b.work) add_work(cost.work, w.resource, w.seconds);
   return cost;
 }

@@ -22,7 +22,9 @@ struct LinkWork {
 struct TransferCost {
   Nanos latency;                     // no bytes move yet
   std::vector<LinkWork> work;        // by resource, ascending
+  double own_seconds = 0;            // that its bytes take however free the links are; 0: only links hold it up
   double bandwidth_seconds() const;  // the slowest link's work
+  double moving_seconds() const;     // alone
   Nanos alone() const;
 };
 

@@ -80,8 +80,10 @@ std::optional<LibraryLink> link_of(const LibraryProfile& library) {
   std::optional<LibraryLink> link;
   for (const auto& [group, points] : library.measured) {
     const std::int64_t steps = (group.collective == Collective::all_reduce ? 2 : 1) * (group.members - 1);
-    // Of the buffer's bytes, what a member of a ring sends and receives.
-    const double share = static_cast<double>(steps) / static_cast<double>(group.members);
+    // Of the buffer's bytes, what a member of a ring sends and receives; of a message all.
+    const double share = group.collective == Collective::send_recv
+                             ? 1.0
+                             : static_cast<double>(steps) / static_cast<double>(group.members);
     if (!link) link.emplace(LibraryLink{{0}, points.front().time});
     for (std::size_t i = 0; i < points.size(); ++i) {
       const auto rate = [&](Bytes bytes, Nanos time) {
@@ -92,8 +94,10 @@ std::optional<LibraryLink> link_of(const LibraryProfile& library) {
       // Sizes between two points, and beyond the last, grow at this rate.
       if (i > 0) best = std::max(best, rate(points[i].bytes - points[i - 1].bytes, points[i].time - points[i - 1].time));
     }
-    link->latency = std::min(link->latency, nanos_from_seconds(seconds(points.front().time) / static_cast<double>(steps)));
+    const Nanos step = nanos_from_seconds(seconds(points.front().time) / static_cast<double>(steps));
+    link->latency = std::min(link->latency, step);
   }
+  if (link) link->bandwidth.bytes_per_second *= library.at_once;
   return link;
 }
 

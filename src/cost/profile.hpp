@@ -86,6 +86,8 @@ struct LibraryProfile {
     friend bool operator==(const Point&, const Point&) = default;
   };
   std::map<Group, std::vector<Point>> measured;  // ascending in bytes
+  // How many times the bytes of one several collectives move that run at once: 1 where one fills the links.
+  double at_once = 1;
   bool always = false;  // a user's wish, not stored in files: choose it wherever it was measured, whatever it takes
 
   // Interpolates linearly between the points, extends the last line, and uses the first point's time below it. Returns
@@ -96,7 +98,8 @@ struct LibraryProfile {
   friend bool operator==(const LibraryProfile&, const LibraryProfile&) = default;
 };
 
-// The link of every rank, as the library's collectives show it: no measured size moved its bytes faster.
+// The link of every rank, as the library's collectives show it: no measured sizes moved their bytes faster, at once or
+// one after the other.
 struct LibraryLink {
   Bandwidth bandwidth;
   Nanos latency;  // of one of the steps that a ring of the group takes

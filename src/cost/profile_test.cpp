@@ -75,6 +75,8 @@ TEST(LibraryProfile, SaysWhatTheLinksReach) {
   library.measured[{Collective::all_gather, 2}] = {{Bytes{8000}, Nanos{400}}};
   EXPECT_EQ(link_of(library)->latency, Nanos{10});
   EXPECT_NEAR(link_of(library)->bandwidth.bytes_per_second, 4000 / 400e-9, 1);
+  library.at_once = 1.5;
+  EXPECT_NEAR(link_of(library)->bandwidth.bytes_per_second, 6000 / 400e-9, 1);
 }
 
 }  // namespace

@@ -145,6 +145,12 @@ TEST(TransferCost, IsWhatWasMeasuredOfALibrary) {
   const TransferCost cost = c.cost.transfer(c.transfer(Collective::all_reduce, kBuffer));
   EXPECT_EQ(cost.latency, Nanos{10'000});
   EXPECT_DOUBLE_EQ(cost.bandwidth_seconds(), 100e-6);
+  // Two at once move 1.6 times the bytes of one: each alone leaves the links free for 3/8 of its time.
+  profile.library.at_once = 1.6;
+  const Case shared(spec, 1, profile);
+  const TransferCost half = shared.cost.transfer(shared.transfer(Collective::all_reduce, kBuffer));
+  EXPECT_DOUBLE_EQ(half.bandwidth_seconds(), 62.5e-6);
+  EXPECT_EQ(half.alone(), Nanos{110'000});
   // Nothing is known of gathers: the closed form.
   EXPECT_DOUBLE_EQ(c.cost.transfer(c.transfer(Collective::all_gather, kBuffer)).bandwidth_seconds(),
                    7.0 / 8 * kBuffer / 300e9);

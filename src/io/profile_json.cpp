@@ -184,6 +184,8 @@ ordered_json library_to_json(const LibraryProfile& library) {
   return result;
 }
 
+constexpr double kMaxAtOnce = 64;
+
 LibraryProfile read_library(const JsonObject& object, const std::string& key) {
   constexpr double kMaxSeconds = 1e5;
   LibraryProfile library;
@@ -243,6 +245,7 @@ ordered_json profile_to_json(const Profile& profile) {
                              {"filled", profile.expert_load->filled}};
   }
   if (!profile.library.measured.empty()) result["library"] = library_to_json(profile.library);
+  if (profile.library.at_once != 1) result["library_at_once"] = profile.library.at_once;
   result["devices"] = devices;
   result["links"] = links_to_json(profile.links);
   return result;
@@ -253,10 +256,11 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
   object.allow_only(
-      std::array<std::string, 7>{"weft_profile", "machine", "expert_load", "library", "devices", "links", "origin"});
+      std::array<std::string, 8>{"weft_profile", "machine", "expert_load", "library", "library_at_once", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
   if (object.has("library")) base.library = read_library(object, "library");
+  base.library.at_once = object.number_or("library_at_once", base.library.at_once, 1, kMaxAtOnce);
   if (object.has("expert_load")) base.expert_load = read_expert_load(object.object("expert_load"));
   if (object.has("links")) {
     object.object("links");

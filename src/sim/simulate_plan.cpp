@@ -15,10 +15,10 @@ namespace {
 SimCost transfer_cost(const TransferCost& cost) {
   SimCost result;
   result.fixed = cost.latency;
-  const double slowest = cost.bandwidth_seconds();
-  result.moving = nanos_from_seconds(slowest);
+  const double alone = cost.moving_seconds();
+  result.moving = nanos_from_seconds(alone);
   for (const LinkWork& w : cost.work) {
-    if (w.seconds > 0) result.use.push_back({w.resource.value, w.seconds / slowest});
+    if (w.seconds > 0) result.use.push_back({w.resource.value, w.seconds / alone});
   }
   return result;
 }

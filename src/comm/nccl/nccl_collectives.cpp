@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -39,7 +40,6 @@ class NcclCollectives final : public StreamCollectives {
 
   std::size_t prepare(const PreparedCall& call, std::span<const Segment> input,
                       std::span<const Segment> output) override {
-    WEFT_CHECK(!connected_);
     require_carried_out(call);
     Call& noted = calls_.emplace_back();
     noted.call = call;
@@ -57,24 +57,25 @@ class NcclCollectives final : public StreamCollectives {
   }
 
   void connect() override {
-    WEFT_CHECK(!connected_);
-    connected_ = true;
+    const std::span<Call> calls = std::span(calls_).subspan(connected_);
+    number_queues(calls);
     std::vector<NcclOffer> offers;
-    for (const Call& each : calls_) offers.push_back({each.group, note_of(each.call), hash_of(each.form)});
+    for (const Call& each : calls) offers.push_back({each.group, note_of(each.call), hash_of(each.form)});
     const NcclAgreement agreement = agree_on_calls(offers, exchange_);
-    for (const std::vector<NcclGroup>& round : agreement.rounds) split(round);
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      Call& each = calls_[i];
+    for (const std::vector<NcclGroup>& round : agreement.rounds) join(round, calls);
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      Call& each = calls[i];
       each.communicator = communicators_.at(each.group);
       if (!agreement.same_form[i]) each.form = plain_form(each.call);
       reserve(each.call.queue, bind(each, each.input, each.output, nullptr).scratch);
       each.input = each.output = {};
     }
+    connected_ = calls_.size();
   }
 
   void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
              void* stream) override {
-    WEFT_CHECK(connected_ && prepared < calls_.size());
+    WEFT_CHECK(prepared < connected_);
     const Call& call = calls_[prepared];
     WireCalls bound = bind(call, input, output, scratch_[call.call.queue].data);
     if (reserve(call.call.queue, bound.scratch)) bound = bind(call, input, output, scratch_[call.call.queue].data);
@@ -103,23 +104,40 @@ class NcclCollectives final : public StreamCollectives {
     return bind_calls(call.call, call.member, call.form, call.peers, input, output, scratch);
   }
 
-  void split(const std::vector<NcclGroup>& round) {
-    const auto own = std::find_if(round.begin(), round.end(), [&](const NcclGroup& group) {
-      return std::find(group.members.begin(), group.members.end(), rank_) != group.members.end();
-    });
-    if (own == round.end()) {
+  // Queues are counted anew for each group: plans that number theirs otherwise find the communicators that are there.
+  static void number_queues(std::span<Call> calls) {
+    std::map<std::vector<std::int64_t>, std::set<std::int64_t>> queues;
+    for (const Call& each : calls) queues[each.group.members].insert(each.group.queue);
+    for (Call& each : calls) {
+      const std::set<std::int64_t>& all = queues.at(each.group.members);
+      each.group.queue = std::distance(all.begin(), all.find(each.group.queue));
+    }
+  }
+
+  // All ranks see the same rounds, so they agree on which groups have a communicator already.
+  void join(const std::vector<NcclGroup>& round, std::span<const Call> calls) {
+    std::vector<NcclGroup> added;
+    std::ranges::copy_if(round, std::back_inserter(added),
+                         [&](const NcclGroup& group) { return made_.insert(group).second; });
+    if (!added.empty()) split(added);
+    for (const NcclGroup& group : round) {
+      const auto is_message = [&](const Call& each) { return each.group == group && needs_pairs(each.call.spec.kind); };
+      if (!std::ranges::any_of(calls, is_message) || !paired_.insert(group).second) continue;
+      links_->connect_pairs(communicators_.at(group), static_cast<int>(group.members.size()));
+    }
+  }
+
+  void split(const std::vector<NcclGroup>& groups) {
+    const auto own = std::ranges::find_if(
+        groups, [&](const NcclGroup& group) { return std::ranges::find(group.members, rank_) != group.members.end(); });
+    if (own == groups.end()) {
       links_->split(-1, 0, "");
       return;
     }
-    const auto self = std::find(own->members.begin(), own->members.end(), rank_);
-    const std::int64_t number =
-        links_->split(static_cast<int>(own - round.begin()), static_cast<int>(self - own->members.begin()),
+    const auto self = std::ranges::find(own->members, rank_);
+    communicators_[*own] =
+        links_->split(static_cast<int>(own - groups.begin()), static_cast<int>(self - own->members.begin()),
                       fmt::format("ranks {} on queue {}", fmt::join(own->members, ", "), own->queue));
-    communicators_[*own] = number;
-    const bool pairs = std::any_of(calls_.begin(), calls_.end(), [&](const Call& each) {
-      return each.group == *own && needs_pairs(each.call.spec.kind);
-    });
-    if (pairs) links_->connect_pairs(number, static_cast<int>(own->members.size()));
   }
 
   // True where there is new memory: calls of the queue that are under way keep the old.
@@ -137,9 +155,11 @@ class NcclCollectives final : public StreamCollectives {
   std::int64_t rank_;
   std::unique_ptr<NcclLinks> links_;
   Exchange exchange_;
-  bool connected_ = false;
   std::vector<Call> calls_;
-  std::map<NcclGroup, std::int64_t> communicators_;
+  std::size_t connected_ = 0;  // of them
+  std::set<NcclGroup> made_;   // of all ranks: those that have a communicator
+  std::set<NcclGroup> paired_;
+  std::map<NcclGroup, std::int64_t> communicators_;  // of this rank
   std::map<std::int64_t, Scratch> scratch_;  // by queue, whose calls run one after the other
 };
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -64,6 +65,7 @@ struct FakeWorld {
   std::vector<std::string> words;
   std::vector<std::pair<int, int>> colors;  // with the position
   std::vector<std::shared_ptr<FakeCommunicator>> made;
+  int splits = 0;
 
   std::vector<std::string> exchange(std::size_t rank, const std::string& mine) {
     words[rank] = mine;
@@ -125,6 +127,7 @@ class FakeLinks final : public NcclLinks {
   std::int64_t split(int color, int position, const std::string&) override {
     world_.colors[rank_] = {color, position};
     world_.meeting.meet([&] {
+      ++world_.splits;
       std::map<int, std::size_t> sizes;
       for (const auto& [c, p] : world_.colors) ++sizes[c];
       std::map<int, std::shared_ptr<FakeCommunicator>> made;
@@ -230,6 +233,24 @@ TEST(NcclCollectives, AgreeWithTheDefinitionInEveryLayoutOfTheBuffers) {
       nccl_calls::check_cases(*make(world, rank), memory, rank, cases);
     }));
   }
+}
+
+// Other calls of the same members find the communicators that are there, under whatever numbers their queues have.
+TEST(NcclCollectives, ConnectOnceForAllCallsOfAGroup) {
+  FakeWorld world(3);
+  std::vector<Case> cases = nccl_calls::all_cases(3, {37}), later = cases;
+  for (Case& each : later) each.call.queue += 7;
+  std::array<int, 2> splits{};
+  tcp::expect_no_errors(tcp::run_threads(3, [&](std::int64_t rank) {
+    HostMemory memory;
+    const std::unique_ptr<StreamCollectives> collectives = make(world, rank);
+    nccl_calls::check_cases(*collectives, memory, rank, cases);
+    world.meeting.meet([&] { splits[0] = world.splits; });
+    nccl_calls::check_cases(*collectives, memory, rank, later);
+    world.meeting.meet([&] { splits[1] = world.splits; });
+  }));
+  EXPECT_GT(splits[0], 0);
+  EXPECT_EQ(splits[1], splits[0]);
 }
 
 PreparedCall gather_of(std::int64_t members, std::vector<std::int64_t> slices) {

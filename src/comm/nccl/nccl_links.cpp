@@ -1,4 +1,4 @@
-// The module's part: communicators that do not block, so that another thread can abort them at any time.
+// The module's part. Communicators are made without blocking, so that a rank that waits for one that is gone gives up.
 #include "comm/nccl/nccl_links.hpp"
 
 #include <atomic>
@@ -105,7 +105,8 @@ class Links final : public NcclLinks {
   std::int64_t split(int color, int position, const std::string& words) override {
     use_device();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    // Its calls only enqueue, so they may block. Otherwise NCCL starts a thread for each, which takes 70 us on an H200.
+    config.blocking = 1;
     if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
     if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
     Member& world = comms_.front();
@@ -234,8 +235,7 @@ class Links final : public NcclLinks {
     }
   }
 
-  // Until the last call on a communicator has been carried out by NCCL's own threads: it is connected, or the kernels
-  // are in the stream.
+  // Until the last call on a communicator has been carried out by NCCL's own threads.
   void settle(const Member& member) { settle(member, options_.timeout); }
   void settle(const Member& member, std::chrono::seconds limit) {
     wait_until(limit, "communicator of " + member.words, [&] {

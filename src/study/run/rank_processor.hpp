@@ -10,15 +10,18 @@ namespace weft {
 
 class RankProcessor {
  public:
-  // All ranks make theirs at the same time. Throws Error where this machine cannot do what the options ask for.
-  RankProcessor(const RunOptions& options, Communicator& communicator);
+  // All ranks make theirs at the same time. `collectives`: those of a rank's last one, which it goes on with. Throws
+  // Error where this machine cannot do what the options ask for.
+  RankProcessor(const RunOptions& options, Communicator& communicator,
+                std::shared_ptr<StreamCollectives> collectives = nullptr);
 
   Processor get() const;
+  const std::shared_ptr<StreamCollectives>& collectives() const { return collectives_; }
 
  private:
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Accelerator> accelerator_;
-  std::unique_ptr<StreamCollectives> collectives_;
+  std::shared_ptr<StreamCollectives> collectives_;
 };
 
 }  // namespace weft

@@ -194,6 +194,15 @@ std::vector<WholePlan> RunSession::plans_in_parts(const PlanRequest& request, co
   return plans;
 }
 
+// The collectives of a process stay for all that it runs: they take long to connect, and what was measured holds for the
+// connections that are there.
+RankProcessor RunSession::make_processor(Communicator& communicator) {
+  if (!processes()) return {options_, communicator};
+  RankProcessor own(options_, communicator, collectives_);
+  collectives_ = own.collectives();
+  return own;
+}
+
 void RunSession::measure_machine(Communicator& communicator) {
   const Stay here(communicator.whereabouts(), "the measurement of this machine");
   std::call_once(planned_for_calibration_, [&] {
@@ -212,7 +221,7 @@ void RunSession::measure_machine(Communicator& communicator) {
     progress.emplace(tell, "calibrating", 100);
     job.on_progress = [&](double share) { progress->reach(share); };
   }
-  const RankProcessor own(options_, communicator);
+  const RankProcessor own = make_processor(communicator);
   const Calibration calibration = calibrate_rank(job, communicator, own.get());
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
@@ -293,7 +302,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  const RankProcessor own(options_, communicator);
+  const RankProcessor own = make_processor(communicator);
   TrainResult result = train_rank(job, communicator, own.get(), on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);

@@ -7,6 +7,7 @@
 #include "exec/checkpoint/folder_lock.hpp"
 #include "exec/train_rank.hpp"
 #include "planner/overlap.hpp"
+#include "study/run/rank_processor.hpp"
 #include "study/run/run_listener.hpp"
 #include "study/run/run_options.hpp"
 #include "study/run/run_study.hpp"
@@ -50,6 +51,7 @@ class RunSession {
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
   std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
+  RankProcessor make_processor(Communicator& communicator);
   void measure_machine(Communicator& communicator);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
@@ -72,6 +74,7 @@ class RunSession {
   Profile profile_;
   RunStudy study_;
   std::vector<std::size_t> to_run_;
+  std::shared_ptr<StreamCollectives> collectives_;  // of this process, once it has some
   std::vector<std::unique_ptr<KeptTensors>> kept_;  // by policy
 };
 
