@@ -27,6 +27,7 @@ struct OrderChoice {
   bool hold_back = true;        // with it: stages behind the first reduce when their backward has ended
   bool reduce_in_gaps = false;  // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
   LayerOrder by_layers = {};    // without pairs
+  int queues = 1;               // on which transfers beside compute take turns (schedule/spread_queues.hpp)
   friend bool operator==(const OrderChoice&, const OrderChoice&) = default;
 };
 

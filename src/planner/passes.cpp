@@ -8,6 +8,7 @@
 #include "planner/schedule/part_order.hpp"
 #include "planner/schedule/reduction_order.hpp"
 #include "planner/schedule/reductions_in_gaps.hpp"
+#include "planner/schedule/spread_queues.hpp"
 #include "planner/schedule/urgent_first.hpp"
 #include "planner/schedule/weave.hpp"
 
@@ -121,6 +122,11 @@ constexpr Pass kPasses[] = {
      .precedes = kMemory,
      .applies = [](const Overlap& o) { return o.order.reduce_in_gaps && !is_by_layers(o); },
      .run = [](PlanDraft& d) { reduce_in_gaps(d.plan, *d.cost); }},
+    {.name = "several queues",
+     .needs = kBlocks | kBlocking | kPositions,
+     .precedes = kMemory,
+     .applies = [](const Overlap& o) { return o.order.queues > 1; },
+     .run = [](PlanDraft& d) { spread_over_queues(d.plan, d.overlap.order.queues); }},
     {.name = "memory",
      .needs = kBlocks | kBlocking | kPositions,
      .leaves = kMemory,

@@ -42,6 +42,8 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   add_legs(graph);
   values_[kLegs].clear();
   for (std::size_t i = 0; i < legs_.size(); ++i) values_[kLegs].push_back(static_cast<std::int64_t>(i));
+  values_[kQueues] = {1};
+  for (int queues = 2; queues < request.profile.library.at_once + 1; ++queues) values_[kQueues].push_back(queues);
   if (shards) values_[kUrgentFirst] = {1, 0};
   if (expert_parallel_ && shards) values_[kReduceInGaps] = {0, 1};
   if (layout.pp > 1 && shards) values_[kHoldBack] = {1, 0};
@@ -126,6 +128,7 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
   overlap.held.gradient_buffers = static_cast<int>(value(decisions, kGradientBuffers));
   overlap.beside.receives = value(decisions, kReceives) != 0;
   overlap.order.urgent_first = value(decisions, kUrgentFirst) != 0;
+  overlap.order.queues = static_cast<int>(value(decisions, kQueues));
   overlap.order.hold_back = value(decisions, kHoldBack) != 0;
   overlap.partition.forward_rows = static_cast<std::int32_t>(value(decisions, kForwardRows));
   overlap.partition.backward_rows = static_cast<std::int32_t>(value(decisions, kBackwardRows));

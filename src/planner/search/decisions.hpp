@@ -40,6 +40,7 @@ class DecisionSpace {
     kWeave,
     kBuckets,
     kLegs,
+    kQueues,
     kUrgentFirst,
     kHoldBack,
     kReceives,

@@ -43,9 +43,10 @@ TEST(DecisionSpace, HoldsItsStart) {
 // without any.
 TEST(DecisionSpace, OfOneRankIsAboutOrderAlone) {
   const Problem problem(test::small_gpt(2), "local:1", {});
-  for (const Space::Dimension d : {Space::kPairs, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts,
-                                   Space::kBackwardExperts, Space::kLegs, Space::kUrgentFirst, Space::kHoldBack,
-                                   Space::kReceives, Space::kPrefetch, Space::kGradientBuffers, Space::kReduceInGaps}) {
+  for (const Space::Dimension d :
+       {Space::kPairs, Space::kForwardRows, Space::kBackwardRows, Space::kForwardExperts, Space::kBackwardExperts,
+        Space::kLegs, Space::kQueues, Space::kUrgentFirst, Space::kHoldBack, Space::kReceives, Space::kPrefetch,
+        Space::kGradientBuffers, Space::kReduceInGaps}) {
     EXPECT_EQ(problem.space.options(d), 1U) << int{d};
   }
   EXPECT_EQ(problem.space.options(Space::kWeave), 2U);
@@ -71,6 +72,19 @@ TEST(DecisionSpace, HasADimensionWhereTheLayoutHasTheChoice) {
   EXPECT_GT(options(moe, {.ep = 2}, Space::kForwardExperts), 1U);
   EXPECT_EQ(options(moe, {.ep = 2}, Space::kReduceInGaps), 2U);
   EXPECT_EQ(options(moe, {}, Space::kForwardExperts), 1U);
+}
+
+// One collective that fills the links leaves nothing for a second queue.
+TEST(DecisionSpace, HasAsManyQueuesAsFillTheLinks) {
+  const auto queues = [](double at_once) {
+    PlanRequest request = test::request(test::small_gpt(4), parse_cluster("gpu:4"), {}, 1);
+    request.profile.library.at_once = at_once;
+    return DecisionSpace(request, test::build(request)).options(Space::kQueues);
+  };
+  EXPECT_EQ(queues(1), 1U);
+  EXPECT_EQ(queues(1.7), 2U);
+  EXPECT_EQ(queues(2), 2U);
+  EXPECT_EQ(queues(2.4), 3U);
 }
 
 // Pairs need traffic inside layers to hide, a second micro-batch, whole gradients, and backwards between forwards.
