@@ -20,7 +20,7 @@ struct CalibrationJob {
   std::vector<const WholePlan*> cuts;  // the same with its layers cut: smaller operations lose efficiency
   std::shared_ptr<const Corpus> corpus;
   std::chrono::nanoseconds budget = std::chrono::seconds(20);  // for all passes; a first and a second are always made
-  Bytes largest_transfer{64 << 20};  // of those that are timed in a device's streams
+  Bytes largest_transfer{64 << 20};                            // of those that are timed in a device's streams
   // Called on every rank's worker with the share that is done, 0 .. 1.
   std::function<void(double)> on_progress = {};
 };

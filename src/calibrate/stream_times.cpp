@@ -1,10 +1,13 @@
 #include "calibrate/stream_times.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <deque>
 
 #include "calibrate/library_times.hpp"
 #include "calibrate/rank_means.hpp"
+#include "calibrate/thread_blocks.hpp"
 #include "collective/piece_sizes.hpp"
 
 namespace weft {
@@ -17,7 +20,8 @@ constexpr std::int64_t kAtOnce = 3;        // collectives that run at once
 constexpr Bytes kSmallest{16 << 10};       // of the whole buffer
 constexpr Bytes kFinest{1 << 20};          // larger sizes are a factor of 4 apart, smaller ones of 16
 constexpr Bytes kBesideCompute{16 << 20};
-constexpr double kSecondsOfSize = 0.08;  // a size is repeated for so long
+constexpr std::array<std::int32_t, 4> kThreadBlocks = {0, 1, 2, 4};  // 0: the library's choice
+constexpr double kSecondsOfSize = 0.08;                              // a size is repeated for so long
 constexpr double kMinRounds = 3, kMaxRounds = 40;
 constexpr std::chrono::microseconds kPause{50};
 
@@ -36,7 +40,8 @@ class CollectiveStream {
         buffers_(largest * 2, &device_) {}
 
   // Returns the number by which rounds of it are started. `identity`: the same on all members.
-  std::size_t prepare(Collective collective, std::vector<std::int64_t> members, Bytes bytes, std::int64_t identity) {
+  std::size_t prepare(Collective collective, std::vector<std::int64_t> members, Bytes bytes, std::int64_t identity,
+                      std::int32_t thread_blocks) {
     PreparedCall call;
     const auto ranks = std::ssize(members);
     call.spec = {.kind = collective, .ranks = ranks, .pieces = is_divided(collective) ? ranks : 1};
@@ -46,6 +51,7 @@ class CollectiveStream {
     call.queue = queue_;
     call.label = "timed";
     call.identity = identity;
+    call.thread_blocks = thread_blocks;
     Call& own = calls_.emplace_back();
     const auto add = [](std::vector<Segment>& to, std::byte* at, std::int64_t elements) {
       if (elements > 0) to.push_back({at, elements * std::int64_t{sizeof(float)}});
@@ -113,12 +119,13 @@ bool has_messages(const StepGraph& graph) {
   });
 }
 
-std::vector<TimedSize> prepare_sizes(const RankView& view, Bytes largest, CollectiveStream& stream) {
+std::vector<TimedSize> prepare_sizes(const RankView& view, Bytes largest, std::int32_t thread_blocks,
+                                     CollectiveStream& stream) {
   std::vector<TimedSize> sizes;
   const auto add = [&](LibraryProfile::Group group, bool is_member, const std::vector<std::int64_t>& members) {
     for (Bytes bytes = kSmallest; bytes <= largest; bytes = bytes * (bytes < kFinest ? 16 : 4)) {
       TimedSize& size = sizes.emplace_back(TimedSize{group, bytes, {}});
-      if (is_member) size.call = stream.prepare(group.collective, members, bytes, std::ssize(sizes));
+      if (is_member) size.call = stream.prepare(group.collective, members, bytes, std::ssize(sizes), thread_blocks);
     }
   };
   for (const auto& [group, kind] : groups_to_time(view.plan().graph)) {
@@ -151,24 +158,37 @@ LibraryProfile time_sizes(Communicator& communicator, const std::vector<TimedSiz
   return library;
 }
 
-// An all_reduce of all ranks on several queues.
+// An all_reduce of all ranks, on a queue of its own.
 struct QueuedCall {
-  std::unique_ptr<CollectiveStream> stream;
+  QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
+             std::int32_t thread_blocks)
+      : stream(processor, communicator.rank(), queue, bytes) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t rank = 0; rank < communicator.size(); ++rank) all.push_back(rank);
+    call = stream.prepare(Collective::all_reduce, all, bytes, 0, thread_blocks);
+  }
+  // Seconds of one that runs alone.
+  double alone(Communicator& communicator) {
+    meet(communicator);
+    stream.seconds_of(call, 1);
+    return mean_of_ranks(communicator, {stream.seconds_of(call, rounds_of(kSecondsOfSize, 0))}).front();
+  }
+
+  CollectiveStream stream;
   std::size_t call = 0;
 };
 
 // How many times the bytes of one they move together.
-double time_at_once(Communicator& communicator, std::vector<QueuedCall>& queues, double alone) {
+double time_at_once(Communicator& communicator, std::deque<QueuedCall>& queues, double alone) {
   meet(communicator);
-  for (QueuedCall& queue : queues) queue.stream->seconds_of(queue.call, 1);
+  for (QueuedCall& queue : queues) queue.stream.seconds_of(queue.call, 1);
   const std::int64_t rounds = rounds_of(kSecondsOfSize, alone);
   meet(communicator);
-  // Hosts that come late in turn would leave a queue without a call.
-  for (QueuedCall& queue : queues) queue.stream->start(queue.call, rounds);
-  for (QueuedCall& queue : queues) queue.stream->wait();
+  for (QueuedCall& queue : queues) queue.stream.start(queue.call, rounds);
+  for (QueuedCall& queue : queues) queue.stream.wait();
   double longest = 0;
   for (QueuedCall& queue : queues) {
-    longest = std::max(longest, CalibrationPasses::in_seconds(queue.stream->end() - queues[0].stream->begin()));
+    longest = std::max(longest, CalibrationPasses::in_seconds(queue.stream.end() - queues[0].stream.begin()));
   }
   const double together = mean_of_ranks(communicator, {longest / static_cast<double>(rounds)}).front();
   return std::clamp(alone * static_cast<double>(queues.size()) / together, 1.0, static_cast<double>(queues.size()));
@@ -180,10 +200,10 @@ struct Execution {
 };
 
 // Operations beside a transfer, and the transfer beside operations.
-void time_together(Communicator& communicator, CalibrationPasses& passes, QueuedCall& transfer, double alone,
-                   Calibration& result) {
-  CollectiveStream& stream = *transfer.stream;
-  const double pass = mean_of_ranks(communicator, {passes.expected(result.operations, Nanos{0})}).front();
+TransferBeside time_together(Communicator& communicator, CalibrationPasses& passes, QueuedCall& transfer, double pass,
+                             const std::map<OpKey, Nanos>& operations) {
+  CollectiveStream& stream = transfer.stream;
+  const double alone = transfer.alone(communicator);
   const std::int64_t rounds = rounds_of(2 * pass, alone);
   std::vector<Execution> executions;
   meet(communicator);
@@ -197,38 +217,51 @@ void time_together(Communicator& communicator, CalibrationPasses& passes, Queued
   for (const Execution& each : executions) {
     if (each.begin < stream.begin() || each.end > stream.end()) continue;
     took += CalibrationPasses::in_seconds(each.end - each.begin);
-    would_take += seconds(result.operations.at(each.key));
+    would_take += seconds(operations.at(each.key));
   }
   const double beside = CalibrationPasses::in_seconds(stream.end() - stream.begin()) / static_cast<double>(rounds);
   const std::vector<double> factors =
       mean_of_ranks(communicator, {would_take > 0 ? took / would_take : 1.0, beside / alone});
-  result.compute_slowdown = std::max(0.0, factors[0] - 1);
-  result.transfer_slowdown = std::max(0.0, factors[1] - 1);
+  return {alone, std::max(0.0, factors[0] - 1), std::max(0.0, factors[1] - 1)};
+}
+
+// Fewer thread blocks leave more of the device to compute, more of them move bytes faster.
+std::int32_t choose_thread_blocks(Communicator& communicator, const Processor& processor, Bytes bytes,
+                                  CalibrationPasses& passes, Calibration& result) {
+  std::deque<QueuedCall> candidates;
+  for (const std::int32_t blocks : kThreadBlocks) {
+    candidates.emplace_back(communicator, processor, kFirstQueue, bytes, blocks);
+  }
+  processor.collectives->connect();
+  const double transfers = transfers_of(passes.view().plan(), passes.view().rank_class(), bytes);
+  const std::vector<double> step =
+      mean_of_ranks(communicator, {passes.expected(result.operations, Nanos{0}), transfers});
+  std::vector<TransferBeside> found;
+  for (QueuedCall& candidate : candidates) {
+    found.push_back(time_together(communicator, passes, candidate, step[0], result.operations));
+  }
+  const std::size_t best = best_beside(found, step[0], step[1]);
+  result.compute_slowdown = found[best].compute_slowdown;
+  result.transfer_slowdown = found[best].transfer_slowdown;
+  return kThreadBlocks[best];
 }
 
 }  // namespace
 
 void measure_streams(Communicator& communicator, const Processor& processor, Bytes largest, CalibrationPasses& passes,
                      Calibration& result) {
-  CollectiveStream stream(processor, communicator.rank(), kFirstQueue, largest);
-  const std::vector<TimedSize> sizes = prepare_sizes(passes.view(), largest, stream);
-  std::vector<std::int64_t> all;
-  for (std::int64_t rank = 0; rank < communicator.size(); ++rank) all.push_back(rank);
   const Bytes bytes = std::min(kBesideCompute, largest);
-  std::vector<QueuedCall> queues;
-  for (std::int64_t queue = 0; queue < kAtOnce; ++queue) {
-    QueuedCall& own = queues.emplace_back();
-    own.stream = std::make_unique<CollectiveStream>(processor, communicator.rank(), kFirstQueue + 1 + queue, bytes);
-    own.call = own.stream->prepare(Collective::all_reduce, all, bytes, 0);
+  const std::int32_t blocks = choose_thread_blocks(communicator, processor, bytes, passes, result);
+  CollectiveStream stream(processor, communicator.rank(), kFirstQueue, largest);
+  const std::vector<TimedSize> sizes = prepare_sizes(passes.view(), largest, blocks, stream);
+  std::deque<QueuedCall> queues;
+  for (std::int64_t queue = 1; queue <= kAtOnce; ++queue) {
+    queues.emplace_back(communicator, processor, kFirstQueue + queue, bytes, blocks);
   }
   processor.collectives->connect();
   result.library = time_sizes(communicator, sizes, stream);
-  meet(communicator);
-  queues[0].stream->seconds_of(queues[0].call, 1);
-  const double alone =
-      mean_of_ranks(communicator, {queues[0].stream->seconds_of(queues[0].call, rounds_of(kSecondsOfSize, 0))}).front();
-  result.library.at_once = time_at_once(communicator, queues, alone);
-  time_together(communicator, passes, queues[0], alone, result);
+  result.library.at_once = time_at_once(communicator, queues, queues[0].alone(communicator));
+  result.library.thread_blocks = blocks;
 }
 
 }  // namespace weft

@@ -5,9 +5,9 @@
 
 #include "calibrate/calibrate.hpp"
 #include "comm/test_ranks.hpp"
+#include "exec/checkpoint/test_checkpoints.hpp"
 #include "exec/test_fake_collectives.hpp"
 #include "exec/test_training.hpp"
-#include "exec/checkpoint/test_checkpoints.hpp"
 
 namespace weft {
 namespace {

@@ -41,6 +41,7 @@ struct PreparedCall {
   std::int64_t identity = -1;
   // For reduce_scatter: adds the result to what the output holds. The caller's input is overwritten.
   bool accumulate = false;
+  int thread_blocks = 0;      // of a device that work on a library's collective; 0: the library chooses
   std::int64_t segments = 1;  // the most that a buffer given to start() may have
   // For an all_to_all whose sizes are data; it has no program and no `sizes`. start() gets two segments on either side:
   // the blocks, and a table of ElementRange that says which units leave (or arrive: read or written, as the exchange

@@ -40,7 +40,6 @@ class StreamCollectives {
 struct NcclOptions {
   std::int64_t rank = 0, ranks = 1;
   int device = 0;                    // of several in this machine
-  int min_ctas = 0, max_ctas = 0;    // thread blocks of a collective; 0: NCCL chooses
   std::chrono::seconds timeout{60};  // for all ranks to connect, and for a call to be enqueued
 };
 // Throws Error where NCCL is missing or another version than it was built for. `exchange` is called here and by

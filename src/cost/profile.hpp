@@ -88,6 +88,7 @@ struct LibraryProfile {
   std::map<Group, std::vector<Point>> measured;  // ascending in bytes
   // How many times the bytes of one several collectives move that run at once: 1 where one fills the links.
   double at_once = 1;
+  std::int32_t thread_blocks = 0;  // of a GPU, that worked on each when it was measured; 0: the library's choice
   bool always = false;  // a user's wish, not stored in files: choose it wherever it was measured, whatever it takes
 
   // Interpolates linearly between the points, extends the last line, and uses the first point's time below it. Returns

@@ -312,6 +312,7 @@ TransferCall TransferBinder::call(OpId id) const {
   const Communication& c = *op.communication;
   const Ends places = ends(op, MicroBatch{0});
   TransferCall result;
+  result.call.thread_blocks = view_.plan().thread_blocks;
   result.in_place = places.in_place;
   result.call.type = c.format.type;
   if (places.uneven) {

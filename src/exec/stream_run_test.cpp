@@ -19,6 +19,7 @@ struct StreamCase {
   std::int64_t ranks = 1;
   std::string policy = "serial";
   std::int64_t experts = 0;
+  int queues = 1;  // of the streams' plan
 };
 
 Transformer model_of(const StreamCase& c) {
@@ -32,10 +33,14 @@ TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const Val
   Layout layout = c.layout;
   layout.micro_batch = 1;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
-  const PlannedLayout planned(model_of(c), layout, c.ranks, c.policy, kGlobalBatch / replicas);
+  const PlanRequest request = PlannedLayout::request_of(model_of(c), layout, c.ranks, kGlobalBatch / replicas);
+  const SharedGraph graph = test::build(request);
+  Overlap overlap = decide_overlap(request, graph, c.policy);
+  if (on_streams) overlap.order.queues = c.queues;
+  const WholePlan whole = make_whole_plan(request, graph, c.policy, overlap);
   TrainSettings settings;
   settings.steps = 5;
-  TrainJob job{planned.whole, settings, Corpus::generate(3, 4096), 1, true};
+  TrainJob job{whole, settings, Corpus::generate(3, 4096), 1, true};
   job.validation = validation;
   FakeFabric fabric;
   TrainResult result;
@@ -69,16 +74,16 @@ TEST_P(StreamRunOf, TrainsWhatThreadsTrain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, StreamRunOf,
-                         ::testing::Values(StreamCase{{}, 1}, StreamCase{{.clip_grad = 0.05}, 1},
-                                           StreamCase{{}, 2, "ddp"}, StreamCase{{.zero = 1}, 2, "priority"},
-                                           StreamCase{{.zero = 2}, 2, "megatron"}, StreamCase{{.zero = 3}, 3, "fsdp"},
-                                           StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
-                                           StreamCase{{.tp = 2}, 2, "megatron"},
-                                           StreamCase{{.tp = 2, .sequence_parallel = true}, 2, "priority"},
-                                           StreamCase{{.pp = 2}, 2, "megatron"}, StreamCase{{.cp = 2}, 2, "serial"},
-                                           StreamCase{{.ep = 2}, 2, "serial", 4},
-                                           StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, StreamRunOf,
+    ::testing::Values(StreamCase{{}, 1}, StreamCase{{.clip_grad = 0.05}, 1}, StreamCase{{}, 2, "ddp"},
+                      StreamCase{{.zero = 1}, 2, "priority"}, StreamCase{{.zero = 2}, 2, "megatron"},
+                      StreamCase{{.zero = 3}, 3, "fsdp"}, StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
+                      StreamCase{{.tp = 2}, 2, "megatron"},
+                      StreamCase{{.tp = 2, .sequence_parallel = true}, 2, "priority"},
+                      StreamCase{{.pp = 2}, 2, "megatron"}, StreamCase{{.cp = 2}, 2, "serial"},
+                      StreamCase{{.ep = 2}, 2, "serial", 4}, StreamCase{{.tp = 2, .pp = 2}, 4, "priority"},
+                      StreamCase{{}, 2, "priority", 0, 3}, StreamCase{{.zero = 3}, 2, "fsdp", 0, 2}));
 
 TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

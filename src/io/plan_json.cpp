@@ -47,7 +47,7 @@ class PlanReader {
   Plan read() {
     check_version();
     file_.allow_only(std::vector<std::string>{"weft_plan", "policy", "model", "cluster", "layout", "micro_batches",
-                                              "classes", "values", "operations", "waits"});
+                                              "classes", "values", "operations", "waits", "thread_blocks"});
     read_subject();
     rebuild_graph();
     for_each_line(file_, "classes", [&](const JsonObject& line, std::size_t c) { read_class(line, c); });
@@ -75,6 +75,7 @@ class PlanReader {
 
   void read_subject() {
     plan_.policy = file_.string("policy");
+    plan_.thread_blocks = static_cast<std::int32_t>(file_.integer_or("thread_blocks", 0, 0, kMaxThreadBlocks));
     plan_.model = model_from_json(part("model"), file_.where() + ": model");
     plan_.cluster = cluster_from_json(part("cluster"), file_.where() + ": cluster");
     plan_.layout = layout_from_json(part("layout"), file_.where() + ": layout");

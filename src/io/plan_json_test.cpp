@@ -51,6 +51,7 @@ void expect_same_classes(const StepGraph& a, const StepGraph& b) {
 
 void expect_same(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.policy, b.policy);
+  EXPECT_EQ(a.thread_blocks, b.thread_blocks);
   EXPECT_EQ(a.model, b.model);
   EXPECT_EQ(a.cluster, b.cluster);
   EXPECT_EQ(a.layout, b.layout);
@@ -263,6 +264,7 @@ TEST(PlanFileText, KeepsWhatNoPolicyWritesYet) {
   plan.classes[0].queues.push_back({"a \"quoted\" n\u00e4me", QueueKind::extra});
   plan.issues[3].queue = plan.classes[0].queues.last_id();
   plan.policy = "none\n\\";
+  plan.thread_blocks = 4;
   expect_same(plan, read_plan_json(text_of(plan), "plan.json"));
 }
 

@@ -197,7 +197,9 @@ void write_plan_json(std::ostream& out, const Plan& plan) {
       << ",\n\"model\":" << json_text(model_to_json(plan.model))
       << ",\n\"cluster\":" << json_text(cluster_to_json(plan.cluster))
       << ",\n\"layout\":" << json_text(layout_to_json(plan.layout))
-      << ",\n\"micro_batches\":" << plan.graph.micro_batches << ",\n\"classes\":[";
+      << ",\n\"micro_batches\":" << plan.graph.micro_batches;
+  if (plan.thread_blocks > 0) out << ",\n\"thread_blocks\":" << plan.thread_blocks;
+  out << ",\n\"classes\":[";
   for (std::size_t c = 0; c < plan.classes.size(); ++c) {
     out << (c == 0 ? "\n" : ",\n");
     write_class(out, plan.graph.classes[c], plan.classes[c]);

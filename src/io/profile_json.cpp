@@ -185,6 +185,7 @@ ordered_json library_to_json(const LibraryProfile& library) {
 }
 
 constexpr double kMaxAtOnce = 64;
+constexpr std::int64_t kMaxThreadBlocks = 64;
 
 LibraryProfile read_library(const JsonObject& object, const std::string& key) {
   constexpr double kMaxSeconds = 1e5;
@@ -246,6 +247,7 @@ ordered_json profile_to_json(const Profile& profile) {
   }
   if (!profile.library.measured.empty()) result["library"] = library_to_json(profile.library);
   if (profile.library.at_once != 1) result["library_at_once"] = profile.library.at_once;
+  if (profile.library.thread_blocks > 0) result["library_thread_blocks"] = profile.library.thread_blocks;
   result["devices"] = devices;
   result["links"] = links_to_json(profile.links);
   return result;
@@ -255,12 +257,14 @@ Profile read_profile(const std::string& text, const std::string& file_name, Prof
   const json value = parse_json(text, file_name);
   if (!value.is_object()) fail("{}: a profile is a JSON object", file_name);
   const JsonObject object(value, file_name);
-  object.allow_only(
-      std::array<std::string, 8>{"weft_profile", "machine", "expert_load", "library", "library_at_once", "devices", "links", "origin"});
+  object.allow_only(std::array<std::string, 9>{"weft_profile", "machine", "expert_load", "library", "library_at_once",
+                                               "library_thread_blocks", "devices", "links", "origin"});
   object.integer("weft_profile", kVersion, kVersion);
   if (object.has("machine")) base.machine = read_machine(object.object("machine"));
   if (object.has("library")) base.library = read_library(object, "library");
   base.library.at_once = object.number_or("library_at_once", base.library.at_once, 1, kMaxAtOnce);
+  base.library.thread_blocks = static_cast<std::int32_t>(
+      object.integer_or("library_thread_blocks", base.library.thread_blocks, 0, kMaxThreadBlocks));
   if (object.has("expert_load")) base.expert_load = read_expert_load(object.object("expert_load"));
   if (object.has("links")) {
     object.object("links");

@@ -119,6 +119,8 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
+inline constexpr std::int32_t kMaxThreadBlocks = 64;  // NCCL has as many channels
+
 struct Plan {
   std::string policy;
   Transformer model;
@@ -129,6 +131,8 @@ struct Plan {
   IdVector<OpId, Issue> issues;
   IdVector<ValueId, Placement> placements;
   std::vector<Wait> waits;
+  // Of a GPU, that work on each of its library's collectives beside compute; 0: the library chooses.
+  std::int32_t thread_blocks = 0;
 };
 
 // Returns where a micro-batch of a value begins. Of a value that a step has once, every micro-batch is the same.

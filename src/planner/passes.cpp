@@ -158,6 +158,7 @@ WholePlan overlapped_plan(const PlanRequest& request, const SharedGraph& graph, 
   draft.plan.model = request.model;
   draft.plan.cluster = request.cluster;
   draft.plan.layout = request.layout;
+  draft.plan.thread_blocks = request.profile.library.thread_blocks;
   for (const Pass& pass : planner_passes()) {
     if (pass.applies == nullptr || pass.applies(overlap)) pass.run(draft);
   }

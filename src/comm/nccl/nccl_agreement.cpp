@@ -32,6 +32,7 @@ std::string text_of(const std::vector<NcclOffer>& offers) {
   std::string text;
   for (const NcclOffer& offer : offers) {
     put(text, offer.group.queue);
+    put(text, offer.group.thread_blocks);
     put(text, std::ssize(offer.group.members));
     for (const std::int64_t member : offer.group.members) put(text, member);
     put(text, offer.note);
@@ -45,6 +46,7 @@ std::vector<NcclOffer> offers_in(std::string_view text) {
   while (!text.empty()) {
     NcclOffer& offer = offers.emplace_back();
     offer.group.queue = take<std::int64_t>(text);
+    offer.group.thread_blocks = take<std::int64_t>(text);
     const auto members = take<std::ptrdiff_t>(text);
     for (std::ptrdiff_t i = 0; i < members; ++i) offer.group.members.push_back(take<std::int64_t>(text));
     offer.note = take<CallNote>(text);
@@ -108,7 +110,7 @@ std::vector<std::vector<NcclGroup>> rounds_of(std::set<NcclGroup> groups) {
 }  // namespace
 
 NcclGroup group_of(const PreparedCall& call) {
-  NcclGroup group{call.queue, call.members};
+  NcclGroup group{call.queue, call.thread_blocks, call.members};
   if (call.spec.kind == Collective::send_recv) std::sort(group.members.begin(), group.members.end());
   return group;
 }

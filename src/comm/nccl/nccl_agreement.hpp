@@ -16,6 +16,7 @@ namespace weft {
 // share one.
 struct NcclGroup {
   std::int64_t queue = 0;
+  std::int64_t thread_blocks = 0;  // PreparedCall
   std::vector<std::int64_t> members;
   friend auto operator<=>(const NcclGroup&, const NcclGroup&) = default;
 };

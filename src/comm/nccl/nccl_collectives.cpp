@@ -106,10 +106,14 @@ class NcclCollectives final : public StreamCollectives {
 
   // Queues are counted anew for each group: plans that number theirs otherwise find the communicators that are there.
   static void number_queues(std::span<Call> calls) {
-    std::map<std::vector<std::int64_t>, std::set<std::int64_t>> queues;
-    for (const Call& each : calls) queues[each.group.members].insert(each.group.queue);
+    std::map<NcclGroup, std::set<std::int64_t>> queues;
+    const auto of_any_queue = [](NcclGroup group) {
+      group.queue = 0;
+      return group;
+    };
+    for (const Call& each : calls) queues[of_any_queue(each.group)].insert(each.group.queue);
     for (Call& each : calls) {
-      const std::set<std::int64_t>& all = queues.at(each.group.members);
+      const std::set<std::int64_t>& all = queues.at(of_any_queue(each.group));
       each.group.queue = std::distance(all.begin(), all.find(each.group.queue));
     }
   }
@@ -131,12 +135,13 @@ class NcclCollectives final : public StreamCollectives {
     const auto own = std::ranges::find_if(
         groups, [&](const NcclGroup& group) { return std::ranges::find(group.members, rank_) != group.members.end(); });
     if (own == groups.end()) {
-      links_->split(-1, 0, "");
+      links_->split(-1, 0, 0, "");
       return;
     }
     const auto self = std::ranges::find(own->members, rank_);
     communicators_[*own] =
         links_->split(static_cast<int>(own - groups.begin()), static_cast<int>(self - own->members.begin()),
+                      static_cast<int>(own->thread_blocks),
                       fmt::format("ranks {} on queue {}", fmt::join(own->members, ", "), own->queue));
   }
 
@@ -160,7 +165,7 @@ class NcclCollectives final : public StreamCollectives {
   std::set<NcclGroup> made_;   // of all ranks: those that have a communicator
   std::set<NcclGroup> paired_;
   std::map<NcclGroup, std::int64_t> communicators_;  // of this rank
-  std::map<std::int64_t, Scratch> scratch_;  // by queue, whose calls run one after the other
+  std::map<std::int64_t, Scratch> scratch_;          // by queue, whose calls run one after the other
 };
 
 // What a rank says first: the library's version, or why it cannot take part.

@@ -124,7 +124,7 @@ class FakeLinks final : public NcclLinks {
   std::string make_identity() override { return "world"; }
   void join(const std::string& identity) override { EXPECT_EQ(identity, "world"); }
 
-  std::int64_t split(int color, int position, const std::string&) override {
+  std::int64_t split(int color, int position, int, const std::string&) override {
     world_.colors[rank_] = {color, position};
     world_.meeting.meet([&] {
       ++world_.splits;

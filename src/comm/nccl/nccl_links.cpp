@@ -102,13 +102,12 @@ class Links final : public NcclLinks {
     settle(world);
   }
 
-  std::int64_t split(int color, int position, const std::string& words) override {
+  std::int64_t split(int color, int position, int thread_blocks, const std::string& words) override {
     use_device();
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     // Its calls only enqueue, so they may block. Otherwise NCCL starts a thread for each, which takes 70 us on an H200.
     config.blocking = 1;
-    if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
-    if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
+    if (thread_blocks > 0) config.minCTAs = config.maxCTAs = thread_blocks;
     Member& world = comms_.front();
     Member* member = nullptr;
     {

@@ -39,8 +39,9 @@ class NcclLinks {
   virtual std::string make_identity() = 0;
   virtual void join(const std::string& identity) = 0;
   // All ranks, in the same order: those with the same color (-1: none) share a communicator, which has its members in
-  // the order of `position`. Returns its number, or -1. `words` names it where something fails.
-  virtual std::int64_t split(int color, int position, const std::string& words) = 0;
+  // the order of `position` and works with so many thread blocks (0: the library chooses). Returns its number, or -1.
+  // `words` names it where something fails.
+  virtual std::int64_t split(int color, int position, int thread_blocks, const std::string& words) = 0;
   // All members: connects each with each for send and receive, which the library would do at the first message. A host
   // that waits there for a peer, while the peer waits for it in another communicator, would wait for ever.
   virtual void connect_pairs(std::int64_t communicator, int members) = 0;
