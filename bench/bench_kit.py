@@ -134,6 +134,15 @@ class Namespaces:
             sys.exit(SKIPPED)
 
 
+def require_gpu():
+    """Ends the program with 77 where there is no NVIDIA GPU."""
+    try:
+        subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        print("skipped: nvidia-smi is not here or finds no GPU")
+        sys.exit(SKIPPED)
+
+
 def policy_of(report, policy):
     """The figures of one policy in a report of `weft run --json`."""
     try:

@@ -129,10 +129,14 @@ def judge(job, a_round, victim, pids, when):
     """Seconds until all survivors had named the victim, and until they had ended."""
     survivors = {rank: pid for rank, pid in pids.items() if rank != victim}
     ended = job.watch_end(survivors, LIMIT)
+    missing = sorted(set(survivors) - set(ended))
+    later = job.watch_end({rank: survivors[rank] for rank in missing}, LIMIT) if missing else {}
     if is_running(pids[victim]):
         os.kill(pids[victim], signal.SIGKILL)
-    if missing := sorted(set(survivors) - set(ended)):
-        raise Failure(f"ranks {missing} are still there {LIMIT:.0f} s after {a_round.signal.name} to rank {victim}")
+    if missing:
+        words = ", ".join(f"{rank} after {LIMIT + took:.1f} s" for rank, took in later.items()) or "none"
+        raise Failure(f"ranks {missing} are still there {LIMIT:.0f} s after {a_round.signal.name} to rank {victim}; "
+                      f"those that end within {2 * LIMIT:.0f} s: {words}")
     code = job.finish(LAUNCHER_LIMIT)
     codes = job.logged("ended")
     if wrong := {rank: codes.get(rank) for rank in survivors if codes.get(rank) != SURVIVOR_CODE}:
@@ -227,6 +231,8 @@ def main():
             print(f"# {a_round.in_words()}")
             print(*command_of(a_round, options, "LOG", "PROFILE"))
         return 0
+    if not options.cpu:
+        kit.require_gpu()
     machine, shell, outcomes = kit.Machine(), kit.Shell(options.timeout), []
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
