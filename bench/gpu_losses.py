@@ -9,9 +9,11 @@ All runs train one model from the same weights on the same batches (`--record` k
 2. fp32 on the GPU against fp32 on processors and against PyTorch's fp32; a smaller one also by gradients and weights, as
    docs/oracle.md has it;
 3. layouts of 2 and 4 ranks, in fp32, against one rank in fp32: records need ranks that are threads, so losses alone.
-Tolerances: fp32 1e-4 of every loss, the oracle's. bf16: PyTorch's own training in bf16 differed from fp32 by at most 0.55 % of
-a loss and 0.15 % in the mean (2 layers, 50 steps); twice that is allowed. The first loss, of equal weights, has no more than the
-rounding of one pass, which the mean over its tokens lessens: 0.1 %. `--cpu` tries the script without a GPU, all in fp32.
+Tolerances: fp32 1e-4 of every loss, the oracle's. bf16: 1 % of every loss and 0.3 % in the mean. PyTorch's own training in bf16
+differed from its fp32 by 0.26 % and 0.07 % on a model of 2 layers; four times that is allowed, because this one has 4 and
+reaches lower losses. How far PyTorch's bf16 is off on this model is shown for scale, and is no check. The first loss, of equal
+weights, has no more than the rounding of one pass, which the mean over its tokens lessens: 0.1 %. `--cpu` tries the script
+without a GPU, all in fp32.
 """
 
 import argparse
@@ -27,7 +29,7 @@ import bench_kit as kit
 
 ORACLE = kit.ROOT / "tests" / "oracle" / "oracle.py"
 MODEL = ["--layers", 4, "--hidden", 256, "--heads", 4, "--seq", 128, "--global-batch", 16]
-SMALL = ["--layers", 4, "--hidden", 64, "--heads", 4, "--seq", 32, "--global-batch", 8]  # of the oracle's own tests
+SMALL = ["--layers", 4, "--hidden", 64, "--heads", 4, "--seq", 32, "--global-batch", 8]  # as small as the oracle's own
 TINY = ["--layers", 4, "--hidden", 64, "--heads", 4, "--seq", 32, "--global-batch", 16]
 # With the default rate and no warm-up this model is chaotic: two trainings in fp32 that differ by 1e-7 of the first loss differ
 # by 6e-4 after 13 steps. With these they stay within 2e-7.
@@ -110,7 +112,7 @@ def differences(ours, theirs):
 
 
 class Comparisons:
-    """Rows of the table; a comparison passes where all three differences are within the tolerance."""
+    """Rows of the table; a comparison passes where all three differences are within the tolerance, if it has one."""
 
     def __init__(self):
         self.rows, self.good, self.worst = [], [], {}
@@ -118,10 +120,13 @@ class Comparisons:
     def add(self, name, kind, ours, theirs, tolerance):
         off = differences(ours, theirs)
         found = Tolerance(max(off), statistics.mean(off), off[0])
+        self.worst[kind] = max(self.worst.get(kind, 0.0), found.worst)
+        if tolerance is None:
+            self.rows.append([name, *(f"{value:.1e}" for value in found), "for scale"])
+            return
         # A loss that is no number is no agreement.
         good = all(value <= limit for value, limit in zip(found, tolerance))
         self.good.append(good)
-        self.worst[kind] = max(self.worst.get(kind, 0.0), found.worst)
         self.rows.append([name, *(f"{value:.1e} of {limit:.0e}" for value, limit in zip(found, tolerance)),
                           "agrees" if good else "DIFFERS"])
 
@@ -168,7 +173,7 @@ def compare_all(work):
     table = Comparisons()
     for other in ("GPU fp32", "CPU fp32", "PyTorch bf16"):
         table.add(f"GPU bf16 and {other}", "bf16", runs["GPU bf16"], runs[other], BF16)
-    table.add("PyTorch bf16 and fp32, for scale", "pytorch", runs["PyTorch bf16"], runs["PyTorch fp32"], BF16)
+    table.add("PyTorch bf16 and fp32", "pytorch", runs["PyTorch bf16"], runs["PyTorch fp32"], None)
     for other in ("CPU fp32", "PyTorch fp32"):
         table.add(f"GPU fp32 and {other}", "fp32", runs["GPU fp32"], runs[other], FP32)
     for name, losses in of_layouts.items():
