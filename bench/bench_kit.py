@@ -84,8 +84,9 @@ class Shell:
         self.timeout, self.verbose, self.commands = timeout, verbose, []
         self.other_cores = None  # that others took during the last command; of no use under mpirun, whose ranks are not ours
 
-    def run(self, command, env=None):
-        """The command's standard output; Broken where it fails. `env` is added to the environment."""
+    def run(self, command, env=None, accepted=(0,)):
+        """The command's standard output; Broken where it fails, with an exit code that is not accepted. `env` is added to
+        the environment."""
         words = [str(word) for word in command]
         line = " ".join([*(f"{key}={value}" for key, value in (env or {}).items()), *map(shlex.quote, words)])
         self.commands.append(line)
@@ -104,7 +105,7 @@ class Shell:
                 process.terminate()
                 process.communicate(timeout=30)
         self.other_cores = others.cores()
-        if process.returncode != 0:
+        if process.returncode not in accepted:
             raise Broken(f"exit code {process.returncode}: {line}\n{err[-2000:]}")
         return out
 
@@ -132,6 +133,15 @@ class Namespaces:
         if probe.returncode != 0:
             print(f"skipped: {(probe.stderr.strip().splitlines() or ['namespaces are not permitted'])[-1]}")
             sys.exit(SKIPPED)
+
+
+def require_gpu():
+    """Ends the program with 77 where there is no NVIDIA GPU."""
+    try:
+        subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        print("skipped: nvidia-smi is not here or finds no GPU")
+        sys.exit(SKIPPED)
 
 
 def policy_of(report, policy):

@@ -91,6 +91,7 @@ def main():
     parser.add_argument("--python", default="python3")
     kit.add_common_flags(parser)
     options = parser.parse_args()
+    kit.require_gpu()
     machine, shell = kit.Machine(), kit.Shell(timeout=300)
     with tempfile.TemporaryDirectory() as folder:
         figures = compare(Comparison(options, shell, folder), options.ranks)

@@ -3,6 +3,7 @@
 # its SMs (MPS) that NCCL takes for a host of its own: they talk over sockets on loopback. The ranks know each other by
 # the variables that `weft run` reads (src/comm/launch.hpp). The exit code is that of the first rank that fails, 77 where
 # there is no GPU, and 2 where MPS is missing. When a rank fails, the others have GPU_RANKS_GRACE seconds (15) to end.
+# GPU_RANKS_LOG=FILE: gets a line `started RANK PID` for each rank, and `ended RANK CODE` for each that has ended.
 set -euo pipefail
 
 if (($# < 2)) || ! [[ $1 =~ ^[1-9][0-9]*$ ]]; then
@@ -49,14 +50,17 @@ export WEFT_RANKS=$ranks WEFT_LOCAL_RANK=0 WEFT_ROOT_ADDRESS=127.0.0.1:$((20000 
 WEFT_JOB_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export WEFT_JOB_SECRET
 
+log=${GPU_RANKS_LOG:-/dev/null}
 for ((rank = 0; rank < ranks; ++rank)); do
   WEFT_RANK=$rank NCCL_HOSTID=weft-rank-$rank "$@" &
   running[$!]=$rank
+  echo "started $rank $!" >>"$log"
 done
 status=0
 while ((${#running[@]} > 0)); do
   code=0
   wait -n -p ended "${!running[@]}" || code=$?
+  echo "ended ${running[$ended]} $code" >>"$log"
   unset "running[$ended]"
   if ((code != 0 && status == 0)); then
     status=$code

@@ -47,20 +47,27 @@ std::optional<std::string> Trouble::of_library(const std::string& call) {
 }
 
 std::optional<std::string> Trouble::of_idle() {
-  if (!whereabouts_.known() || !lost()) return std::nullopt;
+  if (!whereabouts_.known()) return std::nullopt;
+  const std::optional<LostRank> silent = silent_rank();
+  if (!silent && !lost()) return std::nullopt;
   const RankPlace place = whereabouts_.now();
+  if (silent && place.waits_outside_calls) health_->declare_lost(*silent);
   return loss(place.doing.empty() ? place.part : fmt::format("{}, {}", place.part, place.doing), "");
+}
+
+std::optional<LostRank> Trouble::silent_rank() const {
+  if (health_ == nullptr || patience_.silence.count() == 0) return std::nullopt;
+  for (std::int64_t rank = 0; rank < size_; ++rank) {
+    const std::chrono::nanoseconds silent_for = silence(rank);
+    if (silent_for < patience_.silence) continue;
+    return LostRank{rank, fmt::format("it stands still: no sign of life for {:.1f} s", in_seconds(silent_for))};
+  }
+  return std::nullopt;
 }
 
 // All ranks need each other, so a rank that waits for any other finally waits for the silent one.
 void Trouble::give_up_silent() {
-  if (health_ == nullptr || patience_.silence.count() == 0) return;
-  for (std::int64_t rank = 0; rank < size_; ++rank) {
-    const std::chrono::nanoseconds silent_for = silence(rank);
-    if (silent_for < patience_.silence) continue;
-    return health_->declare_lost(
-        {rank, fmt::format("it stands still: no sign of life for {:.1f} s", in_seconds(silent_for))});
-  }
+  if (const std::optional<LostRank> silent = silent_rank()) health_->declare_lost(*silent);
 }
 
 std::optional<std::string> Trouble::loss(const std::string& where, const std::string& awaited) {

@@ -32,12 +32,14 @@ class Trouble {
                                         std::chrono::nanoseconds waited);
   // for a call inside the library, whose progress cannot be seen, so that only a silent rank counts as standing still;
   std::optional<std::string> of_library(const std::string& call);
-  // and for the case that no call is under way, because a rank at work will need those that are lost.
+  // and for the case that no call is under way, because a rank at work will need those that are lost. A silent rank is
+  // lost then where this one waits outside of calls.
   std::optional<std::string> of_idle();
 
  private:
   std::optional<LostRank> lost() const;
   std::chrono::nanoseconds silence(std::int64_t rank) const;
+  std::optional<LostRank> silent_rank() const;  // that has been silent for too long
   void give_up_silent();
   std::optional<std::string> loss(const std::string& where, const std::string& awaited);
   std::string silent_words() const;

@@ -58,6 +58,25 @@ TEST(Trouble, SilenceInsideTheLibraryCountsAtOnce) {
             "rank 1 was lost (it stands still: no sign of life for 7.0 s) while rank 0 was in call");
 }
 
+TEST(Trouble, SilenceWithoutACallCountsWhereTheRankWaitsOutsideOfCalls) {
+  WatchedTransport transport;
+  Trouble trouble(transport, {.timeout = seconds(60), .silence = seconds(7)});
+  transport.silent_[1] = seconds(8);
+  EXPECT_FALSE(trouble.of_idle());  // not at work
+  {
+    const Stay computing(trouble.whereabouts(), [] { return RankPlace{"step 7", "computing"}; });
+    EXPECT_FALSE(trouble.of_idle());
+    EXPECT_FALSE(transport.lost_);
+  }
+  const Stay on_device(trouble.whereabouts(), [] { return RankPlace{"step 7", "waiting for the device", true}; });
+  transport.silent_[1] = milliseconds(6900);
+  EXPECT_FALSE(trouble.of_idle());
+  transport.silent_[1] = seconds(8);
+  EXPECT_EQ(trouble.of_idle(),
+            "rank 1 was lost (it stands still: no sign of life for 8.0 s) while rank 0 was in step 7, waiting for the "
+            "device");
+}
+
 TEST(Trouble, WithoutALimitOnlyTheTimeoutEndsTheWaitForASilentRank) {
   WatchedTransport transport;
   Trouble trouble(transport, {.timeout = seconds(60), .silence = seconds(0)});

@@ -9,8 +9,9 @@
 namespace weft {
 
 struct RankPlace {
-  std::string part;   // of the run: "step 7", "calibration"
-  std::string doing;  // at this moment, beside its calls: "computing layer 3 mlp forward"; may be empty
+  std::string part;                  // of the run: "step 7", "calibration"
+  std::string doing;                 // at this moment, beside its calls: "computing layer 3 mlp forward"; may be empty
+  bool waits_outside_calls = false;  // for other ranks, in the streams of a GPU say
 };
 
 // A function that returns the place. It is called on any thread, and only when something has gone wrong.

@@ -13,6 +13,8 @@ namespace {
 // A waiting host looks again so soon at first, and then ever later, so that it neither misses the end of a short step
 // nor takes a processor from the threads that carry out collectives.
 constexpr std::chrono::microseconds kFirstPause{5}, kLongestPause{200};
+// When a rank is lost, collectives often fail before this rank hears who it was.
+constexpr std::chrono::seconds kTimeToHearOfALoss{2};
 
 }  // namespace
 
@@ -121,8 +123,9 @@ void StreamRun::run_stretch(const OnStep& on_step) {
   finished_ = 0;
   known_.assign(streams_.size(), std::vector<std::int64_t>(streams_.size(), 0));
   last_end_.assign(streams_.size(), 0);
-  const Stay at_this_step(communicator_.whereabouts(),
-                          [this]() -> RankPlace { return {step_in_words(finished_), "waiting for the device"}; });
+  const Stay at_this_step(communicator_.whereabouts(), [this]() -> RankPlace {
+    return {step_in_words(finished_), "waiting for the device", collectives_ != nullptr};
+  });
   const auto may_enqueue = [&] {
     if (enqueued_ == now_.steps || enqueued_ == finished_ + kStepsUnderWay) return false;
     return enqueued_ == finished_ || !reads_memory_after_ || validating_ ||
@@ -172,6 +175,7 @@ void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
       op.compute.enqueue(device_.kernels(), number_of(step));
     }
   } catch (const RunFailed& failure) {
+    if (op.is_transfer) hear_of_a_loss();
     fail_at(step, index, failure.what());
   }
   now.results.end = device_.results_asked_for();
@@ -208,10 +212,19 @@ void StreamRun::wait_until_over(EventId event) {
     communicator_.require_alive();
     if (collectives_ == nullptr) continue;
     if (const std::string why = collectives_->failure(); !why.empty()) {
+      hear_of_a_loss();
       const std::string words = fmt::format("rank {}: {}", view_.rank().value, why);
       communicator_.fail(words);
       throw RunFailed(words);
     }
+  }
+}
+
+void StreamRun::hear_of_a_loss() {
+  const auto deadline = std::chrono::steady_clock::now() + kTimeToHearOfALoss;
+  while (std::chrono::steady_clock::now() < deadline) {
+    communicator_.require_alive();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

@@ -63,6 +63,7 @@ class StreamRun final : public PlanRun {
   void wait_for(std::int64_t step, std::size_t index, const Dependency& dependency);
   void finish(std::int64_t step);
   void wait_until_over(EventId event);
+  void hear_of_a_loss();  // after collectives have failed: throws RunFailed where a rank was lost
   void keep_spans(std::int64_t step);
   void read_results(std::int64_t step);
   [[noreturn]] void fail_at(std::int64_t step, std::size_t index, const std::string& why);

@@ -98,6 +98,34 @@ TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
   }
 }
 
+// Collectives only know that something broke.
+TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const PlannedLayout planned(model_of({}), {.micro_batch = 1}, 2, "ddp", kGlobalBatch / 2);
+  const TrainJob job{planned.whole, {}, Corpus::generate(3, 4096), 1, true};
+  FakeFabric fabric;
+  std::array<std::string, 2> words;
+  local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
+    FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+    FakeCollectives collectives(fabric, communicator.rank());
+    collectives.break_with("NCCL: remote error");
+    std::thread watch;
+    if (communicator.rank() == 0) {
+      watch = std::thread([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        communicator.fail("rank 7 was lost");
+      });
+    }
+    try {
+      train_rank(job, communicator, Processor(accelerator, &collectives));
+    } catch (const RunFailed& failure) {
+      words[static_cast<std::size_t>(communicator.rank())] = failure.what();
+    }
+    if (watch.joinable()) watch.join();
+  });
+  for (const std::string& said : words) EXPECT_NE(said.find("rank 7 was lost"), std::string::npos) << said;
+}
+
 TEST(StreamRun, ValidatesBetweenSteps) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const ValidationJob validation{2, 2, Corpus::generate(5, 4096)};

@@ -147,14 +147,18 @@ class FakeCollectives final : public StreamCollectives {
     std::ranges::sort(members);
     const std::int64_t turn = turns_[{members, call.queue}]++;
     const FakeFabric::Buffers own{{input.begin(), input.end()}, {output.begin(), output.end()}};
-    FakeAccelerator::push_to(stream, [this, &call, turn, own] { return fabric_.take_part(call, turn, rank_, own); });
+    FakeAccelerator::push_to(
+        stream, [this, &call, turn, own] { return failure_.empty() && fabric_.take_part(call, turn, rank_, own); });
   }
-  std::string failure() override { return ""; }
+  std::string failure() override { return failure_; }
   void abort() override {}
+  // Nothing that is started from now on ends.
+  void break_with(const std::string& failure) { failure_ = failure; }
 
  private:
   FakeFabric& fabric_;
   std::int64_t rank_;
+  std::string failure_;
   std::deque<PreparedCall> calls_;
   std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::int64_t> turns_;
 };

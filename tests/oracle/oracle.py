@@ -4,12 +4,14 @@
     oracle.py FOLDER...                  the same training by torch's autograd and optimizers
     oracle.py --compare A B              two runs of the same training, say on one rank and on four
     oracle.py --compare A B --identical  the same bits
+    oracle.py --losses FOLDER            prints what PyTorch's losses are, as JSON, also in bfloat16
 
 Exit code 0: all agree; 1: something differs (the worst of every kind is printed); 2: a record cannot be read;
 77: there is no torch here. The folder and the tolerances are described in docs/oracle.md.
 """
 
 import argparse
+import json
 import sys
 
 try:
@@ -105,9 +107,9 @@ def compare_weights(record, theirs):
         yield Finding("moved", name, relative(beyond_rounding, norm(b - start)), MOVED)
 
 
-def check(record, dtype=torch.float32):
+def check(record, dtype=torch.float32, device="cpu"):
     """The record against PyTorch's training from the same weights on the same batches."""
-    return check_against(record, reference_model.train(record, dtype))
+    return check_against(record, reference_model.train(record, dtype, device))
 
 
 def check_against(record, reference):
@@ -162,24 +164,36 @@ def agree(findings):
     return bool(findings) and not any(f.failed for f in findings)
 
 
-def main():
+def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="*", help="records to check against PyTorch")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two records against each other")
     parser.add_argument("--identical", action="store_true", help="with --compare: bit by bit")
-    parser.add_argument("--precision", choices=["float32", "float64"], default="float32", help="of the reference")
+    parser.add_argument("--losses", metavar="FOLDER", help="print the losses of PyTorch's training")
+    parser.add_argument("--precision", choices=["float32", "float64", "bfloat16"], default="float32",
+                        help="of the reference; bfloat16 (with an fp32 master copy) for --losses only")
+    parser.add_argument("--device", default="cpu", help="of the reference: cpu or cuda (default: cpu)")
     arguments = parser.parse_args()
-    if bool(arguments.folders) == bool(arguments.compare):
-        parser.error("give record folders, or --compare A B")
+    if sum(map(bool, (arguments.folders, arguments.compare, arguments.losses))) != 1:
+        parser.error("give record folders, or --compare A B, or --losses FOLDER")
+    if arguments.precision == "bfloat16" and not arguments.losses:
+        parser.error("--precision bfloat16: is for --losses; what must agree is stated for fp32")
+    return arguments
+
+
+def main():
+    arguments = read_arguments()
     torch.set_num_threads(1)
-    good = True
+    good, dtype = True, getattr(torch, arguments.precision)
     try:
+        if arguments.losses:
+            print(json.dumps(reference_model.train(read_record(arguments.losses), dtype, arguments.device).losses))
+            return 0
         if arguments.compare:
             results = [(" and ".join(arguments.compare),
                         compare(*map(read_record, arguments.compare), arguments.identical))]
         else:
-            dtype = getattr(torch, arguments.precision)
-            results = ((folder, check(read_record(folder), dtype)) for folder in arguments.folders)
+            results = ((folder, check(read_record(folder), dtype, arguments.device)) for folder in arguments.folders)
         for name, findings in results:
             print(f"{name}: {'agree' if agree(findings) else 'DIFFER'}", *summary(findings), sep="\n  ")
             good = good and agree(findings)

@@ -44,7 +44,7 @@ class Dropout:
     def _apply(self, x, rate, layer, site):
         with numpy.errstate(over="ignore"):
             rows = numpy.arange(x.numel() // x.shape[-1])
-            return x * factors(rate, self._key(layer, site), rows, x.shape[-1]).view_as(x).to(x.dtype)
+            return x * factors(rate, self._key(layer, site), rows, x.shape[-1]).view_as(x).to(x)
 
     def of_tokens(self, x, layer, site):
         """x is samples x positions x columns: row (sample * seq + position)."""

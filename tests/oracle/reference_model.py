@@ -13,11 +13,16 @@ EPSILON = 1e-5
 ROTARY_BASE = 10000.0
 
 
+def at_least_float32(x):
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 class Model:
-    def __init__(self, shape, tensors, dtype, groups=None):
+    def __init__(self, shape, tensors, dtype, groups=None, device="cpu"):
         """`groups`: the tokens that a gate sees at a time (reference_experts.gate_groups); only experts ask for them."""
         self.shape, self.groups = shape, groups
-        self.weights = {name: torch.tensor(array, dtype=dtype, requires_grad=True) for name, array in tensors.items()}
+        self.weights = {name: torch.tensor(array, dtype=dtype, device=device, requires_grad=True)
+                        for name, array in tensors.items()}
         if unknown := self.weights.keys() ^ self._names():
             raise KeyError(f"tensors that only the record or only the model has: {', '.join(sorted(unknown))}")
         for name in self.weights.keys() & {"embedding.weight", "head.weight"}:
@@ -55,7 +60,8 @@ class Model:
         gain = self.weights[name + ".weight"]
         if self._has_bias(name):
             return F.layer_norm(x, gain.shape, gain, self.weights[name + ".bias"], EPSILON)
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + EPSILON) * gain
+        wide = at_least_float32(x)
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).to(x.dtype) * gain
 
     def _linear(self, x, name):
         bias = self.weights[name + ".bias"] if self._has_bias(name) else None
@@ -73,8 +79,8 @@ class Model:
     def _rotate(self, x):
         """x is batch x heads x seq x head_dim; the halves of a head are pairs."""
         half = x.shape[-1] // 2
-        frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
-        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequency
+        frequency = ROTARY_BASE ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)
+        angle = torch.arange(x.shape[-2], dtype=torch.float64, device=x.device)[:, None] * frequency
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         first, second = x[..., :half], x[..., half:]
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
@@ -110,7 +116,8 @@ class Model:
         batch, seq, _ = x.shape
         q, k, v = self._queries_keys_values(x, layer)
         scores = q @ k.transpose(-1, -2) / q.shape[-1]**0.5
-        scores = scores.masked_fill(torch.ones(seq, seq, dtype=torch.bool).triu(1), float("-inf"))
+        is_later = torch.ones(seq, seq, dtype=torch.bool, device=x.device).triu(1)
+        scores = scores.masked_fill(is_later, float("-inf"))
         context = (dropout.of_softmax(scores.softmax(-1), layer) @ v).transpose(1, 2).reshape(batch, seq, -1)
         return self._linear(context, f"layers.{layer}.attention_out")
 
@@ -152,7 +159,7 @@ class Model:
             x, balance = x + dropout.of_tokens(out, layer, "ffn_residual"), balance + of_layer
         x = self._norm(x, "final_norm")
         head = table if self.shape["tied_embeddings"] else self.weights["head.weight"]
-        logits = x @ head.T
+        logits = at_least_float32(x @ head.T)
         entropy = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         return entropy, entropy + balance
 
@@ -181,10 +188,11 @@ def learning_rate(run, step):
     return schedule["min_lr"] + left * (peak - schedule["min_lr"])
 
 
-def validate(model, record):
+def validate(model, record, device):
     """The mean loss of its batches, which have one size, without dropout."""
     with torch.no_grad():
-        losses = [model.loss(batch, Dropout(None, 0, 0))[0].item() for batch in torch.tensor(record.validation)]
+        losses = [model.loss(batch, Dropout(None, 0, 0))[0].item()
+                  for batch in torch.tensor(record.validation, device=device)]
     return sum(losses) / len(losses)
 
 
@@ -196,13 +204,35 @@ class Trained(typing.NamedTuple):
     validation: dict
 
 
-def train(record, dtype=torch.float32):
+class MasterWeights:
+    """What the optimizer updates: the weights, or fp32 copies of 16-bit ones, as Megatron-LM has it."""
+
+    def __init__(self, model, tensors):
+        self.weights = model.weights
+        is_short = any(torch.finfo(weight.dtype).bits < 32 for weight in model.weights.values())
+        self.masters = {name: torch.tensor(tensors[name], device=weight.device, requires_grad=True) if is_short else weight
+                        for name, weight in model.weights.items()}
+
+    def take_gradients(self):
+        for name, master in self.masters.items():
+            if master is not self.weights[name]:
+                master.grad, self.weights[name].grad = self.weights[name].grad.float(), None
+
+    def round_weights(self):
+        with torch.no_grad():
+            for name, master in self.masters.items():
+                if master is not self.weights[name]:
+                    self.weights[name].copy_(master)
+
+
+def train(record, dtype=torch.float32, device="cpu"):
     run = record.run
     groups = reference_experts.gate_groups(run) if "experts" in run["model"] else None
-    model = Model(run["model"], record.initial, dtype, groups)
-    weights = list(model.weights.values())
+    model = Model(run["model"], record.initial, dtype, groups, device)
+    update = MasterWeights(model, record.initial)
+    weights = list(update.masters.values())
     optimizer = make_optimizer(run["optimizer"], weights)
-    batches = torch.tensor(record.batches)
+    batches = torch.tensor(record.batches, device=device)
     losses, gradients, validation = [], {}, {}
     validated = {entry["step"] for entry in run.get("validation", [])}
     for step in range(run["steps"]):
@@ -212,12 +242,14 @@ def train(record, dtype=torch.float32):
         loss, trained = model.loss(batches[step], Dropout(run.get("dropout"), run["seed"], step))
         trained.backward()
         losses.append(loss.item())
+        update.take_gradients()
         if step == 0:
-            gradients = {name: weight.grad.double().numpy().copy() for name, weight in model.weights.items()}
+            gradients = {name: weight.grad.double().cpu().numpy().copy() for name, weight in update.masters.items()}
         if run["clip_grad"] > 0:
             torch.nn.utils.clip_grad_norm_(weights, run["clip_grad"])
         optimizer.step()
+        update.round_weights()
         if step + 1 in validated:
-            validation[step + 1] = validate(model, record)
-    final = {name: weight.detach().double().numpy() for name, weight in model.weights.items()}
+            validation[step + 1] = validate(model, record, device)
+    final = {name: weight.detach().double().cpu().numpy() for name, weight in update.masters.items()}
     return Trained(losses, gradients, final, validation)
