@@ -35,6 +35,7 @@ struct Calibration {
   // How much longer all operations together took beside a transfer that never ends: 0.1 is 10 %.
   double compute_slowdown = 0;
   double transfer_slowdown = 0;  // the other way round
+  double further_slowdown = 0;   // of compute, by every transfer at once but the first; known of devices alone
   std::optional<ExpertLoad> expert_load = {};
   LibraryProfile library = {};  // where the transport has one
 };

@@ -23,6 +23,7 @@ constexpr Bytes kBesideCompute{16 << 20};
 constexpr std::array<std::int32_t, 4> kThreadBlocks = {0, 1, 2, 4};  // 0: the library's choice
 constexpr double kSecondsOfSize = 0.08;                              // a size is repeated for so long
 constexpr double kMinRounds = 3, kMaxRounds = 40;
+constexpr double kPasses = 3;  // of the step's computation beside transfers
 constexpr std::chrono::microseconds kPause{50};
 
 // A device's collectives of one queue, one after the other in a stream of their own.
@@ -178,51 +179,42 @@ struct QueuedCall {
   std::size_t call = 0;
 };
 
-// How many times the bytes of one they move together.
-double time_at_once(Communicator& communicator, std::deque<QueuedCall>& queues, double alone) {
-  meet(communicator);
-  for (QueuedCall& queue : queues) queue.stream.seconds_of(queue.call, 1);
-  const std::int64_t rounds = rounds_of(kSecondsOfSize, alone);
-  meet(communicator);
-  for (QueuedCall& queue : queues) queue.stream.start(queue.call, rounds);
-  for (QueuedCall& queue : queues) queue.stream.wait();
-  double longest = 0;
-  for (QueuedCall& queue : queues) {
-    longest = std::max(longest, CalibrationPasses::in_seconds(queue.stream.end() - queues[0].stream.begin()));
-  }
-  const double together = mean_of_ranks(communicator, {longest / static_cast<double>(rounds)}).front();
-  return std::clamp(alone * static_cast<double>(queues.size()) / together, 1.0, static_cast<double>(queues.size()));
-}
-
 struct Execution {
   OpKey key;
   Clock::time_point begin, end;
 };
 
-// Operations beside a transfer, and the transfer beside operations.
-TransferBeside time_together(Communicator& communicator, CalibrationPasses& passes, QueuedCall& transfer, double pass,
-                             const std::map<OpKey, Nanos>& operations) {
-  CollectiveStream& stream = transfer.stream;
-  const double alone = transfer.alone(communicator);
-  const std::int64_t rounds = rounds_of(2 * pass, alone);
+struct Together {
+  double transfer = 0;  // seconds of a round: one of each transfer
+  double compute = 0;   // how many times as long operations took
+};
+
+// Operations beside transfers, and the transfers beside operations.
+Together time_together(Communicator& communicator, CalibrationPasses& passes, const std::vector<QueuedCall*>& transfers,
+                       std::int64_t rounds, const std::map<OpKey, Nanos>& operations) {
   std::vector<Execution> executions;
   meet(communicator);
-  stream.start(transfer.call, rounds);
-  while (!stream.is_over()) {
+  for (QueuedCall* const transfer : transfers) transfer->stream.start(transfer->call, rounds);
+  while (!std::ranges::all_of(transfers, [](QueuedCall* transfer) { return transfer->stream.is_over(); })) {
     passes.run([&](const OpKey& key, Clock::time_point begin,
                    Clock::time_point end) { executions.push_back({key, begin, end}); },
                [] { return false; });
   }
+  Clock::time_point begin = transfers[0]->stream.begin(), first_end = transfers[0]->stream.end(), end = first_end;
+  for (QueuedCall* const transfer : transfers) {
+    begin = std::max(begin, transfer->stream.begin());
+    first_end = std::min(first_end, transfer->stream.end());
+    end = std::max(end, transfer->stream.end());
+  }
   double took = 0, would_take = 0;
   for (const Execution& each : executions) {
-    if (each.begin < stream.begin() || each.end > stream.end()) continue;
+    if (each.begin < begin || each.end > first_end) continue;
     took += CalibrationPasses::in_seconds(each.end - each.begin);
     would_take += seconds(operations.at(each.key));
   }
-  const double beside = CalibrationPasses::in_seconds(stream.end() - stream.begin()) / static_cast<double>(rounds);
-  const std::vector<double> factors =
-      mean_of_ranks(communicator, {would_take > 0 ? took / would_take : 1.0, beside / alone});
-  return {alone, std::max(0.0, factors[0] - 1), std::max(0.0, factors[1] - 1)};
+  const double round = CalibrationPasses::in_seconds(end - begin) / static_cast<double>(rounds);
+  const std::vector<double> means = mean_of_ranks(communicator, {round, would_take > 0 ? took / would_take : 1.0});
+  return {means[0], means[1]};
 }
 
 // Fewer thread blocks leave more of the device to compute, more of them move bytes faster.
@@ -238,12 +230,32 @@ std::int32_t choose_thread_blocks(Communicator& communicator, const Processor& p
       mean_of_ranks(communicator, {passes.expected(result.operations, Nanos{0}), transfers});
   std::vector<TransferBeside> found;
   for (QueuedCall& candidate : candidates) {
-    found.push_back(time_together(communicator, passes, candidate, step[0], result.operations));
+    const double alone = candidate.alone(communicator);
+    const Together beside =
+        time_together(communicator, passes, {&candidate}, rounds_of(kPasses * step[0], alone), result.operations);
+    found.push_back({alone, std::max(0.0, beside.compute - 1), std::max(0.0, beside.transfer / alone - 1)});
   }
   const std::size_t best = best_beside(found, step[0], step[1]);
   result.compute_slowdown = found[best].compute_slowdown;
   result.transfer_slowdown = found[best].transfer_slowdown;
   return kThreadBlocks[best];
+}
+
+// Several transfers at once: how many times the bytes of one they move, and how much further they slow compute down.
+// Both beside compute, as it is in a step.
+void time_at_once(Communicator& communicator, CalibrationPasses& passes, std::deque<QueuedCall>& queues,
+                  Calibration& result) {
+  std::vector<QueuedCall*> all;
+  for (QueuedCall& queue : queues) all.push_back(&queue);
+  const double alone = queues[0].alone(communicator);
+  for (QueuedCall& queue : queues) queue.stream.seconds_of(queue.call, 1);
+  const double pass = mean_of_ranks(communicator, {passes.expected(result.operations, Nanos{0})}).front();
+  const std::int64_t rounds = rounds_of(kPasses * pass, alone);
+  const Together one = time_together(communicator, passes, {all[0]}, rounds, result.operations);
+  const Together several = time_together(communicator, passes, all, rounds, result.operations);
+  const auto count = static_cast<double>(queues.size());
+  result.library.at_once = std::clamp(count * one.transfer / several.transfer, 1.0, count);
+  result.further_slowdown = std::max(0.0, (several.compute - one.compute) / (count - 1));
 }
 
 }  // namespace
@@ -260,8 +272,8 @@ void measure_streams(Communicator& communicator, const Processor& processor, Byt
   }
   processor.collectives->connect();
   result.library = time_sizes(communicator, sizes, stream);
-  result.library.at_once = time_at_once(communicator, queues, queues[0].alone(communicator));
   result.library.thread_blocks = blocks;
+  time_at_once(communicator, passes, queues, result);
 }
 
 }  // namespace weft

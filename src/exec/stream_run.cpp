@@ -206,21 +206,34 @@ void StreamRun::finish(std::int64_t step) {
 
 void StreamRun::wait_until_over(EventId event) {
   auto pause = kFirstPause;
-  while (!device_.is_over(event)) {
+  while (!is_over(event)) {
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
     communicator_.require_alive();
     if (collectives_ == nullptr) continue;
-    if (const std::string why = collectives_->failure(); !why.empty()) {
-      hear_of_a_loss();
-      const std::string words = fmt::format("rank {}: {}", view_.rank().value, why);
-      communicator_.fail(words);
-      throw RunFailed(words);
-    }
+    if (const std::string why = collectives_->failure(); !why.empty()) fail_of_device(why);
   }
 }
 
+bool StreamRun::is_over(EventId event) {
+  try {
+    return device_.is_over(event);
+  } catch (const RunFailed& failure) {
+    fail_of_device(failure.what());
+  }
+}
+
+void StreamRun::fail_of_device(const std::string& why) {
+  hear_of_a_loss();
+  const std::string words = fmt::format("rank {}: {}", view_.rank().value, why);
+  communicator_.fail(words);
+  throw RunFailed(words);
+}
+
+// A rank that is gone takes others with it: NCCL misses it, and ranks that share a GPU see its memory end. Whoever
+// hears of the loss throws that instead.
 void StreamRun::hear_of_a_loss() {
+  if (collectives_ == nullptr) return;
   const auto deadline = std::chrono::steady_clock::now() + kTimeToHearOfALoss;
   while (std::chrono::steady_clock::now() < deadline) {
     communicator_.require_alive();

@@ -63,7 +63,9 @@ class StreamRun final : public PlanRun {
   void wait_for(std::int64_t step, std::size_t index, const Dependency& dependency);
   void finish(std::int64_t step);
   void wait_until_over(EventId event);
-  void hear_of_a_loss();  // after collectives have failed: throws RunFailed where a rank was lost
+  bool is_over(EventId event);
+  void hear_of_a_loss();  // after device or collectives have failed: throws RunFailed where a rank was lost
+  [[noreturn]] void fail_of_device(const std::string& why);
   void keep_spans(std::int64_t step);
   void read_results(std::int64_t step);
   [[noreturn]] void fail_at(std::int64_t step, std::size_t index, const std::string& why);

@@ -48,7 +48,8 @@ struct Slowdown {
   std::optional<double> DeviceProfile::* field;
 };
 constexpr std::array kSlowdowns{Slowdown{"compute_slowdown", &DeviceProfile::compute_slowdown},
-                                Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown}};
+                                Slowdown{"transfer_slowdown", &DeviceProfile::transfer_slowdown},
+                                Slowdown{"further_slowdown", &DeviceProfile::further_slowdown}};
 constexpr double kMaxSlowdown = 100;  // as in a cluster file
 constexpr double kMaxBandwidth = 1e15;
 

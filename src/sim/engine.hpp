@@ -47,7 +47,8 @@ struct SimOperation {
 struct SimRank {
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
-  Nanos wake{};  // until compute starts that found its rank idle when a transfer beside the chain ended
+  Nanos wake{};                 // until compute starts that found its rank idle when a transfer beside the chain ended
+  double further_slowdown = 0;  // of compute, by every further transfer beside it
 };
 
 struct SimProblem {

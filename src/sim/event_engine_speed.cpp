@@ -35,8 +35,10 @@ bool EventEngine::dispatch(std::int32_t rank, SimQueue queue) {
 }
 
 double EventEngine::compute_speed(std::int32_t rank) const {
-  const bool beside = !workers_[rank].transfers.empty();
-  return beside ? 1.0 / (1.0 + p_.ranks[rank].compute_slowdown) : 1.0;
+  const std::size_t beside = workers_[rank].transfers.size();
+  if (beside == 0) return 1.0;
+  const SimRank& slowed = p_.ranks[rank];
+  return 1.0 / (1.0 + slowed.compute_slowdown + slowed.further_slowdown * static_cast<double>(beside - 1));
 }
 
 void EventEngine::follow_transfers(std::int32_t rank) {

@@ -120,7 +120,10 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
   }
   for (std::size_t c = 0; c < plan.graph.classes.size(); ++c) {
     const CostModel::Interference interference = cost.interference(make_id<ClassId>(c));
-    problem.ranks.push_back({interference.compute, interference.transfer, cost.wake(make_id<ClassId>(c))});
+    problem.ranks.push_back({.compute_slowdown = interference.compute,
+                             .transfer_slowdown = interference.transfer,
+                             .wake = cost.wake(make_id<ClassId>(c)),
+                             .further_slowdown = interference.further});
   }
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_wakes(plan, cost, cost_of, problem.costs);
