@@ -136,7 +136,13 @@ void check_world(const Launch& launch, const RunOptions& options) {
         "gpu:N for this machine's GPUs",
         spec.name);
   }
-  if (spec.execution.runtime == Runtime::cuda && launch.kind == LaunchKind::local && Cluster(spec).device_count() > 1) {
+  const bool paced = spec.execution == kPacedGpuRanks;
+  if (paced && launch.kind != LaunchKind::local) {
+    fail("--cluster {}: ranks with an emulated link are threads of one process: start it alone, without --processes",
+         spec.name);
+  }
+  if (spec.execution.runtime == Runtime::cuda && !paced && launch.kind == LaunchKind::local &&
+      Cluster(spec).device_count() > 1) {
     fail("--cluster {}: ranks on GPUs are processes: give --processes {}, or start one per rank (docs/gpu.md)",
          spec.name, Cluster(spec).device_count());
   }

@@ -149,6 +149,9 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
 
 // Nobody should take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
+  if (options_.inputs.cluster.execution == kPacedGpuRanks) {
+    return fmt::format("emulated: copies on one GPU, paced as {}", options_.inputs.cluster.name);
+  }
   if (options_.inputs.cluster.execution.runtime == Runtime::cuda) {
     return study_.ranks > 1 ? fmt::format("NCCL, predicted as {}", options_.inputs.cluster.name) : "none: one rank";
   }
@@ -276,7 +279,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
     job.resume = resume_.get();
     job.first_step = first_step_;
   }
-  const RankProcessor own(options_, communicator);
+  const RankProcessor own(options_, communicator, paced_world_);
   TrainResult result = train_rank(job, communicator, own.get(), on_loss, on_validation);
   if (!first) return;
   if (options_.record) write(predicted, *kept_[policy], result);

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "calibrate/calibrate.hpp"
+#include "comm/paced_device/paced_device_world.hpp"
 #include "exec/checkpoint/folder_lock.hpp"
 #include "exec/train_rank.hpp"
 #include "planner/overlap.hpp"
@@ -68,6 +69,7 @@ class RunSession {
   struct Prepared;  // what the calibration runs on
   std::shared_ptr<const Prepared> calibration_;
   Profile profile_;
+  PacedDeviceWorld paced_world_;  // of ranks on partitions of one GPU
   RunStudy study_;
   std::vector<std::size_t> to_run_;
   std::vector<std::unique_ptr<KeptTensors>> kept_;  // by policy
