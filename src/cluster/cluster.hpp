@@ -64,7 +64,7 @@ struct NodeOverride {
 // How the stated bandwidth of links relates to the rate that messages get.
 enum class LinkTiming : std::uint8_t {
   nominal,  // stated by the vendor; a profile says how much of it is reached
-  paced,    // messages are delayed to take exactly that long (comm/local): the network is emulated
+  paced,    // messages take exactly that long (comm/local, comm/paced_device): the network is emulated
   measured  // measured between ranks
 };
 std::string_view name_of(LinkTiming timing);
@@ -97,6 +97,9 @@ inline constexpr Execution kEmulation{LinkTiming::paced, CollectiveMaker::progra
 
 // The facts of `gpu:N`: GPUs of this machine, with NCCL between them.
 inline constexpr Execution kGpuRanks{LinkTiming::nominal, CollectiveMaker::library, Runtime::cuda};
+
+// The facts of `gpu:N,link=RATE`: partitions of one GPU, with copies between them that are paced to a link.
+inline constexpr Execution kPacedGpuRanks{LinkTiming::paced, CollectiveMaker::library, Runtime::cuda};
 
 // A cluster as a user states it in a preset string or a JSON file; plain data.
 struct ClusterSpec {

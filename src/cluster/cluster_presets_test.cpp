@@ -118,6 +118,39 @@ TEST(Presets, LocalCountsRanksAndIsLabelledEmulated) {
   EXPECT_DOUBLE_EQ(level(parse_cluster("local:4"), "nic").bandwidth.bytes_per_second, 125e6);
 }
 
+// An H200 has 132 SMs, in partitions of eight: 16 of them, so four ranks have 4 x 8 each.
+TEST(Presets, ALinkMakesRanksPartitionsOfOneGpuAndIsLabelledEmulated) {
+  const ClusterSpec spec = parse_cluster("gpu:4,link=50GB/s,latency=3us");
+  EXPECT_EQ(spec.execution, kPacedGpuRanks);
+  EXPECT_EQ(spec.execution.links, LinkTiming::paced);
+  EXPECT_EQ(spec.nodes * spec.devices_per_node, 4);
+  ASSERT_EQ(spec.levels.size(), 1U);
+  EXPECT_DOUBLE_EQ(gigabytes(level(spec, "link")), 50);
+  EXPECT_EQ(level(spec, "link").latency, Nanos{3'000});
+  const Device whole = device_profile("h200");
+  EXPECT_EQ(spec.device.compute_units, 32);
+  EXPECT_DOUBLE_EQ(spec.device.matrix_tflops_16, whole.matrix_tflops_16 * 32 / 132);
+  EXPECT_DOUBLE_EQ(spec.device.memory_bandwidth.bytes_per_second, whole.memory_bandwidth.bytes_per_second / 4);
+  EXPECT_EQ(spec.device.memory.value, whole.memory.value / 4);
+  EXPECT_EQ(parse_cluster("gpu:3,link=50GB/s").device.compute_units, 40);
+  EXPECT_EQ(level(parse_cluster("gpu:2,link=50GB/s"), "link").latency, Nanos{1'000});  // NVLink's
+  EXPECT_EQ(parse_cluster("gpu:4").execution, kGpuRanks);
+}
+
+TEST(Presets, MistakesWithEmulatedLinksOfGpusAreNamed) {
+  EXPECT_EQ(error_of("gpu:17,link=50GB/s"),
+            "cluster 'gpu:17,link=50GB/s': link: the 132 SMs of one h200 make 16 partitions of 8, not 17");
+  EXPECT_EQ(error_of("gpu:4,latency=1us"),
+            "cluster 'gpu:4,latency=1us': latency: is of link=, a link that is emulated");
+  EXPECT_EQ(
+      error_of("gpu:4,link=50GB/s,nic=1GB/s"),
+      "cluster 'gpu:4,link=50GB/s,nic=1GB/s': nic and link are given: with link=, ranks are partitions of one GPU "
+      "with that link alone");
+  EXPECT_EQ(error_of("gpu:4,link=50GB/s,gpus=2").find("gpus and link are given") != std::string::npos, true);
+  EXPECT_NE(error_of("gpu:4,link=fast"), "accepted");
+  EXPECT_NE(error_of("local:4,link=50GB/s"), "accepted");
+}
+
 TEST(Presets, KeysChangeTheDeviceInAnyOrder) {
   Device expected = device_profile("h800");
   expected.memory = Bytes{42'949'672'960};

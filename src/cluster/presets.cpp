@@ -22,6 +22,9 @@ constexpr Nanos kNicLatency{5'000};
 // A wake-up of a thread, or TCP on the same machine.
 constexpr Nanos kLocalLatency{50'000};
 
+// Hopper and later GPUs are cut into partitions of so many SMs, because clusters of thread blocks stay together.
+constexpr int kUnitsPerPartition = 8;
+
 // PCIe gen3 x16: 15.75 GB/s on the wire, about 12 for payload; NCCL's topology search uses the same figure. A
 // switch joins two GPUs to the root, so two share it.
 constexpr Bandwidth kPcieGen3{12e9};
@@ -77,7 +80,7 @@ bool is_gpu(const Machine& machine) {
 }
 
 std::vector<std::string> keys_of(const Machine& machine) {
-  if (is_gpu(machine)) return {"gpus", "nic", "memory", "device"};
+  if (is_gpu(machine)) return {"gpus", "nic", "link", "latency", "memory", "device"};
   if (has_ranks(machine)) return {"nic", "memory", "device"};
   return {"gpus", "nvlink", "nic", "memory", "device"};
 }
@@ -147,8 +150,54 @@ void share_gpus(std::int64_t ranks, std::int64_t gpus, Device& device) {
   device.compute_units = static_cast<int>(device.compute_units * gpus / ranks);
 }
 
+// Ranks that are paced to a link have partitions of one GPU. A copy between them waits until its time is over, so
+// compute beside it does not slow it down.
+void partition_gpu(std::int64_t ranks, std::string_view text, Device& device) {
+  const int partitions = device.compute_units / kUnitsPerPartition;
+  if (ranks > partitions) {
+    fail("cluster '{}': link: the {} SMs of one {} make {} partitions of {}, not {}", text, device.compute_units,
+         device.name, partitions, kUnitsPerPartition, ranks);
+  }
+  const int units = static_cast<int>(partitions / ranks) * kUnitsPerPartition;
+  const double share = static_cast<double>(units) / device.compute_units;
+  for (double* const rate : {&device.matrix_tflops_16, &device.matrix_tflops_32, &device.vector_tflops_32}) {
+    *rate *= share;
+  }
+  device.memory_bandwidth.bytes_per_second /= static_cast<double>(ranks);
+  device.memory = {device.memory.value / ranks};
+  device.compute_units = units;
+  device.transfer_slowdown = 0;
+}
+
+bool is_paced(const Keys& keys) {
+  return keys.contains("link");
+}
+
+void check_paced(const Keys& keys, std::string_view text) {
+  if (!is_paced(keys)) {
+    if (keys.contains("latency")) fail("cluster '{}': latency: is of link=, a link that is emulated", text);
+    return;
+  }
+  for (const char* key : {"gpus", "nic"}) {
+    if (keys.contains(key)) {
+      fail("cluster '{}': {} and link are given: with link=, ranks are partitions of one GPU with that link alone",
+           text, key);
+    }
+  }
+}
+
+// The emulated link of each rank.
+LevelSpec paced_level(const Keys& keys, std::string_view text) {
+  return {.name = "link",
+          .joins = Domain::cluster,
+          .via = {},
+          .bandwidth = *value_of(keys, "link", text, parse_bandwidth),
+          .latency = value_of(keys, "latency", text, parse_time).value_or(kNvlinkLatency)};
+}
+
 std::vector<LevelSpec> levels_of(const Machine& machine, std::int64_t devices, const Keys& keys,
                                  std::string_view text) {
+  if (is_paced(keys)) return {paced_level(keys, text)};
   std::vector<LevelSpec> levels;
   LevelSpec nic{.name = "nic",
                 .joins = Domain::cluster,
@@ -209,9 +258,15 @@ ClusterSpec parse_cluster(std::string_view text) {
                                      fmt::format("cluster '{}': gpus", text));
   spec.devices_per_node = has_ranks(machine) ? 1 : gpus;
   spec.device = device_of(machine, keys, text);
-  if (is_gpu(machine)) share_gpus(spec.nodes, gpus, spec.device);
+  check_paced(keys, text);
+  if (is_paced(keys)) {
+    partition_gpu(spec.nodes, text, spec.device);
+  } else if (is_gpu(machine)) {
+    share_gpus(spec.nodes, gpus, spec.device);
+  }
   spec.levels = levels_of(machine, spec.devices_per_node, keys, text);
-  if (has_ranks(machine)) spec.execution = is_gpu(machine) ? kGpuRanks : kEmulation;
+  if (is_gpu(machine)) spec.execution = is_paced(keys) ? kPacedGpuRanks : kGpuRanks;
+  if (has_ranks(machine) && !is_gpu(machine)) spec.execution = kEmulation;
   validate(spec);
   return spec;
 }

@@ -27,14 +27,19 @@ class StreamCollectives {
   // All ranks, when all have prepared their calls: members find each other, and compare what they prepared since the
   // last time. Throws RunFailed where that differs. Those that have found each other before use the same way again.
   virtual void connect() = 0;
+  // Whether its kernels wait for those of other ranks of this process. A host that loads a kernel, takes memory or
+  // finds a stream full may have to wait for the whole device, and so for ever: all of that was done before the first
+  // start(), and no more is enqueued than streams take.
+  virtual bool needs_rehearsal() const = 0;
   // Enqueues it in `stream`, the library's own name of one (Accelerator::native). In place where both lists name the
   // same memory. Returns when all of it is in the stream.
   virtual void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,
                      void* stream) = 0;
   // What has gone wrong since (a lost rank, a broken link), in words; empty: nothing. From any thread.
   virtual std::string failure() = 0;
-  // Ends whatever runs, so that no stream waits for ever for a rank that is gone. From any thread.
-  virtual void abort() = 0;
+  // Ends whatever runs, so that no stream waits for ever for a rank that is gone. From any thread. Ranks of this
+  // process whose collectives it ends too say `why`.
+  virtual void abort(const std::string& why) = 0;
 };
 
 struct NcclOptions {

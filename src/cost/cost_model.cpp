@@ -189,6 +189,11 @@ TransferCost CostModel::from_program(const Operation& operation, const ProgramCo
   return cost;
 }
 
+bool CostModel::library_has_rings_alone() const {
+  const Execution& execution = cluster_.spec().execution;
+  return execution.collectives == CollectiveMaker::library && execution.links == LinkTiming::paced;
+}
+
 bool CostModel::choose_program(Operation& operation) const {
   return programs_ &&
          programs_->choose(operation, members_of(operation), /*programs_only=*/expert_sizes_.are_data(operation));
@@ -304,6 +309,7 @@ namespace {
 void choose_ring_or_tree(Operation& op, const CostModel& cost) {
   Communication& c = *op.communication;
   c.algorithm = Algorithm::ring;
+  if (cost.library_has_rings_alone()) return;
   const Nanos ring = cost.transfer(op).alone();
   c.algorithm = Algorithm::tree;
   if (cost.transfer(op).alone() >= ring) c.algorithm = Algorithm::ring;

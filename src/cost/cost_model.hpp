@@ -46,6 +46,8 @@ class CostModel {
   const ExpertSizes& expert_sizes() const { return expert_sizes_; }
   // Returns the duration of an operation that runs alone on its rank.
   Nanos alone(const Operation& operation) const;
+  // Whether collectives are those that comm/paced_device carries out, which take the time of rings.
+  bool library_has_rings_alone() const;
   // Gives the transfer its fastest program. False where none is simulated.
   bool choose_program(Operation& operation) const;
   // Returns the host's time to issue the operation; zero where it was measured, because that includes the launch.

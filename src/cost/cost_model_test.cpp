@@ -273,5 +273,15 @@ TEST(Algorithms, ATreeIsChosenOnlyWhereLatencyRules) {
   EXPECT_TRUE(tree);  // norms: a few kilobytes over 1,024 ranks
 }
 
+// Links of 1 ms: a tree would be the faster by far.
+TEST(Algorithms, PacedCollectivesOfAGpuAreRings) {
+  Case c("gpu:8,link=50GB/s,latency=1ms", layout(1, 8));
+  choose_algorithms(c.graph, c.cost);
+  for (const Operation& op : c.graph.operations) {
+    if (!op.communication) continue;
+    EXPECT_EQ(op.communication->algorithm, Algorithm::ring);
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -66,6 +66,21 @@ void PlanRun::validate(std::int64_t batches) {
   now_ = std::move(trained);
 }
 
+void PlanRun::rehearse(bool validates) {
+  constexpr std::int64_t kStep = 1;  // whoever keeps the gradients of step 0 shall not be given these
+  if (!needs_rehearsal()) return;
+  now_ = {kStep, 1, {}};
+  rehearse_stretch();
+  if (validates) {
+    prepare_validation();
+    now_ = {0, 1, {}};
+    validating_ = true;
+    rehearse_stretch();
+    validating_ = false;
+  }
+  now_ = {};
+}
+
 StepGlance PlanRun::glance(std::int64_t step) {
   step -= now_.first;
   const std::span<const RankSpan> own = now_.spans.of_step(step);

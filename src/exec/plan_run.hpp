@@ -28,6 +28,9 @@ class PlanRun {
   // Runs the forward part of so many batches of validation with the weights as they are; every other operation of the
   // step takes its turn and does nothing. Not during run(). All ranks must do so after the same step.
   void validate(std::int64_t batches);
+  // Does what a first step does for the first time, where ranks cannot wait for that while they run. All memory of the
+  // plan is zeros afterwards, so it comes before the weights. `validates`: there will be validation.
+  void rehearse(bool validates);
 
   // Of a step after which another has ended its compute, or of the last when all is over.
   virtual StepGlance glance(std::int64_t step);
@@ -58,6 +61,8 @@ class PlanRun {
   QueueKind queue_kind(const Instance& instance) const;
   std::vector<Dependency> waits_of(std::size_t index) const;
   virtual void run_stretch(const OnStep& on_step) = 0;
+  virtual bool needs_rehearsal() const { return false; }
+  virtual void rehearse_stretch() {}
   // Told before the first validation, by instance: whether it is of the forward part, and what it waits for in addition
   // where that alone runs.
   virtual void set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) = 0;

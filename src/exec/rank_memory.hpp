@@ -20,6 +20,7 @@ class RankMemory {
   RankMemory& operator=(const RankMemory&) = delete;
 
   std::byte* data() const { return data_; }
+  Bytes size() const { return {static_cast<std::int64_t>(size_)}; }
   bool is_of_device() const { return device_ != nullptr; }
   // Elements as floats, whatever their type. A device ends all of its work first.
   void read(const Vector& from, std::span<float> to) const;

@@ -16,6 +16,10 @@ constexpr std::chrono::microseconds kFirstPause{5}, kLongestPause{200};
 // When a rank is lost, collectives often fail before this rank hears who it was.
 constexpr std::chrono::seconds kTimeToHearOfALoss{2};
 
+// How many operations a host enqueues ahead where ranks of one process share a device. A stream takes about a thousand
+// calls; a host that waits inside the driver for room might keep another from what the first one's device waits for.
+constexpr std::size_t kMostAhead = 96, kBetweenLooks = 32;
+
 }  // namespace
 
 StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerator& device,
@@ -119,10 +123,7 @@ void StreamRun::set_forward_part(std::size_t index, bool validates, std::vector<
 }
 
 void StreamRun::run_stretch(const OnStep& on_step) {
-  enqueued_ = 0;
-  finished_ = 0;
-  known_.assign(streams_.size(), std::vector<std::int64_t>(streams_.size(), 0));
-  last_end_.assign(streams_.size(), 0);
+  begin_stretch();
   const Stay at_this_step(communicator_.whereabouts(), [this]() -> RankPlace {
     return {step_in_words(finished_), "waiting for the device", collectives_ != nullptr};
   });
@@ -138,11 +139,36 @@ void StreamRun::run_stretch(const OnStep& on_step) {
       const std::int64_t ended = finished_++;
       if (on_step) on_step(now_.first + ended);
     }
-  } catch (...) {
+  } catch (const std::exception& error) {
     // Streams may wait for a rank that is gone, and whoever frees their memory would wait for them.
-    if (collectives_ != nullptr) collectives_->abort();
+    if (collectives_ != nullptr) collectives_->abort(error.what());
     throw;
   }
+}
+
+// A step without its transfers, on whatever the memory holds.
+void StreamRun::rehearse_stretch() {
+  begin_stretch();
+  rehearsing_ = true;
+  enqueue(enqueued_++);
+  wait_for_ends(0);
+  for (std::size_t i = 0; i < operations_.size(); ++i) device_.deliver(under_way(0, i).results);
+  rehearsing_ = false;
+  UnderWay& last = under_way_.front();
+  device_.clear(streams_.front(), view_.memory().data(), view_.memory().size());
+  device_.record(last.ended, streams_.front());
+  wait_until_over(last.ended);
+}
+
+bool StreamRun::needs_rehearsal() const {
+  return collectives_ != nullptr && collectives_->needs_rehearsal();
+}
+
+void StreamRun::begin_stretch() {
+  enqueued_ = 0;
+  finished_ = 0;
+  known_.assign(streams_.size(), std::vector<std::int64_t>(streams_.size(), 0));
+  last_end_.assign(streams_.size(), 0);
 }
 
 void StreamRun::end_after(std::int64_t last) {
@@ -152,7 +178,19 @@ void StreamRun::end_after(std::int64_t last) {
 }
 
 void StreamRun::enqueue(std::int64_t step) {
-  for (const std::size_t index : enqueue_order_) enqueue_one(step, index);
+  for (std::size_t n = 0; n < enqueue_order_.size(); ++n) {
+    if (n % kBetweenLooks == 0 && needs_rehearsal()) wait_for_room(step, n);
+    enqueue_one(step, enqueue_order_[n]);
+  }
+}
+
+// Before the n-th operation of a step.
+void StreamRun::wait_for_room(std::int64_t step, std::size_t n) {
+  constexpr std::size_t kBehind = kMostAhead - kBetweenLooks;
+  const bool of_this_step = n >= kBehind;
+  if (!of_this_step && (step == finished_ || n + enqueue_order_.size() < kBehind)) return;
+  const std::size_t place = of_this_step ? n - kBehind : n + enqueue_order_.size() - kBehind;
+  wait_until_over(under_way(of_this_step ? step : step - 1, enqueue_order_[place]).ended);
 }
 
 void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
@@ -196,12 +234,16 @@ void StreamRun::wait_for(std::int64_t step, std::size_t index, const Dependency&
 }
 
 void StreamRun::finish(std::int64_t step) {
-  // Streams keep their order: the last operation of each ends last.
+  wait_for_ends(step);
+  keep_spans(step);
+  read_results(step);
+}
+
+// Streams keep their order: the last operation of each ends last.
+void StreamRun::wait_for_ends(std::int64_t step) {
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     if (operations_[i].place + 1 == stream_length_[operations_[i].stream]) wait_until_over(under_way(step, i).ended);
   }
-  keep_spans(step);
-  read_results(step);
 }
 
 void StreamRun::wait_until_over(EventId event) {

@@ -47,10 +47,14 @@ class StreamRun final : public PlanRun {
   };
 
   void run_stretch(const OnStep& on_step) override;
+  bool needs_rehearsal() const override;
+  void rehearse_stretch() override;
   void set_forward_part(std::size_t index, bool validates, std::vector<Dependency> waits) override;
   void prepare(const TransferBinder& transfers);
   void find_enqueue_order();
-  bool does_nothing(const StreamOperation& op) const { return validating_ && !op.validates; }
+  bool does_nothing(const StreamOperation& op) const {
+    return (validating_ && !op.validates) || (rehearsing_ && op.is_transfer);
+  }
   UnderWay& under_way(std::int64_t step, std::size_t index) {
     return under_way_[static_cast<std::size_t>(step % kStepsUnderWay) * operations_.size() + index];
   }
@@ -58,10 +62,13 @@ class StreamRun final : public PlanRun {
   std::int64_t count_after(const StreamOperation& op, std::int64_t step) const {
     return step * stream_length_[op.stream] + op.place + 1;
   }
+  void begin_stretch();
   void enqueue(std::int64_t step);
+  void wait_for_room(std::int64_t step, std::size_t n);
   void enqueue_one(std::int64_t step, std::size_t index);
   void wait_for(std::int64_t step, std::size_t index, const Dependency& dependency);
   void finish(std::int64_t step);
+  void wait_for_ends(std::int64_t step);
   void wait_until_over(EventId event);
   bool is_over(EventId event);
   void hear_of_a_loss();  // after device or collectives have failed: throws RunFailed where a rank was lost
@@ -83,8 +90,9 @@ class StreamRun final : public PlanRun {
   std::vector<UnderWay> under_way_;
   std::vector<std::vector<std::int64_t>> known_;  // [stream][other]: how many of the other's have ended before its next
   std::vector<std::int64_t> last_end_;            // by stream: when the last operation that was looked at ended
-  std::int64_t enqueued_ = 0;                     // steps
-  std::atomic<std::int64_t> finished_ = 0;        // any thread may need it, for messages
+  bool rehearsing_ = false;
+  std::int64_t enqueued_ = 0;               // steps
+  std::atomic<std::int64_t> finished_ = 0;  // any thread may need it, for messages
 };
 
 }  // namespace weft

@@ -29,7 +29,8 @@ Transformer model_of(const StreamCase& c) {
   return model;
 }
 
-TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const ValidationJob* validation = nullptr) {
+TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const ValidationJob* validation = nullptr,
+                  bool rehearses = false) {
   Layout layout = c.layout;
   layout.micro_batch = 1;
   const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
@@ -48,7 +49,7 @@ TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const Val
     TrainResult own;
     if (on_streams) {
       FakeAccelerator accelerator(seed + static_cast<unsigned>(communicator.rank()));
-      FakeCollectives collectives(fabric, communicator.rank());
+      FakeCollectives collectives(fabric, communicator.rank(), rehearses);
       own = train_rank(job, communicator, Processor(accelerator, &collectives));
     } else {
       own = train_rank(job, communicator, *make_kernels());
@@ -124,6 +125,24 @@ TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
     if (watch.joinable()) watch.join();
   });
   for (const std::string& said : words) EXPECT_NE(said.find("rank 7 was lost"), std::string::npos) << said;
+}
+
+// Whatever a rehearsal leaves behind would change the losses.
+TEST(StreamRun, TrainsTheSameAfterARehearsal) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ValidationJob validation{2, 2, Corpus::generate(5, 4096)};
+  for (const StreamCase& c : {StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
+                              StreamCase{{.ep = 2}, 2, "serial", 4}, StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}}) {
+    const TrainResult expected = train(c, false, 0, &validation), found = train(c, true, 3, &validation, true);
+    ASSERT_EQ(found.losses.size(), expected.losses.size());
+    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(found.losses[i], expected.losses[i], 2e-6 * expected.losses[i]) << c.policy << ", step " << i + 1;
+    }
+    ASSERT_EQ(found.validation.size(), expected.validation.size());
+    for (std::size_t i = 0; i < expected.validation.size(); ++i) {
+      EXPECT_NEAR(found.validation[i].loss, expected.validation[i].loss, 2e-6 * expected.validation[i].loss);
+    }
+  }
 }
 
 TEST(StreamRun, ValidatesBetweenSteps) {

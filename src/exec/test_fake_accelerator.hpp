@@ -30,7 +30,7 @@ class FakeAccelerator final : public Accelerator {
     const auto at = reinterpret_cast<std::uintptr_t>(memory_.back().get());
     return memory_.back().get() + (kAlignment - at % kAlignment) % kAlignment;
   }
-  void release(std::byte*) override { end_all(); }
+  void release(std::byte*) override {}  // what is under way still uses it
   void copy_in(std::span<const std::byte> host, std::byte* device) override {
     end_all();
     std::ranges::copy(host, device);

@@ -133,7 +133,8 @@ class FakeFabric {
 
 class FakeCollectives final : public StreamCollectives {
  public:
-  FakeCollectives(FakeFabric& fabric, std::int64_t rank) : fabric_(fabric), rank_(rank) {}
+  FakeCollectives(FakeFabric& fabric, std::int64_t rank, bool needs_rehearsal = false)
+      : fabric_(fabric), rank_(rank), needs_rehearsal_(needs_rehearsal) {}
 
   std::size_t prepare(const PreparedCall& call, std::span<const Segment>, std::span<const Segment>) override {
     calls_.push_back(call);
@@ -150,14 +151,16 @@ class FakeCollectives final : public StreamCollectives {
     FakeAccelerator::push_to(
         stream, [this, &call, turn, own] { return failure_.empty() && fabric_.take_part(call, turn, rank_, own); });
   }
+  bool needs_rehearsal() const override { return needs_rehearsal_; }
   std::string failure() override { return failure_; }
-  void abort() override {}
+  void abort(const std::string&) override {}
   // Nothing that is started from now on ends.
   void break_with(const std::string& failure) { failure_ = failure; }
 
  private:
   FakeFabric& fabric_;
   std::int64_t rank_;
+  bool needs_rehearsal_;
   std::string failure_;
   std::deque<PreparedCall> calls_;
   std::map<std::pair<std::vector<std::int64_t>, std::int64_t>, std::int64_t> turns_;

@@ -292,6 +292,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
                                        is_saved);
   }();
   PlanRun& run = *own_run;
+  run.rehearse(job.validation != nullptr);
   if (job.resume != nullptr) {
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {

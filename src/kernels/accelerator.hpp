@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -65,9 +66,15 @@ class Accelerator {
   virtual std::string in_words() const = 0;  // "NVIDIA H200, 132 SMs"
 };
 
+// One of several equal parts of a GPU's SMs. Kernels of different parts run side by side, whatever they wait for.
+struct SmShare {
+  int number = 0, parts = 1;
+};
+
 // The processors of this machine that kernels can be made for.
 struct AcceleratorOptions {
-  int number = 0;  // of several in this machine
+  int number = 0;                     // of several in this machine
+  std::optional<SmShare> share = {};  // none: all SMs
 };
 // Throws Error where there is none, or it cannot be used: no driver, one that is too old, a build without CUDA.
 std::unique_ptr<Accelerator> make_cuda_accelerator(const AcceleratorOptions& options = {});

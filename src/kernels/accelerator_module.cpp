@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "kernels/module_file.hpp"
+#include "base/module_file.hpp"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "kernels/module_file.hpp"
+#include "base/module_file.hpp"
 
 namespace weft {
 namespace {

@@ -210,5 +210,16 @@ TEST(Engine, NothingToDoTakesNoTime) {
   EXPECT_EQ(simulate({}).period_ns, 0);
 }
 
+// Beside one transfer compute takes 1.5 times as long, beside two twice. Of 100 ns, 40 are done at 80, when the shorter
+// one ends, and 30 more at 125, when the other does.
+TEST(Interference, OfSeveralTransfersAddsUp) {
+  TestProblem p;
+  const auto rank = p.rank(0.5, 0, 0, 0.5);
+  const auto compute = p.compute(rank, 100);
+  for (const std::int64_t moving : {80, 125})
+    p.wait(p.transfer(rank, {.moving = moving, .use = {{0, 0.5}}}), compute, 1);
+  EXPECT_EQ(end_of(simulate(p.build()), compute), 155);
+}
+
 }  // namespace
 }  // namespace weft::test

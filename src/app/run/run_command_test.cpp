@@ -61,6 +61,8 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kTiny + "--experts 4 --capacity-factor 0 --etp 2 --expert-exchange uneven", {"--etp 2", "padded"});
   expect_refused(kTiny + "--processes 3", {"for 2 ranks, not for 3 processes"});
   expect_refused(kModel + "--processes 2 --record x", {"--record", "threads"});
+  expect_refused(kModel + "--cluster gpu:2,link=50GB/s --processes 2", {"gpu:2,link=50GB/s", "threads of one process"});
+  expect_refused(kModel + "--cluster gpu:2", {"gpu:2", "ranks on GPUs are processes"});
   expect_refused(kTiny + "--native always", {"--native always", "under mpirun only"});
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun only"});
 }

@@ -98,7 +98,8 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
 
 // Whether the user says what the links between GPUs are; otherwise they are measured.
 bool states_links(const std::string& cluster) {
-  return !cluster.starts_with("gpu:") || cluster.find("nic=") != std::string::npos;
+  const auto has = [&](const char* key) { return cluster.find(key) != std::string::npos; };
+  return !cluster.starts_with("gpu:") || has("nic=") || has("link=");
 }
 
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
@@ -144,7 +145,13 @@ void check_world(const Launch& launch, const RunOptions& options) {
         "gpu:N for this machine's GPUs",
         spec.name);
   }
-  if (spec.execution.runtime == Runtime::cuda && launch.kind == LaunchKind::local && Cluster(spec).device_count() > 1) {
+  const bool paced = spec.execution == kPacedGpuRanks;
+  if (paced && launch.kind != LaunchKind::local) {
+    fail("--cluster {}: ranks with an emulated link are threads of one process: start it alone, without --processes",
+         spec.name);
+  }
+  if (spec.execution.runtime == Runtime::cuda && !paced && launch.kind == LaunchKind::local &&
+      Cluster(spec).device_count() > 1) {
     fail("--cluster {}: ranks on GPUs are processes: give --processes {}, or start one per rank (docs/gpu.md)",
          spec.name, Cluster(spec).device_count());
   }

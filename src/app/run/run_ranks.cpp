@@ -1,5 +1,7 @@
 #include "app/run/run_ranks.hpp"
 
+#include <cstdlib>
+
 #include "app/run/run_settings.hpp"
 #include "app/world/world_flags.hpp"
 
@@ -18,7 +20,11 @@ void run_on_ranks(const Flags& flags, const RunOptions& options, const Launch& l
   const Cluster cluster(options.inputs.cluster);
   WorldOptions world = read_world_options(flags, launch);
   world.ranks = cluster.device_count();
-  world.cluster = &cluster;
+  // On GPUs the links are those of devices; what hosts tell each other is not paced.
+  if (options.inputs.cluster.execution.runtime != Runtime::cuda) world.cluster = &cluster;
+  // Kernels of ranks of one process wait for each other, which they may only do in hardware queues of their own; CUDA
+  // reads how many there are when it starts.
+  if (options.inputs.cluster.execution == kPacedGpuRanks) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (ranks_as(launch) == RanksAs::processes) world.agreed = agreed_run_settings(options, world);
   run_world(launch, world, err, body);
 }

@@ -1,19 +1,13 @@
-// The one place where results of CUDA and NCCL become exceptions, in words.
+// The one place where results of NCCL become exceptions, in words.
 #pragma once
 
-#include <cuda_runtime_api.h>
-#include <fmt/format.h>
 #include <nccl.h>
 
 #include <string_view>
 
-#include "base/error.hpp"
+#include "comm/nccl/cuda_check.hpp"
 
 namespace weft::nccl {
-
-inline void cuda_check(cudaError_t error, std::string_view call) {
-  if (error != cudaSuccess) throw RunFailed(fmt::format("{}: {}", call, cudaGetErrorString(error)));
-}
 
 // Communicators do not block, so a call that goes on is none that failed.
 inline bool is_fine(ncclResult_t result) {

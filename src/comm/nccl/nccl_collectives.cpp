@@ -81,12 +81,13 @@ class NcclCollectives final : public StreamCollectives {
     if (reserve(call.call.queue, bound.scratch)) bound = bind(call, input, output, scratch_[call.call.queue].data);
     if (!bound.before.empty()) links_->copy(bound.before, stream);
     if (!bound.sums.empty()) links_->add(call.call.type, bound.sums, stream);
-    if (!bound.calls.empty()) links_->run(call.communicator, call.call.type, call.call.op, bound.calls, stream);
+    links_->run(call.communicator, call.call, bound.calls, stream);
     if (!bound.after.empty()) links_->copy(bound.after, stream);
   }
 
+  bool needs_rehearsal() const override { return links_->needs_rehearsal(); }
   std::string failure() override { return links_->failure(); }
-  void abort() override { links_->abort(); }
+  void abort(const std::string& why) override { links_->abort(why); }
 
  private:
   struct Call {

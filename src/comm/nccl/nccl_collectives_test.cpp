@@ -155,10 +155,11 @@ class FakeLinks final : public NcclLinks {
     }
   }
 
-  void run(std::int64_t communicator, ElementType type, ReduceOp op, std::span<const NcclCall> calls, void*) override {
+  void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls, void*) override {
+    if (calls.empty()) return;
     const auto& [shared, self] = comms_[communicator];
     FakeCommunicator& comm = *shared;
-    if (is_message(calls.front())) return exchange(comm, self, type, calls);
+    if (is_message(calls.front())) return exchange(comm, self, call.type, calls);
     comm.calls[self] = calls;
     comm.meeting.meet([&] {
       comm.difference.clear();
@@ -166,14 +167,15 @@ class FakeLinks final : public NcclLinks {
         for (const auto& of_member : comm.calls) {
           if (of_member.size() != calls.size()) comm.difference = "members make different numbers of calls";
         }
-        if (comm.difference.empty()) carry_out(comm, i, type, op);
+        if (comm.difference.empty()) carry_out(comm, i, call.type, call.op);
       }
     });
     EXPECT_EQ(comm.difference, "");
   }
 
+  bool needs_rehearsal() const override { return false; }
   std::string failure() override { return {}; }
-  void abort() override {}
+  void abort(const std::string&) override {}
 
  private:
   static void exchange(FakeCommunicator& comm, int self, ElementType type, std::span<const NcclCall> calls) {

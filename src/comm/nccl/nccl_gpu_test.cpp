@@ -104,13 +104,13 @@ TEST(NcclOnGpus, AbortEndsACollectiveThatAnotherRankNeverStarts) {
     collectives->start(prepared, {&buffer, 1}, {&buffer, 1}, stream);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
-    std::thread([&] { collectives->abort(); }).join();
+    std::thread([&] { collectives->abort(""); }).join();
     EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
     EXPECT_THROW(collectives->start(prepared, {&buffer, 1}, {&buffer, 1}, stream), RunFailed);
   }
   session().rendezvous.exchange("");
-  collectives->abort();
-  collectives->abort();
+  collectives->abort("");
+  collectives->abort("");
   EXPECT_EQ(collectives->failure(), "");
 }
 

@@ -72,7 +72,7 @@ class Links final : public NcclLinks {
   }
 
   ~Links() override {
-    if (!aborted_ && !end_together()) abort();
+    if (!aborted_ && !end_together()) abort("");
     for (std::byte* const memory : memory_) (void)cudaFree(memory);
   }
 
@@ -167,11 +167,14 @@ class Links final : public NcclLinks {
     cuda_check(add_places(type, sums, static_cast<cudaStream_t>(stream)), "adding to a sum");
   }
 
-  void run(std::int64_t communicator, ElementType type, ReduceOp op, std::span<const NcclCall> calls,
+  void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
            void* stream) override {
+    if (calls.empty()) return;
     use_device();
-    enqueue(comms_[communicator], type_of(type), op_of(op), calls, static_cast<cudaStream_t>(stream));
+    enqueue(comms_[communicator], type_of(call.type), op_of(call.op), calls, static_cast<cudaStream_t>(stream));
   }
+
+  bool needs_rehearsal() const override { return false; }
 
   std::string failure() override {
     const std::lock_guard lock(mutex_);
@@ -186,7 +189,7 @@ class Links final : public NcclLinks {
   }
 
   // As a group: all are told to stop before one is waited for, since one's kernels may stand behind another's.
-  void abort() override {
+  void abort(const std::string& /*why*/) override {
     if (aborted_.exchange(true)) return;
     const std::lock_guard lock(mutex_);
     (void)cudaSetDevice(options_.device);

@@ -1,5 +1,5 @@
-// What one rank needs of NCCL and of its device, as plain calls. The module that links NCCL implements it; tests do so
-// in the memory of the host.
+// What one rank needs of NCCL and of its device, as plain calls. The module that links NCCL implements it, and so does
+// comm/paced_device, which emulates it on one GPU; tests do so in the memory of the host.
 #pragma once
 
 #include <cstddef>
@@ -50,12 +50,13 @@ class NcclLinks {
   virtual std::byte* allocate(std::int64_t bytes) = 0;
   virtual void copy(std::span<const DeviceCopy> copies, void* stream) = 0;
   virtual void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) = 0;  // to += from
-  // As one group. Returns when it is in the stream.
-  virtual void run(std::int64_t communicator, ElementType type, ReduceOp op, std::span<const NcclCall> calls,
+  // The calls of one execution of `call`, as one group; a member may have none. Returns when it is in the stream.
+  virtual void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
                    void* stream) = 0;
 
-  virtual std::string failure() = 0;  // StreamCollectives::failure, abort
-  virtual void abort() = 0;
+  virtual bool needs_rehearsal() const = 0;  // StreamCollectives::needs_rehearsal, failure, abort
+  virtual std::string failure() = 0;
+  virtual void abort(const std::string& why) = 0;
 };
 
 // extern "C" NcclLinks* weft_make_nccl_links(const NcclOptions&): the caller owns it. Throws Error.

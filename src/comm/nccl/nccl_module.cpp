@@ -2,30 +2,19 @@
 // the first use: beside an installed program first, then where it was built.
 #include <dlfcn.h>
 
-#include <array>
-#include <filesystem>
-
 #include "base/error.hpp"
+#include "base/module_file.hpp"
 #include "comm/nccl/nccl_collectives.hpp"
 
 namespace weft {
 namespace {
 
 std::unique_ptr<NcclLinks> open_links(const NcclOptions& options) {
-  std::error_code ignored;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const std::array<std::filesystem::path, 2> candidates = {program.parent_path().parent_path() / WEFT_NCCL_INSTALLED_AT,
-                                                           WEFT_NCCL_BUILT_AT};
-  for (const std::filesystem::path& path : candidates) {
-    if (!std::filesystem::exists(path, ignored)) continue;
-    // Kept until the process ends: threads of NCCL and CUDA do not survive being unloaded.
-    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (handle == nullptr) fail("NCCL cannot be loaded: {}", dlerror());
-    const auto make = reinterpret_cast<MakeNcclLinks>(dlsym(handle, kNcclLinksSymbol));
-    if (make == nullptr) fail("{}: not Weft's module for NCCL", path.string());
-    return std::unique_ptr<NcclLinks>(make(options));
-  }
-  fail("Weft's module for NCCL is missing: neither {} nor {}", candidates[0].string(), candidates[1].string());
+  const OpenedModule opened = open_module("the collectives of NCCL", {WEFT_NCCL_INSTALLED_AT, WEFT_NCCL_BUILT_AT});
+  if (opened.handle == nullptr) fail("{}", opened.problem);
+  const auto make = reinterpret_cast<MakeNcclLinks>(dlsym(opened.handle, kNcclLinksSymbol));
+  if (make == nullptr) fail("{}: not Weft's module for NCCL", opened.path);
+  return std::unique_ptr<NcclLinks>(make(options));
 }
 
 }  // namespace

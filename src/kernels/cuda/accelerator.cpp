@@ -23,11 +23,14 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(int number, CheckKernels* checked)
-      : context_(number), kernels_(checked(std::make_unique<CudaKernels>(context_))) {}
+  CudaAccelerator(const AcceleratorOptions& options, CheckKernels* checked)
+      : context_(options), kernels_(checked(std::make_unique<CudaKernels>(context_))) {}
   ~CudaAccelerator() override {
     // Nothing may use what is freed now. An error has been reported already, or nobody asks any more.
-    cudaSetDevice(context_.device());
+    try {
+      context_.enter();
+    } catch (const RunFailed&) {
+    }
     cudaDeviceSynchronize();
   }
 
@@ -95,13 +98,16 @@ class CudaAccelerator final : public Accelerator {
   void deliver(ResultRange results) override { context_.results().deliver(results); }
 
   void* native(StreamId stream) override { return context_.stream(stream).get(); }
-  std::string in_words() const override { return fmt::format("{}, {} SMs", context_.name(), context_.processors()); }
+  std::string in_words() const override {
+    if (context_.partition() == nullptr) return fmt::format("{}, {} SMs", context_.name(), context_.processors());
+    return fmt::format("{}, {} of {} SMs", context_.name(), context_.processors(), context_.all_processors());
+  }
 
  private:
   Context context_;
   std::deque<DeviceMemory> memory_;
   std::deque<Event> events_;
-  Stream clock_stream_{StreamPriority::high};  // empty but for the clock's own events
+  Stream clock_stream_{StreamPriority::high, context_.partition()};  // empty but for the clock's own events
   EventClock clock_{clock_stream_.get()};
   std::unique_ptr<Kernels> kernels_;
 };
@@ -116,7 +122,7 @@ Accelerator* make_accelerator(const AcceleratorOptions& options, CheckKernels* c
   if (status != cudaSuccess) fail("no GPU can be used: {}", cudaGetErrorString(status));
   if (options.number < 0 || options.number >= count)
     fail("GPU {} is not in 0..{}, those of this machine", options.number, count - 1);
-  return new CudaAccelerator(options.number, checked);
+  return new CudaAccelerator(options, checked);
 }
 
 }  // namespace

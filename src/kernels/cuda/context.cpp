@@ -52,20 +52,24 @@ Event::Event(unsigned flags) {
   event_.reset(event);
 }
 
-StagingRing::Block& StagingRing::block_with(std::int64_t bytes, cudaStream_t stream) {
-  if (blocks_[current_] != nullptr) {
-    if (blocks_[current_]->used + bytes <= blocks_[current_]->size) return *blocks_[current_];
-    check(cudaEventRecord(blocks_[current_]->last_use.get(), stream), "recording an event");
-    current_ = (current_ + 1) % blocks_.size();
-  }
-  std::unique_ptr<Block>& block = blocks_[current_];
-  if (block != nullptr) check(cudaEventSynchronize(block->last_use.get()), "waiting for staged data");
-  if (block == nullptr || block->size < bytes) {
-    const std::int64_t size = std::max(bytes, kStagingBlock);
+// All of them at once, at the first use: to take memory may take as long as whatever runs on the GPU.
+void StagingRing::make_blocks(std::int64_t bytes, cudaStream_t stream) {
+  check(cudaStreamSynchronize(stream), "waiting for staged data");
+  const std::int64_t size = std::max(bytes, kStagingBlock);
+  for (std::unique_ptr<Block>& block : blocks_) {
     block.reset(new Block{PinnedMemory(size), DeviceMemory(size), Event(cudaEventDisableTiming), size, 0});
   }
-  block->used = 0;
-  return *block;
+}
+
+StagingRing::Block& StagingRing::block_with(std::int64_t bytes, cudaStream_t stream) {
+  if (blocks_[current_] == nullptr || blocks_[current_]->size < bytes) make_blocks(bytes, stream);
+  if (blocks_[current_]->used + bytes <= blocks_[current_]->size) return *blocks_[current_];
+  check(cudaEventRecord(blocks_[current_]->last_use.get(), stream), "recording an event");
+  current_ = (current_ + 1) % blocks_.size();
+  Block& block = *blocks_[current_];
+  check(cudaEventSynchronize(block.last_use.get()), "waiting for staged data");
+  block.used = 0;
+  return block;
 }
 
 const std::byte* StagingRing::stage(std::span<const std::byte> data, cudaStream_t stream) {
@@ -80,22 +84,24 @@ const std::byte* StagingRing::stage(std::span<const std::byte> data, cudaStream_
   return device;
 }
 
-Stream::Stream(StreamPriority priority) {
+Stream::Stream(StreamPriority priority, const Partition* partition) {
   int lowest = 0, highest = 0;
   check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for the priorities of streams");
+  const int level = priority == StreamPriority::high ? highest : lowest;
   cudaStream_t stream = nullptr;
-  check(
-      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == StreamPriority::high ? highest : lowest),
-      "making a stream");
+  if (partition != nullptr) {
+    stream = partition->make_stream(level);
+  } else {
+    check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, level), "making a stream");
+  }
   stream_.reset(stream);
 }
 
 std::byte* Stream::scratch(Scratch purpose, std::int64_t bytes) {
   DeviceMemory& memory = scratch_[static_cast<std::size_t>(purpose)];
   if (memory.size() < bytes) {
-    check(cudaStreamSynchronize(get()), "waiting for a stream");  // it may still use what is freed here
     const std::int64_t size = std::max(bytes, memory.size() + memory.size() / 4);
-    memory = {};
+    if (memory.size() > 0) outgrown_.push_back(std::move(memory));
     memory = DeviceMemory((size + 255) / 256 * 256);
   }
   return memory.data();
@@ -158,12 +164,18 @@ std::int64_t EventClock::time_of(cudaEvent_t event) {
   return time;
 }
 
-Context::Context(int device) : device_(device) {
+Context::Context(const AcceleratorOptions& options) : device_(options.number) {
   enter();
   cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "asking what it is");
+  check(cudaGetDeviceProperties(&properties, device_), "asking what it is");
   name_ = properties.name;
-  processors_ = properties.multiProcessorCount;
+  processors_ = all_processors_ = properties.multiProcessorCount;
+  if (options.share) {
+    check(cudaFree(nullptr), "starting");  // the device's own context comes first
+    partition_.emplace(device_, *options.share);
+    processors_ = partition_->processors();
+    enter();
+  }
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "starting");
   products_.reset(handle);
@@ -171,6 +183,7 @@ Context::Context(int device) : device_(device) {
 }
 
 void Context::enter() const {
+  if (partition_) return partition_->enter();
   int used = -1;
   if (cudaGetDevice(&used) != cudaSuccess || used != device_) check(cudaSetDevice(device_), "choosing the GPU");
 }
@@ -184,7 +197,7 @@ void Context::clear(const Matrix& x) {
 }
 
 StreamId Context::make_stream(StreamPriority priority) {
-  streams_.emplace_back(priority);
+  streams_.emplace_back(priority, partition());
   return {static_cast<std::int32_t>(streams_.size()) - 1};
 }
 

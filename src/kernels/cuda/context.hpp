@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kernels/accelerator.hpp"
+#include "kernels/cuda/partition.hpp"
 
 namespace weft::cuda {
 
@@ -95,6 +97,7 @@ class StagingRing {
     std::int64_t size = 0, used = 0;
   };
   Block& block_with(std::int64_t bytes, cudaStream_t stream);
+  void make_blocks(std::int64_t bytes, cudaStream_t stream);
 
   std::array<std::unique_ptr<Block>, 4> blocks_;
   std::size_t current_ = 0;
@@ -102,7 +105,8 @@ class StagingRing {
 
 class Stream {
  public:
-  explicit Stream(StreamPriority priority);
+  // `partition`: null where it has all of the GPU.
+  Stream(StreamPriority priority, const Partition* partition);
   cudaStream_t get() const { return stream_.get(); }
   std::byte* scratch(Scratch purpose, std::int64_t bytes);
   const std::byte* stage(std::span<const std::byte> data) { return staging_.stage(data, get()); }
@@ -113,6 +117,7 @@ class Stream {
   };
   std::unique_ptr<CUstream_st, Destroy> stream_;
   std::array<DeviceMemory, static_cast<std::size_t>(Scratch::count)> scratch_;
+  std::vector<DeviceMemory> outgrown_;  // to free it takes as long as whatever runs on the GPU
   StagingRing staging_;
 };
 
@@ -159,9 +164,9 @@ class EventClock {
 
 class Context {
  public:
-  explicit Context(int device);
+  explicit Context(const AcceleratorOptions& options);
 
-  // The runtime keeps the device by thread.
+  // The runtime keeps device and partition by thread.
   void enter() const;
   Stream& stream(StreamId id) { return streams_[id.index()]; }
   Stream& current() { return *current_; }
@@ -169,7 +174,9 @@ class Context {
   void use(StreamId id) { current_ = &stream(id); }
   StreamId make_stream(StreamPriority priority);
   int device() const { return device_; }
-  int processors() const { return processors_; }
+  const Partition* partition() const { return partition_ ? &*partition_ : nullptr; }
+  int processors() const { return processors_; }  // of the partition
+  int all_processors() const { return all_processors_; }
   const std::string& name() const { return name_; }
   cublasLtHandle_t products() const { return products_.get(); }
   Results& results() { return results_; }
@@ -190,7 +197,8 @@ class Context {
   struct DestroyProducts {
     void operator()(cublasLtHandle_t handle) const { cublasLtDestroy(handle); }
   };
-  int device_, processors_ = 0;
+  int device_, processors_ = 0, all_processors_ = 0;
+  std::optional<Partition> partition_;  // before all that lies in it
   std::string name_;
   std::deque<Stream> streams_;
   Stream* current_ = nullptr;

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <thread>
 
 #include "kernels/cuda/test_cuda.hpp"
 
@@ -81,6 +82,44 @@ TEST_F(CudaAccelerator, StagedDataIsReadBeforeItsPlaceIsUsedAgain) {
 
 TEST(CudaAccelerators, ANumberThatDoesNotExistIsAnError) {
   EXPECT_THROW(make_cuda_accelerator({.number = 1000}), Error);
+}
+
+TEST(CudaAccelerators, MorePartitionsThanThereCanBeAreAnError) {
+  try {
+    make_cuda_accelerator({.share = SmShare{0, 1000}});
+    ADD_FAILURE() << "made";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ranks are possible"), std::string::npos) << error.what();
+  }
+}
+
+// Products of 512 x 512 ones on every partition of four at the same time: every element is 512.
+TEST(CudaAccelerators, PartitionsOfOneGpuWorkSideBySide) {
+  constexpr std::int64_t kSize = 512;
+  std::vector<std::string> words(4);
+  std::vector<std::vector<float>> found(4, std::vector<float>(kSize * kSize));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::unique_ptr<Accelerator> device = make_cuda_accelerator({.share = SmShare{rank, 4}});
+      device->use(device->make_stream(StreamPriority::high));
+      const auto matrix = [&] {
+        auto* const memory = reinterpret_cast<float*>(device->allocate({kSize * kSize * 4}));
+        device->kernels().fill({{reinterpret_cast<std::byte*>(memory), ElementType::fp32}, kSize * kSize}, 1);
+        return Matrix::dense(memory, kSize, kSize);
+      };
+      const Matrix x = matrix(), weight = matrix(), y = matrix();
+      for (int i = 0; i < 20; ++i) device->kernels().linear(x, weight, {}, y);
+      device->copy_out(y.data.address, std::as_writable_bytes(std::span(found[static_cast<std::size_t>(rank)])));
+      words[static_cast<std::size_t>(rank)] = device->in_words();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(found[static_cast<std::size_t>(rank)], std::vector<float>(kSize * kSize, 512.0F));
+    EXPECT_NE(words[static_cast<std::size_t>(rank)].find(" of "), std::string::npos) << words[0];
+    EXPECT_EQ(words[static_cast<std::size_t>(rank)], words[0]);
+  }
 }
 
 }  // namespace

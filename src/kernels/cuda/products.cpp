@@ -188,6 +188,9 @@ const Products::Recipe& Products::recipe_for(const Product& product) {
   set(recipe.operation, CUBLASLT_MATMUL_DESC_TRANSA, product.b.turned == Turned::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(recipe.operation, CUBLASLT_MATMUL_DESC_TRANSB, product.a.turned == Turned::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(recipe.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
+  if (context_.partition() != nullptr) {
+    set(recipe.operation, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, static_cast<std::int32_t>(context_.processors()));
+  }
   if (!beside.empty()) {
     set(recipe.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(beside.data));
     set(recipe.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(beside.data.address));

@@ -148,6 +148,7 @@ CheckpointJob RunSession::checkpoint_job(const std::string& policy) const {
 
 // Nobody should take an emulated network for a real one.
 std::string RunSession::links_in_words(const std::string& way) const {
+  if (is_paced()) return fmt::format("emulated: copies on one GPU, paced as {}", options_.inputs.cluster.name);
   if (on_gpus()) {
     if (study_.ranks == 1) return "none: one rank";
     return options_.links_given ? "NCCL, predicted as --cluster says" : "NCCL, measured before the run";
@@ -194,11 +195,11 @@ std::vector<WholePlan> RunSession::plans_in_parts(const PlanRequest& request, co
   return plans;
 }
 
-// The collectives of a process stay for all that it runs: they take long to connect, and what was measured holds for the
-// connections that are there.
+// The collectives of a process stay for all that it runs: they take long to connect, and what was measured holds for
+// the connections that are there.
 RankProcessor RunSession::make_processor(Communicator& communicator) {
-  if (!processes()) return {options_, communicator};
-  RankProcessor own(options_, communicator, collectives_);
+  if (!processes()) return {options_, communicator, paced_world_};
+  RankProcessor own(options_, communicator, paced_world_, collectives_);
   collectives_ = own.collectives();
   return own;
 }
@@ -222,7 +223,9 @@ void RunSession::measure_machine(Communicator& communicator) {
     job.on_progress = [&](double share) { progress->reach(share); };
   }
   const RankProcessor own = make_processor(communicator);
-  const Calibration calibration = calibrate_rank(job, communicator, own.get());
+  Processor processor = own.get();
+  if (is_paced()) processor.collectives = nullptr;  // the user says what they take
+  const Calibration calibration = calibrate_rank(job, communicator, processor);
   std::call_once(profiled_, [&] {
     Profile profile = default_profile();
     const std::string& name = options_.inputs.cluster.device.name;

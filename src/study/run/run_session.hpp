@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "calibrate/calibrate.hpp"
+#include "comm/paced_device/paced_device_world.hpp"
 #include "exec/checkpoint/folder_lock.hpp"
 #include "exec/train_rank.hpp"
 #include "planner/overlap.hpp"
@@ -42,6 +43,7 @@ class RunSession {
 
  private:
   bool processes() const { return ranks_as_ == RanksAs::processes; }
+  bool is_paced() const { return options_.inputs.cluster.execution == kPacedGpuRanks; }
   bool on_gpus() const { return options_.inputs.cluster.execution.runtime == Runtime::cuda; }
   bool reports(const Communicator& communicator) const { return communicator.rank() == 0; }
   void find_start(Communicator& communicator);
@@ -72,6 +74,7 @@ class RunSession {
   struct Prepared;  // what the calibration runs on
   std::shared_ptr<const Prepared> calibration_;
   Profile profile_;
+  PacedDeviceWorld paced_world_;  // of ranks on partitions of one GPU
   RunStudy study_;
   std::vector<std::size_t> to_run_;
   std::shared_ptr<StreamCollectives> collectives_;  // of this process, once it has some

@@ -1,4 +1,4 @@
-#include "kernels/module_file.hpp"
+#include "base/module_file.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -1,0 +1,81 @@
+// The module's part. It works in the context that the thread has made current: an accelerator's partition of the GPU.
+#include <vector>
+
+#include "comm/nccl/batch_kernels.hpp"
+#include "comm/nccl/cuda_check.hpp"
+#include "comm/paced_device/paced_device.hpp"
+#include "comm/paced_device/paced_kernel.hpp"
+
+namespace weft::paced {
+namespace {
+
+class CudaPacedDevice final : public PacedDevice {
+ public:
+  CudaPacedDevice() { load_kernels(); }
+  ~CudaPacedDevice() override {
+    for (std::byte* const memory : memory_) (void)cudaFree(memory);
+  }
+
+  std::shared_ptr<std::byte> share(std::int64_t bytes) override {
+    const std::shared_ptr<std::byte> memory(take(bytes), [](std::byte* taken) { (void)cudaFree(taken); });
+    cuda_check(cudaMemset(memory.get(), 0, static_cast<std::size_t>(bytes)), "cudaMemset");
+    cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    return memory;
+  }
+
+  std::shared_ptr<std::byte> share_with_host(std::int64_t bytes) override {
+    void* taken = nullptr;
+    cuda_check(cudaHostAlloc(&taken, static_cast<std::size_t>(bytes), cudaHostAllocPortable | cudaHostAllocMapped),
+               "cudaHostAlloc");
+    std::memset(taken, 0, static_cast<std::size_t>(bytes));
+    return {static_cast<std::byte*>(taken), [](std::byte* memory) { (void)cudaFreeHost(memory); }};
+  }
+
+  std::byte* allocate(std::int64_t bytes) override { return memory_.emplace_back(take(bytes)); }
+
+  void copy(std::span<const DeviceCopy> copies, void* stream) override {
+    cuda_check(nccl::copy_places(copies, static_cast<cudaStream_t>(stream)), "copying segments together");
+  }
+  void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) override {
+    cuda_check(nccl::add_places(type, sums, static_cast<cudaStream_t>(stream)), "adding to a sum");
+  }
+  void launch(const PacedLaunch& launch, void* stream) override {
+    cuda_check(start_kernel(launch, static_cast<cudaStream_t>(stream)), "starting a paced collective");
+  }
+
+ private:
+  static std::byte* take(std::int64_t bytes) {
+    void* memory = nullptr;
+    cuda_check(cudaMalloc(&memory, static_cast<std::size_t>(bytes)), fmt::format("cudaMalloc of {} bytes", bytes));
+    return static_cast<std::byte*>(memory);
+  }
+
+  // CUDA loads a kernel when it is first started, and may wait for the whole GPU then: for a kernel of another rank,
+  // say, that waits for this one.
+  void load_kernels() {
+    const std::shared_ptr<std::byte> memory = share(sizeof(PacedGroupMemory));
+    const std::shared_ptr<std::byte> signals = share_with_host(sizeof(PacedSignals));
+    PacedLaunch alone;
+    alone.group = reinterpret_cast<PacedGroupMemory*>(memory.get());
+    alone.signals = reinterpret_cast<PacedSignals*>(signals.get());
+    alone.longest_wait = 1'000'000'000;
+    const DeviceCopy place{memory.get() + 64, memory.get() + 64, 8};
+    copy({&place, 1}, nullptr);
+    for (const ElementType type : {ElementType::fp32, ElementType::bf16, ElementType::i32, ElementType::i64}) {
+      add(type, {&place, 1}, nullptr);
+      alone.type = type;
+      launch(alone, nullptr);
+      alone.arrived += alone.arrivals();
+    }
+    cuda_check(cudaDeviceSynchronize(), "loading kernels");
+  }
+
+  std::vector<std::byte*> memory_;
+};
+
+}  // namespace
+}  // namespace weft::paced
+
+extern "C" __attribute__((visibility("default"))) weft::PacedDevice* weft_make_paced_device() {
+  return new weft::paced::CudaPacedDevice();
+}
