@@ -92,7 +92,8 @@ std::optional<LibraryLink> link_of(const LibraryProfile& library) {
       double& best = link->bandwidth.bytes_per_second;
       best = std::max(best, rate(points[i].bytes, points[i].time));
       // Sizes between two points, and beyond the last, grow at this rate.
-      if (i > 0) best = std::max(best, rate(points[i].bytes - points[i - 1].bytes, points[i].time - points[i - 1].time));
+      if (i > 0)
+        best = std::max(best, rate(points[i].bytes - points[i - 1].bytes, points[i].time - points[i - 1].time));
     }
     const Nanos step = nanos_from_seconds(seconds(points.front().time) / static_cast<double>(steps));
     link->latency = std::min(link->latency, step);

@@ -1,6 +1,5 @@
-#include "comm/paced_device/paced_kernel.hpp"
-
 #include "comm/paced_device/paced_body.hpp"
+#include "comm/paced_device/paced_kernel.hpp"
 
 namespace weft::paced {
 namespace {
