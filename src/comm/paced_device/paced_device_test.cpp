@@ -85,7 +85,8 @@ TEST(PacedDevice, CutsAnExchangeOfManyPiecesIntoLaunches) {
     collectives->connect();
     collectives->start(prepared, input, output, nullptr);
     for (std::int64_t i = 0; i < kElements; ++i) {
-      EXPECT_EQ(out[2 * i], static_cast<float>(1000 * (i / 40) + 40 * rank + i % 40)) << i;
+      const std::int64_t sender = i / 40, expected = 1000 * sender + 40 * rank + i % 40;
+      EXPECT_EQ(out[2 * i], static_cast<float>(expected)) << i;
       EXPECT_EQ(out[2 * i + 1], 0) << i;
     }
     ASSERT_EQ(launched.size(), 2U);
