@@ -21,6 +21,7 @@ namespace weft {
 namespace {
 
 using nccl_calls::Case;
+using nccl_calls::HostMemory;
 
 // Threads that come together again and again; the last one acts for all.
 class Meeting {
@@ -201,18 +202,6 @@ class FakeLinks final : public NcclLinks {
   std::size_t rank_;
   std::string version_;
   std::vector<std::pair<std::shared_ptr<FakeCommunicator>, int>> comms_;
-  std::deque<std::vector<std::byte>> memory_;
-};
-
-class HostMemory final : public nccl_calls::TestMemory {
- public:
-  std::byte* allocate(std::size_t bytes) override { return memory_.emplace_back(std::vector<std::byte>(bytes)).data(); }
-  void write(std::byte* to, const std::vector<std::byte>& bytes) override { std::copy(bytes.begin(), bytes.end(), to); }
-  std::vector<std::byte> read(const std::byte* from, std::size_t bytes) override { return {from, from + bytes}; }
-  void* stream(std::int64_t) override { return nullptr; }
-  void wait() override {}
-
- private:
   std::deque<std::vector<std::byte>> memory_;
 };
 

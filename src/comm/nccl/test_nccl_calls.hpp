@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <numeric>
 #include <random>
 #include <string>
@@ -23,6 +24,20 @@ class TestMemory {
   virtual std::vector<std::byte> read(const std::byte* from, std::size_t bytes) = 0;
   virtual void* stream(std::int64_t queue) = 0;
   virtual void wait() = 0;  // for all streams
+};
+
+// Of this processor: calls are over when they return.
+class HostMemory final : public TestMemory {
+ public:
+  // The test buffers begin with sixteen bytes more: some are aligned as vectors of the kernel are, some not.
+  std::byte* allocate(std::size_t bytes) override { return memory_.emplace_back(std::vector<std::byte>(bytes)).data(); }
+  void write(std::byte* to, const std::vector<std::byte>& bytes) override { std::copy(bytes.begin(), bytes.end(), to); }
+  std::vector<std::byte> read(const std::byte* from, std::size_t bytes) override { return {from, from + bytes}; }
+  void* stream(std::int64_t) override { return nullptr; }
+  void wait() override {}
+
+ private:
+  std::deque<std::vector<std::byte>> memory_;
 };
 
 enum class Lie : std::uint8_t {

@@ -16,21 +16,9 @@ namespace weft {
 namespace {
 
 using nccl_calls::Case;
+using nccl_calls::HostMemory;
 using paced::HostDevice;
 using paced::PacedRanks;
-
-class HostMemory final : public nccl_calls::TestMemory {
- public:
-  // The test buffers begin with sixteen bytes more: some are aligned as vectors of the kernel are, some not.
-  std::byte* allocate(std::size_t bytes) override { return memory_.emplace_back(std::vector<std::byte>(bytes)).data(); }
-  void write(std::byte* to, const std::vector<std::byte>& bytes) override { std::copy(bytes.begin(), bytes.end(), to); }
-  std::vector<std::byte> read(const std::byte* from, std::size_t bytes) override { return {from, from + bytes}; }
-  void* stream(std::int64_t) override { return nullptr; }
-  void wait() override {}
-
- private:
-  std::deque<std::vector<std::byte>> memory_;
-};
 
 std::unique_ptr<StreamCollectives> make(PacedRanks& ranks, std::int64_t rank,
                                         std::vector<PacedLaunch>* launched = nullptr) {
