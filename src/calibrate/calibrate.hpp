@@ -41,7 +41,7 @@ struct Calibration {
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers. On a device that has
-// collectives it prepares some of them, so nobody else can.
+// collectives it prepares and connects some of them.
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, const Processor& processor);
 
 // `device` as this machine has turned out to be.

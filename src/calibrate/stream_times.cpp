@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 
+#include "base/error.hpp"
 #include "calibrate/library_times.hpp"
 #include "calibrate/rank_means.hpp"
 #include "calibrate/thread_blocks.hpp"
@@ -29,10 +30,10 @@ constexpr std::chrono::microseconds kPause{50};
 // A device's collectives of one queue, one after the other in a stream of their own.
 class CollectiveStream {
  public:
-  CollectiveStream(const Processor& processor, std::int64_t rank, std::int64_t queue, Bytes largest)
-      : device_(*processor.device),
+  CollectiveStream(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes largest)
+      : communicator_(communicator),
+        device_(*processor.device),
         collectives_(*processor.collectives),
-        rank_(rank),
         queue_(queue),
         stream_(device_.make_stream(StreamPriority::high)),
         begun_(device_.make_event()),
@@ -47,7 +48,7 @@ class CollectiveStream {
     const auto ranks = std::ssize(members);
     call.spec = {.kind = collective, .ranks = ranks, .pieces = is_divided(collective) ? ranks : 1};
     call.sizes = even_sizes(call.spec, bytes.value / std::int64_t{sizeof(float)});
-    const std::int64_t self = std::find(members.begin(), members.end(), rank_) - members.begin();
+    const std::int64_t self = std::find(members.begin(), members.end(), communicator_.rank()) - members.begin();
     call.members = std::move(members);
     call.queue = queue_;
     call.label = "timed";
@@ -75,7 +76,18 @@ class CollectiveStream {
     }
     device_.record(ended_, stream_);
   }
-  bool is_over() { return device_.is_over(ended_); }
+  // Throws RunFailed where a rank is lost, so that nobody waits for it.
+  bool is_over() {
+    if (device_.is_over(ended_)) return true;
+    try {
+      communicator_.require_alive();
+      if (const std::string why = collectives_.failure(); !why.empty()) throw RunFailed(why);
+    } catch (const RunFailed& failure) {
+      collectives_.abort(failure.what());  // whoever frees memory would wait for the stream
+      throw;
+    }
+    return false;
+  }
   void wait() {
     while (!is_over()) std::this_thread::sleep_for(kPause);
   }
@@ -97,9 +109,10 @@ class CollectiveStream {
     return Clock::time_point(std::chrono::nanoseconds(device_.time_of(event)));
   }
 
+  Communicator& communicator_;
   Accelerator& device_;
   StreamCollectives& collectives_;
-  std::int64_t rank_, queue_;
+  std::int64_t queue_;
   StreamId stream_;
   EventId begun_, ended_;
   Bytes largest_;
@@ -163,7 +176,7 @@ LibraryProfile time_sizes(Communicator& communicator, const std::vector<TimedSiz
 struct QueuedCall {
   QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
              std::int32_t thread_blocks)
-      : stream(processor, communicator.rank(), queue, bytes) {
+      : stream(communicator, processor, queue, bytes) {
     std::vector<std::int64_t> all;
     for (std::int64_t rank = 0; rank < communicator.size(); ++rank) all.push_back(rank);
     call = stream.prepare(Collective::all_reduce, all, bytes, 0, thread_blocks);
@@ -264,7 +277,7 @@ void measure_streams(Communicator& communicator, const Processor& processor, Byt
                      Calibration& result) {
   const Bytes bytes = std::min(kBesideCompute, largest);
   const std::int32_t blocks = choose_thread_blocks(communicator, processor, bytes, passes, result);
-  CollectiveStream stream(processor, communicator.rank(), kFirstQueue, largest);
+  CollectiveStream stream(communicator, processor, kFirstQueue, largest);
   const std::vector<TimedSize> sizes = prepare_sizes(passes.view(), largest, blocks, stream);
   std::deque<QueuedCall> queues;
   for (std::int64_t queue = 1; queue <= kAtOnce; ++queue) {

@@ -1,6 +1,7 @@
 // Calibration on an accelerator that carries out lists of calls, with collectives between two of them.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <set>
 
 #include "calibrate/calibrate.hpp"
@@ -72,6 +73,26 @@ TEST(CalibrationOnStreams, TimesTheCollectivesOfTheStep) {
   }
   EXPECT_GE(found[0].compute_slowdown, 0);
   EXPECT_GE(found[0].transfer_slowdown, 0);
+}
+
+// Nobody waits for ever for a transfer that will not end.
+TEST(CalibrationOnStreams, EndsWhereCollectivesFail) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const PlannedLayout planned(test::tiny_gpt(), {}, 2, "serial", 2);
+  FakeFabric fabric;
+  std::array<std::string, 2> words;
+  local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
+    FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+    FakeCollectives collectives(fabric, communicator.rank());
+    collectives.break_with("NCCL: remote error");
+    const CalibrationJob job{planned.whole, {}, Corpus::generate(3, 4096), std::chrono::milliseconds(100)};
+    try {
+      calibrate_rank(job, communicator, Processor(accelerator, &collectives));
+    } catch (const RunFailed& failure) {
+      words[static_cast<std::size_t>(communicator.rank())] = failure.what();
+    }
+  });
+  for (const std::string& said : words) EXPECT_EQ(said, "NCCL: remote error");
 }
 
 // Members of a group prepare the same calls whatever other groups a rank is in.

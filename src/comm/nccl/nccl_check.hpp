@@ -9,7 +9,7 @@
 
 namespace weft::nccl {
 
-// Communicators do not block, so a call that goes on is none that failed.
+// Communicators are made without blocking, so a call that goes on is none that failed.
 inline bool is_fine(ncclResult_t result) {
   return result == ncclSuccess || result == ncclInProgress;
 }

@@ -205,7 +205,10 @@ RankProcessor RunSession::make_processor(Communicator& communicator) {
 }
 
 void RunSession::measure_machine(Communicator& communicator) {
-  const Stay here(communicator.whereabouts(), "the measurement of this machine");
+  const bool waits_in_streams = on_gpus() && !is_paced() && communicator.size() > 1;
+  const Stay here(communicator.whereabouts(), [waits_in_streams]() -> RankPlace {
+    return {"the measurement of this machine", "", waits_in_streams};
+  });
   std::call_once(planned_for_calibration_, [&] {
     const Inputs& in = options_.inputs;
     const SharedGraph graph = build_step_graph(in.model, Cluster(in.cluster), in.layout);
