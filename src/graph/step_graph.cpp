@@ -160,6 +160,9 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   graph.micro_batches = layout.micro_batches();
   graph.tokens = token_rows(layout);
   graph.tokens.routed = routed_slots(model, layout);
+  // Of a part of the tokens only the device knows how many rows go to which expert, but its host has to know sizes when
+  // it enqueues an exchange.
+  if (cluster.spec().execution.runtime == Runtime::cuda) graph.tokens.routed.in_token_order = false;
   graph.classes = classes.classes;
   graph.links = classes.links;
   TransferTable transfers;
