@@ -23,8 +23,10 @@ Norm norm_of(const NormWeights& weights) {
 }
 
 // The chunks of a row that a thread has. The first few are loaded at once and kept in registers, so that rows of up to
-// kKept * kMaxRowThreads chunks are read once; longer ones are read again at every visit.
-inline constexpr int kKept = 4;
+// kKept * kMaxRowThreads chunks are read once; longer ones are read again at every visit. Fewer threads a row are
+// faster as long as registers suffice, which two rows at once do not leave.
+inline constexpr int kKeptOfOneRow = 4, kKeptOfTwoRows = 1;
+template <int kKept>
 class ChunksOfThread {
  public:
   __device__ ChunksOfThread(const Operand& x, std::int64_t row, std::int64_t columns)
@@ -71,7 +73,8 @@ class ChunksOfThread {
   Values kept_[kKept];
 };
 
-__device__ RowScale scale_of(const ChunksOfThread& x, const Norm& norm) {
+template <int kKept>
+__device__ RowScale scale_of(const ChunksOfThread<kKept>& x, const Norm& norm) {
   float sum = 0, squares = 0;
   const auto columns = static_cast<float>(norm.columns);
   if (norm.is_centred()) {
@@ -95,8 +98,8 @@ __device__ RowScale scale_of(const ChunksOfThread& x, const Norm& norm) {
 void CudaKernels::norm(const Matrix& x, const NormWeights& weights, const Matrix& y) {
   const Operand in = operand(x), out = operand(y);
   const Norm norm = norm_of(weights);
-  for_rows(context_, x.rows, ceil_div(x.columns, kKept), [=] __device__(std::int64_t row) {
-    const ChunksOfThread chunks(in, row, norm.columns);
+  for_rows(context_, x.rows, ceil_div(x.columns, kKeptOfOneRow), [=] __device__(std::int64_t row) {
+    const ChunksOfThread<kKeptOfOneRow> chunks(in, row, norm.columns);
     const RowScale scale = scale_of(chunks, norm);
     chunks.visit([&](std::int64_t column, int count, const Values& a) {
       const Values gain = load(norm.gain, 0, column, count);
@@ -114,9 +117,8 @@ void CudaKernels::norm_input_grad(const Matrix& dy, const Matrix& x, const NormW
                                   const Matrix& dx) {
   const Operand in = operand(x), gradient = operand(dy), around = operand(residual), out = operand(dx);
   const Norm norm = norm_of(weights);
-  for_rows(context_, x.rows, ceil_div(x.columns, kKept), [=] __device__(std::int64_t row) {
-    const ChunksOfThread chunks(in, row, norm.columns);
-    const ChunksOfThread gradients(gradient, row, norm.columns);
+  for_rows(context_, x.rows, ceil_div(x.columns, kKeptOfTwoRows), [=] __device__(std::int64_t row) {
+    const ChunksOfThread<kKeptOfTwoRows> chunks(in, row, norm.columns), gradients(gradient, row, norm.columns);
     const RowScale scale = scale_of(chunks, norm);
     float sum = 0, product = 0;
     gradients.visit_with(chunks, [&](std::int64_t column, int count, const Values& d, const Values& a) {
@@ -147,8 +149,8 @@ void CudaKernels::norm_weight_grad(const Matrix& dy, const Matrix& x, const Norm
   const Operand in = operand(x), gradient = operand(dy);
   const Norm norm = norm_of(weights);
   RowScale* const scales = context_.scratch<RowScale>(Scratch::row_values, x.rows);
-  for_rows(context_, x.rows, ceil_div(x.columns, kKept), [=] __device__(std::int64_t row) {
-    const RowScale scale = scale_of(ChunksOfThread(in, row, norm.columns), norm);
+  for_rows(context_, x.rows, ceil_div(x.columns, kKeptOfOneRow), [=] __device__(std::int64_t row) {
+    const RowScale scale = scale_of(ChunksOfThread<kKeptOfOneRow>(in, row, norm.columns), norm);
     if (threadIdx.x == 0) scales[row] = scale;
   });
   column_sums<2>(context_, {x.rows, x.columns}, {operand(dgain), operand(dbias)}, into,
