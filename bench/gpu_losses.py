@@ -8,7 +8,8 @@ All runs train one model from the same weights on the same batches (`--record` k
 1. bf16 on the GPU against fp32 on the GPU, against fp32 on processors, and against PyTorch in bf16 (with an fp32 master copy too);
 2. fp32 on the GPU against fp32 on processors and against PyTorch's fp32; a smaller one also by gradients and weights, as
    docs/oracle.md has it;
-3. layouts of 2 and 4 ranks, in fp32, against one rank in fp32: records need ranks that are threads, so losses alone.
+3. layouts of 2 and 4 ranks, in fp32, against one rank in fp32: records need ranks that are threads, so losses alone. Some of
+   them by programs of our own instead of NCCL's collectives.
 Tolerances: fp32 1e-4 of every loss, the oracle's. bf16: 1 % of every loss and 0.3 % in the mean. PyTorch's own training in bf16
 differed from its fp32 by 0.26 % and 0.07 % on a model of 2 layers; four times that is allowed, because this one has 4 and
 reaches lower losses. How far PyTorch's bf16 is off on this model is shown for scale, and is no check. The first loss, of equal
@@ -57,6 +58,11 @@ LAYOUTS = [  # name, ranks, flags
     ("tp 2 x dp 2", 4, ["--tp", 2, "--micro-batch", 8, "--policy", "weft"]),
     ("pp 2 x dp 2, zero 1", 4, ["--pp", 2, "--zero", 1, "--micro-batch", 4, "--policy", "priority"]),
     ("dp 4, zero 3", 4, ["--zero", 3, "--micro-batch", 4, "--policy", "weft"]),
+]
+PROGRAMS = [  # collectives of our own over NCCL's messages
+    ("dp 2, programs", 2, ["--micro-batch", 8, "--policy", "ddp", "--native", "never"]),
+    ("dp 4, zero 3, programs", 4, ["--zero", 3, "--micro-batch", 4, "--policy", "weft", "--native", "never"]),
+    ("tp 2 x dp 2, programs", 4, ["--tp", 2, "--micro-batch", 8, "--policy", "weft", "--native", "never"]),
 ]
 
 
@@ -164,7 +170,7 @@ def check_small(work):
 def compare_all(work):
     model = TINY if work.options.cpu else MODEL
     runs = train_one_rank(work, model)
-    layouts = [] if work.options.one_rank else LAYOUTS
+    layouts = [] if work.options.one_rank else LAYOUTS if work.options.cpu else LAYOUTS + PROGRAMS
     of_layouts = {name: work.weft(ranks, True, "fp32", [*model, *flags]) for name, ranks, flags in layouts}
     small_agrees = check_small(work)
     if work.options.dry_run:

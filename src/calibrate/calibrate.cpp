@@ -171,6 +171,10 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
   device.wake = calibration.wake;
   device.compute_slowdown = calibration.compute_slowdown;
   device.transfer_slowdown = calibration.transfer_slowdown;
+  if (calibration.programs) {
+    device.message_overhead = calibration.programs->message_overhead;
+    device.reduce = calibration.programs->reduce;
+  }
   if (calibration.further_slowdown > 0) device.further_slowdown = calibration.further_slowdown;
   if (calibration.waiting_slowdown > 0) device.waiting_slowdown = calibration.waiting_slowdown;
 }

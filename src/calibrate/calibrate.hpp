@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "calibrate/program_fit.hpp"
 #include "cost/profile.hpp"
 #include "exec/data/batches.hpp"
 #include "exec/train_rank.hpp"
@@ -38,7 +39,8 @@ struct Calibration {
   double further_slowdown = 0;   // of compute, by every transfer at once but the first; known of devices alone
   double waiting_slowdown = 0;   // of compute, by a transfer that waits for its other ranks; likewise
   std::optional<ExpertLoad> expert_load = {};
-  LibraryProfile library = {};  // where the transport has one
+  LibraryProfile library = {};                    // where the transport has one
+  std::optional<ProgramOverheads> programs = {};  // of a device's streams, where plans have programs of our own
 };
 
 // All ranks call it. Runs the computation of the step pass after pass, without its transfers. On a device that has

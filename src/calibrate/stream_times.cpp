@@ -10,6 +10,7 @@
 #include "calibrate/library_times.hpp"
 #include "calibrate/rank_means.hpp"
 #include "calibrate/thread_blocks.hpp"
+#include "collective/algorithms.hpp"
 #include "collective/piece_sizes.hpp"
 
 namespace weft {
@@ -48,25 +49,15 @@ class CollectiveStream {
     PreparedCall call;
     const auto ranks = std::ssize(members);
     call.spec = {.kind = collective, .ranks = ranks, .pieces = is_divided(collective) ? ranks : 1};
-    call.sizes = even_sizes(call.spec, bytes.value / std::int64_t{sizeof(float)});
-    const std::int64_t self = std::find(members.begin(), members.end(), communicator_.rank()) - members.begin();
-    call.members = std::move(members);
-    call.queue = queue_;
-    call.label = "timed";
-    call.identity = identity;
-    call.thread_blocks = thread_blocks;
-    Call& own = calls_.emplace_back();
-    const auto add = [](std::vector<Segment>& to, std::byte* at, std::int64_t elements) {
-      if (elements > 0) to.push_back({at, elements * std::int64_t{sizeof(float)}});
-    };
-    add(own.output, buffers_.data(), output_elements(call.spec, call.sizes, self));
-    if (collective == Collective::all_reduce) {
-      own.input = own.output;
-    } else {
-      add(own.input, buffers_.data() + largest_.value, input_elements(call.spec, call.sizes, self));
-    }
-    own.number = collectives_.prepare(call, own.input, own.output);
-    return calls_.size() - 1;
+    return prepare(std::move(call), std::move(members), bytes, identity, thread_blocks);
+  }
+  // The same of a program of our own.
+  std::size_t prepare(std::shared_ptr<const Program> program, std::vector<std::int64_t> members, Bytes bytes,
+                      std::int64_t identity, std::int32_t thread_blocks) {
+    PreparedCall call;
+    call.spec = program->spec;
+    call.program = std::move(program);
+    return prepare(std::move(call), std::move(members), bytes, identity, thread_blocks);
   }
 
   void start(std::size_t call, std::int64_t rounds) {
@@ -106,6 +97,29 @@ class CollectiveStream {
     std::size_t number = 0;
     std::vector<Segment> input, output;
   };
+  // `call` says what it is.
+  std::size_t prepare(PreparedCall call, std::vector<std::int64_t> members, Bytes bytes, std::int64_t identity,
+                      std::int32_t thread_blocks) {
+    call.sizes = even_sizes(call.spec, bytes.value / std::int64_t{sizeof(float)});
+    const std::int64_t self = std::find(members.begin(), members.end(), communicator_.rank()) - members.begin();
+    call.members = std::move(members);
+    call.queue = queue_;
+    call.label = "timed";
+    call.identity = identity;
+    call.thread_blocks = thread_blocks;
+    Call& own = calls_.emplace_back();
+    const auto add = [](std::vector<Segment>& to, std::byte* at, std::int64_t elements) {
+      if (elements > 0) to.push_back({at, elements * std::int64_t{sizeof(float)}});
+    };
+    add(own.output, buffers_.data(), output_elements(call.spec, call.sizes, self));
+    if (call.spec.kind == Collective::all_reduce) {
+      own.input = own.output;
+    } else {
+      add(own.input, buffers_.data() + largest_.value, input_elements(call.spec, call.sizes, self));
+    }
+    own.number = collectives_.prepare(call, own.input, own.output);
+    return calls_.size() - 1;
+  }
   Clock::time_point time_of(EventId event) {
     return Clock::time_point(std::chrono::nanoseconds(device_.time_of(event)));
   }
@@ -310,6 +324,43 @@ double time_waiting(Communicator& communicator, CalibrationPasses& passes, Queue
   return sums[0] / sums[1];
 }
 
+// Rings of our own between all ranks.
+class OwnRings {
+ public:
+  OwnRings(Communicator& communicator, const Processor& processor, Bytes large, std::int32_t thread_blocks)
+      : communicator_(communicator),
+        stream_(communicator, processor, kFirstQueue + kAtOnce + 2, large),
+        sizes_{std::min(kSmallest, large), large} {
+    const auto ring = std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
+                                                                    .kind = Collective::all_reduce,
+                                                                    .ranks = communicator.size(),
+                                                                    .in_place = true}));
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      calls_[i] = stream_.prepare(ring, first_ranks(communicator.size()), sizes_[i], static_cast<std::int64_t>(i),
+                                  thread_blocks);
+    }
+  }
+
+  ProgramOverheads time(const LibraryLink& link) {
+    std::array<TimedRing, 2> rings;
+    for (std::size_t i = 0; i < rings.size(); ++i) {
+      const auto mean_seconds = [&](std::int64_t rounds) {
+        meet(communicator_);
+        return mean_of_ranks(communicator_, {stream_.seconds_of(calls_[i], rounds)}).front();
+      };
+      mean_seconds(1);  // the first one does not count
+      rings[i] = {sizes_[i], nanos_from_seconds(mean_seconds(rounds_of(kSecondsOfSize, mean_seconds(1))))};
+    }
+    return fit_rings(link, communicator_.size(), rings[0], rings[1]);
+  }
+
+ private:
+  Communicator& communicator_;
+  CollectiveStream stream_;
+  std::array<Bytes, 2> sizes_;
+  std::array<std::size_t, 2> calls_{};
+};
+
 }  // namespace
 
 void measure_streams(Communicator& communicator, const Processor& processor, Bytes largest, CalibrationPasses& passes,
@@ -325,11 +376,18 @@ void measure_streams(Communicator& communicator, const Processor& processor, Byt
   const bool messages = has_messages(passes.view().plan().graph);
   QueuedCall awaited(communicator, processor, kFirstQueue + kAtOnce + 1, bytes, blocks,
                      messages ? Collective::send_recv : Collective::all_reduce, messages ? 2 : communicator.size());
+  std::optional<OwnRings> rings;
+  const bool has_programs = passes.view().plan().cluster.execution.collectives == CollectiveMaker::programs;
+  if (has_programs && communicator.size() > 1) {
+    rings.emplace(communicator, processor, bytes, blocks);
+  }
   processor.collectives->connect();
   result.library = time_sizes(communicator, sizes, stream);
   result.library.thread_blocks = blocks;
   time_at_once(communicator, passes, queues, result);
   result.waiting_slowdown = time_waiting(communicator, passes, awaited, result.operations);
+  const std::optional<LibraryLink> link = link_of(result.library);
+  if (rings && link) result.programs = rings->time(*link);
 }
 
 }  // namespace weft

@@ -7,7 +7,8 @@
 namespace weft {
 
 // All ranks call it, after the operations are known. Prepares and connects the collectives of `processor`. Sets the
-// result's library and both of its slowdowns. `largest`: of the transfers.
+// result's library, both of its slowdowns and, where the plan has programs of our own, their overheads. `largest`: of
+// the transfers.
 void measure_streams(Communicator& communicator, const Processor& processor, Bytes largest, CalibrationPasses& passes,
                      Calibration& result);
 

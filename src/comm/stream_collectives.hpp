@@ -20,8 +20,8 @@ class StreamCollectives {
   // Notes a call and returns its number. All members prepare the same calls of a queue (PreparedCall::queue) in the
   // same order; calls of one queue run in one stream. `input` and `output` are what start() gets later, or lie as that
   // does: where all members cut their buffers alike, the library works on them as they are, otherwise what it cannot
-  // take is copied together first. Programs, uneven exchanges and `on_done` are not for streams. Throws Error where the
-  // library has no way to carry it out.
+  // take is copied together first. A program's messages go in groups, each followed by kernels that copy and reduce.
+  // Uneven exchanges and `on_done` are not for streams. Throws Error where the library has no way to carry it out.
   virtual std::size_t prepare(const PreparedCall& call, std::span<const Segment> input,
                               std::span<const Segment> output) = 0;
   // All ranks, when all have prepared their calls: members find each other, and compare what they prepared since the

@@ -53,8 +53,12 @@ std::int64_t identity_of(OpId operation, const Communication& c) {
 
 }  // namespace
 
-TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters, bool library)
-    : view_(view), parameters_(parameters), queues_(view.plan()), library_(library) {}
+// Predictions for a library choose between algorithms too, but only it knows which one it takes.
+TransferBinder::TransferBinder(const RankView& view, const ParameterStates& parameters)
+    : view_(view),
+      parameters_(parameters),
+      queues_(view.plan()),
+      library_(view.memory().is_of_device() && view.plan().cluster.execution.collectives == CollectiveMaker::library) {}
 
 TransferBinder::Ends TransferBinder::ends(const Operation& op, MicroBatch micro_batch) const {
   Ends ends;

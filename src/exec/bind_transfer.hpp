@@ -25,8 +25,7 @@ struct TransferCall {
 
 class TransferBinder {
  public:
-  // `library`: all collectives are those of the library beneath, whatever algorithm the plan names.
-  TransferBinder(const RankView& view, const ParameterStates& parameters, bool library = false);
+  TransferBinder(const RankView& view, const ParameterStates& parameters);
   // Throws Error where `weft run` cannot carry it out yet.
   TransferCall call(OpId operation) const;
   BoundTransfer bind(OpId operation, MicroBatch micro_batch) const;
@@ -54,7 +53,7 @@ class TransferBinder {
   const RankView& view_;
   const ParameterStates& parameters_;
   SharedQueues queues_;
-  bool library_;
+  bool library_;  // all collectives are those of the library beneath, whatever algorithm the plan names
 };
 
 }  // namespace weft

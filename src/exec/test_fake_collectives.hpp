@@ -64,9 +64,10 @@ class FakeFabric {
       in.push_back(floats_in(own.input.empty() && call.spec.kind != Collective::send_recv ? own.output : own.input));
     }
     std::vector<float> sum = in.front();
-    const auto begin_of = [&](std::size_t piece) {
+    const auto begin_of = [&](std::size_t member) {
+      const std::size_t slots = static_cast<std::size_t>(call.spec.pieces) / ranks;
       std::int64_t begin = 0;
-      for (std::size_t i = 0; i < piece; ++i) begin += call.sizes[static_cast<std::int64_t>(i)];
+      for (std::size_t i = 0; i < member * slots; ++i) begin += call.sizes[i];
       return static_cast<std::size_t>(begin);
     };
     const bool reduces = call.spec.kind == Collective::all_reduce || call.spec.kind == Collective::reduce_scatter;

@@ -283,7 +283,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   }
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
-  const TransferBinder transfers(view, parameters, processor.device != nullptr);
+  const TransferBinder transfers(view, parameters);
   const std::unique_ptr<PlanRun> own_run = [&]() -> std::unique_ptr<PlanRun> {
     if (processor.device == nullptr)
       return std::make_unique<RankRun>(view, communicator, processor.kernels, compute, transfers);

@@ -81,11 +81,25 @@ void read_plans(const Flags& flags, RunOptions& options) {
   options.inputs = {plan.model, plan.cluster, plan.layout, {}};
 }
 
+// NCCL is always there, and carries out all collectives unless the user wishes otherwise.
+void check_native_on_gpus(const Flags& flags, RunOptions& options) {
+  if (!flags.given("native") || options.native == NativeWish::always) return;
+  const std::string& wish = *flags.text("native");
+  if (!options.plans.empty()) fail("--native {}: the plan file says it already", wish);
+  Execution& execution = options.inputs.cluster.execution;
+  if (execution == kPacedGpuRanks) {
+    fail("--native {}: collectives over emulated links of a GPU are paced as a whole; leave link= out of --cluster",
+         wish);
+  }
+  execution.collectives = CollectiveMaker::programs;
+}
+
 // Threads and sockets have no library that could carry it out.
 void check_native(const Flags& flags, const Launch& launch, RunOptions& options) {
   options.native = static_cast<NativeWish>(flags.one_of("native", {"auto", "never", "always"}).value_or(0));
+  if (options.inputs.cluster.execution.runtime == Runtime::cuda) return check_native_on_gpus(flags, options);
   if (launch.kind == LaunchKind::mpi) return;
-  if (flags.given("native")) fail("--native {}: a choice under mpirun only", *flags.text("native"));
+  if (flags.given("native")) fail("--native {}: a choice under mpirun and on GPUs only", *flags.text("native"));
   for (std::size_t i = 0; i < options.plans.size(); ++i) {
     for (const Operation& op : options.plans[i]->plan().graph.operations) {
       if (!op.communication || op.communication->algorithm != Algorithm::native) continue;
@@ -254,8 +268,8 @@ void declare_run_flags(Flags& flags) {
   declare_world_flags(flags);
   flags.value(
       "native", "auto|never|always",
-      "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
-      "than ours are predicted to be (default), or not, or wherever they can");
+      "whether plans use the library's own collectives, MPI's under mpirun or NCCL's on GPUs: where they were measured "
+      "to be faster than ours are predicted to be (default under mpirun), or not, or wherever they can (on GPUs)");
   flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");

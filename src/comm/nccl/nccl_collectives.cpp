@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "collective/verify/verify_program.hpp"
 #include "comm/nccl/nccl_agreement.hpp"
+#include "comm/nccl/round_calls.hpp"
 #include "comm/nccl/wire_form.hpp"
 #include "comm/prepared_call.hpp"
 
@@ -20,17 +22,26 @@ bool is_carried_out(Collective kind) {
 }
 
 void require_carried_out(const PreparedCall& call) {
-  if (call.program != nullptr || call.uneven) {
-    fail("{}: {} is no collective of NCCL's own; only those are carried out in streams", call.label,
-         program_in_words(call));
+  if (call.uneven) fail("{}: exchanges whose sizes are data are not carried out in streams", call.label);
+  if (call.type == ElementType::fp8) fail("{}: NCCL has no elements of {}", call.label, name_of(call.type));
+  WEFT_CHECK(std::ssize(call.sizes) == piece_count(call.spec));
+  if (call.program != nullptr) {
+    WEFT_CHECK(call.members.size() == call.program->ranks.size());
+    return;
   }
   if (!is_carried_out(call.spec.kind)) fail("{}: no {} is carried out in streams", call.label, name_of(call.spec.kind));
-  if (call.type == ElementType::fp8) fail("{}: NCCL has no elements of {}", call.label, name_of(call.type));
-  WEFT_CHECK(std::ssize(call.members) == call.spec.ranks && std::ssize(call.sizes) == piece_count(call.spec));
+  WEFT_CHECK(std::ssize(call.members) == call.spec.ranks);
 }
 
-bool needs_pairs(Collective kind) {
-  return kind == Collective::all_to_all || kind == Collective::send_recv;
+bool needs_pairs(const PreparedCall& call) {
+  const bool is_program = call.program != nullptr && call.members.size() > 1;
+  return is_program || call.spec.kind == Collective::all_to_all || call.spec.kind == Collective::send_recv;
+}
+
+RankRounds rounds_of(const PreparedCall& call, std::int64_t member) {
+  const ProgramVerdict proof = verify_program(*call.program);
+  if (!proof.accepted()) fail("program {}: {}", call.program->name, proof.words());
+  return rounds_of(lower(*call.program, proof.run, call.sizes, size_of(call.type)), member);
 }
 
 class NcclCollectives final : public StreamCollectives {
@@ -50,7 +61,11 @@ class NcclCollectives final : public StreamCollectives {
       const auto& all = noted.group.members;
       noted.peers.push_back(static_cast<int>(std::find(all.begin(), all.end(), member) - all.begin()));
     }
-    noted.form = fitting_form(call, noted.member, input, output);
+    if (call.program != nullptr) {
+      noted.rounds = rounds_of(call, noted.member);
+    } else {
+      noted.form = fitting_form(call, noted.member, input, output);
+    }
     noted.input.assign(input.begin(), input.end());
     noted.output.assign(output.begin(), output.end());
     return calls_.size() - 1;
@@ -67,7 +82,7 @@ class NcclCollectives final : public StreamCollectives {
       Call& each = calls[i];
       each.communicator = communicators_.at(each.group);
       if (!agreement.same_form[i]) each.form = plain_form(each.call);
-      reserve(each.call.queue, bind(each, each.input, each.output, nullptr).scratch);
+      reserve(each.call.queue, scratch_of(each));
       each.input = each.output = {};
     }
     connected_ = calls_.size();
@@ -77,10 +92,11 @@ class NcclCollectives final : public StreamCollectives {
              void* stream) override {
     WEFT_CHECK(prepared < connected_);
     const Call& call = calls_[prepared];
+    if (call.rounds) return start_rounds(call, input, output, stream);
     WireCalls bound = bind(call, input, output, scratch_[call.call.queue].data);
     if (reserve(call.call.queue, bound.scratch)) bound = bind(call, input, output, scratch_[call.call.queue].data);
     if (!bound.before.empty()) links_->copy(bound.before, stream);
-    if (!bound.sums.empty()) links_->add(call.call.type, bound.sums, stream);
+    if (!bound.sums.empty()) links_->reduce({call.call.type, ReduceOp::sum}, bound.sums, stream);
     links_->run(call.communicator, call.call, bound.calls, stream);
     if (!bound.after.empty()) links_->copy(bound.after, stream);
   }
@@ -94,8 +110,9 @@ class NcclCollectives final : public StreamCollectives {
     PreparedCall call;
     std::int64_t member = 0;
     NcclGroup group;
-    std::vector<int> peers;  // of each member: its number in the communicator
-    WireForm form;
+    std::vector<int> peers;            // of each member: its number in the communicator
+    WireForm form;                     // of the library's own collectives
+    std::optional<RankRounds> rounds;  // of programs
     std::int64_t communicator = -1;
     std::vector<Segment> input, output;  // until connected
   };
@@ -103,6 +120,37 @@ class NcclCollectives final : public StreamCollectives {
   static WireCalls bind(const Call& call, std::span<const Segment> input, std::span<const Segment> output,
                         std::byte* scratch) {
     return bind_calls(call.call, call.member, call.form, call.peers, input, output, scratch);
+  }
+  static BoundRounds bind_to_rounds(const Call& call, std::span<const Segment> input, std::span<const Segment> output,
+                                    std::byte* scratch) {
+    return bind_rounds(call.call, call.member, *call.rounds, call.peers, input, output, scratch);
+  }
+  static std::int64_t scratch_of(const Call& call) {
+    return call.rounds ? bind_to_rounds(call, call.input, call.output, nullptr).scratch
+                       : bind(call, call.input, call.output, nullptr).scratch;
+  }
+
+  void start_rounds(const Call& call, std::span<const Segment> input, std::span<const Segment> output, void* stream) {
+    BoundRounds bound = bind_to_rounds(call, input, output, scratch_[call.call.queue].data);
+    if (reserve(call.call.queue, bound.scratch)) {
+      bound = bind_to_rounds(call, input, output, scratch_[call.call.queue].data);
+    }
+    const auto reduce = [&](std::span<const DeviceSum> sums, ReduceOp op, std::int64_t divisor) {
+      if (!sums.empty()) links_->reduce({call.call.type, op, divisor}, sums, stream);
+    };
+    const auto copy = [&](std::span<const DeviceCopy> copies) {
+      if (!copies.empty()) links_->copy(copies, stream);
+    };
+    reduce(bound.accumulated, ReduceOp::sum, 1);
+    for (const RoundCalls& round : bound.rounds) {
+      copy(round.before);
+      links_->run(call.communicator, call.call, round.calls, stream);
+      for (const DeviceWork& work : round.work) {
+        copy(work.copies);
+        reduce(work.sums, call.call.op, 1);
+        reduce(work.last_sums, call.call.op, call.call.op == ReduceOp::average ? call.call.spec.ranks : 1);
+      }
+    }
   }
 
   // Queues are counted anew for each group: plans that number theirs otherwise find the communicators that are there.
@@ -126,8 +174,8 @@ class NcclCollectives final : public StreamCollectives {
                          [&](const NcclGroup& group) { return made_.insert(group).second; });
     if (!added.empty()) split(added);
     for (const NcclGroup& group : round) {
-      const auto is_message = [&](const Call& each) { return each.group == group && needs_pairs(each.call.spec.kind); };
-      if (!std::ranges::any_of(calls, is_message) || !paired_.insert(group).second) continue;
+      const auto has_messages = [&](const Call& each) { return each.group == group && needs_pairs(each.call); };
+      if (!std::ranges::any_of(calls, has_messages) || !paired_.insert(group).second) continue;
       links_->connect_pairs(communicators_.at(group), static_cast<int>(group.members.size()));
     }
   }

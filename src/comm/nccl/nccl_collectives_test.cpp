@@ -150,9 +150,10 @@ class FakeLinks final : public NcclLinks {
   void copy(std::span<const DeviceCopy> copies, void*) override {
     for (const DeviceCopy& c : copies) std::memcpy(c.to, c.from, static_cast<std::size_t>(c.bytes));
   }
-  void add(ElementType type, std::span<const DeviceCopy> sums, void*) override {
-    for (const DeviceCopy& s : sums) {
-      reduce_into(type, ReduceOp::sum, s.to, s.to, s.from, s.bytes / size_of(type).value);
+  void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void*) override {
+    for (const DeviceSum& s : sums) {
+      reduce_into(how.type, how.op, s.to, s.left, s.right, s.bytes / size_of(how.type).value,
+                  1.0 / static_cast<double>(how.divisor));
     }
   }
 
@@ -218,6 +219,18 @@ std::unique_ptr<StreamCollectives> make(FakeWorld& world, std::int64_t rank, con
 TEST(NcclCollectives, AgreeWithTheDefinitionInEveryLayoutOfTheBuffers) {
   for (const std::int64_t ranks : {1, 2, 3, 4}) {
     const std::vector<Case> cases = nccl_calls::all_cases(ranks, {0, 1, 37, 480});
+    FakeWorld world(static_cast<std::size_t>(ranks));
+    tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
+      HostMemory memory;
+      nccl_calls::check_cases(*make(world, rank), memory, rank, cases);
+    }));
+  }
+}
+
+TEST(NcclCollectives, CarryOutProgramsInEveryLayoutOfTheBuffers) {
+  for (const std::int64_t ranks : {1, 2, 3, 4, 6}) {
+    const std::vector<Case> cases = nccl_calls::program_cases(
+        ranks, ranks < 4 ? std::vector<std::int64_t>{0, 1, 37, 480} : std::vector<std::int64_t>{37});
     FakeWorld world(static_cast<std::size_t>(ranks));
     tcp::expect_no_errors(tcp::run_threads(ranks, [&](std::int64_t rank) {
       HostMemory memory;

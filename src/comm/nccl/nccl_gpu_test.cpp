@@ -72,6 +72,16 @@ TEST(NcclOnGpus, AgreesWithTheDefinitionInEveryLayoutOfTheBuffers) {
   check(nccl_calls::all_cases(session().launch.ranks, {0, 1, 37, 480, 4099}));
 }
 
+TEST(NcclOnGpus, CarriesOutProgramsInEveryLayoutOfTheBuffers) {
+  check(nccl_calls::program_cases(session().launch.ranks, {0, 37, 4099}));
+}
+
+TEST(NcclOnGpus, CarriesOutProgramsOnLargeBuffers) {
+  std::vector<Case> cases = nccl_calls::program_cases(session().launch.ranks, {(1 << 20) + 3});
+  std::erase_if(cases, [](const Case& of) { return of.lie == Lie::alike; });  // host memory holds all of them
+  check(cases);
+}
+
 TEST(NcclOnGpus, AgreesWithTheDefinitionOnLargeBuffers) {
   constexpr std::int64_t kElements = (1 << 22) + 3;
   std::vector<std::int64_t> world(static_cast<std::size_t>(session().launch.ranks));

@@ -162,9 +162,9 @@ class Links final : public NcclLinks {
     cuda_check(copy_places(copies, static_cast<cudaStream_t>(stream)), "copying segments together");
   }
 
-  void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) override {
+  void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void* stream) override {
     use_device();
-    cuda_check(add_places(type, sums, static_cast<cudaStream_t>(stream)), "adding to a sum");
+    cuda_check(reduce_places(how, sums, static_cast<cudaStream_t>(stream)), "adding up");
   }
 
   void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,

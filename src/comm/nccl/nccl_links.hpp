@@ -23,11 +23,25 @@ struct NcclCall {
   int peer = 0;  // of broadcast and reduce: the root; of send and receive: the other. Counted in the communicator.
 };
 
-// Bytes of the device that are copied, or elements that are added, to another place of it.
+// Bytes of the device that are copied to another place of it.
 struct DeviceCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   std::int64_t bytes = 0;
+};
+
+// Elements of the device that are reduced with others; `to` may be one of both.
+struct DeviceSum {
+  std::byte* to = nullptr;
+  const std::byte *left = nullptr, *right = nullptr;
+  std::int64_t bytes = 0;
+};
+
+// What a reduction of two elements is: reduce_into() of comm/reduce_kernels.hpp with a scale of 1 / divisor.
+struct DeviceReduction {
+  ElementType type = ElementType::fp32;
+  ReduceOp op = ReduceOp::sum;
+  std::int64_t divisor = 1;
 };
 
 class NcclLinks {
@@ -49,8 +63,8 @@ class NcclLinks {
   // Zeros or not. Freed at the end.
   virtual std::byte* allocate(std::int64_t bytes) = 0;
   virtual void copy(std::span<const DeviceCopy> copies, void* stream) = 0;
-  virtual void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) = 0;  // to += from
-  // The calls of one execution of `call`, as one group; a member may have none. Returns when it is in the stream.
+  virtual void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void* stream) = 0;
+  // Calls of an execution of `call`, as one group; a member may have none. Returns when it is in the stream.
   virtual void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
                    void* stream) = 0;
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/algorithms.hpp"
 #include "comm/naive_collective.hpp"
 #include "comm/stream_collectives.hpp"
 
@@ -168,8 +169,10 @@ inline std::vector<std::int64_t> blocks_of(const PreparedCall& call, std::int64_
   std::vector<std::int64_t> blocks;
   for (std::int64_t other = 0; divided && other < n; ++other) {
     const bool of_pairs = call.spec.kind == Collective::all_to_all;
-    const std::int64_t piece = !of_pairs ? other : output ? other * n + member : member * n + other;
-    blocks.push_back(call.sizes[piece] * width);
+    const std::int64_t slots = call.spec.pieces / n;
+    const std::int64_t block = !of_pairs ? other : output ? other * n + member : member * n + other;
+    const auto first = call.sizes.begin() + block * slots;
+    blocks.push_back(std::accumulate(first, first + slots, std::int64_t{0}) * width);
   }
   if (divided) return blocks;
   return {width *
@@ -206,7 +209,8 @@ inline std::vector<std::byte> sum_of_values(ElementType type, const std::vector<
 }
 
 inline std::string in_words(const Case& of) {
-  return fmt::format("{} of {} elements {}, {} among {}, lie {}{}{}", name_of(of.call.spec.kind), sum_of(of.call.sizes),
+  return fmt::format("{} ({}) of {} elements {}, {} among {}, lie {}{}{}", name_of(of.call.spec.kind),
+                     of.call.program != nullptr ? of.call.program->name : "native", sum_of(of.call.sizes),
                      name_of(of.call.type), name_of(of.call.op), fmt::join(of.call.members, " "),
                      static_cast<int>(of.lie), of.in_place ? ", in place" : "", of.call.accumulate ? ", added" : "");
 }
@@ -327,6 +331,52 @@ inline void add_cases(std::vector<Case>& cases, const std::vector<std::int64_t>&
       }
     }
   }
+}
+
+// Every program that training uses, in one part and in three, out of place and in place.
+inline std::vector<Case> program_cases(std::int64_t ranks, const std::vector<std::int64_t>& sizes) {
+  std::vector<std::int64_t> world(static_cast<std::size_t>(ranks));
+  std::iota(world.begin(), world.end(), 0);
+  std::vector<Case> cases;
+  const auto add = [&](const ProgramRequest& request, std::int64_t elements, ElementType type, ReduceOp op, Lie lie) {
+    Case of{call_of(request.kind, world, elements, type, op), lie, request.in_place};
+    of.call.program = std::make_shared<const Program>(make_program(request));
+    of.call.spec = of.call.program->spec;
+    of.call.sizes = even_sizes(of.call.spec, elements);
+    of.call.queue = std::ssize(cases) % 2;
+    cases.push_back(of);
+    if (request.kind != Collective::reduce_scatter || request.in_place || op != ReduceOp::sum) return;
+    of.call.accumulate = true;
+    cases.push_back(of);
+  };
+  for (const Collective kind : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                Collective::all_to_all, Collective::broadcast, Collective::send_recv}) {
+    if (kind == Collective::send_recv && ranks != 2) continue;
+    for (const Algorithm algorithm : algorithms_for(kind)) {
+      for (const std::int64_t parts : {1, 3}) {
+        for (const bool in_place : {false, true}) {
+          const std::int64_t inner = algorithm == Algorithm::hierarchical ? (ranks % 2 == 0 ? 2 : 1) : 0;
+          const ProgramRequest request{.algorithm = algorithm,
+                                       .kind = kind,
+                                       .ranks = ranks,
+                                       .parts = parts,
+                                       .in_place = in_place,
+                                       .inner = inner};
+          for (const std::int64_t elements : sizes) {
+            if (in_place && kind == Collective::all_to_all && elements % (ranks * ranks * parts) != 0) continue;
+            if (in_place && kind == Collective::send_recv) continue;
+            add(request, elements, ElementType::fp32, ReduceOp::sum, Lie::together);
+            add(request, elements, ElementType::bf16, ReduceOp::sum, Lie::unlike);
+            if (!reduces(kind)) continue;
+            add(request, elements, ElementType::i64, ReduceOp::max, Lie::alike);
+            add(request, elements, ElementType::fp32, ReduceOp::min, Lie::unlike);
+            if (ranks % 2 == 0 && ranks < 5) add(request, elements, ElementType::fp32, ReduceOp::average, Lie::alike);
+          }
+        }
+      }
+    }
+  }
+  return cases;
 }
 
 // The world, and on four ranks both ways to take them in pairs; messages in both directions.

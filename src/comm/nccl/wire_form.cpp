@@ -217,7 +217,7 @@ class Binder {
     std::byte* const contribution = of_all ? whole + member_ * piece.elements * width_ : whole;
     std::byte* to = nullptr;
     if (mine) to = in_place_ ? contribution : own(output_, piece, call_.accumulate ? reads | writes : writes);
-    if (mine && call_.accumulate) result_.sums.push_back({contribution, to, piece.elements * width_});
+    if (mine && call_.accumulate) result_.sums.push_back({contribution, contribution, to, piece.elements * width_});
     if (of_all) return add(NcclCall::Kind::reduce_scatter, whole, to, piece.elements);
     add(NcclCall::Kind::reduce, whole, to, piece.elements, peers[piece.owner]);
   }

@@ -34,7 +34,8 @@ std::uint64_t hash_of(const WireForm& form);
 // An execution: copies, sums (reduce_scatter that adds to its output: the output goes into this member's own
 // contribution), one group of calls, copies.
 struct WireCalls {
-  std::vector<DeviceCopy> before, sums, after;
+  std::vector<DeviceCopy> before, after;
+  std::vector<DeviceSum> sums;
   std::vector<NcclCall> calls;
   std::int64_t scratch = 0;  // bytes that it needs
 };

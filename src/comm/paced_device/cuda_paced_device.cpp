@@ -36,8 +36,8 @@ class CudaPacedDevice final : public PacedDevice {
   void copy(std::span<const DeviceCopy> copies, void* stream) override {
     cuda_check(nccl::copy_places(copies, static_cast<cudaStream_t>(stream)), "copying segments together");
   }
-  void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) override {
-    cuda_check(nccl::add_places(type, sums, static_cast<cudaStream_t>(stream)), "adding to a sum");
+  void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void* stream) override {
+    cuda_check(nccl::reduce_places(how, sums, static_cast<cudaStream_t>(stream)), "adding up");
   }
   void launch(const PacedLaunch& launch, void* stream) override {
     cuda_check(start_kernel(launch, static_cast<cudaStream_t>(stream)), "starting a paced collective");
@@ -60,9 +60,10 @@ class CudaPacedDevice final : public PacedDevice {
     alone.signals = reinterpret_cast<PacedSignals*>(signals.get());
     alone.longest_wait = 1'000'000'000;
     const DeviceCopy place{memory.get() + 64, memory.get() + 64, 8};
+    const DeviceSum sum{place.to, place.from, place.from, place.bytes};
     copy({&place, 1}, nullptr);
     for (const ElementType type : {ElementType::fp32, ElementType::bf16, ElementType::i32, ElementType::i64}) {
-      add(type, {&place, 1}, nullptr);
+      reduce({type, ReduceOp::sum, 1}, {&sum, 1}, nullptr);
       alone.type = type;
       launch(alone, nullptr);
       alone.arrived += alone.arrivals();

@@ -19,9 +19,9 @@ class PacedDevice {
   // The same in memory of the host, which sees what kernels write and they what it writes.
   virtual std::shared_ptr<std::byte> share_with_host(std::int64_t bytes) = 0;
 
-  virtual std::byte* allocate(std::int64_t bytes) = 0;  // NcclLinks::allocate, copy, add
+  virtual std::byte* allocate(std::int64_t bytes) = 0;  // NcclLinks::allocate, copy, reduce
   virtual void copy(std::span<const DeviceCopy> copies, void* stream) = 0;
-  virtual void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) = 0;
+  virtual void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void* stream) = 0;
   virtual void launch(const PacedLaunch& launch, void* stream) = 0;
 };
 

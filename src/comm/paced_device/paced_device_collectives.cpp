@@ -42,14 +42,15 @@ class PacedDeviceLinks final : public NcclLinks {
 
   std::byte* allocate(std::int64_t bytes) override { return device_->allocate(bytes); }
   void copy(std::span<const DeviceCopy> copies, void* stream) override { device_->copy(copies, stream); }
-  void add(ElementType type, std::span<const DeviceCopy> sums, void* stream) override {
-    device_->add(type, sums, stream);
+  void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void* stream) override {
+    device_->reduce(how, sums, stream);
   }
 
   void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
            void* stream) override {
     if (fabric_->is_aborted()) throw RunFailed(fabric_->why_aborted());
     if (std::accumulate(call.sizes.begin(), call.sizes.end(), std::int64_t{0}) == 0) return;  // on all members alike
+    if (call.program != nullptr) fail("{}: programs of our own are not paced on a GPU", call.label);
     if (call.type == ElementType::fp16) fail("{}: paced collectives have no elements of fp16", call.label);
     Member& member = groups_[communicator];
     std::vector<PacedLaunch> launches = launches_of(member, call, calls);

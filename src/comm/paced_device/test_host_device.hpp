@@ -80,9 +80,10 @@ class HostDevice final : public PacedDevice {
   void copy(std::span<const DeviceCopy> copies, void*) override {
     for (const DeviceCopy& c : copies) std::memcpy(c.to, c.from, static_cast<std::size_t>(c.bytes));
   }
-  void add(ElementType type, std::span<const DeviceCopy> sums, void*) override {
-    for (const DeviceCopy& s : sums) {
-      reduce_into(type, ReduceOp::sum, s.to, s.to, s.from, s.bytes / size_of(type).value);
+  void reduce(const DeviceReduction& how, std::span<const DeviceSum> sums, void*) override {
+    for (const DeviceSum& s : sums) {
+      reduce_into(how.type, how.op, s.to, s.left, s.right, s.bytes / size_of(how.type).value,
+                  1.0 / static_cast<double>(how.divisor));
     }
   }
   void launch(const PacedLaunch& launch, void*) override {

@@ -259,8 +259,7 @@ void RunSession::apply_native_wish(bool has_library) {
   }
 }
 
-// Collectives of GPUs are the library's alone, so what was measured of them says what the links are, unless the user
-// says so.
+// What was measured of the library's collectives says what the links between GPUs are, unless the user says so.
 void RunSession::use_links_of_library() {
   if (options_.links_given) profile_.library = {};
   const std::optional<LibraryLink> link = link_of(profile_.library);
@@ -275,6 +274,7 @@ void RunSession::plan(const Communicator& communicator) {
   if (options_.profile) profile_ = *options_.profile;
   if (on_gpus()) {
     use_links_of_library();
+    if (options_.native == NativeWish::never) profile_.library.measured.clear();
   } else {
     apply_native_wish(communicator.has_library());
   }
