@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
+#include "exec/host_cost_exchange.hpp"
 #include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
 #include "exec/rank_run.hpp"
@@ -289,7 +290,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
       return std::make_unique<RankRun>(view, communicator, processor.kernels, compute, transfers);
     const auto is_saved = [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); };
     return std::make_unique<StreamRun>(view, communicator, *processor.device, processor.collectives, compute, transfers,
-                                       is_saved);
+                                       StreamRunOptions{is_saved, job.graphs});
   }();
   PlanRun& run = *own_run;
   run.rehearse(job.validation != nullptr);
@@ -309,6 +310,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", run.end()));
   step_ends.end();
   if (job.keep != nullptr) keep_weights(view, parameters, job.keep->last);
+  if (const auto own = run.host_report()) result.host = with_slowest_host(communicator, *own);
   result.run = gather_run(job, communicator, run);
   meet(communicator);  // nobody's memory goes while others may still read it
   return result;
