@@ -2,11 +2,13 @@
 """Steps of `weft run --device cuda` beside PyTorch's on the same GPU, in the same minutes.
 
     bench/gpu_vs_pytorch.py build/cuda/weft                 # one rank: GPT 1.3B against eager and torch.compile
+    bench/gpu_vs_pytorch.py build/cuda/weft --family llama  # one rank: Llama 1.3B
     bench/gpu_vs_pytorch.py build/cuda/weft --ranks 2       # DP against DDP, ZeRO-3 against FSDP2, over NCCL
 
 With several ranks one GPU is shared (tools/gpu_ranks.sh): NCCL talks over sockets on loopback, and the model is GPT
-12 x 1024. Both sides train in bf16; Weft keeps an fp32 master copy everywhere. The peer runs first, then Weft's policies, then
-the peer again: a peer's step is the shorter of its two medians. Goals are those of one H200 (docs/gpu.md).
+12 x 1024. Both sides train in bf16; Weft keeps an fp32 master copy everywhere. The peer runs first, then Weft's policies, then,
+with several ranks, the peer again, because NCCL's times move: a peer's step is the shorter of its two medians. Goals are those
+of one H200 (docs/gpu.md).
 """
 
 import argparse
@@ -27,6 +29,21 @@ GOALS = {
 }
 
 
+def gpt_config(sizes):
+    return {"model_type": "gpt2", "n_layer": sizes["layers"], "n_embd": sizes["width"], "n_head": sizes["heads"],
+            "n_positions": sizes["seq"], "vocab_size": sizes["vocab"]}
+
+
+def llama_config(sizes):
+    return {"model_type": "llama", "num_hidden_layers": sizes["layers"], "hidden_size": sizes["width"],
+            "num_attention_heads": sizes["heads"], "num_key_value_heads": sizes["heads"],
+            "intermediate_size": -(-8 * sizes["width"] // 3 // 256) * 256, "max_position_embeddings": sizes["seq"],
+            "vocab_size": sizes["vocab"], "tie_word_embeddings": True}
+
+
+CONFIGS = {"gpt": gpt_config, "llama": llama_config}
+
+
 class Comparison:
     def __init__(self, options, shell, folder):
         self.options, self.shell = options, shell
@@ -35,15 +52,14 @@ class Comparison:
             self.sizes["batch"] = options.batch
         s = self.sizes
         self.model = Path(folder) / "model.json"
-        self.model.write_text(json.dumps({"model_type": "gpt2", "n_layer": s["layers"], "n_embd": s["width"], "n_head": s["heads"],
-                                          "n_positions": s["seq"], "vocab_size": s["vocab"]}))
+        self.model.write_text(json.dumps(CONFIGS[options.family](s)))
 
     def prefix(self):
         return [] if self.options.ranks == 1 else [kit.ROOT / "tools" / "gpu_ranks.sh", self.options.ranks]
 
     def peer(self):
         modes = "eager,compile" if self.options.ranks == 1 else "compute,ddp25,fsdp,all_reduce"
-        flags = [word for name, value in self.sizes.items() for word in (f"--{name}", value)]
+        flags = [word for name, value in {**self.sizes, "family": self.options.family}.items() for word in (f"--{name}", value)]
         return self.shell.json([*self.prefix(), self.options.python, "-B", PEER, *flags, "--modes", modes])
 
     def weft(self, policies, *flags):
@@ -64,7 +80,7 @@ def compare(comparison, ranks):
     runs = {"": comparison.weft("serial" if ranks == 1 else "serial,ddp,priority,weft")}
     if ranks > 1:
         runs["zero3 "] = comparison.weft("serial,fsdp,weft", "--zero", 3)
-    after = comparison.peer()
+    after = comparison.peer() if ranks > 1 else before
     peers = {mode: min(before[mode], after[mode]) for mode in before if isinstance(before[mode], float)}
     figures = dict(peers)
     rows = [[mode, f"{value:.1f}", "-", "-"] for mode, value in peers.items() if not mode.endswith("_gib")]
@@ -86,6 +102,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("weft")
     parser.add_argument("--ranks", type=int, default=1, choices=sorted(GOALS))
+    parser.add_argument("--family", default="gpt", choices=sorted(CONFIGS))
     parser.add_argument("--batch", type=int, help="sequences of a rank")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--python", default="python3")

@@ -13,9 +13,11 @@ import os
 import time
 
 import peer_gpt
+import peer_llama
 import torch
 import torch.distributed as dist
 
+FAMILIES = {"gpt": peer_gpt.Gpt, "llama": peer_llama.Llama}
 RANK, RANKS = int(os.environ.get("WEFT_RANK", 0)), int(os.environ.get("WEFT_RANKS", 1))
 
 
@@ -61,7 +63,7 @@ def plain(model, forward, batch, keep_gradients):
 
 def step_of(mode, options):
     torch.manual_seed(0)
-    model = peer_gpt.Gpt(options).cuda().bfloat16()
+    model = FAMILIES[options.family](options).cuda().bfloat16()
     shape = (options.batch, options.seq)
     batch = [torch.randint(0, options.vocab, shape, device="cuda") for _ in range(2)]
     if mode == "eager":
@@ -86,6 +88,7 @@ def step_of(mode, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     peer_gpt.add_size_flags(parser)
+    parser.add_argument("--family", default="gpt", choices=sorted(FAMILIES))
     parser.add_argument("--modes", default="eager,compile")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--warm", type=int, default=4)

@@ -176,6 +176,7 @@ void apply(const Calibration& calibration, DeviceProfile& device) {
     device.reduce = calibration.programs->reduce;
   }
   if (calibration.further_slowdown > 0) device.further_slowdown = calibration.further_slowdown;
+  if (calibration.waiting_slowdown > 0) device.waiting_slowdown = calibration.waiting_slowdown;
 }
 
 Calibration calibrate_rank(const CalibrationJob& job, Communicator& communicator, const Processor& processor) {

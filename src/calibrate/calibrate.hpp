@@ -37,6 +37,7 @@ struct Calibration {
   double compute_slowdown = 0;
   double transfer_slowdown = 0;  // the other way round
   double further_slowdown = 0;   // of compute, by every transfer at once but the first; known of devices alone
+  double waiting_slowdown = 0;   // of compute, by a transfer that waits for its other ranks; likewise
   std::optional<ExpertLoad> expert_load = {};
   LibraryProfile library = {};                    // where the transport has one
   std::optional<ProgramOverheads> programs = {};  // of a device's streams, where plans have programs of our own

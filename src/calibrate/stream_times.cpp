@@ -187,14 +187,21 @@ LibraryProfile time_sizes(Communicator& communicator, const std::vector<TimedSiz
   return library;
 }
 
-// An all_reduce of all ranks, on a queue of its own.
+std::vector<std::int64_t> first_ranks(std::int64_t count) {
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// A collective of the first ranks, on a queue of its own.
 struct QueuedCall {
   QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
              std::int32_t thread_blocks)
-      : stream(communicator, processor, queue, bytes) {
-    std::vector<std::int64_t> all;
-    for (std::int64_t rank = 0; rank < communicator.size(); ++rank) all.push_back(rank);
-    call = stream.prepare(Collective::all_reduce, all, bytes, 0, thread_blocks);
+      : QueuedCall(communicator, processor, queue, bytes, thread_blocks, Collective::all_reduce, communicator.size()) {}
+  QueuedCall(Communicator& communicator, const Processor& processor, std::int64_t queue, Bytes bytes,
+             std::int32_t thread_blocks, Collective collective, std::int64_t ranks)
+      : stream(communicator, processor, queue, bytes), is_member(communicator.rank() < ranks) {
+    if (is_member) call = stream.prepare(collective, first_ranks(ranks), bytes, 0, thread_blocks);
   }
   // Seconds of one that runs alone.
   double alone(Communicator& communicator) {
@@ -204,6 +211,7 @@ struct QueuedCall {
   }
 
   CollectiveStream stream;
+  bool is_member = true;
   std::size_t call = 0;
 };
 
@@ -211,6 +219,16 @@ struct Execution {
   OpKey key;
   Clock::time_point begin, end;
 };
+
+// How many times as long as alone operations took; 1 where there is none.
+double times_as_long(const std::vector<Execution>& executions, const std::map<OpKey, Nanos>& alone) {
+  double took = 0, would_take = 0;
+  for (const Execution& each : executions) {
+    took += CalibrationPasses::in_seconds(each.end - each.begin);
+    would_take += seconds(alone.at(each.key));
+  }
+  return would_take > 0 ? took / would_take : 1.0;
+}
 
 struct Together {
   double transfer = 0;  // seconds of a round: one of each transfer
@@ -234,14 +252,9 @@ Together time_together(Communicator& communicator, CalibrationPasses& passes, co
     first_end = std::min(first_end, transfer->stream.end());
     end = std::max(end, transfer->stream.end());
   }
-  double took = 0, would_take = 0;
-  for (const Execution& each : executions) {
-    if (each.begin < begin || each.end > first_end) continue;
-    took += CalibrationPasses::in_seconds(each.end - each.begin);
-    would_take += seconds(operations.at(each.key));
-  }
+  std::erase_if(executions, [&](const Execution& each) { return each.begin < begin || each.end > first_end; });
   const double round = CalibrationPasses::in_seconds(end - begin) / static_cast<double>(rounds);
-  const std::vector<double> means = mean_of_ranks(communicator, {round, would_take > 0 ? took / would_take : 1.0});
+  const std::vector<double> means = mean_of_ranks(communicator, {round, times_as_long(executions, operations)});
   return {means[0], means[1]};
 }
 
@@ -286,21 +299,45 @@ void time_at_once(Communicator& communicator, CalibrationPasses& passes, std::de
   result.further_slowdown = std::max(0.0, (several.compute - one.compute) / (count - 1));
 }
 
+// A device works on a transfer from when its rank begins it, also while the other ranks are not there yet. Here ranks
+// of even numbers begin it a few passes before the others, and then those of odd numbers.
+double time_waiting(Communicator& communicator, CalibrationPasses& passes, QueuedCall& transfer,
+                    const std::map<OpKey, Nanos>& operations) {
+  constexpr int kPassesOfTheLate = 2;
+  if (transfer.is_member) transfer.stream.seconds_of(transfer.call, 1);
+  double slowdown = 0;
+  for (const std::int64_t early : {0, 1}) {
+    meet(communicator);
+    const bool is_early = communicator.rank() % 2 == early;
+    std::vector<Execution> executions;
+    const auto keep = [&](const OpKey& key, Clock::time_point begin, Clock::time_point end) {
+      executions.push_back({key, begin, end});
+    };
+    if (is_early && transfer.is_member) transfer.stream.start(transfer.call, 1);
+    for (int pass = 0; pass < (is_early ? 1 : kPassesOfTheLate); ++pass) passes.run(keep, [] { return false; });
+    if (!is_early && transfer.is_member) transfer.stream.start(transfer.call, 1);
+    if (!transfer.is_member) continue;
+    transfer.stream.wait();
+    if (is_early) slowdown = std::max(0.0, times_as_long(executions, operations) - 1);
+  }
+  const std::vector<double> sums = sums_of_ranks(communicator, {slowdown, transfer.is_member ? 1.0 : 0.0});
+  return sums[0] / sums[1];
+}
+
 // Rings of our own between all ranks.
 class OwnRings {
  public:
   OwnRings(Communicator& communicator, const Processor& processor, Bytes large, std::int32_t thread_blocks)
       : communicator_(communicator),
-        stream_(communicator, processor, kFirstQueue + kAtOnce + 1, large),
+        stream_(communicator, processor, kFirstQueue + kAtOnce + 2, large),
         sizes_{std::min(kSmallest, large), large} {
     const auto ring = std::make_shared<const Program>(make_program({.algorithm = Algorithm::ring,
                                                                     .kind = Collective::all_reduce,
                                                                     .ranks = communicator.size(),
                                                                     .in_place = true}));
-    std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
-    std::iota(all.begin(), all.end(), 0);
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      calls_[i] = stream_.prepare(ring, all, sizes_[i], static_cast<std::int64_t>(i), thread_blocks);
+      calls_[i] = stream_.prepare(ring, first_ranks(communicator.size()), sizes_[i], static_cast<std::int64_t>(i),
+                                  thread_blocks);
     }
   }
 
@@ -336,6 +373,9 @@ void measure_streams(Communicator& communicator, const Processor& processor, Byt
   for (std::int64_t queue = 1; queue <= kAtOnce; ++queue) {
     queues.emplace_back(communicator, processor, kFirstQueue + queue, bytes, blocks);
   }
+  const bool messages = has_messages(passes.view().plan().graph);
+  QueuedCall awaited(communicator, processor, kFirstQueue + kAtOnce + 1, bytes, blocks,
+                     messages ? Collective::send_recv : Collective::all_reduce, messages ? 2 : communicator.size());
   std::optional<OwnRings> rings;
   const bool has_programs = passes.view().plan().cluster.execution.collectives == CollectiveMaker::programs;
   if (has_programs && communicator.size() > 1) {
@@ -345,6 +385,7 @@ void measure_streams(Communicator& communicator, const Processor& processor, Byt
   result.library = time_sizes(communicator, sizes, stream);
   result.library.thread_blocks = blocks;
   time_at_once(communicator, passes, queues, result);
+  result.waiting_slowdown = time_waiting(communicator, passes, awaited, result.operations);
   const std::optional<LibraryLink> link = link_of(result.library);
   if (rings && link) result.programs = rings->time(*link);
 }

@@ -45,6 +45,8 @@ void expect_same(const Calibration& a, const Calibration& b) {
   EXPECT_EQ(a.library, b.library);
   EXPECT_EQ(a.compute_slowdown, b.compute_slowdown);
   EXPECT_EQ(a.transfer_slowdown, b.transfer_slowdown);
+  EXPECT_EQ(a.further_slowdown, b.further_slowdown);
+  EXPECT_EQ(a.waiting_slowdown, b.waiting_slowdown);
 }
 
 TEST(CalibrationOnStreams, TimesEveryOperationOnce) {

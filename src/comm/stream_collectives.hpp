@@ -31,6 +31,8 @@ class StreamCollectives {
   // finds a stream full may have to wait for the whole device, and so for ever: all of that was done before the first
   // start(), and no more is enqueued than streams take.
   virtual bool needs_rehearsal() const = 0;
+  // Whether calls may be started while the device records them (kernels/call_recorder.hpp).
+  virtual bool can_be_recorded() const = 0;
   // Enqueues it in `stream`, the library's own name of one (Accelerator::native). In place where both lists name the
   // same memory. Returns when all of it is in the stream.
   virtual void start(std::size_t prepared, std::span<const Segment> input, std::span<const Segment> output,

@@ -100,7 +100,8 @@ CostModel::Interference CostModel::interference(ClassId rank_class) const {
   const Device& device = graph_.classes[rank_class.index()].device;
   const DeviceProfile& own = reached(rank_class);
   return {own.compute_slowdown.value_or(device.compute_slowdown),
-          own.transfer_slowdown.value_or(device.transfer_slowdown), own.further_slowdown.value_or(0)};
+          own.transfer_slowdown.value_or(device.transfer_slowdown), own.further_slowdown.value_or(0),
+          own.waiting_slowdown.value_or(0)};
 }
 
 Nanos CostModel::resync(ClassId rank_class) const {

@@ -55,7 +55,7 @@ class CostModel {
   // Mutual slowdown: while a transfer is under way on a rank of the class, its compute takes (1 + compute) times as
   // long, and `further` longer for every other one; while it computes, a transfer takes (1 + transfer) times as long.
   struct Interference {
-    double compute = 0, transfer = 0, further = 0;
+    double compute = 0, transfer = 0, further = 0, waiting = 0;
   };
   Interference interference(ClassId rank_class) const;
   // Returns the time from the end of a pipeline message to the first kernel that the receiver issues after it.

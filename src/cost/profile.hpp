@@ -60,6 +60,7 @@ struct DeviceProfile {
   // Interference (cluster/device.hpp); where stated, it replaces the device's.
   std::optional<double> compute_slowdown, transfer_slowdown;
   std::optional<double> further_slowdown;  // of compute, by every transfer beside it but the first
+  std::optional<double> waiting_slowdown;  // of compute, by a transfer beside it that waits for its other ranks
   // Measured times of operations with all ranks busy, launch included; positive. If an operation, or one of its kind
   // and phase, is listed, the figures above are only used for scaling (cost/operation_time.hpp).
   std::map<OpKey, Nanos> operations;

@@ -1,24 +1,32 @@
 #include "exec/bound_operation.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace weft {
 
 void BoundOperation::run(Kernels& kernels, std::int64_t step) const {
-  compute_(kernels, step);
+  enqueue(kernels, step);
   kernels.synchronize();
-  BoundOperation::read_results(kernels, step);
+  read_results(kernels, step);
 }
 
-BoundOperation BoundOperation::join(std::vector<BoundOperation> pieces) {
-  if (pieces.size() == 1) return pieces.front();
-  const auto read = [pieces](Kernels& kernels, std::int64_t step) {
-    for (const BoundOperation& piece : pieces) {
-      if (piece.read_results_) piece.read_results_(kernels, step);
-    }
-  };
-  const auto compute = [pieces = std::move(pieces)](Kernels& kernels, std::int64_t step) {
-    for (const BoundOperation& piece : pieces) piece.compute_(kernels, step);
-  };
-  return {compute, read};
+void BoundOperation::enqueue(Kernels& kernels, std::int64_t step) const {
+  for (const Piece& piece : pieces_) piece.compute(kernels, step);
+}
+
+void BoundOperation::read_results(Kernels& kernels, std::int64_t step) const {
+  for (const Piece& piece : pieces_) {
+    if (piece.read_results) piece.read_results(kernels, step);
+  }
+}
+
+BoundOperation BoundOperation::join(std::vector<BoundOperation> operations) {
+  BoundOperation all;
+  for (BoundOperation& operation : operations) {
+    std::ranges::move(operation.pieces_, std::back_inserter(all.pieces_));
+  }
+  return all;
 }
 
 }  // namespace weft

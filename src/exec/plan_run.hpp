@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "exec/graph_choice.hpp"
 #include "exec/rank_view.hpp"
 #include "exec/span_ring.hpp"
 #include "exec/step_glance.hpp"
@@ -32,6 +33,8 @@ class PlanRun {
   // plan is zeros afterwards, so it comes before the weights. `validates`: there will be validation.
   void rehearse(bool validates);
 
+  // What steps cost the host of this rank, where it only enqueues them.
+  virtual std::optional<HostReport> host_report() const { return std::nullopt; }
   // Of a step after which another has ended its compute, or of the last when all is over.
   virtual StepGlance glance(std::int64_t step);
 

@@ -23,9 +23,9 @@ struct Processor {
   StreamCollectives* collectives = nullptr;
 };
 
-// A rank's part of a plan on its processor. `reads_memory_after`: of a device (StreamRun).
+// A rank's part of a plan on its processor. `options`: of a device.
 std::unique_ptr<PlanRun> make_plan_run(const RankView& view, Communicator& communicator, const Processor& processor,
                                        const ComputeBinder& compute, const TransferBinder& transfers,
-                                       ReadsMemoryAfter reads_memory_after = {});
+                                       StreamRunOptions options = {});
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "exec/rank_exchange.hpp"
 
 namespace weft {
 namespace {
@@ -19,29 +20,37 @@ constexpr std::chrono::seconds kTimeToHearOfALoss{2};
 // How many operations a host enqueues ahead where ranks of one process share a device. A stream takes about a thousand
 // calls; a host that waits inside the driver for room might keep another from what the first one's device waits for.
 constexpr std::size_t kMostAhead = 96, kBetweenLooks = 32;
+// Far fewer than a stream takes, and a few times as long as it takes a device to say that an operation has ended.
+constexpr std::size_t kLastFew = 8;
 
 }  // namespace
 
 StreamRun::StreamRun(const RankView& view, Communicator& communicator, Accelerator& device,
                      StreamCollectives* collectives, const ComputeBinder& compute, const TransferBinder& transfers,
-                     ReadsMemoryAfter reads_memory_after)
+                     StreamRunOptions options)
     : PlanRun(view),
       communicator_(communicator),
       device_(device),
       collectives_(collectives),
-      reads_memory_after_(std::move(reads_memory_after)) {
+      options_(std::move(options)) {
   const ClassPlan& plan = view.plan().classes[view.rank_class()];
   for (const Queue& queue : plan.queues) {
     const bool communicates = queue.kind == QueueKind::communication;
     streams_.push_back(device.make_stream(communicates ? StreamPriority::high : StreamPriority::usual));
   }
+  if (options_.graphs == GraphWish::never) report_.why = "--graphs off";
+  if (report_.why.empty()) report_.why = why_no_recording();
+  if (options_.graphs == GraphWish::always && !report_.why.empty()) fail("--graphs on: {}", report_.why);
+  if (!report_.why.empty()) graph_state_ = GraphState::decided;
   stream_length_.assign(streams_.size(), 0);
+  last_of_stream_.assign(streams_.size(), 0);
   operations_.resize(instances());
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const Instance& of = instance(i);
     StreamOperation& op = operations_[i];
     op.stream = of.queue.index();
     op.place = stream_length_[op.stream]++;
+    last_of_stream_[op.stream] = i;
     op.waits = waits_of(i);
     op.is_transfer = view.plan().graph.op(of.operation).is_transfer();
     if (!op.is_transfer) op.compute = compute.bind(of.operation, of.micro_batch);
@@ -127,23 +136,29 @@ void StreamRun::run_stretch(const OnStep& on_step) {
   const Stay at_this_step(communicator_.whereabouts(), [this]() -> RankPlace {
     return {step_in_words(finished_), "waiting for the device", collectives_ != nullptr};
   });
-  const auto may_enqueue = [&] {
-    if (enqueued_ == now_.steps || enqueued_ == finished_ + kStepsUnderWay) return false;
-    return enqueued_ == finished_ || !reads_memory_after_ || validating_ ||
-           !reads_memory_after_(now_.first + finished_);
-  };
   try {
     while (finished_ < now_.steps) {
       while (may_enqueue()) enqueue(enqueued_++);
       finish(finished_);
       const std::int64_t ended = finished_++;
+      if (!validating_) choose_graphs(ended);
       if (on_step) on_step(now_.first + ended);
     }
   } catch (const std::exception& error) {
-    // Streams may wait for a rank that is gone, and whoever frees their memory would wait for them.
+    // Streams may wait for a rank that is gone, and whoever frees their memory would wait for them. NCCL ends no
+    // communicator that a graph could still use.
+    forget_recordings();
     if (collectives_ != nullptr) collectives_->abort(error.what());
     throw;
   }
+}
+
+// Steps that are recorded and steps that are not are never under way together.
+bool StreamRun::may_enqueue() const {
+  if (enqueued_ == now_.steps || enqueued_ == finished_ + kStepsUnderWay) return false;
+  if (enqueued_ == finished_) return true;
+  if (steps_under_way_[(enqueued_ - 1) % kStepsUnderWay].is_recorded != starts_recordings()) return false;
+  return !options_.reads_memory_after || validating_ || !options_.reads_memory_after(now_.first + finished_);
 }
 
 // A step without its transfers, on whatever the memory holds.
@@ -169,6 +184,7 @@ void StreamRun::begin_stretch() {
   finished_ = 0;
   known_.assign(streams_.size(), std::vector<std::int64_t>(streams_.size(), 0));
   last_end_.assign(streams_.size(), 0);
+  last_ended_at_ = 0;
 }
 
 void StreamRun::end_after(std::int64_t last) {
@@ -178,10 +194,31 @@ void StreamRun::end_after(std::int64_t last) {
 }
 
 void StreamRun::enqueue(std::int64_t step) {
+  if (starts_recordings() && recorded_steps_.empty()) make_recordings(step);
+  StepUnderWay& now = steps_under_way_[step % kStepsUnderWay];
+  now.is_recorded = starts_recordings();
+  const std::int64_t begin = steady_nanos();
+  if (now.is_recorded) {
+    start_recorded(step);
+  } else {
+    enqueue_calls(step);
+  }
+  now.cost.host = Nanos{steady_nanos() - begin};
+  now.cost.device_waited = has_caught_up(step);
+}
+
+void StreamRun::enqueue_calls(std::int64_t step) {
   for (std::size_t n = 0; n < enqueue_order_.size(); ++n) {
     if (n % kBetweenLooks == 0 && needs_rehearsal()) wait_for_room(step, n);
     enqueue_one(step, enqueue_order_[n]);
   }
+}
+
+// Whether the device has ended all but the last few operations when the host has enqueued all of a step.
+bool StreamRun::has_caught_up(std::int64_t step) {
+  if (graph_state_ != GraphState::measuring || validating_ || rehearsing_) return false;
+  const std::size_t place = enqueue_order_.size() - std::min(enqueue_order_.size(), kLastFew + 1);
+  return is_over(under_way(step, enqueue_order_[place]).ended);
 }
 
 // Before the n-th operation of a step.
@@ -210,9 +247,10 @@ void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
       collectives_->start(op.prepared, op.places.input, op.places.output, device_.native(stream));
     } else {
       device_.use(stream);
-      op.compute.enqueue(device_.kernels(), number_of(step));
+      call_kernels(step, index);
     }
   } catch (const RunFailed& failure) {
+    if (recorded_now_ != nullptr) throw;  // all ranks go on without recordings
     if (op.is_transfer) hear_of_a_loss();
     fail_at(step, index, failure.what());
   }
@@ -227,7 +265,9 @@ void StreamRun::wait_for(std::int64_t step, std::size_t index, const Dependency&
   const StreamOperation& on = operations_[dependency.on];
   std::vector<std::int64_t>& known = known_[operations_[index].stream];
   const std::int64_t of_step = step - dependency.distance;
-  if (of_step < finished_ || known[on.stream] >= count_after(on, of_step)) return;
+  // A recording is started when the one of its turn is over.
+  const std::int64_t first_not_over = recorded_now_ != nullptr ? step - kStepsUnderWay + 1 : finished_.load();
+  if (of_step < first_not_over || known[on.stream] >= count_after(on, of_step)) return;
   const UnderWay& awaited = under_way(of_step, static_cast<std::size_t>(dependency.on));
   device_.wait(streams_[operations_[index].stream], awaited.ended);
   std::ranges::transform(known, awaited.known, known.begin(), [](auto a, auto b) { return std::max(a, b); });
@@ -235,14 +275,19 @@ void StreamRun::wait_for(std::int64_t step, std::size_t index, const Dependency&
 
 void StreamRun::finish(std::int64_t step) {
   wait_for_ends(step);
+  const std::int64_t begin = steady_nanos();
   keep_spans(step);
   read_results(step);
+  HostCost& cost = steps_under_way_[static_cast<std::size_t>(step % kStepsUnderWay)].cost;
+  cost.host = cost.host + Nanos{steady_nanos() - begin};
 }
 
 // Streams keep their order: the last operation of each ends last.
 void StreamRun::wait_for_ends(std::int64_t step) {
-  for (std::size_t i = 0; i < operations_.size(); ++i) {
-    if (operations_[i].place + 1 == stream_length_[operations_[i].stream]) wait_until_over(under_way(step, i).ended);
+  const auto turn = static_cast<std::size_t>(step % kStepsUnderWay);
+  if (steps_under_way_[turn].is_recorded) return wait_until_over(recorded_steps_[turn].ended);
+  for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+    if (stream_length_[stream] > 0) wait_until_over(under_way(step, last_of_stream_[stream]).ended);
   }
 }
 

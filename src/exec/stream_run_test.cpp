@@ -4,74 +4,21 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/test_ranks.hpp"
-#include "exec/checkpoint/test_checkpoints.hpp"
-#include "exec/test_fake_collectives.hpp"
-#include "exec/test_training.hpp"
+#include "exec/test_stream_training.hpp"
 
 namespace weft {
 namespace {
 
-using test::FakeAccelerator, test::FakeCollectives, test::FakeFabric, test::kGlobalBatch, test::PlannedLayout;
-
-struct StreamCase {
-  Layout layout;
-  std::int64_t ranks = 1;
-  std::string policy = "serial";
-  std::int64_t experts = 0;
-  int queues = 1;  // of the streams' plan
-};
-
-Transformer model_of(const StreamCase& c) {
-  Transformer model = test::tiny_gpt();
-  model.heads = model.kv_heads = 2;
-  if (c.experts > 0) model.experts = Experts{.count = c.experts, .top_k = 2, .ffn = 24, .capacity_factor = 1};
-  return model;
-}
-
-TrainResult train(const StreamCase& c, bool on_streams, unsigned seed, const ValidationJob* validation = nullptr,
-                  bool rehearses = false) {
-  Layout layout = c.layout;
-  layout.micro_batch = 1;
-  const std::int64_t replicas = c.ranks / (layout.tp * layout.cp * layout.pp);
-  const PlanRequest request = PlannedLayout::request_of(model_of(c), layout, c.ranks, kGlobalBatch / replicas);
-  const SharedGraph graph = test::build(request);
-  Overlap overlap = decide_overlap(request, graph, c.policy);
-  if (on_streams) overlap.order.queues = c.queues;
-  const WholePlan whole = make_whole_plan(request, graph, c.policy, overlap);
-  TrainSettings settings;
-  settings.steps = 5;
-  TrainJob job{whole, settings, Corpus::generate(3, 4096), 1, true};
-  job.validation = validation;
-  FakeFabric fabric;
-  TrainResult result;
-  local_ranks::on_ranks({.ranks = c.ranks}, {}, [&](Communicator& communicator) {
-    TrainResult own;
-    if (on_streams) {
-      FakeAccelerator accelerator(seed + static_cast<unsigned>(communicator.rank()));
-      FakeCollectives collectives(fabric, communicator.rank(), rehearses);
-      own = train_rank(job, communicator, Processor(accelerator, &collectives));
-    } else {
-      own = train_rank(job, communicator, *make_kernels());
-    }
-    if (communicator.rank() == 0) result = std::move(own);
-  });
-  return result;
-}
+using test::expect_same_losses, test::StreamCase, test::train;
 
 class StreamRunOf : public ::testing::TestWithParam<StreamCase> {};
 
-// Sums over ranks may be taken in another order, so losses agree to the precision of floats. An operation that runs too
-// early or too late reads other numbers altogether: losses of five steps then differ by a thousandth and more.
 TEST_P(StreamRunOf, TrainsWhatThreadsTrain) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  const std::vector<double> expected = train(GetParam(), false, 0).losses;
+  const TrainResult expected = train(GetParam(), {.on_streams = false});
   for (const unsigned seed : {1U, 2U}) {
-    const std::vector<double> losses = train(GetParam(), true, seed).losses;
-    ASSERT_EQ(losses.size(), expected.size());
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      EXPECT_NEAR(losses[i], expected[i], 2e-6 * expected[i]) << "seed " << seed << ", step " << i + 1;
-    }
+    SCOPED_TRACE(seed);
+    expect_same_losses(train(GetParam(), {.seed = seed}), expected);
   }
 }
 
@@ -88,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  const TrainResult result = train({{.zero = 1}, 2, "priority"}, true, 7);
+  const TrainResult result = train({{.zero = 1}, 2, "priority"}, {.seed = 7});
   ASSERT_EQ(result.run.ranks.size(), 2U);
   for (const MeasuredRank& rank : result.run.ranks) {
     ASSERT_FALSE(rank.spans.empty());
@@ -103,14 +50,15 @@ TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
 TEST(StreamRun, RunsProgramsOfOurOwnWhereThePlanIsMadeOfThem) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   for (const CollectiveMaker maker : {CollectiveMaker::library, CollectiveMaker::programs}) {
-    PlanRequest request = PlannedLayout::request_of(model_of({}), {.micro_batch = 1}, 2, kGlobalBatch / 2);
+    PlanRequest request =
+        test::PlannedLayout::request_of(test::model_of({}), {.micro_batch = 1}, 2, test::kGlobalBatch / 2);
     request.cluster.execution.collectives = maker;
     const WholePlan whole = make_whole_plan(request, test::build(request), "ddp");
     const TrainJob job{whole, {}, Corpus::generate(3, 4096), 1, true};
-    FakeFabric fabric;
+    test::FakeFabric fabric;
     local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
-      FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
-      FakeCollectives collectives(fabric, communicator.rank());
+      test::FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+      test::FakeCollectives collectives(fabric, communicator.rank());
       train_rank(job, communicator, Processor(accelerator, &collectives));
       EXPECT_FALSE(collectives.calls().empty());
       for (const PreparedCall& call : collectives.calls()) {
@@ -123,13 +71,13 @@ TEST(StreamRun, RunsProgramsOfOurOwnWhereThePlanIsMadeOfThem) {
 // Collectives only know that something broke.
 TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
-  const PlannedLayout planned(model_of({}), {.micro_batch = 1}, 2, "ddp", kGlobalBatch / 2);
+  const test::PlannedLayout planned(test::model_of({}), {.micro_batch = 1}, 2, "ddp", test::kGlobalBatch / 2);
   const TrainJob job{planned.whole, {}, Corpus::generate(3, 4096), 1, true};
-  FakeFabric fabric;
+  test::FakeFabric fabric;
   std::array<std::string, 2> words;
   local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
-    FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
-    FakeCollectives collectives(fabric, communicator.rank());
+    test::FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+    test::FakeCollectives collectives(fabric, communicator.rank());
     collectives.break_with("NCCL: remote error");
     std::thread watch;
     if (communicator.rank() == 0) {
@@ -154,15 +102,9 @@ TEST(StreamRun, TrainsTheSameAfterARehearsal) {
   const ValidationJob validation{2, 2, Corpus::generate(5, 4096)};
   for (const StreamCase& c : {StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
                               StreamCase{{.ep = 2}, 2, "serial", 4}, StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}}) {
-    const TrainResult expected = train(c, false, 0, &validation), found = train(c, true, 3, &validation, true);
-    ASSERT_EQ(found.losses.size(), expected.losses.size());
-    for (std::size_t i = 0; i < expected.losses.size(); ++i) {
-      EXPECT_NEAR(found.losses[i], expected.losses[i], 2e-6 * expected.losses[i]) << c.policy << ", step " << i + 1;
-    }
-    ASSERT_EQ(found.validation.size(), expected.validation.size());
-    for (std::size_t i = 0; i < expected.validation.size(); ++i) {
-      EXPECT_NEAR(found.validation[i].loss, expected.validation[i].loss, 2e-6 * expected.validation[i].loss);
-    }
+    SCOPED_TRACE(c.policy);
+    expect_same_losses(train(c, {.seed = 3, .validation = &validation, .rehearses = true}),
+                       train(c, {.on_streams = false, .validation = &validation}));
   }
 }
 
@@ -170,11 +112,8 @@ TEST(StreamRun, ValidatesBetweenSteps) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const ValidationJob validation{2, 2, Corpus::generate(5, 4096)};
   const StreamCase c{{.zero = 1}, 2, "priority"};
-  const TrainResult expected = train(c, false, 0, &validation), found = train(c, true, 4, &validation);
-  ASSERT_EQ(found.validation.size(), expected.validation.size());
-  for (std::size_t i = 0; i < expected.validation.size(); ++i) {
-    EXPECT_NEAR(found.validation[i].loss, expected.validation[i].loss, 2e-6 * expected.validation[i].loss);
-  }
+  expect_same_losses(train(c, {.seed = 4, .validation = &validation}),
+                     train(c, {.on_streams = false, .validation = &validation}));
 }
 
 }  // namespace

@@ -147,11 +147,13 @@ class FakeCollectives final : public StreamCollectives {
     const PreparedCall& call = calls_[prepared];
     std::vector<std::int64_t> members = call.members;
     std::ranges::sort(members);
-    const std::int64_t turn = turns_[{members, call.queue}]++;
     const FakeFabric::Buffers own{{input.begin(), input.end()}, {output.begin(), output.end()}};
-    FakeAccelerator::push_to(
-        stream, [this, &call, turn, own] { return failure_.empty() && fabric_.take_part(call, turn, rank_, own); });
+    FakeAccelerator::call_in(stream, [this, &call, own, &next = turns_[{members, call.queue}]] {
+      const std::int64_t turn = next++;
+      return [this, &call, turn, own] { return failure_.empty() && fabric_.take_part(call, turn, rank_, own); };
+    });
   }
+  bool can_be_recorded() const override { return !needs_rehearsal_; }
   bool needs_rehearsal() const override { return needs_rehearsal_; }
   std::string failure() override { return failure_; }
   void abort(const std::string&) override {}

@@ -56,7 +56,8 @@ class PlanOnRank {
         batches_(job.corpus, shape_of(given.plan()), job.settings.seed),
         compute_(view_, parameters_, settings_, batches_, training_),
         transfers_(view_, parameters_),
-        run_(make_plan_run(view_, communicator, processor, compute_, transfers_)) {
+        // Steps of a plan seldom follow each other, so they are not recorded.
+        run_(make_plan_run(view_, communicator, processor, compute_, transfers_, {.graphs = GraphWish::never})) {
     run_->rehearse(/*validates=*/false);
   }
   PlanOnRank(const PlanOnRank&) = delete;

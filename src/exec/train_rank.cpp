@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
+#include "exec/host_cost_exchange.hpp"
 #include "exec/rank_exchange.hpp"
 #include "kernels/experts.hpp"
 
@@ -276,9 +277,9 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
+  const auto is_saved = [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); };
   const std::unique_ptr<PlanRun> own_run =
-      make_plan_run(view, communicator, processor, compute, transfers,
-                    [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); });
+      make_plan_run(view, communicator, processor, compute, transfers, {is_saved, job.graphs});
   PlanRun& run = *own_run;
   run.rehearse(job.validation != nullptr);
   if (job.resume != nullptr) {
@@ -297,6 +298,7 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   place.emplace(communicator.whereabouts(), fmt::format("what follows step {}", run.end()));
   step_ends.end();
   if (job.keep != nullptr) keep_weights(view, parameters, job.keep->last);
+  if (const auto own = run.host_report()) result.host = with_slowest_host(communicator, *own);
   result.run = gather_run(job, communicator, run);
   meet(communicator);  // nobody's memory goes while others may still read it
   return result;

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exec/checkpoint/checkpoint_reader.hpp"
 #include "exec/checkpoint/checkpoint_saver.hpp"
+#include "exec/graph_choice.hpp"
 #include "exec/measured_timeline.hpp"
 #include "exec/processor.hpp"
 #include "exec/tensor_collector.hpp"
@@ -37,6 +39,7 @@ struct TrainJob {
   const CheckpointReader* resume = nullptr;  // the state then; null: initial weights
   const CheckpointJob* checkpoint = nullptr;
   const ValidationJob* validation = nullptr;
+  GraphWish graphs = GraphWish::automatic;  // on devices
 };
 
 struct TrainResult {
@@ -45,6 +48,7 @@ struct TrainResult {
   MeasuredRun run;       // on rank 0; elsewhere without ranks
   bool stopped = false;  // before the last step, because somebody asked for it
   SaveSummary saves;
+  std::optional<HostReport> host = {};  // on devices
 };
 
 // Refuses what cannot be trained yet, naming it. Throws Error.

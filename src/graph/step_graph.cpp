@@ -160,8 +160,7 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   graph.micro_batches = layout.micro_batches();
   graph.tokens = token_rows(layout);
   graph.tokens.routed = routed_slots(model, layout);
-  // Of a part of the tokens only the device knows how many rows go to which expert, but its host has to know sizes when
-  // it enqueues an exchange.
+  // The slots of a part's tokens are data, which nobody reads back from a GPU in the middle of a step.
   if (cluster.spec().execution.runtime == Runtime::cuda) graph.tokens.routed.in_token_order = false;
   graph.classes = classes.classes;
   graph.links = classes.links;

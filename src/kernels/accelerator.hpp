@@ -15,11 +15,11 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "kernels/call_recorder.hpp"
 #include "kernels/kernels.hpp"
 
 namespace weft {
 
-using StreamId = Id<struct StreamTag>;
 using EventId = Id<struct EventTag>;
 
 enum class StreamPriority : std::uint8_t { usual, high };  // high: its work goes first where both could start
@@ -60,6 +60,9 @@ class Accelerator {
   virtual std::uint64_t results_asked_for() const = 0;
   // Writes results to where the caller wanted them. The work that makes them must be over.
   virtual void deliver(ResultRange results) = 0;
+
+  // Null where calls cannot be recorded.
+  virtual CallRecorder* recorder() = 0;
 
   // What a library for this kind of device calls a stream (a cudaStream_t).
   virtual void* native(StreamId stream) = 0;

@@ -5,8 +5,8 @@
 // takes the worker only when the next compute operation is not ready, and then keeps it to its end. A *transfer* first
 // waits out its latency, then moves bytes over shared resources: concurrent transfers slow down alike until no resource
 // is above its capacity (max-min fairness in units of each transfer's own full speed). While a transfer is under way on
-// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says. A resource may
-// save up capacity while it is idle (SimProblem::burst).
+// a rank, that rank's compute runs slower, and the other way round, as the rank's interference says; so it may while a
+// transfer waits for ranks that are late. A resource may save up capacity while it is idle (SimProblem::burst).
 //
 // Consecutive operations that nothing outside touches are simulated as one event (folding.hpp) as long as no other
 // transfer comes near; the times are the same as without folding.
@@ -49,6 +49,9 @@ struct SimRank {
   double transfer_slowdown = 0;
   Nanos wake{};                 // until compute starts that found its rank idle when a transfer beside the chain ended
   double further_slowdown = 0;  // of compute, by every further transfer beside it
+  // Of compute, by a transfer that waits for its other ranks. Where it is 0, further ones that wait do not count
+  // either.
+  double waiting_slowdown = 0;
 };
 
 struct SimProblem {

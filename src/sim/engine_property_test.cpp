@@ -22,8 +22,8 @@ TestProblem random_problem(std::mt19937& random, const RandomOptions& options) {
   const auto ranks = static_cast<std::int32_t>(1 + random() % 3);
   const auto slowdown = [&] { return options.interference ? 0.1 * static_cast<double>(random() % 6) : 0.0; };
   for (std::int32_t r = 0; r < ranks; ++r) {
-    const double compute = slowdown(), transfer = slowdown();
-    p.rank(compute, transfer, options.interference ? static_cast<std::int64_t>(random() % 4) : 0);
+    const double compute = slowdown(), transfer = slowdown(), further = slowdown(), waiting = slowdown();
+    p.rank(compute, transfer, options.interference ? static_cast<std::int64_t>(random() % 4) : 0, further, waiting);
   }
   const auto operations = static_cast<std::int32_t>(2 + random() % 14);
   const bool drifts = random() % 8 == 0 && !options.extra;

@@ -89,6 +89,7 @@ void EventEngine::became_ready(Ready what) {
   if (n.is_fold()) return begin_fold(n.rank, what);
   if (n.queue == SimQueue::transfer) {
     if (n.joint.valid()) {
+      if (p_.ranks[n.rank].waiting_slowdown > 0) arriving_.push_back(n.rank);
       Iteration& it = iterations_[what.iteration];
       if (--it.joint_pending[n.joint] > 0) return;
     }
@@ -185,6 +186,8 @@ void EventEngine::handle(const Event& event) {
 
 // After all events of an instant, starts what can start, then lets speeds follow.
 void EventEngine::settle() {
+  for (const std::int32_t rank : arriving_) let_wait(rank);
+  arriving_.clear();
   for (const Ready& what : starting_) start_transfer(what);
   starting_.clear();
   for (const std::int32_t rank : continuing_) continue_fold(rank);
@@ -244,7 +247,7 @@ void EventEngine::continue_fold(std::int32_t rank) {
 // Two folds that use the same resource stay open: one of them would be opened again and again.
 bool EventEngine::can_close(std::int32_t rank) {
   const Worker& w = worker(rank);
-  if (!w.transfers.empty()) return false;
+  if (!w.transfers.empty() || w.waiting > 0) return false;
   const auto& resources = resources_of(w.fold);
   return std::all_of(resources.begin(), resources.end(), [&](std::int32_t resource) {
     const std::size_t r = resource;

@@ -67,6 +67,7 @@ class EventEngine {
     std::int64_t ended_at = -1;  // the last that ran
     std::uint32_t version = 0;
     std::vector<std::int32_t> transfers;  // slots of transfers under way on this rank
+    std::int32_t waiting = 0;             // transfers that this rank has begun and others have not
     ActiveFold fold;
   };
 
@@ -124,6 +125,7 @@ class EventEngine {
   double compute_speed(std::int32_t rank) const;
   void follow_transfers(std::int32_t rank);
   void schedule_worker(std::int32_t rank);
+  void let_wait(std::int32_t rank);
   std::int32_t new_transfer(Ready what);
   void start_transfer(Ready what);
   void start_moving(std::int32_t slot);
@@ -154,7 +156,8 @@ class EventEngine {
   std::vector<Ready> waking_;  // what workers will start when they are awake
   std::vector<std::int32_t> free_waking_;
   std::vector<bool> is_marked_;
-  std::vector<Ready> starting_;           // transfers
+  std::vector<Ready> starting_;         // transfers
+  std::vector<std::int32_t> arriving_;  // ranks that have begun a transfer of several ranks, which slows their compute
   std::vector<std::int32_t> continuing_;  // ranks whose fold is to start its next operation
   std::vector<double> load_;              // by resource
   std::vector<IdleTime> idle_;            // by resource, where bursts are saved up

@@ -35,10 +35,11 @@ bool EventEngine::dispatch(std::int32_t rank, SimQueue queue) {
 }
 
 double EventEngine::compute_speed(std::int32_t rank) const {
-  const std::size_t beside = workers_[rank].transfers.size();
+  const std::size_t moving = workers_[rank].transfers.size(), beside = moving + workers_[rank].waiting;
   if (beside == 0) return 1.0;
   const SimRank& slowed = p_.ranks[rank];
-  return 1.0 / (1.0 + slowed.compute_slowdown + slowed.further_slowdown * static_cast<double>(beside - 1));
+  const double first = moving > 0 ? slowed.compute_slowdown : slowed.waiting_slowdown;
+  return 1.0 / (1.0 + first + slowed.further_slowdown * static_cast<double>(beside - 1));
 }
 
 void EventEngine::follow_transfers(std::int32_t rank) {
@@ -55,6 +56,12 @@ void EventEngine::follow_transfers(std::int32_t rank) {
 void EventEngine::schedule_worker(std::int32_t rank) {
   Worker& w = worker(rank);
   push(time_left(w.remaining, w.speed), rank, ++w.version, Happens::worker_ends);
+}
+
+void EventEngine::let_wait(std::int32_t rank) {
+  if (worker(rank).fold.closed) open_fold(rank);
+  ++worker(rank).waiting;
+  follow_transfers(rank);
 }
 
 std::int32_t EventEngine::new_transfer(Ready what) {
@@ -98,6 +105,7 @@ void EventEngine::start_transfer(Ready what) {
     const std::int32_t rank = transfers_[slot].ranks[i];
     if (worker(rank).fold.closed) open_fold(rank);  // may move transfers_
     worker(rank).transfers.push_back(slot);
+    if (n.joint.valid() && p_.ranks[rank].waiting_slowdown > 0) --worker(rank).waiting;
     follow_transfers(rank);
   }
   Transfer& transfer = transfers_[slot];

@@ -63,8 +63,8 @@ class RandomChains {
     ranks_ = 1 + below(3);
     const auto slowdown = [&] { return mix_.interference ? 0.1 * static_cast<double>(below(6)) : 0.0; };
     for (std::int32_t r = 0; r < ranks_; ++r) {
-      const double compute = slowdown(), transfer = slowdown();
-      p_.rank(compute, transfer, mix_.interference ? below(3) : 0);
+      const double compute = slowdown(), transfer = slowdown(), further = slowdown(), waiting = slowdown();
+      p_.rank(compute, transfer, mix_.interference ? below(3) : 0, further, waiting);
     }
     last_.assign(ranks_, 0);
     chains_.resize(ranks_);

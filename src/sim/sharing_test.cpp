@@ -142,6 +142,31 @@ TEST(Interference, ReachesEveryMemberOfAJointTransfer) {
   EXPECT_EQ(end_of(result, t1), 60);
 }
 
+// Rank 0 begins a joint transfer at 0, rank 1 after 50 ns; then it moves for 30. Returns when rank 0's compute ends.
+std::int64_t end_beside_waiting(double compute_slowdown, double further_slowdown, double waiting_slowdown, bool two) {
+  TestProblem p;
+  const auto r0 = p.rank(compute_slowdown, 0, 0, further_slowdown, waiting_slowdown), r1 = p.rank();
+  const auto c0 = p.compute(r0, 100), c1 = p.compute(r1, 50);
+  std::vector<std::int32_t> all{c0, c1};
+  for (std::int32_t joint = 0; joint < (two ? 2 : 1); ++joint) {
+    all.push_back(p.transfer(r0, {.moving = 30, .joint = joint}));
+    all.push_back(p.transfer(r1, {.moving = 30, .joint = joint}));
+    p.wait(all.back(), c1);
+  }
+  for (const auto next : all) {
+    for (const auto before : all) p.wait(next, before, 1);
+  }
+  return end_of(simulate(p.build()), c0);
+}
+
+TEST(Interference, OfATransferBeginsWhereItWaitsForOthers) {
+  // 50 ns at 1/2 do 25, 30 at 1/1.5 do 20; the other 55 at full speed: 135.
+  EXPECT_EQ(end_beside_waiting(0.5, 0, 1, false), 135);
+  EXPECT_EQ(end_beside_waiting(0.5, 0, 0, false), 110);  // 30 ns at 1/1.5
+  // Two that wait and then move at once: 50 ns at 1/2.5 do 20, 30 at 1/2 do 15; the other 65: 145.
+  EXPECT_EQ(end_beside_waiting(0.5, 0.5, 1, true), 145);
+}
+
 TEST(Interference, AndSharingMultiply) {
   // The other transfer keeps its half (the slowed one still holds its share): 40. The slowed one runs at half of 1/1.5
   // while rank 0 computes: 24 ns do 8. From 24 to 40 half speed does 8 more; the last 4 alone: 44.

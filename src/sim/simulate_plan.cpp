@@ -123,7 +123,8 @@ std::pair<SimProblem, std::vector<std::int32_t>> problem_of(const WholePlan& who
     problem.ranks.push_back({.compute_slowdown = interference.compute,
                              .transfer_slowdown = interference.transfer,
                              .wake = cost.wake(make_id<ClassId>(c)),
-                             .further_slowdown = interference.further});
+                             .further_slowdown = interference.further,
+                             .waiting_slowdown = interference.waiting});
   }
   std::vector<std::int32_t> cost_of = cost_of_operations(plan.graph, cost, problem.costs);
   add_wakes(plan, cost, cost_of, problem.costs);

@@ -29,8 +29,8 @@ struct Message {
 class TestProblem {
  public:
   std::int32_t rank(double compute_slowdown = 0, double transfer_slowdown = 0, std::int64_t wake = 0,
-                    double further_slowdown = 0) {
-    problem_.ranks.push_back({compute_slowdown, transfer_slowdown, Nanos{wake}, further_slowdown});
+                    double further_slowdown = 0, double waiting_slowdown = 0) {
+    problem_.ranks.push_back({compute_slowdown, transfer_slowdown, Nanos{wake}, further_slowdown, waiting_slowdown});
     return static_cast<std::int32_t>(problem_.ranks.size()) - 1;
   }
   std::int32_t compute(std::int32_t rank, std::int64_t duration) {

@@ -110,6 +110,12 @@ void check_native(const Flags& flags, const Launch& launch, RunOptions& options)
   }
 }
 
+void read_graphs(const Flags& flags, RunOptions& options) {
+  const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
+  if (flags.given("graphs") && !on_gpus) fail("--graphs: is of --device cuda");
+  options.graphs = static_cast<GraphWish>(flags.one_of("graphs", {"auto", "on", "off"}).value_or(0));
+}
+
 // Whether the user says what the links between GPUs are; otherwise they are measured.
 bool states_links(const std::string& cluster) {
   const auto has = [&](const char* key) { return cluster.find(key) != std::string::npos; };
@@ -270,6 +276,10 @@ void declare_run_flags(Flags& flags) {
       "native", "auto|never|always",
       "whether plans use the library's own collectives, MPI's under mpirun or NCCL's on GPUs: where they were measured "
       "to be faster than ours are predicted to be (default under mpirun), or not, or wherever they can (on GPUs)");
+  flags.value(
+      "graphs", "auto|on|off",
+      "on GPUs, whether a step is recorded once and then started as a CUDA graph: where the device waits for the "
+      "host otherwise (default), or always, or never");
   flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
@@ -285,6 +295,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   }
   check_world(launch, options);
   check_native(flags, launch, options);
+  read_graphs(flags, options);
   require_trainable(options.inputs.model, options.inputs.layout, options.inputs.cluster.execution.runtime);
   options.settings = read_settings(flags);
   options.warm_up =

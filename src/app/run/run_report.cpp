@@ -70,6 +70,40 @@ std::string collectives_lines(const RunStudy& study) {
   return text.empty() ? "" : fmt::format("\n{}", text);
 }
 
+// How long the host takes beside the step, and whether it starts graphs.
+std::string host_line(const PolicyRun& run) {
+  const HostReport& report = *run.host;
+  const auto cost = [](const HostCost& each) {
+    return fmt::format("{} of {}", time(seconds(each.host)), time(seconds(each.step)));
+  };
+  std::string text = fmt::format("Host time of a step under {}:", run.measured.policy);
+  if (report.by_calls.host.value > 0) text += fmt::format(" {} call by call;", cost(report.by_calls));
+  if (report.first_graph_step < 0) return fmt::format("{} no CUDA graphs: {}\n", text, report.why);
+  if (report.by_graphs.host.value > 0) text += fmt::format(" {} with CUDA graphs;", cost(report.by_graphs));
+  return fmt::format("{} graphs from step {} on{}: {}\n", text, report.first_graph_step + 1,
+                     report.ends_with_graphs ? "" : ", not to the end", report.why);
+}
+
+std::string host_lines(const RunStudy& study) {
+  std::string text;
+  for (const PolicyRun& run : study.runs) {
+    if (run.host) text += host_line(run);
+  }
+  return text.empty() ? "" : fmt::format("\n{}", text);
+}
+
+nlohmann::ordered_json host_json(const HostReport& report) {
+  const auto cost = [](const HostCost& each) -> nlohmann::ordered_json {
+    if (each.host.value == 0) return nullptr;
+    return {{"host_s", seconds(each.host)}, {"step_s", seconds(each.step)}};
+  };
+  nlohmann::ordered_json json = {{"calls", cost(report.by_calls)}, {"graphs", cost(report.by_graphs)}};
+  if (report.first_graph_step >= 0) json["first_graph_step"] = report.first_graph_step + 1;
+  json["ends_with_graphs"] = report.ends_with_graphs;
+  json["why"] = report.why;
+  return json;
+}
+
 // No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
 std::string below_bound(const RunStudy& study) {
   constexpr double kNoisePct = -1;
@@ -118,7 +152,7 @@ std::string run_text_report(const RunStudy& study) {
     if (validated) cells.push_back(run.validation.empty() ? "-" : loss_in_words(run.validation.back().loss));
     table.add_row(cells);
   }
-  text += table.to_string() + differences(study) + collectives_lines(study);
+  text += table.to_string() + differences(study) + collectives_lines(study) + host_lines(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
@@ -144,6 +178,7 @@ nlohmann::ordered_json run_json_report(const RunStudy& study) {
         policy["validation"].push_back({{"step", steps}, {"loss", loss}});
       }
     }
+    if (run.host) policy["host"] = host_json(*run.host);
     json["policies"][run.measured.policy] = policy;
   }
   if (study.checkpoints) json["checkpoints"] = checkpoint_json(*study.checkpoints);

@@ -144,6 +144,7 @@ std::map<std::string, FlagCase> flag_cases(const ScratchFolder& folder) {
       {"transport", {"tcp"}},
       {"check", {"true"}},
       {"native", {"never"}},
+      {"graphs", {"off", {{"device", "cuda"}, {"cluster", ""}}}},
       {"checkpoint", {folder.file("saves")}},
       {"checkpoint-every", {"5", saves}},
       {"keep-checkpoints", {"3", saves}},

@@ -102,6 +102,7 @@ class NcclCollectives final : public StreamCollectives {
   }
 
   bool needs_rehearsal() const override { return links_->needs_rehearsal(); }
+  bool can_be_recorded() const override { return links_->can_be_recorded(); }
   std::string failure() override { return links_->failure(); }
   void abort(const std::string& why) override { links_->abort(why); }
 

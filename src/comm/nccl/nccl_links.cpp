@@ -176,6 +176,7 @@ class Links final : public NcclLinks {
   }
 
   bool needs_rehearsal() const override { return false; }
+  bool can_be_recorded() const override { return true; }
 
   std::string failure() override {
     const std::lock_guard lock(mutex_);

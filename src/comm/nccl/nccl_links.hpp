@@ -68,7 +68,9 @@ class NcclLinks {
   virtual void run(std::int64_t communicator, const PreparedCall& call, std::span<const NcclCall> calls,
                    void* stream) = 0;
 
-  virtual bool needs_rehearsal() const = 0;  // StreamCollectives::needs_rehearsal, failure, abort
+  // Those of StreamCollectives.
+  virtual bool needs_rehearsal() const = 0;
+  virtual bool can_be_recorded() const = 0;
   virtual std::string failure() = 0;
   virtual void abort(const std::string& why) = 0;
 };

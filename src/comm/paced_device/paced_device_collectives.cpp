@@ -63,6 +63,8 @@ class PacedDeviceLinks final : public NcclLinks {
   }
 
   bool needs_rehearsal() const override { return true; }
+  // A launch says how many have come to the meetings before it, so none can be repeated.
+  bool can_be_recorded() const override { return false; }
   std::string failure() override { return fabric_->late_group(); }
   void abort(const std::string& why) override {
     if (fabric_ != nullptr) fabric_->abort(why);

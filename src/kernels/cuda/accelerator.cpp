@@ -7,6 +7,7 @@
 #include "kernels/accelerator_module.hpp"
 #include "kernels/cuda/cuda_kernels.hpp"
 #include "kernels/cuda/fast_attention.hpp"
+#include "kernels/cuda/recorder.hpp"
 
 namespace weft::cuda {
 
@@ -76,11 +77,17 @@ class CudaAccelerator final : public Accelerator {
   }
   void record(EventId event, StreamId stream) override {
     context_.enter();
-    check(cudaEventRecord(events_[event.index()].get(), context_.stream(stream).get()), "recording an event");
+    const cudaEvent_t own = events_[event.index()].get();
+    const cudaStream_t in = context_.stream(stream).get();
+    if (recorder_.is_recording()) return recorder_.record(own, event.index(), in);
+    check(cudaEventRecord(own, in), "recording an event");
   }
   void wait(StreamId stream, EventId event) override {
     context_.enter();
-    check(cudaStreamWaitEvent(context_.stream(stream).get(), events_[event.index()].get()), "waiting for an event");
+    const cudaEvent_t own = events_[event.index()].get();
+    const cudaStream_t in = context_.stream(stream).get();
+    if (recorder_.is_recording()) return recorder_.wait(in, own, event.index());
+    check(cudaStreamWaitEvent(in, own), "waiting for an event");
   }
   bool is_over(EventId event) override {
     context_.enter();
@@ -96,6 +103,8 @@ class CudaAccelerator final : public Accelerator {
 
   std::uint64_t results_asked_for() const override { return context_.results().asked_for(); }
   void deliver(ResultRange results) override { context_.results().deliver(results); }
+  // Graphs were not tried on partitions of a GPU.
+  CallRecorder* recorder() override { return context_.partition() == nullptr ? &recorder_ : nullptr; }
 
   void* native(StreamId stream) override { return context_.stream(stream).get(); }
   std::string in_words() const override {
@@ -109,6 +118,7 @@ class CudaAccelerator final : public Accelerator {
   std::deque<Event> events_;
   Stream clock_stream_{StreamPriority::high, context_.partition()};  // empty but for the clock's own events
   EventClock clock_{clock_stream_.get()};
+  Recorder recorder_{context_};
   std::unique_ptr<Kernels> kernels_;
 };
 

@@ -27,7 +27,8 @@ Matrix rows_of(const Heads& heads, std::int64_t head, std::int64_t first_row, st
 // Products of the heads of one sequence, all in one call where each has a key head of its own.
 class SequencePass {
  public:
-  SequencePass(Context& context, Products& products, const AttentionOperands& operands, std::int64_t sequence)
+  SequencePass(Context& context, Products& products, const AttentionOperands& operands,
+               const HostValue<DropoutRule>& rule, std::int64_t sequence)
       : context_(context), products_(products), operands_(operands), shape_(operands.shape), sequence_(sequence) {
     width_ = (seen_keys(shape_) + 7) / 8 * 8;
     rows_.heads = shape_.heads;
@@ -37,7 +38,7 @@ class SequencePass {
     rows_.scale = 1 / std::sqrt(static_cast<float>(shape_.head_size));
     const AttentionDropout& dropout = shape_.dropout;
     if (dropout.rate == 0) return;
-    rows_.dropout = DropoutRule(dropout.rate, dropout.key);
+    rows_.dropout = rule;
     rows_.dropout_rows = dropout.length;
     const std::int64_t sample = dropout.samples[static_cast<std::size_t>(sequence)];
     rows_.first_dropout_row = (sample * dropout.heads + dropout.first_head) * dropout.length + shape_.first_position;
@@ -216,6 +217,11 @@ class Positioned {
   const float* angles_ = nullptr;
 };
 
+HostValue<DropoutRule> dropout_rule(Context& context, const AttentionShape& shape) {
+  if (shape.dropout.rate == 0) return {};
+  return context.host_value(DropoutRule(shape.dropout.rate, shape.dropout.key));
+}
+
 // Keys that no query sees have no gradient.
 void clear_unseen(Context& context, const AttentionShape& shape, const Heads& gradients) {
   const std::int64_t seen = seen_keys(shape);
@@ -242,6 +248,8 @@ const float* AngleTable::angles(Context& context, double base, std::int64_t colu
 void CudaKernels::attention(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
                             const Matrix& context, const AttentionSaved& saved, const Matrix& shared_key) {
   if (shape.sequences == 0) return;
+  const HostValue<DropoutRule> rule = dropout_rule(context_, shape);
+  if (context_.only_takes_data()) return;
   const Positioned positioned(context_, angles_, shape, shared_key);
   const AttentionOperands operands{shape,
                                    positioned.queries(q),
@@ -251,7 +259,7 @@ void CudaKernels::attention(const AttentionShape& shape, const Matrix& q, const 
                                    saved};
   if (fast_attention_ != nullptr && fast_attention_->forward(*this, context_.current_stream(), operands)) return;
   for (std::int64_t sequence = 0; sequence < shape.sequences; ++sequence)
-    SequencePass(context_, products_, operands, sequence).forward();
+    SequencePass(context_, products_, operands, rule, sequence).forward();
 }
 
 void CudaKernels::attention_input_grad(const AttentionShape& shape, const Matrix& q, const Matrix& k, const Matrix& v,
@@ -259,6 +267,8 @@ void CudaKernels::attention_input_grad(const AttentionShape& shape, const Matrix
                                        const Matrix& dq, const Matrix& dk, const Matrix& dv, Into into_keys,
                                        const Matrix& shared_key, const Matrix& d_shared_key) {
   if (shape.sequences == 0) return;
+  const HostValue<DropoutRule> rule = dropout_rule(context_, shape);
+  if (context_.only_takes_data()) return;
   const Positioned positioned(context_, angles_, shape, shared_key);
   const std::int64_t columns = shape.value_columns();
   const AttentionOperands operands{shape,
@@ -277,7 +287,7 @@ void CudaKernels::attention_input_grad(const AttentionShape& shape, const Matrix
   if (gradients.into_dv == Into::overwrite) clear_unseen(context_, shape, gradients.dv);
   if (fast_attention_ == nullptr || !fast_attention_->backward(*this, context_.current_stream(), operands, gradients))
     for (std::int64_t sequence = 0; sequence < shape.sequences; ++sequence)
-      SequencePass(context_, products_, operands, sequence).backward(gradients);
+      SequencePass(context_, products_, operands, rule, sequence).backward(gradients);
   positioned.queries_back(gradients.dq);
   positioned.keys_back(gradients.dk, dk, d_shared_key, into_keys);
 }

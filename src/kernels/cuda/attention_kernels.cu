@@ -29,7 +29,7 @@ __device__ RowPlace place_of(const SoftmaxRows& rows, std::int64_t row) {
   return {row / rows.queries, query, min(rows.keys, rows.first_position + query + 1)};
 }
 __device__ RowDropout dropout_of(const SoftmaxRows& rows, const RowPlace& place) {
-  return RowDropout(rows.dropout, rows.first_dropout_row + place.head * rows.dropout_rows + place.query);
+  return RowDropout(value_of(rows.dropout), rows.first_dropout_row + place.head * rows.dropout_rows + place.query);
 }
 
 template <class Body>

@@ -34,7 +34,7 @@ void sum_heads(Context& context, const Heads& from, const Matrix& to, Into into)
 struct SoftmaxRows {
   std::int64_t heads = 0, queries = 0, keys = 0, first_position = 0;
   float scale = 1;  // of the scores, for their gradient
-  DropoutRule dropout;
+  HostValue<DropoutRule> dropout;
   std::int64_t first_dropout_row = 0;  // of the first query of the first head
   std::int64_t dropout_rows = 0;       // from one head to the next; 0: nothing is dropped
 };

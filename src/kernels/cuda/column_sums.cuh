@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(kSumWidth* kSumLanes)
   const std::int64_t begin = blockIdx.y * slab_rows, end = min(extent.rows, begin + slab_rows);
   Values sums[N] = {};
   if (count > 0)
+#pragma unroll 4
     for (std::int64_t row = begin + threadIdx.y; row < end; row += kSumLanes) add(row, column, count, sums);
   for (int n = 0; n < N; ++n) {
     of_lanes[threadIdx.y][threadIdx.x] = sums[n];

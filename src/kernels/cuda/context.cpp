@@ -107,7 +107,15 @@ std::byte* Stream::scratch(Scratch purpose, std::int64_t bytes) {
   return memory.data();
 }
 
+std::byte* Results::take_recorded_slot(Pending pending) {
+  const std::size_t slot = recorded_.size() % kSlots;
+  if (slot == 0) recorded_values_.emplace_back(kSlots * 8);
+  std::byte* const value = recorded_values_.back().data() + slot * 8;
+  recorded_.push_back({pending, value});
+  return value;
+}
 std::byte* Results::take_slot(Pending pending) {
+  if (records_) return take_recorded_slot(pending);
   const std::uint64_t slot = asked_for_++ % kSlots;
   WEFT_CHECK(pending_[slot].number == nullptr && pending_[slot].truth == nullptr);
   pending_[slot] = pending;
@@ -120,15 +128,25 @@ std::uint64_t* Results::ask_for(bool& wanted) {
   return reinterpret_cast<std::uint64_t*>(take_slot({.truth = &wanted}));
 }
 
+void Results::write(const Pending& pending, const std::byte* value) {
+  if (pending.number != nullptr) std::memcpy(pending.number, value, sizeof(double));
+  std::uint64_t truth = 0;
+  std::memcpy(&truth, value, sizeof truth);
+  if (pending.truth != nullptr) *pending.truth = truth != 0;
+}
+
 void Results::deliver(ResultRange results) {
+  if (results.begin >= kFirstRecorded) {
+    for (std::uint64_t number = results.begin; number < results.end; ++number) {
+      const Recorded& recorded = recorded_[number - kFirstRecorded];
+      write(recorded.pending, recorded.value);
+    }
+    return;
+  }
   WEFT_CHECK(results.end <= asked_for_);
   for (std::uint64_t number = std::max(results.begin, first_kept()); number < results.end; ++number) {
     Pending& pending = pending_[number % kSlots];
-    const std::byte* const value = values_.data() + number % kSlots * 8;
-    if (pending.number != nullptr) std::memcpy(pending.number, value, sizeof(double));
-    std::uint64_t truth = 0;
-    std::memcpy(&truth, value, sizeof truth);
-    if (pending.truth != nullptr) *pending.truth = truth != 0;
+    write(pending, values_.data() + number % kSlots * 8);
     pending = {};
   }
 }
@@ -156,9 +174,10 @@ std::int64_t EventClock::time_of(cudaEvent_t event) {
     check(cudaEventElapsedTime(&milliseconds, base.event.get(), event), "asking for the time of an event");
     return static_cast<double>(milliseconds);
   };
-  const bool is_before = after(base_) < 0 && before_.time != 0;
+  double milliseconds = after(base_);
+  const bool is_before = milliseconds < 0 && before_.time != 0;
   const Base& base = is_before ? before_ : base_;
-  const double milliseconds = after(base);
+  if (is_before) milliseconds = after(before_);
   const std::int64_t time = base.time + static_cast<std::int64_t>(milliseconds * 1e6);
   if (!is_before && milliseconds > kLongestAfterBase) set_base();
   return time;

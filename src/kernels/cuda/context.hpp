@@ -15,43 +15,13 @@
 #include <vector>
 
 #include "kernels/accelerator.hpp"
+#include "kernels/cuda/memory.hpp"
 #include "kernels/cuda/partition.hpp"
+#include "kernels/cuda/recorded_data.hpp"
 
 namespace weft::cuda {
 
-// Throw RunFailed, which says what was done and what went wrong.
-void check(cudaError_t status, const char* action);
 void check(cublasStatus_t status, const char* action);
-
-// Memory of the device, freed with the object.
-class DeviceMemory {
- public:
-  DeviceMemory() = default;
-  explicit DeviceMemory(std::int64_t bytes);
-  std::byte* data() const { return data_.get(); }
-  std::int64_t size() const { return size_; }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { cudaFree(memory); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-  std::int64_t size_ = 0;
-};
-
-// Memory of the host that the device reads and writes.
-class PinnedMemory {
- public:
-  PinnedMemory() = default;
-  explicit PinnedMemory(std::int64_t bytes);
-  std::byte* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { cudaFreeHost(memory); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-};
 
 class Event {
  public:
@@ -127,22 +97,33 @@ class Results {
   // Where the device writes the result: a double, or a 64-bit integer that is not zero for true.
   double* ask_for(double& wanted);
   std::uint64_t* ask_for(bool& wanted);
-  std::uint64_t asked_for() const { return asked_for_; }
+  std::uint64_t asked_for() const { return records_ ? kFirstRecorded + recorded_.size() : asked_for_; }
   void deliver(ResultRange results);
   void deliver_all() { deliver({first_kept(), asked_for_}); }
+  // Those that are asked for while calls are recorded have slots and numbers of their own: every start writes them.
+  void set_recording(bool records) { records_ = records; }
 
  private:
-  static constexpr std::uint64_t kSlots = 1 << 14;
+  static constexpr std::uint64_t kSlots = 1 << 14, kFirstRecorded = std::uint64_t{1} << 62;
   struct Pending {
     double* number = nullptr;
     bool* truth = nullptr;
   };
+  struct Recorded {
+    Pending pending;
+    std::byte* value = nullptr;
+  };
+  static void write(const Pending& pending, const std::byte* value);
   std::byte* take_slot(Pending pending);
+  std::byte* take_recorded_slot(Pending pending);
   std::uint64_t first_kept() const { return asked_for_ > kSlots ? asked_for_ - kSlots : 0; }
 
   PinnedMemory values_{kSlots * 8};
   std::vector<Pending> pending_ = std::vector<Pending>(kSlots);
   std::uint64_t asked_for_ = 0;
+  bool records_ = false;
+  std::vector<Recorded> recorded_;
+  std::vector<PinnedMemory> recorded_values_;  // kSlots each
 };
 
 // When events were over by the host's steady clock: the device says how long after a base event that the host saw.
@@ -160,6 +141,14 @@ class EventClock {
 
   cudaStream_t stream_;
   Base base_, before_;  // what was recorded before the base is timed by the one before it
+};
+
+// A value of the host that a kernel reads. Arguments of recorded kernels stay what they were, so these find it in the
+// device's memory (value_of in launch.cuh).
+template <class T>
+struct HostValue {
+  T value = {};
+  const T* recorded = nullptr;
 };
 
 class Context {
@@ -189,8 +178,18 @@ class Context {
   // A copy on the device for the calls of the current stream; the host's data may change at once.
   template <class T>
   const T* stage(std::span<const T> data) {
-    return reinterpret_cast<const T*>(current_->stage(std::as_bytes(data)));
+    const std::span<const std::byte> bytes = std::as_bytes(data);
+    return reinterpret_cast<const T*>(recorded_ != nullptr ? recorded_->take(bytes) : current_->stage(bytes));
   }
+  template <class T>
+  HostValue<T> host_value(const T& value) {
+    return {value, records() ? stage(std::span<const T>(&value, 1)) : nullptr};
+  }
+  // What a recording is given at every start: null while calls are carried out.
+  void use_recorded(RecordedData* data) { recorded_ = data; }
+  bool records() const { return recorded_ != nullptr; }
+  // Whether calls only take the host data of a recording and start no kernel.
+  bool only_takes_data() const { return recorded_ != nullptr && recorded_->is_renewed(); }
   void clear(const Matrix& x);  // to zeros
 
  private:
@@ -204,6 +203,7 @@ class Context {
   Stream* current_ = nullptr;
   std::unique_ptr<cublasLtContext, DestroyProducts> products_;
   Results results_;
+  RecordedData* recorded_ = nullptr;
 };
 
 }  // namespace weft::cuda

@@ -113,13 +113,14 @@ void CudaKernels::fill(const Vector& x, float value) {
 
 void CudaKernels::dropout(const Matrix& x, const DropoutDraw& draw, const Matrix& residual, KeptElements kept,
                           const Matrix& y) {
-  const DropoutRule rule(draw.rate, draw.key);
+  const HostValue<DropoutRule> rule = context_.host_value(DropoutRule(draw.rate, draw.key));
   const Operand in = operand(x), added = operand(residual), out = operand(y);
   const std::int64_t* const rows = context_.stage(draw.rows);
+  if (context_.only_takes_data()) return;
   std::uint8_t* const bytes = kept.data();
   const std::int64_t columns = x.columns;
   for_chunks(context_, {x.rows, columns}, [=] __device__(std::int64_t row, std::int64_t column, int count) {
-    const RowDropout drops(rule, rows[row]);
+    const RowDropout drops(value_of(rule), rows[row]);
     Values a = load(in, row, column, count), b = {};
     alignas(8) std::uint8_t kept_here[kChunk];
     if (added.data != nullptr) b = load(added, row, column, count);

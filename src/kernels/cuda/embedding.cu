@@ -9,6 +9,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr int kWidth = 32, kLanes = 8;  // chunks of columns, and rows at a time, of a block
+constexpr std::int32_t kNoTarget = -1;
 
 // Rows by the row of the table that they add to: those of sum s are order[begins[s]..begins[s + 1]).
 struct RowGroups {
@@ -40,6 +41,7 @@ __global__ void __launch_bounds__(kWidth* kLanes)
     group_sums_kernel(Operand rows, Operand table, std::int64_t columns, const std::int32_t* order,
                       const std::int32_t* begins, const std::int32_t* targets, bool adds) {
   __shared__ Values of_lanes[kLanes][kWidth];
+  if (targets[blockIdx.x] == kNoTarget) return;
   const std::int64_t column = (static_cast<std::int64_t>(blockIdx.y) * kWidth + threadIdx.x) * kChunk;
   const int count = static_cast<int>(max(min(static_cast<std::int64_t>(kChunk), columns - column), std::int64_t{0}));
   Values sum = {};
@@ -64,17 +66,29 @@ __global__ void __launch_bounds__(kWidth* kLanes)
   store(table, target, column, sum, count);
 }
 
-void add_groups(Context& context, const Matrix& rows, const Matrix& table, const RowGroups& groups, Into into) {
-  if (into == Into::overwrite) context.clear(table);
-  if (groups.targets.empty() || rows.columns == 0) return;
+// A recording is started with other tokens, for which it must have room: as many groups as there can be, the last of
+// them empty.
+void fill_up(RowGroups& groups, std::int64_t rows, std::int64_t table_rows) {
+  const auto most = static_cast<std::size_t>(std::min(rows, table_rows));
+  groups.order.resize(static_cast<std::size_t>(rows), 0);
+  groups.begins.resize(most + 1, groups.begins.back());
+  groups.targets.resize(most, kNoTarget);
+}
+
+void add_groups(Context& context, const Matrix& rows, const Matrix& table, RowGroups groups, Into into) {
+  if (context.records()) fill_up(groups, rows.rows, table.rows);
   const auto staged = [&](const std::vector<std::int32_t>& list) {
     return context.stage(std::span<const std::int32_t>(list));
   };
+  const std::int32_t *const order = staged(groups.order), *const begins = staged(groups.begins),
+                            *const targets = staged(groups.targets);
+  if (context.only_takes_data()) return;
+  if (into == Into::overwrite) context.clear(table);
+  if (groups.targets.empty() || rows.columns == 0) return;
   const dim3 blocks(static_cast<unsigned>(groups.targets.size()),
                     static_cast<unsigned>(ceil_div(rows.columns, kWidth * kChunk)));
   group_sums_kernel<<<blocks, dim3(kWidth, kLanes), 0, context.current_stream()>>>(
-      operand(rows), operand(table), rows.columns, staged(groups.order), staged(groups.begins), staged(groups.targets),
-      into == Into::add);
+      operand(rows), operand(table), rows.columns, order, begins, targets, into == Into::add);
   check(cudaGetLastError(), "summing gradients of rows");
 }
 
@@ -85,6 +99,7 @@ void CudaKernels::embedding(Tokens tokens, const Matrix& table, std::int64_t fir
   const Operand of_tokens = operand(table), of_positions = operand(positions.table), out = operand(y);
   const std::int64_t rows = table.rows, length = std::ssize(positions.positions);
   const std::int64_t *const staged = context_.stage(tokens), *const places = context_.stage(positions.positions);
+  if (context_.only_takes_data()) return;
   for_chunks(context_, {y.rows, y.columns}, [=] __device__(std::int64_t row, std::int64_t column, int count) {
     const std::int64_t index = staged[row] - first_token;
     Values sum = {};

@@ -38,6 +38,11 @@ inline float* floats(const Vector& x) {
   return reinterpret_cast<float*>(x.data.address);
 }
 
+template <class T>
+__device__ T value_of(const HostValue<T>& x) {
+  return x.recorded != nullptr ? *x.recorded : x.value;
+}
+
 struct Values {
   float v[kChunk];
 };

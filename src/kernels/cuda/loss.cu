@@ -92,6 +92,7 @@ void CudaKernels::cross_entropy(const Matrix& logits, Tokens targets, std::int64
   const Operand in = operand(logits), out = operand(probabilities);
   const std::int64_t columns = logits.columns;
   const std::int64_t* const staged = context_.stage(targets);
+  if (context_.only_takes_data()) return;
   double* const losses = context_.scratch<double>(Scratch::row_values, logits.rows);
   for_rows(context_, logits.rows, columns, [=] __device__(std::int64_t row) {
     const RowSum sum = sum_of_row(in, row, vocab, -INFINITY);
@@ -107,6 +108,7 @@ void CudaKernels::cross_entropy(const Matrix& logits, Tokens targets, std::int64
 void CudaKernels::cross_entropy_part(const Matrix& logits, Tokens targets, VocabularyPart part, const LossPart& out) {
   const Operand in = operand(logits);
   const std::int64_t* const staged = context_.stage(targets);
+  if (context_.only_takes_data()) return;
   float *const largest = floats(out.largest), *const sums = floats(out.sum), *const of_target = floats(out.target);
   for_rows(context_, logits.rows, logits.columns, [=] __device__(std::int64_t row) {
     const RowSum sum = sum_of_row(in, row, part.count, -FLT_MAX);
@@ -124,6 +126,7 @@ void CudaKernels::cross_entropy_of_parts(const Matrix& logits, VocabularyPart pa
   std::vector<PartPointers> pointers;
   for (const LossPart& one : parts) pointers.push_back({floats(one.largest), floats(one.sum), floats(one.target)});
   const PartPointers* const staged = context_.stage(std::span<const PartPointers>(pointers));
+  if (context_.only_takes_data()) return;
   const std::int64_t count = std::ssize(parts), columns = logits.columns;
   const Operand in = operand(logits), out = operand(probabilities);
   double* const losses = context_.scratch<double>(Scratch::row_values, logits.rows);
@@ -139,6 +142,7 @@ void CudaKernels::cross_entropy_input_grad(const Matrix& probabilities, Tokens t
                                            double scale, const Matrix& d_logits) {
   const Operand in = operand(probabilities), out = operand(d_logits);
   const std::int64_t* const staged = context_.stage(targets);
+  if (context_.only_takes_data()) return;
   const auto factor = static_cast<float>(scale);
   for_chunks(context_, {d_logits.rows, d_logits.columns},
              [=] __device__(std::int64_t row, std::int64_t column, int count) {

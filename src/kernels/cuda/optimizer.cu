@@ -78,6 +78,11 @@ AdamFactors factors_of(const AdamSettings& settings, std::int64_t step) {
           static_cast<float>(settings.epsilon)};
 }
 
+struct SgdFactors {
+  float decay, keep, rate;
+  bool is_first;
+};
+
 __global__ void square_sum_kernel(Operand x, std::int64_t size, double* partial) {
   double sum = 0;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x * kChunk;
@@ -104,11 +109,13 @@ std::int64_t sum_blocks(const Vector& x) {
 
 void CudaKernels::adam(const AdamSettings& settings, std::int64_t step, const GradientClip& clip,
                        const UpdatedParameter& parameter, bool& finite) {
+  const HostValue<AdamFactors> factors = context_.host_value(factors_of(settings, step));
+  if (context_.only_takes_data()) return;
   const Update update = update_of(context_, clip, parameter, finite);
   const Operand first = operand(parameter.first_moment), second = operand(parameter.second_moment);
-  const AdamFactors f = factors_of(settings, step);
   for_chunks(context_, {1, parameter.weights.size}, [=] __device__(std::int64_t, std::int64_t column, int count) {
     if (*update.infinite != 0) return;
+    const AdamFactors f = value_of(factors);
     const float scale = update.clip.scale();
     const Values gradient = load(update.gradient, 0, column, count);
     Values weights = update.old(column, count);
@@ -129,21 +136,23 @@ void CudaKernels::adam(const AdamSettings& settings, std::int64_t step, const Gr
 // The first step finds no momentum: whatever is in that memory, NaN too, counts for nothing.
 void CudaKernels::sgd(const SgdSettings& settings, std::int64_t step, const GradientClip& clip,
                       const UpdatedParameter& parameter, bool& finite) {
+  const HostValue<SgdFactors> factors =
+      context_.host_value(SgdFactors{static_cast<float>(settings.weight_decay), static_cast<float>(settings.momentum),
+                                     static_cast<float>(settings.learning_rate), step == 1});
+  if (context_.only_takes_data()) return;
   const Update update = update_of(context_, clip, parameter, finite);
   const Operand momentum = settings.momentum != 0 ? operand(parameter.first_moment) : Operand{};
-  const auto decay = static_cast<float>(settings.weight_decay), keep = static_cast<float>(settings.momentum),
-             rate = static_cast<float>(settings.learning_rate);
-  const bool is_first = step == 1;
   for_chunks(context_, {1, parameter.weights.size}, [=] __device__(std::int64_t, std::int64_t column, int count) {
     if (*update.infinite != 0) return;
+    const SgdFactors f = value_of(factors);
     const float scale = update.clip.scale();
     const Values gradient = load(update.gradient, 0, column, count);
     Values weights = update.old(column, count), kept = {};
-    if (momentum.data != nullptr && !is_first) kept = load(momentum, 0, column, count);
+    if (momentum.data != nullptr && !f.is_first) kept = load(momentum, 0, column, count);
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      kept.v[i] = keep * kept.v[i] + gradient.v[i] * scale + decay * weights.v[i];
-      weights.v[i] -= rate * kept.v[i];
+      kept.v[i] = f.keep * kept.v[i] + gradient.v[i] * scale + f.decay * weights.v[i];
+      weights.v[i] -= f.rate * kept.v[i];
     }
     if (momentum.data != nullptr) store(momentum, 0, column, kept, count);
     update.write(column, weights, count);

@@ -179,11 +179,20 @@ const Products::Recipe& Products::recipe_for(const Product& product) {
                    batch.count,
                    batch.a,
                    batch.b,
-                   batch.out,
-                   number(is_capturing())};
+                   batch.out};
   const auto [place, is_new] = recipes_.try_emplace(key);
   Recipe& recipe = place->second;
-  if (!is_new) return recipe;
+  if (!is_new && (recipe.is_final || is_capturing())) return recipe;
+  describe(product, recipe);
+  choose_algorithm(product, recipe);
+  recipe.is_final = !is_capturing();
+  return recipe;
+}
+
+void Products::describe(const Product& product, Recipe& recipe) {
+  const Matrix &a = product.a.matrix, &b = product.b.matrix, &out = product.out;
+  const Vector& beside = epilogue_vector(product);
+  const Batch& batch = product.batch;
   check(cublasLtMatmulDescInit(&recipe.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
   set(recipe.operation, CUBLASLT_MATMUL_DESC_TRANSA, product.b.turned == Turned::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(recipe.operation, CUBLASLT_MATMUL_DESC_TRANSB, product.a.turned == Turned::yes ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -198,20 +207,19 @@ const Products::Recipe& Products::recipe_for(const Product& product) {
   recipe.a = layout_of(b, batch, batch.b);
   recipe.b = layout_of(a, batch, batch.a);
   recipe.out = layout_of(out, batch, batch.out);
-  choose_algorithm(product, recipe);
-  return recipe;
 }
 
 // Decided once per shape, by time.
 bool Products::sums_pay_inside(const Product& product, const Product& without_sums) {
-  if (product.into == Into::add || product.batch.count > 1 || product.sums.data.type != product.out.data.type ||
-      is_capturing())
+  if (product.into == Into::add || product.batch.count > 1 || product.sums.data.type != product.out.data.type)
     return false;
   const Key key = {product.a.matrix.rows,     product.a.matrix.columns,
                    product.b.matrix.columns,  static_cast<std::int64_t>(product.out.data.type),
                    leading(product.a.matrix), leading(product.out)};
-  const auto [place, is_new] = sums_inside_.try_emplace(key, false);
-  if (!is_new) return place->second && recipe_for(product).exists;
+  const auto known = sums_inside_.find(key);
+  if (known != sums_inside_.end()) return known->second && recipe_for(product).exists;
+  if (is_capturing()) return false;
+  bool& pays = sums_inside_[key] = false;
   const Recipe& inside = recipe_for(product);
   const Recipe& alone = recipe_for(without_sums);
   if (!inside.exists || inside.milliseconds < 0 || alone.milliseconds < 0) return false;
@@ -223,7 +231,7 @@ bool Products::sums_pay_inside(const Product& product, const Product& without_su
   check(cudaEventSynchronize(end.get()), "timing sums");
   float milliseconds = 0;
   check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "timing sums");
-  return place->second = inside.milliseconds < alone.milliseconds + milliseconds;
+  return pays = inside.milliseconds < alone.milliseconds + milliseconds;
 }
 
 void Products::multiply(const Product& product) {

@@ -40,17 +40,19 @@ class Products {
   void multiply(const Product& product);
 
  private:
-  using Key = std::array<std::int64_t, 20>;
+  using Key = std::array<std::int64_t, 19>;
   // How cuBLASLt makes a product, found once for a key.
   struct Recipe {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, out;
     cublasLtMatmulAlgo_t algorithm;
     bool exists = false;      // cuBLASLt has an algorithm for it
+    bool is_final = false;    // while calls are captured none can be tried: the library's first guess is taken
     float milliseconds = -1;  // of the best of those that were tried; -1: none was
   };
 
   const Recipe& recipe_for(const Product& product);
+  void describe(const Product& product, Recipe& recipe);
   void choose_algorithm(const Product& product, Recipe& recipe);
   void choose_fastest(const Product& product, Recipe& recipe, std::span<const cublasLtMatmulHeuristicResult_t> found);
   cublasStatus_t try_recipe(const Product& product, Recipe recipe, std::byte* out);

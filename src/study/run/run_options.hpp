@@ -56,9 +56,10 @@ struct RunOptions {
   std::optional<std::string> record;  // the folder of what an oracle needs (docs/oracle.md)
   std::optional<CheckpointOptions> checkpoint;
   NativeWish native = NativeWish::automatic;
-  bool links_given = false;                // --cluster says what the links are
-  bool memory_given = false;               // --memory or --cluster says what a device has: a run keeps within it
-  std::vector<std::int64_t> lengths = {};  // of sequences, where there are several (lengths_run.hpp)
+  bool links_given = false;                 // --cluster says what the links are
+  bool memory_given = false;                // --memory or --cluster says what a device has: a run keeps within it
+  std::vector<std::int64_t> lengths = {};   // of sequences, where there are several (lengths_run.hpp)
+  GraphWish graphs = GraphWish::automatic;  // on GPUs
 };
 
 // This machine as `options` use it.

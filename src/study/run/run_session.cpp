@@ -301,6 +301,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
   if (first) on_validation = [this](const ValidationLoss& loss) { listener_.validated(loss.steps, loss.loss); };
   if (options_.validation) job.validation = &options_.validation->job;
   if (options_.record) job.keep = kept_[policy].get();
+  job.graphs = options_.graphs;
   std::optional<CheckpointJob> checkpoint;
   if (options_.checkpoint) {
     checkpoint = checkpoint_job(predicted.policy);
@@ -314,6 +315,7 @@ void RunSession::train(Communicator& communicator, std::size_t policy) {
   if (options_.record) write(predicted, *kept_[policy], result);
   study_.runs.push_back(study_run(study_.plan, predicted, result.run, result.losses));
   study_.runs.back().validation = result.validation;
+  study_.runs.back().host = result.host;
   study_.runs.back().learning_rates = learning_rates(std::ssize(result.losses));
   if (!checkpoint) return;
   if (result.stopped) {

@@ -20,6 +20,7 @@ struct PolicyRun {
   std::vector<double> losses;        // by step
   std::vector<double> learning_rates = {};
   std::vector<ValidationLoss> validation = {};  // where it was asked for
+  std::optional<HostReport> host = {};          // on GPUs
 
   double prediction_error_pct() const { return 100 * (predicted_step_s / measured.step_s - 1); }
   double median_step_s() const;

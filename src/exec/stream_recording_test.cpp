@@ -1,0 +1,108 @@
+// Steps that are recorded once and started again train what threads train: nothing of the step that was recorded (its
+// tokens, its learning rate, what it dropped out) stays in those that follow, and all wait for each other as before.
+#include <gtest/gtest.h>
+
+#include "exec/test_stream_training.hpp"
+
+namespace weft {
+namespace {
+
+using test::expect_same_losses, test::StreamCase, test::StreamResult, test::train;
+
+// The first two steps are never recorded. The learning rate is another in every step.
+constexpr std::int64_t kStepsTrained = 8, kRecorded = kStepsTrained - kStepsBeforeGraphs;
+TrainSettings settings_with(Optimizer optimizer) {
+  TrainSettings settings;
+  settings.steps = kStepsTrained;
+  settings.optimizer = optimizer;
+  settings.sgd = {.learning_rate = 0.05, .momentum = 0.9};
+  settings.schedule = {.style = DecayStyle::linear, .warmup = 2, .decay_steps = kStepsTrained};
+  return settings;
+}
+
+class RecordedStepsOf : public ::testing::TestWithParam<StreamCase> {};
+
+TEST_P(RecordedStepsOf, TrainWhatThreadsTrain) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const TrainSettings settings = settings_with(Optimizer::adam);
+  const TrainResult expected = train(GetParam(), {.on_streams = false, .settings = settings});
+  for (const unsigned seed : {1U, 2U}) {
+    SCOPED_TRACE(seed);
+    const StreamResult found = train(GetParam(), {.seed = seed, .graphs = GraphWish::always, .settings = settings});
+    expect_same_losses(found, expected);
+    EXPECT_EQ(found.starts, kRecorded);
+    ASSERT_TRUE(found.host);
+    EXPECT_EQ(found.host->first_graph_step, kStepsBeforeGraphs);
+  }
+}
+
+constexpr DropoutRates kSomeDropout{.embedding = 0.05, .attention = 0.1, .hidden = 0.2};
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, RecordedStepsOf,
+    ::testing::Values(StreamCase{{}, 1}, StreamCase{{}, 1, "serial", 0, 1, kSomeDropout},
+                      StreamCase{{.clip_grad = 0.05}, 1}, StreamCase{{}, 2, "priority", 0, 3},
+                      StreamCase{{.zero = 1}, 2, "priority"}, StreamCase{{.zero = 3}, 2, "fsdp", 0, 2},
+                      StreamCase{{.zero = 3, .clip_grad = 0.05}, 2, "priority"},
+                      StreamCase{{.tp = 2, .sequence_parallel = true}, 2, "priority", 0, 1, kSomeDropout},
+                      StreamCase{{.pp = 2}, 2, "megatron"}, StreamCase{{.cp = 2}, 2, "serial"},
+                      StreamCase{{.ep = 2}, 2, "serial", 4}, StreamCase{{.tp = 2, .pp = 2}, 4, "priority"}));
+
+TEST(RecordedSteps, TrainWithMomentumToo) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const TrainSettings settings = settings_with(Optimizer::sgd);
+  expect_same_losses(train({}, {.seed = 5, .graphs = GraphWish::always, .settings = settings}),
+                     train({}, {.on_streams = false, .settings = settings}));
+}
+
+// Validation runs call by call between them.
+TEST(RecordedSteps, GoOnAfterValidation) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ValidationJob validation{3, 2, Corpus::generate(5, 4096)};
+  const TrainSettings settings = settings_with(Optimizer::adam);
+  const StreamCase c{{.zero = 1}, 2, "priority"};
+  const StreamResult found =
+      train(c, {.seed = 4, .validation = &validation, .graphs = GraphWish::always, .settings = settings});
+  expect_same_losses(found, train(c, {.on_streams = false, .validation = &validation, .settings = settings}));
+  EXPECT_EQ(found.starts, kRecorded);
+}
+
+TEST(RecordedSteps, HaveATimeForEveryOperation) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const StreamResult result =
+      train({{.zero = 1}, 2, "priority"},
+            {.seed = 7, .graphs = GraphWish::always, .settings = settings_with(Optimizer::adam)});
+  ASSERT_EQ(result.run.ranks.size(), 2U);
+  for (const MeasuredRank& rank : result.run.ranks) {
+    ASSERT_FALSE(rank.spans.empty());
+    for (const RankSpan& span : rank.spans) {
+      EXPECT_LE(span.start, span.end);
+      EXPECT_LE(span.ready, span.end);
+      EXPECT_GT(span.start, 0);
+    }
+  }
+}
+
+TEST(RecordedSteps, AreGivenUpByAllRanksWhereOneCannotRecord) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const StreamCase c{{.zero = 1}, 2, "priority"};
+  try {
+    train(c, {.seed = 4, .graphs = GraphWish::always, .rank_that_refuses_recordings = 1});
+    ADD_FAILURE() << "trained";
+  } catch (const RunFailed& failure) {
+    EXPECT_NE(std::string(failure.what()).find("rank 1 cannot record a step"), std::string::npos) << failure.what();
+  }
+}
+
+TEST(RecordedSteps, AreRefusedWhereCollectivesCannotBeRecorded) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const StreamCase c{{.zero = 1}, 2, "priority"};
+  EXPECT_THROW(train(c, {.rehearses = true, .graphs = GraphWish::always}), Error);
+  const StreamResult found = train(c, {.rehearses = true, .graphs = GraphWish::automatic});
+  ASSERT_TRUE(found.host);
+  EXPECT_EQ(found.host->why, "these collectives cannot be recorded");
+  EXPECT_EQ(found.starts, 0);
+}
+
+}  // namespace
+}  // namespace weft
