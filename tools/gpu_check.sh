@@ -9,7 +9,7 @@ kernels=build/cuda/src/kernels/cuda/cuda_kernels_test
 
 build() {
   cmake --preset cuda -DWEFT_BENCH=OFF >/dev/null
-  cmake --build build/cuda -j"$(nproc)" --target weft cuda_kernels_test comm_nccl_test exec_test
+  cmake --build build/cuda -j"$(nproc)" --target weft cuda_kernels_test comm_nccl_test comm_paced_device_test exec_test
 }
 
 test_gpu() {

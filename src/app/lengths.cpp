@@ -123,6 +123,7 @@ int run_training_of_lengths(const Flags& flags, const std::vector<std::int64_t>&
   if (options.checkpoint) fail("--lengths: is not for --checkpoint yet");
   if (options.validation) fail("--lengths: is not for --eval-every yet");
   if (options.record) fail("--lengths: is not for --record yet");
+  if (options.graphs == GraphWish::always) fail("--lengths: is not for --graphs on: steps of one plan seldom follow");
   if (flags.given("out")) fail("--lengths: is not for --out of weft run; weft plan writes the plans");
   OnLengthLoss on_loss;
   if (!flags.is_set("json")) {

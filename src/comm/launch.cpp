@@ -1,5 +1,6 @@
 #include "comm/launch.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/error.hpp"
@@ -100,6 +101,44 @@ Launch slurm(const Variables& variables) {
   return launch;
 }
 
+// As torchrun tells its workers, or as they are told by hand.
+Launch torchrun(const Variables& variables) {
+  constexpr std::int64_t kMaxPort = 65535;
+  Launch launch = place_of(variables, {"RANK", "WORLD_SIZE", "LOCAL_RANK"}, LaunchKind::tcp);
+  if (launch.ranks == 1) return {};
+  std::int64_t port = need_integer(variables, "MASTER_PORT", "RANK");
+  if (port < 1 || port >= kMaxPort) {
+    fail("environment: MASTER_PORT={} is not in 1..{}", port, kMaxPort - 1);
+  }
+  if (find(variables, "TORCHELASTIC_RUN_ID")) ++port;  // torchrun itself listens at the other
+  launch.root = fmt::format("{}:{}", need(variables, "MASTER_ADDR", "RANK"), port);
+  tcp::parse_address(launch.root, "environment variables MASTER_ADDR and MASTER_PORT");
+  launch.secret = need_secret(variables, "RANK");
+  return launch;
+}
+
+Launch place_from(const Variables& variables) {
+  const auto any_of = [&](std::initializer_list<const char*> names) {
+    return std::ranges::any_of(names, [&](const char* name) { return find(variables, name).has_value(); });
+  };
+  const auto all_of = [&](std::initializer_list<const char*> names) {
+    return std::ranges::all_of(names, [&](const char* name) { return find(variables, name).has_value(); });
+  };
+  if (any_of({"WEFT_RANK", "WEFT_RANKS"})) return our_own(variables);
+  if (any_of({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
+    return place_of(variables, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                    LaunchKind::mpi);
+  }
+  if (any_of({"PMI_RANK", "PMI_SIZE"})) {
+    return place_of(variables, {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"}, LaunchKind::mpi);
+  }
+  // Slurm sets the number of tasks in an allocation too; only a job step has a rank.
+  if (any_of({"SLURM_PROCID"})) return slurm(variables);
+  // Names so common are taken for a launcher's only where all of them are there.
+  if (all_of({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})) return torchrun(variables);
+  return {};
+}
+
 }  // namespace
 
 std::string first_host(const std::string& node_list) {
@@ -120,22 +159,12 @@ std::string first_host(const std::string& node_list) {
   return rest.empty() || rest[0] == ',' ? first : first + first_host(rest);
 }
 
+// Launchers such as Slurm (--gpus-per-task) may show every rank a GPU of its own, and no other.
 Launch launch_from(const Variables& variables) {
-  const auto any_of = [&](std::initializer_list<const char*> names) {
-    for (const char* name : names) {
-      if (find(variables, name)) return true;
-    }
-    return false;
-  };
-  if (any_of({"WEFT_RANK", "WEFT_RANKS"})) return our_own(variables);
-  if (any_of({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) {
-    return place_of(variables, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-                    LaunchKind::mpi);
-  }
-  if (any_of({"PMI_RANK", "PMI_SIZE"})) return place_of(variables, {"PMI_RANK", "PMI_SIZE", ""}, LaunchKind::mpi);
-  // Slurm sets the number of tasks in an allocation too; only a job step has a rank.
-  if (any_of({"SLURM_PROCID"})) return slurm(variables);
-  return {};
+  Launch launch = place_from(variables);
+  const std::string visible = find(variables, "CUDA_VISIBLE_DEVICES").value_or(",");
+  launch.gpu = visible.find(',') == std::string::npos ? 0 : launch.local_rank;
+  return launch;
 }
 
 }  // namespace weft

@@ -55,6 +55,73 @@ TEST(Launch, UnderMpirunAsksMpi) {
   EXPECT_EQ(mpich.ranks, 2);
 }
 
+TEST(Launch, UnderMpichKnowsTheLocalRankWhereHydraSaysIt) {
+  EXPECT_EQ(launch_from({{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALRANKID", "1"}}).local_rank, 1);
+}
+
+Variables torchrun_worker() {
+  return {{"RANK", "5"},
+          {"WORLD_SIZE", "8"},
+          {"LOCAL_RANK", "1"},
+          {"MASTER_ADDR", "node01"},
+          {"MASTER_PORT", "29500"},
+          {"WEFT_JOB_SECRET", kSecret}};
+}
+
+TEST(Launch, ReadsTheVariablesOfTorchrun) {
+  const Launch by_hand = launch_from(torchrun_worker());
+  EXPECT_EQ(by_hand.kind, LaunchKind::tcp);
+  EXPECT_EQ(by_hand.rank, 5);
+  EXPECT_EQ(by_hand.ranks, 8);
+  EXPECT_EQ(by_hand.local_rank, 1);
+  EXPECT_EQ(by_hand.gpu, 1);
+  EXPECT_EQ(by_hand.root, "node01:29500");
+  EXPECT_EQ(by_hand.secret, kSecret);
+  // The port itself is torchrun's own.
+  Variables elastic = torchrun_worker();
+  elastic["TORCHELASTIC_RUN_ID"] = "none";
+  EXPECT_EQ(launch_from(elastic).root, "node01:29501");
+}
+
+TEST(Launch, TakesCommonNamesForALaunchersOnlyTogether) {
+  for (const char* missing : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    Variables some = torchrun_worker();
+    some.erase(missing);
+    EXPECT_EQ(launch_from(some), Launch{}) << missing;
+  }
+  Variables of_slurm = torchrun_worker();
+  of_slurm["OMPI_COMM_WORLD_RANK"] = "0";
+  of_slurm["OMPI_COMM_WORLD_SIZE"] = "2";
+  EXPECT_EQ(launch_from(of_slurm).kind, LaunchKind::mpi);
+  Variables alone = torchrun_worker();
+  alone["RANK"] = "0";
+  alone["WORLD_SIZE"] = "1";
+  EXPECT_EQ(launch_from(alone).kind, LaunchKind::local);
+}
+
+TEST(Launch, NamesWhatTorchrunsVariablesLack) {
+  const auto with = [](const char* name, const char* value) {
+    Variables changed = torchrun_worker();
+    changed[name] = value;
+    return complaint(changed);
+  };
+  EXPECT_PRED2(contains, with("WEFT_JOB_SECRET", ""), "RANK is set but WEFT_JOB_SECRET is not");
+  EXPECT_PRED2(contains, with("MASTER_PORT", "65535"), "MASTER_PORT=65535 is not in 1..65534");
+  EXPECT_PRED2(contains, with("MASTER_PORT", "here"), "MASTER_PORT");
+  EXPECT_PRED2(contains, with("RANK", "8"), "RANK=8 is not in 0..7");
+}
+
+// One process for each of several GPUs: all see all of them, or each sees its own.
+TEST(Launch, TakesTheGpuOfTheLocalRankOrTheOnlyOneInSight) {
+  Variables rank{{"OMPI_COMM_WORLD_RANK", "6"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
+  EXPECT_EQ(launch_from(rank).gpu, 2);
+  rank["CUDA_VISIBLE_DEVICES"] = "4,5,6,7";
+  EXPECT_EQ(launch_from(rank).gpu, 2);
+  rank["CUDA_VISIBLE_DEVICES"] = "6";
+  EXPECT_EQ(launch_from(rank).gpu, 0);
+  EXPECT_EQ(launch_from({{"CUDA_VISIBLE_DEVICES", "3"}}), Launch{});
+}
+
 Variables slurm_step() {
   return {{"SLURM_PROCID", "5"},       {"SLURM_NTASKS", "8"},
           {"SLURM_LOCALID", "1"},      {"SLURM_STEP_NODELIST", "gpu[03-05,09]"},

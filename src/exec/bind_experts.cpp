@@ -100,7 +100,10 @@ class ExpertOperation {
   std::function<void(Kernels&)> teller() const {
     if (!use_.is_data()) return [](Kernels&) {};
     if (view_.memory().is_of_device()) {
-      fail("'{}': its exchange has sizes that only the device knows; give --expert-exchange padded", describe(op_));
+      fail(
+          "'{}': only the device knows how many rows it has; plans for GPUs exchange padded slots and cut experts by "
+          "capacity",
+          describe(op_));
     }
     const Matrix all = whole_.read(Operand::routing);
     return [&ranges = view_.expert_row_ranges(), &op = op_, micro_batch = micro_batch_, all,

@@ -122,6 +122,10 @@ Vector ParameterStates::own_weights(const ParameterState& p) const {
   return shard_in(p, p.weight, kOncePerStep, view_.position_in(p.group));
 }
 
+Vector ParameterStates::held_weights(const ParameterState& p) const {
+  return {view_.data(p.weight), holds_whole(p, p.weight) ? p.elements : own(p).size()};
+}
+
 Vector ParameterStates::own_gradient(const ParameterState& p) const {
   if (!sharded(p)) return {view_.data(p.gradient), p.elements};
   return shard_in(p, p.gradient, kOncePerStep, view_.position_in(p.group));
@@ -139,11 +143,21 @@ Vector ParameterStates::own_master(const ParameterState& p) const {
 
 void ParameterStates::set_weights(const ParameterState& p,
                                   const std::function<std::span<const float>(ElementRange)>& elements_of) const {
-  // ZeRO-3 keeps a shard; everybody else begins with the whole.
-  const ElementRange held = holds_whole(p, p.weight) ? ElementRange{0, p.elements} : own(p);
-  const Vector weights{view_.data(p.weight), held.size()};
-  view_.memory().write(elements_of(held), weights);
+  const Vector weights = held_weights(p);
+  const std::int64_t begin = holds_whole(p, p.weight) ? 0 : own(p).begin;
+  view_.memory().write(elements_of({begin, begin + weights.size}), weights);
   if (weights.data.type != ElementType::fp32) view_.memory().write(elements_of(own(p)), own_master(p));
+}
+
+void ParameterStates::set_initial_weights(std::uint64_t seed) const {
+  std::vector<float> numbers;
+  for (const ParameterState& p : parameters_) {
+    set_weights(p, [&](ElementRange range) {
+      numbers.resize(range.size());
+      initial_weights(p.tensors, seed, range.begin, numbers);
+      return std::span<const float>(numbers);
+    });
+  }
 }
 
 }  // namespace weft

@@ -45,6 +45,8 @@ class ParameterStates {
   // Returns those of them that this rank saves: ranks that hold the same elements share them out.
   ElementRange saved(const ParameterState& p) const;
   Vector own_weights(const ParameterState& p) const;
+  // Returns the weights that lie in its memory between steps: all, or under ZeRO-3 its shard.
+  Vector held_weights(const ParameterState& p) const;
   Vector own_gradient(const ParameterState& p) const;  // reduced
   Vector own_moment(const ParameterState& p, int which) const;
   // Returns the weights in fp32 that the update works on: a copy of their own where the weights are 16 bits wide.
@@ -52,6 +54,8 @@ class ParameterStates {
   // Sets weights and their master copy to what `elements_of` says of a range of the parameter's elements.
   void set_weights(const ParameterState& p,
                    const std::function<std::span<const float>(ElementRange)>& elements_of) const;
+  // Sets them to those that training begins with.
+  void set_initial_weights(std::uint64_t seed) const;
   // Returns whether it is the first of the ranks of `among` that hold the same elements as this one.
   bool answers_for(const ParameterState& p, GroupKind among) const;
   // Returns where member `position`'s shard of the whole lies in `value`, which is the whole or (only its own) the

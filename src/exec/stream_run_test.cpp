@@ -46,6 +46,28 @@ TEST(StreamRun, MeasuresEveryOperationAfterWhatItWaitsFor) {
   }
 }
 
+// Plans for a library name algorithms too, by which it was predicted.
+TEST(StreamRun, RunsProgramsOfOurOwnWhereThePlanIsMadeOfThem) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  for (const CollectiveMaker maker : {CollectiveMaker::library, CollectiveMaker::programs}) {
+    PlanRequest request =
+        test::PlannedLayout::request_of(test::model_of({}), {.micro_batch = 1}, 2, test::kGlobalBatch / 2);
+    request.cluster.execution.collectives = maker;
+    const WholePlan whole = make_whole_plan(request, test::build(request), "ddp");
+    const TrainJob job{whole, {}, Corpus::generate(3, 4096), 1, true};
+    test::FakeFabric fabric;
+    local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
+      test::FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
+      test::FakeCollectives collectives(fabric, communicator.rank());
+      train_rank(job, communicator, Processor(accelerator, &collectives));
+      EXPECT_FALSE(collectives.calls().empty());
+      for (const PreparedCall& call : collectives.calls()) {
+        EXPECT_EQ(call.program != nullptr, maker == CollectiveMaker::programs) << call.label;
+      }
+    });
+  }
+}
+
 // Collectives only know that something broke.
 TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();

@@ -157,6 +157,7 @@ class FakeCollectives final : public StreamCollectives {
   bool needs_rehearsal() const override { return needs_rehearsal_; }
   std::string failure() override { return failure_; }
   void abort(const std::string&) override {}
+  const std::deque<PreparedCall>& calls() const { return calls_; }
   // Nothing that is started from now on ends.
   void break_with(const std::string& failure) { failure_ = failure; }
 

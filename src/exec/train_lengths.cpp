@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/mix.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
-#include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
-#include "exec/rank_run.hpp"
 
 namespace weft {
 namespace {
@@ -20,42 +19,65 @@ BatchShape shape_of(const Plan& plan) {
   return {l.global_batch, l.micro_batch, l.seq, l.dp, plan.model.vocab};
 }
 
+// Copies in the memory of a rank. Of a device it waits for the copies alone: other ranks may share it, and wait for
+// this one.
+class HandOver {
+ public:
+  explicit HandOver(const Processor& processor) : processor_(processor) {
+    if (processor.device == nullptr) return;
+    stream_ = processor.device->make_stream(StreamPriority::usual);
+    copied_ = processor.device->make_event();
+  }
+
+  void copy(const std::vector<std::pair<Vector, Vector>>& from_and_to) const {
+    Accelerator* const device = processor_.device;
+    if (device != nullptr) device->use(stream_);
+    for (const auto& [from, to] : from_and_to) processor_.kernels.copy(as_row(from), as_row(to));
+    if (device == nullptr) return processor_.kernels.synchronize();
+    device->record(copied_, stream_);
+    while (!device->is_over(copied_)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
+ private:
+  static Matrix as_row(const Vector& all) { return Matrix::dense(all.data, 1, all.size); }
+
+  const Processor& processor_;
+  StreamId stream_;
+  EventId copied_;
+};
+
 // One rank's part of one plan, ready to run. What it refers to must stay where it is.
 class PlanOnRank {
  public:
-  PlanOnRank(const WholePlan& given, const LengthsJob& job, Communicator& communicator, Kernels& kernels)
-      : view_(given, make_id<Rank>(communicator.rank())),
+  PlanOnRank(const WholePlan& given, const LengthsJob& job, Communicator& communicator, const Processor& processor)
+      : view_(given, make_id<Rank>(communicator.rank()), processor.device),
         parameters_(view_),
         settings_(job.settings),
         batches_(job.corpus, shape_of(given.plan()), job.settings.seed),
         compute_(view_, parameters_, settings_, batches_, training_),
         transfers_(view_, parameters_),
-        run_(view_, communicator, kernels, compute_, transfers_) {}
+        // Steps of a plan seldom follow each other, so they are not recorded.
+        run_(make_plan_run(view_, communicator, processor, compute_, transfers_, {.graphs = GraphWish::never})) {
+    run_->rehearse(/*validates=*/false);
+  }
   PlanOnRank(const PlanOnRank&) = delete;
   PlanOnRank& operator=(const PlanOnRank&) = delete;
 
-  void begin_with_initial_weights() {
-    for (const ParameterState& p : parameters_.all()) {
-      initial_weights(p.tensors, settings_.seed, kept(p).begin, weights(p));
-    }
-  }
+  void begin_with_initial_weights() { parameters_.set_initial_weights(settings_.seed); }
 
   // Its own step has ended everywhere on this rank, so nothing reads or writes what is copied.
-  void take_over(const PlanOnRank& other) {
-    const std::vector<TensorKind> kinds = kinds_of(settings_);
+  void take_over(const PlanOnRank& other, const HandOver& hand_over) {
+    std::vector<std::pair<Vector, Vector>> copies;
     for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
-      const ParameterState &own = parameters_.all()[i], &from = other.parameters_.all()[i];
-      std::ranges::copy(other.weights(from), weights(own).begin());
-      for (const TensorKind kind : kinds) {
-        if (kind == TensorKind::weight) continue;
-        const Vector to = parameters_.own_moment(own, static_cast<int>(kind) - 1);
-        const Vector source = other.parameters_.own_moment(from, static_cast<int>(kind) - 1);
-        std::memcpy(to.data.address, source.data.address, to.bytes().value);
+      const std::vector<Vector> to = state_of(parameters_.all()[i]), from = other.state_of(other.parameters_.all()[i]);
+      for (std::size_t part = 0; part < to.size(); ++part) {
+        if (to[part].size > 0) copies.emplace_back(from[part], to[part]);
       }
     }
+    hand_over.copy(copies);
   }
 
-  RankRun& run() { return run_; }
+  PlanRun& run() { return *run_; }
   double loss_sum(std::int64_t step) const { return training_.loss_sums[step]; }
   double tokens() const {
     const Layout& l = view_.plan().layout;
@@ -63,11 +85,15 @@ class PlanOnRank {
   }
 
  private:
-  // ZeRO-3 keeps a shard of the weights; everybody else the whole.
-  ElementRange kept(const ParameterState& p) const {
-    return parameters_.holds_whole(p, p.weight) ? ElementRange{0, p.elements} : parameters_.own(p);
+  // All that a parameter takes from step to step.
+  std::vector<Vector> state_of(const ParameterState& p) const {
+    std::vector<Vector> state = {parameters_.held_weights(p)};
+    if (state.front().data.type != ElementType::fp32) state.push_back(parameters_.own_master(p));
+    for (const TensorKind kind : kinds_of(settings_)) {
+      if (kind != TensorKind::weight) state.push_back(parameters_.own_moment(p, static_cast<int>(kind) - 1));
+    }
+    return state;
   }
-  std::span<float> weights(const ParameterState& p) const { return floats_of({view_.data(p.weight), kept(p).size()}); }
 
   RankView view_;
   ParameterStates parameters_;
@@ -76,7 +102,7 @@ class PlanOnRank {
   Batches batches_;
   ComputeBinder compute_;
   TransferBinder transfers_;
-  RankRun run_;
+  std::unique_ptr<PlanRun> run_;
 };
 
 }  // namespace
@@ -94,18 +120,22 @@ std::size_t length_of_step(std::uint64_t seed, std::int64_t step, std::size_t le
   return order[step % count];
 }
 
-LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
+LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, const Processor& processor,
                             const OnLengthStep& on_step) {
   std::optional<Stay> place(std::in_place, communicator.whereabouts(), "preparation for step 1");
   std::vector<std::unique_ptr<PlanOnRank>> plans;
   for (const WholePlan* plan : job.plans) {
-    plans.push_back(std::make_unique<PlanOnRank>(*plan, job, communicator, kernels));
+    plans.push_back(std::make_unique<PlanOnRank>(*plan, job, communicator, processor));
   }
   LengthsResult result;
   for (std::int64_t step = 0; step < job.settings.steps; ++step) {
     result.chosen.push_back(length_of_step(job.settings.seed, step, plans.size()));
   }
   SharedSum sum(communicator);
+  const HandOver hand_over(processor);
+  // A device loads a kernel at its first use, for which it may wait for other ranks.
+  if (plans.size() > 1) plans.front()->take_over(*plans.back(), hand_over);
+  if (!result.chosen.empty()) plans[result.chosen.front()]->begin_with_initial_weights();
   place.reset();
   meet(communicator);
   PlanOnRank* last = nullptr;
@@ -115,8 +145,7 @@ LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, K
     while (end < job.settings.steps && result.chosen[end] == chosen) ++end;
     PlanOnRank& now = *plans[chosen];
     const auto begin = std::chrono::steady_clock::now();
-    if (last == nullptr) now.begin_with_initial_weights();
-    if (last != nullptr && last != &now) now.take_over(*last);
+    if (last != nullptr && last != &now) now.take_over(*last, hand_over);
     now.run().run(step, end);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     const double each = took.count() / static_cast<double>(end - step);

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.hpp"
 #include "exec/data/batches.hpp"
+#include "exec/processor.hpp"
 #include "exec/train_settings.hpp"
 #include "plan/whole_plan.hpp"
 
@@ -33,7 +34,7 @@ struct LengthsResult {
 
 // All ranks call it. `on_step`: on this rank's worker, when a step has ended.
 using OnLengthStep = std::function<void(std::int64_t step, std::size_t chosen, double loss)>;
-LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, Kernels& kernels,
+LengthsResult train_lengths(const LengthsJob& job, Communicator& communicator, const Processor& processor,
                             const OnLengthStep& on_step = {});
 
 }  // namespace weft

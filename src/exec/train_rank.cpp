@@ -3,25 +3,11 @@
 #include "base/error.hpp"
 #include "exec/checkpoint/owned_pieces.hpp"
 #include "exec/host_cost_exchange.hpp"
-#include "exec/initial_weights.hpp"
 #include "exec/rank_exchange.hpp"
-#include "exec/rank_run.hpp"
-#include "exec/stream_run.hpp"
 #include "kernels/experts.hpp"
 
 namespace weft {
 namespace {
-
-void set_initial_weights(const ParameterStates& parameters, std::uint64_t seed) {
-  std::vector<float> numbers;
-  for (const ParameterState& p : parameters.all()) {
-    parameters.set_weights(p, [&](ElementRange range) {
-      numbers.resize(range.size());
-      initial_weights(p.tensors, seed, range.begin, numbers);
-      return std::span<const float>(numbers);
-    });
-  }
-}
 
 void keep_weights(const RankView& view, const ParameterStates& parameters, TensorCollector& tensors) {
   for (const ParameterState& p : parameters.all()) {
@@ -255,6 +241,12 @@ void require_trainable(const Transformer& model, const Layout& layout, Runtime r
     fail("--precision {}: weft run trains in {}; give --precision fp32", name_of(layout.precision), allowed);
   if (!is_trained_in(layout.grad_dtype))
     fail("--grad-dtype {}: weft run reduces {}; give --grad-dtype fp32", name_of(layout.grad_dtype), allowed);
+  if (on_gpus && layout.expert_exchange == ExpertExchange::uneven) {
+    fail(
+        "--expert-exchange uneven: only the GPU knows how many rows go to which expert, and a host that asked would "
+        "wait "
+        "in every layer; give padded, which runs whatever the loads are");
+  }
   if (model.experts) require_trainable_experts(model, layout);
 }
 
@@ -285,19 +277,15 @@ TrainResult train_rank(const TrainJob& job, Communicator& communicator, const Pr
   const ComputeBinder compute(view, parameters, job.settings, batches, training,
                               validation_batches ? &*validation_batches : nullptr);
   const TransferBinder transfers(view, parameters);
-  const std::unique_ptr<PlanRun> own_run = [&]() -> std::unique_ptr<PlanRun> {
-    if (processor.device == nullptr)
-      return std::make_unique<RankRun>(view, communicator, processor.kernels, compute, transfers);
-    const auto is_saved = [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); };
-    return std::make_unique<StreamRun>(view, communicator, *processor.device, processor.collectives, compute, transfers,
-                                       StreamRunOptions{is_saved, job.graphs});
-  }();
+  const auto is_saved = [&](std::int64_t step) { return saver != nullptr && saver->is_due(step); };
+  const std::unique_ptr<PlanRun> own_run =
+      make_plan_run(view, communicator, processor, compute, transfers, {is_saved, job.graphs});
   PlanRun& run = *own_run;
   run.rehearse(job.validation != nullptr);
   if (job.resume != nullptr) {
     load_state(*job.resume, view, parameters, kinds_of(job.settings));
   } else {
-    set_initial_weights(parameters, job.settings.seed);
+    parameters.set_initial_weights(job.settings.seed);
   }
   if (job.keep != nullptr) keep_weights(view, parameters, job.keep->initial);
 

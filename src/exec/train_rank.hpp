@@ -6,13 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "comm/stream_collectives.hpp"
 #include "exec/checkpoint/checkpoint_reader.hpp"
 #include "exec/checkpoint/checkpoint_saver.hpp"
 #include "exec/graph_choice.hpp"
 #include "exec/measured_timeline.hpp"
+#include "exec/processor.hpp"
 #include "exec/tensor_collector.hpp"
-#include "kernels/accelerator.hpp"
 
 namespace weft {
 
@@ -54,18 +53,6 @@ struct TrainResult {
 
 // Refuses what cannot be trained yet, naming it. Throws Error.
 void require_trainable(const Transformer& model, const Layout& layout, Runtime runtime);
-
-// What a rank computes with: kernels of this processor, or a device with the collectives of its streams.
-struct Processor {
-  Processor(Kernels& of_this_machine) : kernels(of_this_machine) {}
-  // `between`: null where the plan has no transfers.
-  Processor(Accelerator& own, StreamCollectives* between)
-      : kernels(own.kernels()), device(&own), collectives(between) {}
-
-  Kernels& kernels;
-  Accelerator* device = nullptr;
-  StreamCollectives* collectives = nullptr;
-};
 
 // Called on this rank's worker, one step late.
 using OnLoss = std::function<void(std::int64_t step, double loss, const StepGlance& glance)>;

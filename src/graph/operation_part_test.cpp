@@ -111,5 +111,22 @@ TEST_F(PartsInAGraph, ShareTheirValueWithNoOther) {
   EXPECT_THROW(verify_graph(graph_), Error);
 }
 
+// A host that enqueues ahead knows how many slots a part of the capacity has, not how many rows a part of the tokens
+// has.
+TEST(ExpertPart, IsOfTokensOnlyWhereAProcessorKnowsHowManyThereAre) {
+  Transformer model = with_layers("gpt2", 1);
+  model.experts = Experts{.count = 8, .top_k = 2, .ffn = 64, .capacity_factor = 1};
+  const auto way_out_may_be_cut = [&](const std::string& cluster, std::int32_t axis) {
+    const StepGraph graph = build(model, cluster, {.ep = 4, .seq = 64});
+    const auto op = std::ranges::find(graph.operations, Role::expert_dispatch, &Operation::role);
+    return may_be_cut_into(graph, *op, 2, axis);
+  };
+  EXPECT_TRUE(way_out_may_be_cut("local:4,nic=1Gb/s", kTokenAxis));
+  EXPECT_TRUE(way_out_may_be_cut("local:4,nic=1Gb/s", kCapacityAxis));
+  EXPECT_FALSE(way_out_may_be_cut("gpu:4", kTokenAxis));
+  EXPECT_TRUE(way_out_may_be_cut("gpu:4", kCapacityAxis));
+  EXPECT_TRUE(way_out_may_be_cut("dgx-a100:1,gpus=4", kTokenAxis));  // planned for, not run
+}
+
 }  // namespace
 }  // namespace weft

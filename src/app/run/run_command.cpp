@@ -58,7 +58,9 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   if (reports) require_outputs_can_be_written(flags, {"out", "record"});
   if (options.checkpoint) hold_stop_signals();
   const bool on_gpus = options.inputs.cluster.execution.runtime == Runtime::cuda;
-  if (on_gpus && !lengths.empty()) fail("--lengths: is not run on GPUs yet");
+  if (!lengths.empty() && options.inputs.cluster.execution == kPacedGpuRanks) {
+    fail("--lengths: ranks with an emulated link share the hardware queues of one GPU, too few for several plans");
+  }
   if (!on_gpus && !kernels_available()) fail("weft run needs kernels: {}", kernels_in_words());
   if (const auto processes = processes_to_start(flags, launch)) {
     return run_own_processes(*processes, {"run"}, arguments, err,

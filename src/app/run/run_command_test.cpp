@@ -63,6 +63,10 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--processes 2 --record x", {"--record", "threads"});
   expect_refused(kModel + "--cluster gpu:2,link=50GB/s --processes 2", {"gpu:2,link=50GB/s", "threads of one process"});
   expect_refused(kModel + "--cluster gpu:2", {"gpu:2", "ranks on GPUs are processes"});
+  expect_refused(kModel + "--device cuda --experts 4 --expert-exchange uneven",
+                 {"--expert-exchange uneven", "only the GPU knows", "give padded"});
+  expect_refused("--layers 1 --hidden 32 --heads 4 --lengths 8,16 --cluster gpu:2,link=50GB/s",
+                 {"--lengths", "hardware queues of one GPU"});
   expect_refused(kModel + "--cluster gpu:2,link=50GB/s --native never", {"--native never", "paced as a whole"});
   expect_refused(kTiny + "--native always", {"--native always", "under mpirun and on GPUs only"});
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun and on GPUs only"});

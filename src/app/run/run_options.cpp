@@ -305,7 +305,7 @@ RunOptions read_run_options(const Flags& flags, const Launch& given) {
   }
   const std::int64_t ranks = Cluster(options.inputs.cluster).device_count();
   options.threads = read_threads(flags, ranks);
-  options.gpu = static_cast<int>(launch.local_rank);
+  options.gpu = static_cast<int>(launch.gpu);
   read_data(flags, options);
   read_profile_of_machine(flags, ranks, options);
   options.calibration_budget = std::chrono::nanoseconds(

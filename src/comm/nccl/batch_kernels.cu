@@ -181,7 +181,32 @@ cudaError_t reduce_by(const DeviceReduction& how, std::span<const DeviceSum> sum
   return cudaErrorInvalidValue;
 }
 
+// To ask for the attributes of a kernel loads it.
+template <class Kernel>
+cudaError_t load(Kernel* kernel) {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, kernel);
+}
+
+template <class T>
+cudaError_t load_reductions_of() {
+  for (const cudaError_t error :
+       {load(weft_reduce_places<T, Add>), load(weft_reduce_places<T, Max>), load(weft_reduce_places<T, Min>)}) {
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
+
+cudaError_t load_kernels() {
+  for (const cudaError_t error :
+       {load(weft_copy_places), load_reductions_of<float>(), load_reductions_of<__nv_bfloat16>(),
+        load_reductions_of<__half>(), load_reductions_of<std::int32_t>(), load_reductions_of<std::int64_t>()}) {
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
 cudaError_t copy_places(std::span<const DeviceCopy> copies, cudaStream_t stream) {
   return launch(copies, [&](const dim3& grid, const Batch<DeviceCopy>& batch) {

@@ -66,6 +66,7 @@ class Links final : public NcclLinks {
     }
     const cudaError_t error = cudaSetDevice(options.device);
     if (error != cudaSuccess) fail("GPU {} cannot be used: {}", options.device, cudaGetErrorString(error));
+    cuda_check(load_kernels(), "loading kernels");
     // Otherwise the first call of every kind waits for its peers to connect, and two communicators for each other where
     // ranks start their queues in different orders. Whoever wants it otherwise may say so.
     setenv("NCCL_RUNTIME_CONNECT", "0", 0);

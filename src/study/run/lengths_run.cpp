@@ -42,8 +42,8 @@ void LengthsRun::run_rank(Communicator& communicator) {
       on_loss_(step + 1, job.plans[chosen]->plan().layout.seq, loss);
     };
   }
-  const std::unique_ptr<Kernels> kernels = make_kernels({.threads = options_.threads});
-  LengthsResult result = train_lengths(job, communicator, *kernels, on_step);
+  const RankProcessor own = sessions_.front()->make_processor(communicator);
+  LengthsResult result = train_lengths(job, communicator, own.get(), on_step);
   if (reports) result_ = std::move(result);
 }
 

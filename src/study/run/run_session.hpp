@@ -28,6 +28,8 @@ class RunSession {
   // prediction.
   const PolicyStudy& prepare_rank(Communicator& communicator);
   const PolicyStudy& best_prediction() const;
+  // What a rank computes with; on GPUs with the collectives that were measured.
+  RankProcessor make_processor(Communicator& communicator);
   // Returns the first plan to run that needs more memory than was stated; then nothing runs. Null where all fit. All
   // ranks find the same.
   const PolicyStudy* too_large() const;
@@ -53,7 +55,6 @@ class RunSession {
   std::string links_in_words(const std::string& way) const;
   void measure_links(Communicator& communicator);
   std::vector<WholePlan> plans_in_parts(const PlanRequest& request, const SharedGraph& graph) const;
-  RankProcessor make_processor(Communicator& communicator);
   void measure_machine(Communicator& communicator);
   void plan(const Communicator& communicator);
   void compare_plans(Communicator& communicator) const;
