@@ -231,6 +231,16 @@ void StreamRun::wait_for_room(std::int64_t step, std::size_t n) {
 }
 
 void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
+  try {
+    enqueue_calls(step, index);
+  } catch (const RunFailed& failure) {
+    if (recorded_now_ != nullptr) throw;  // all ranks go on without recordings
+    hear_of_a_loss();
+    fail_at(step, index, failure.what());
+  }
+}
+
+void StreamRun::enqueue_calls(std::int64_t step, std::size_t index) {
   const StreamOperation& op = operations_[index];
   const StreamId stream = streams_[op.stream];
   UnderWay& now = under_way(step, index);
@@ -240,19 +250,13 @@ void StreamRun::enqueue_one(std::int64_t step, std::size_t index) {
   }
   if (op.has_begin_event) device_.record(now.begun, stream);
   now.results.begin = device_.results_asked_for();
-  try {
-    if (does_nothing(op)) {
-    } else if (op.is_transfer) {
-      for (const Segment& segment : op.places.clear) device_.clear(stream, segment.data, Bytes{segment.bytes});
-      collectives_->start(op.prepared, op.places.input, op.places.output, device_.native(stream));
-    } else {
-      device_.use(stream);
-      call_kernels(step, index);
-    }
-  } catch (const RunFailed& failure) {
-    if (recorded_now_ != nullptr) throw;  // all ranks go on without recordings
-    if (op.is_transfer) hear_of_a_loss();
-    fail_at(step, index, failure.what());
+  if (does_nothing(op)) {
+  } else if (op.is_transfer) {
+    for (const Segment& segment : op.places.clear) device_.clear(stream, segment.data, Bytes{segment.bytes});
+    collectives_->start(op.prepared, op.places.input, op.places.output, device_.native(stream));
+  } else {
+    device_.use(stream);
+    call_kernels(step, index);
   }
   now.results.end = device_.results_asked_for();
   device_.record(now.ended, stream);

@@ -105,6 +105,7 @@ class StreamRun final : public PlanRun {
   void call_kernels(std::int64_t step, std::size_t index);
   void wait_for_room(std::int64_t step, std::size_t n);
   void enqueue_one(std::int64_t step, std::size_t index);
+  void enqueue_calls(std::int64_t step, std::size_t index);
   void wait_for(std::int64_t step, std::size_t index, const Dependency& dependency);
   void finish(std::int64_t step);
   void wait_for_ends(std::int64_t step);

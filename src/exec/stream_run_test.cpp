@@ -68,9 +68,8 @@ TEST(StreamRun, RunsProgramsOfOurOwnWhereThePlanIsMadeOfThem) {
   }
 }
 
-// Collectives only know that something broke.
-TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
-  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+// Of two ranks that fail, by their collectives or by their device, before one of them hears that another is gone.
+std::array<std::string, 2> words_where_something_fails_first(bool of_device) {
   const test::PlannedLayout planned(test::model_of({}), {.micro_batch = 1}, 2, "ddp", test::kGlobalBatch / 2);
   const TrainJob job{planned.whole, {}, Corpus::generate(3, 4096), 1, true};
   test::FakeFabric fabric;
@@ -78,7 +77,11 @@ TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
   local_ranks::on_ranks({.ranks = 2}, {}, [&](Communicator& communicator) {
     test::FakeAccelerator accelerator(static_cast<unsigned>(communicator.rank()));
     test::FakeCollectives collectives(fabric, communicator.rank());
-    collectives.break_with("NCCL: remote error");
+    if (of_device) {
+      accelerator.break_with("an illegal memory access was encountered");
+    } else {
+      collectives.break_with("NCCL: remote error");
+    }
     std::thread watch;
     if (communicator.rank() == 0) {
       watch = std::thread([&] {
@@ -93,7 +96,16 @@ TEST(StreamRun, NamesTheLostRankWhereCollectivesFailFirst) {
     }
     if (watch.joinable()) watch.join();
   });
-  for (const std::string& said : words) EXPECT_NE(said.find("rank 7 was lost"), std::string::npos) << said;
+  return words;
+}
+
+TEST(StreamRun, NamesTheLostRankWhereDeviceOrCollectivesFailFirst) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  for (const bool of_device : {false, true}) {
+    for (const std::string& said : words_where_something_fails_first(of_device)) {
+      EXPECT_NE(said.find("rank 7 was lost"), std::string::npos) << said;
+    }
+  }
 }
 
 // Whatever a rehearsal leaves behind would change the losses.

@@ -57,6 +57,7 @@ class FakeAccelerator final : public Accelerator {
     return make_id<EventId>(events_.size() - 1);
   }
   void record(EventId event, StreamId stream) override {
+    if (!broken_.empty()) throw RunFailed(broken_);
     call(stream, [this, event] {
       const std::int64_t number = ++events_[event.index()].recorded;
       return [this, event, number] {
@@ -96,8 +97,11 @@ class FakeAccelerator final : public Accelerator {
   }
   std::int64_t starts() const { return recorder_.starts; }
   void refuse_recordings() { recorder_.refuses = true; }
+  // From now on it fails, as GPUs do whose memory ended with another process.
+  void break_with(std::string why) { broken_ = std::move(why); }
 
  private:
+  std::string broken_;
   static constexpr std::uintptr_t kAlignment = 4096;
   static constexpr int kCallsPerLook = 64;
   struct Event {
