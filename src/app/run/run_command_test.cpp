@@ -64,6 +64,7 @@ TEST(RunCommand, RefusesBadFlagsByName) {
   expect_refused(kModel + "--cluster gpu:2,link=50GB/s --processes 2", {"gpu:2,link=50GB/s", "threads of one process"});
   expect_refused(kModel + "--cluster gpu:2", {"gpu:2", "ranks on GPUs are processes"});
   expect_refused(kTiny + "--native always", {"--native always", "under mpirun only"});
+  expect_refused(kTiny + "--graphs on", {"--graphs: is of --device cuda"});
   expect_refused(kModel + "--processes 2 --native auto", {"--native auto", "under mpirun only"});
 }
 
