@@ -2,12 +2,13 @@
 // tokens, its learning rate, what it dropped out) stays in those that follow, and all wait for each other as before.
 #include <gtest/gtest.h>
 
+#include "base/test_folder.hpp"
 #include "exec/test_stream_training.hpp"
 
 namespace weft {
 namespace {
 
-using test::expect_same_losses, test::StreamCase, test::StreamResult, test::train;
+using test::expect_same_losses, test::ScratchFolder, test::StreamCase, test::StreamResult, test::train;
 
 // The first two steps are never recorded. The learning rate is another in every step.
 constexpr std::int64_t kStepsTrained = 8, kRecorded = kStepsTrained - kStepsBeforeGraphs;
@@ -81,6 +82,59 @@ TEST(RecordedSteps, HaveATimeForEveryOperation) {
       EXPECT_GT(span.start, 0);
     }
   }
+}
+
+CheckpointJob saves_to(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  CheckpointJob job;
+  job.folder = folder;
+  job.every = 3;
+  job.keep = 9;
+  job.run = R"({"seed":1})";
+  job.run_id = std::string(32, 'a');
+  return job;
+}
+
+// What a checkpoint holds is read from the device between two steps.
+TEST(RecordedSteps, AreSavedAsThreadsSaveThem) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ScratchFolder folder("recorded_steps");
+  const StreamCase c{{.zero = 1}, 2, "priority"};
+  const TrainSettings settings = settings_with(Optimizer::adam);
+  std::vector<test::WholeTensors> saved;
+  for (const bool on_streams : {false, true}) {
+    const CheckpointJob job = saves_to(folder.path() / (on_streams ? "streams" : "threads"));
+    train(c, {.on_streams = on_streams, .graphs = GraphWish::always, .settings = settings, .checkpoint = &job});
+    for (const std::int64_t step : {std::int64_t{3}, std::int64_t{6}, kStepsTrained}) {
+      saved.push_back(test::whole_tensors(job.folder / checkpoint_name(step), test::model_of(c),
+                                          {TensorKind::weight, TensorKind::first_moment, TensorKind::second_moment}));
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const auto& [name, expected] : saved[i]) {
+      const std::vector<float>& found = saved[i + 3].at(name);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t e = 0; e < found.size(); ++e) ASSERT_NEAR(found[e], expected[e], 1e-5) << name.second;
+    }
+  }
+}
+
+// A run that is asked to stop trains a step or two more and no others.
+TEST(RecordedSteps, EndWhereTheyAreAskedTo) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const ScratchFolder folder("recorded_steps_stop");
+  const TrainSettings settings = settings_with(Optimizer::adam);
+  CheckpointJob job = saves_to(folder.path() / "saves");
+  job.asked_to_stop = [asked = 0]() mutable { return ++asked > 4; };
+  const StreamResult found = train({}, {.graphs = GraphWish::always, .settings = settings, .checkpoint = &job});
+  const TrainResult expected = train({}, {.on_streams = false, .settings = settings});
+  EXPECT_TRUE(found.stopped);
+  ASSERT_LT(found.losses.size(), expected.losses.size());
+  ASSERT_GT(found.losses.size(), 4U);
+  for (std::size_t i = 0; i < found.losses.size(); ++i) {
+    EXPECT_NEAR(found.losses[i], expected.losses[i], 2e-6 * expected.losses[i]) << "step " << i + 1;
+  }
+  EXPECT_EQ(found.starts, std::ssize(found.losses) - kStepsBeforeGraphs);
 }
 
 TEST(RecordedSteps, AreGivenUpByAllRanksWhereOneCannotRecord) {

@@ -28,11 +28,14 @@ class FakeFabric {
     std::vector<std::int64_t> members = call.members;
     std::ranges::sort(members);
     Meeting& meeting = meetings_[{members, call.queue, turn}];
-    meeting.members.try_emplace(rank, own);
+    std::int64_t& over = over_[{members, call.queue, rank}];
+    // As on a communicator of NCCL's, a rank's calls run one after the other.
+    if (meeting.members.try_emplace(rank, own).second) WEFT_CHECK(turn == over);
     if (!meeting.over && meeting.members.size() == call.members.size()) {
       carry_out(call, meeting);
       meeting.over = true;
     }
+    if (meeting.over) over = turn + 1;
     return meeting.over;
   }
 
@@ -129,6 +132,7 @@ class FakeFabric {
   }
 
   std::mutex mutex_;
+  std::map<std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t>, std::int64_t> over_;  // calls, by rank
   std::map<std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t>, Meeting> meetings_;
 };
 

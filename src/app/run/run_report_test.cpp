@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "app/test_cli.hpp"
 
 namespace weft {
@@ -22,6 +24,37 @@ TEST(RunReport, NamesEveryPolicyBelowTheBound) {
   EXPECT_PRED2(contains, run_text_report(study), "\nddp and priority are below the bound");
   study.runs.pop_back();
   EXPECT_PRED2(contains, run_text_report(study), "\nddp is below the bound");
+}
+
+RunStudy study_with(const HostReport& host) {
+  RunStudy study;
+  PolicyRun& run = study.runs.emplace_back();
+  run.measured.whole = std::make_shared<const WholePlan>(Plan{}, StepGraph{});
+  run.measured.policy = "ddp";
+  run.measured.step_s = run.predicted_step_s = 1;
+  run.step_times_s = {1};
+  run.losses = {1, 1};
+  run.host = host;
+  return study;
+}
+
+TEST(RunReport, SaysWhatAStepCostsTheHostAndWhyThereAreGraphs) {
+  HostReport host;
+  host.by_calls = {Nanos{1'900'000}, Nanos{2'000'000}, true};
+  host.why = "--graphs off";
+  EXPECT_PRED2(contains, run_text_report(study_with(host)),
+               "\nHost time of a step under ddp: 1.90 ms of 2.00 ms call by call; no CUDA graphs: --graphs off\n");
+  host.by_graphs = {Nanos{200'000}, Nanos{900'000}, false};
+  host.first_graph_step = 6;  // counted from 0
+  host.ends_with_graphs = true;
+  host.why = "the device waits for the host";
+  EXPECT_PRED2(contains, run_text_report(study_with(host)),
+               "call by call; 200.00 us of 900.00 us with CUDA graphs; graphs from step 7 on: the device waits for the "
+               "host\n");
+  const nlohmann::ordered_json json = run_json_report(study_with(host))["policies"]["ddp"]["host"];
+  EXPECT_DOUBLE_EQ(json["calls"]["host_s"].get<double>(), 1.9e-3);
+  EXPECT_DOUBLE_EQ(json["graphs"]["step_s"].get<double>(), 0.9e-3);
+  EXPECT_EQ(json["first_graph_step"], 7);
 }
 
 }  // namespace
