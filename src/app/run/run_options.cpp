@@ -256,7 +256,9 @@ void declare_run_flags(Flags& flags) {
       "native", "auto|never|always",
       "under mpirun, whether plans use the MPI library's own collectives: where they were measured to be faster "
       "than ours are predicted to be (default), or not, or wherever they can");
-  flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
+  flags.value(
+      "out", "DIR",
+      "write plan.json, timeline.json and trace.json of every policy there, and report.html (a page to look at)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
 }
