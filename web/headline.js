@@ -22,7 +22,7 @@ function term_bar(account, longest) {
     if (seconds <= 0) continue;
     bar.append(element("span", {
       title: `${words}: ${seconds_text(seconds)} (${percent_text(seconds, account.step_s)})`,
-      style: { flex: `${seconds} 0 0`, background: `var(--${colour})` },
+      style: { width: `${(100 * seconds) / account.step_s}%`, background: `var(--${colour})` },
     }));
   }
   return bar;

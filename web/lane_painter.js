@@ -17,9 +17,48 @@ function column_shares(lane, from, to, first, shares) {
   return next;
 }
 
-// `view` has begin, end (time), left, width (pixels); the lane is painted between top and top + height.
+// Columns of one lane as pixels. Tens of thousands of rectangles take a canvas longer than a frame; one image does not.
+class ColumnImage {
+  constructor() {
+    this.canvas = document.createElement("canvas");
+  }
+  // Clears the image. It has as many rows as the screen shows of the lane, and a column for each pixel of the style sheet.
+  begin(columns, rows, colours) {
+    if (this.canvas.width !== columns || this.canvas.height !== rows) Object.assign(this.canvas, { width: columns, height: rows });
+    this.context = this.canvas.getContext("2d");
+    this.image = this.context.createImageData(columns, rows);
+    this.pixels = new Uint32Array(this.image.data.buffer);
+    this.colours = colours.pixels;
+    this.is_empty = true;
+  }
+  // The height of a colour is its share of the column, from the bottom up.
+  add(column, shares, length) {
+    const { width, height } = this.image;
+    let filled = 0;
+    for (let category = 0; category < shares.length; ++category) {
+      if (shares[category] <= 0) continue;
+      const from = Math.round(filled * height);
+      filled = Math.min(1, filled + shares[category] / length);
+      for (let row = height - Math.round(filled * height); row < height - from; ++row) {
+        this.pixels[row * width + column] = this.colours[category];
+      }
+    }
+    this.is_empty = false;
+  }
+  paint(context, left, top, height) {
+    if (this.is_empty) return;
+    this.context.putImageData(this.image, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.canvas, left, top, this.image.width, height);
+  }
+}
+let column_image = null;
+
+// `view` has begin, end (time), left (whole pixels), width (pixels); the lane is painted between top and top + height.
 export function paint_lane(context, lane, view, top, height, colours) {
   const scale = view.width / (view.end - view.begin), shares = new Float64Array(kCategories.length);
+  const columns = (column_image ??= new ColumnImage());
+  columns.begin(Math.ceil(view.width), Math.round(height * context.getTransform().d), colours);
   let i = lane.first_ending_after(view.begin), column = 0;
   while (i < lane.count && column < view.width) {
     const start = (lane.start[i] - view.begin) * scale, end = (lane.end[i] - view.begin) * scale;
@@ -30,33 +69,23 @@ export function paint_lane(context, lane, view, top, height, colours) {
       ++i;
       continue;
     }
-    column = Math.max(column, Math.floor(start));
+    column = Math.max(Math.ceil(column), Math.floor(start));
     const from = view.begin + column / scale, to = from + 1 / scale;
     i = lane.first_ending_after(from, i);
     i = column_shares(lane, from, to, i, shares);
-    paint_column(context, shares, to - from, view.left + column, top, height, colours);
+    columns.add(column, shares, to - from);
     column += 1;
   }
+  columns.paint(context, view.left, top, height);
 }
 
 function paint_piece(context, lane, i, view, start, end, top, height, colours) {
-  const width = end - start;
-  context.fillStyle = colours.categories[lane.category[i]];
+  const width = end - start, colour = colours.categories[lane.category[i]];
+  context.fillStyle = colour;
   context.fillRect(view.left + start, top, width > 4 ? width - 0.75 : width, height);
   if (width < kLabelPixels || height < 13 || !view.label) return;
   const text = fitted(context, view.label(lane.item[i]), width - 8);
   if (!text) return;
-  context.fillStyle = ink_on(colours.categories[lane.category[i]]);
+  context.fillStyle = ink_on(colour);
   context.fillText(text, view.left + start + 4, top + height / 2 + 0.5);
-}
-
-function paint_column(context, shares, length, x, top, height, colours) {
-  let bottom = top + height;
-  for (let category = 0; category < shares.length; ++category) {
-    const part = Math.min(1, shares[category] / length) * height;
-    if (part < 0.05) continue;
-    context.fillStyle = colours.categories[category];
-    context.fillRect(x, bottom - part, 1, part);
-    bottom -= part;
-  }
 }

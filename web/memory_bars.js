@@ -18,7 +18,7 @@ export function memory_section(summary) {
       const bytes = number_of(stage.terms?.[term]);
       if (bytes > 0) {
         bar.append(element("span", { title: `${term}: ${bytes_text(bytes)}`,
-          style: { flex: `${bytes} 0 0`, background: colour(term) } }));
+          style: { width: `${(100 * bytes) / number_of(stage.bytes)}%`, background: colour(term) } }));
       }
     }
     grid.append(element("div", { class: "name" }, String(stage.stage)),

@@ -4,7 +4,7 @@ import { bytes_text } from "./formats.js";
 import { kGutter } from "./timeline_panel.js";
 import { paint_axis } from "./time_axis.js";
 
-const kHeight = 190, kTop = 22, kMostCurves = 8;
+const kHeight = 190, kTop = 22, kColours = 4, kMostCurves = 4;  // more curves hide each other
 
 export class MemoryCurve {
   constructor(view, colours) {
@@ -12,7 +12,7 @@ export class MemoryCurve {
     this.canvas = element("canvas", { role: "img", "aria-label": "memory over time" });
     this.frame = element("div", { class: "frame" }, this.canvas);
     this.root = section("memory-time", "Memory over time", "Bytes that hold something, by stage. It shows the range that the timeline shows.",
-      this.frame);
+      this.frame, (this.legend = element("ul", { class: "legend" })));
     this.root.hidden = true;
     view.on_change(() => this.draw());
     window.addEventListener("resize", () => this.draw());
@@ -23,6 +23,8 @@ export class MemoryCurve {
     this.curves = timeline.memory.map((samples, rank) => ({ samples, name: timeline.ranks[rank]?.name ?? "" }))
       .filter(({ samples }) => samples.at.length > 1).slice(0, kMostCurves);
     this.root.hidden = this.curves.length === 0;
+    this.legend.replaceChildren(...this.curves.map(({ name }, i) =>
+      element("li", {}, element("i", { style: { background: `var(--memory-${i % kColours})` } }), name)));
     this.draw();
   }
 
@@ -45,13 +47,11 @@ export class MemoryCurve {
     context.clip();
     this.curves.forEach((curve, i) => this.draw_curve(context, curve, frame, y, i, colours));
     context.restore();
-    this.draw_names(context, frame, y, colours);
   }
 
   draw_curve(context, { samples }, frame, y, i, colours) {
     const scale = frame.width / (frame.end - frame.begin);
     context.strokeStyle = colours.memory[i % colours.memory.length];
-    context.setLineDash(i < colours.memory.length ? [] : [5, 3]);
     context.lineWidth = 1.5;
     context.beginPath();
     for (let k = 0; k < samples.at.length; ++k) {
@@ -60,26 +60,6 @@ export class MemoryCurve {
       context.lineTo(x, y(samples.bytes[k]));
     }
     context.stroke();
-    context.setLineDash([]);
     context.lineWidth = 1;
-  }
-
-  // At the right end, moved apart where curves end close together.
-  draw_names(context, frame, y, colours) {
-    const labels = this.curves.map(({ samples, name }, i) => {
-      let k = samples.at.findIndex((at) => at > frame.end) - 1;
-      if (k < 0) k = samples.at.length - 1;
-      return { name, i, at: y(samples.bytes[k]) - 7 };
-    }).sort((a, b) => b.at - a.at);
-    for (let i = 1; i < labels.length; ++i) labels[i].at = Math.min(labels[i].at, labels[i - 1].at - 13);
-    for (const { name, i, at } of labels) {
-      context.font = "600 11px system-ui, 'DejaVu Sans', sans-serif";
-      context.lineWidth = 3;
-      context.strokeStyle = colours.paper;
-      context.strokeText(name, frame.left + frame.width - 6, at);
-      context.fillStyle = colours.memory[i % colours.memory.length];
-      context.fillText(name, frame.left + frame.width - 6, at);
-      context.lineWidth = 1;
-    }
   }
 }

@@ -25,12 +25,19 @@ export function category_of_phase(phase) {
 export function read_colours() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  const categories = kCategories.map((name) => colour(name.replace("_", "-")));
   return {
-    categories: kCategories.map((name) => colour(name.replace("_", "-"))),
+    categories, pixels: categories.map(pixel_of),
     ink: colour("ink"), muted: colour("muted"), line: colour("line"), paper: colour("paper"), panel: colour("panel"),
     accent: colour("exposed"), select: colour("select"), bubble: colour("bubble"),
     memory: [0, 1, 2, 3].map((i) => colour(`memory-${i}`)),
   };
+}
+
+// #rrggbb as a pixel of an image: its bytes are red, green, blue and opacity.
+function pixel_of(colour) {
+  const bytes = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) || 0);
+  return new Uint32Array(Uint8Array.of(...bytes, 255).buffer)[0];
 }
 
 // Ink that can be read on a colour of the style sheet (#rrggbb).

@@ -83,7 +83,7 @@ export class PipelineView {
       context.globalAlpha = box.batch % 2 === 1 ? 0.72 : 1;
       context.fillRect(frame.left + from, top, Math.max(0.5, to - from - 0.75), kRowHeight);
       context.globalAlpha = 1;
-      if (box.batch < 0 || to - from < 8 + 6 * String(box.batch).length) continue;
+      if (box.batch < 0 || to - from < 4 + 6 * String(box.batch).length) continue;
       context.fillStyle = box.direction === kForward ? "#10151a" : colours.paper;
       context.fillText(String(box.batch), frame.left + (from + to) / 2, top + kRowHeight / 2 + 0.5);
     }

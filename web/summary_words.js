@@ -72,9 +72,10 @@ export function advice(summary) {
   const largest = policy.explanation?.largest ?? [];
   const items = largest.length ? largest.map((entry) => exposure_item(entry, policy)) : general_items(policy, summary);
   if (is_number(summary.bound_s)) {
-    const gap = change_text(policy.step_s, summary.bound_s);
+    const gap = change_text(policy.step_s, summary.bound_s), is_below = policy.step_s < summary.bound_s;
     items.push(element("li", {}, `No schedule of this layout takes less than ${seconds_text(summary.bound_s)}`,
-      summary.bound_explanation ? ` (${summary.bound_explanation})` : "", `; ${summary.best} is at ${gap}.`));
+      summary.bound_explanation ? ` (${summary.bound_explanation})` : "", `; ${summary.best} is at ${gap}.`,
+      is_below ? " A measurement below the bound says that the machine computed faster than when it was calibrated." : ""));
   }
   return items.length ? element("ul", { class: "advice" }, items) : null;
 }

@@ -6,7 +6,7 @@ import { lanes_of, path_lane } from "./span_lanes.js";
 import { paint_axis } from "./time_axis.js";
 
 export const kGutter = 148;
-const kAxisHeight = 20, kComputeHeight = 22, kQueueHeight = 11, kRankGap = 9, kRowGap = 2;
+const kAxisHeight = 20, kComputeHeight = 22, kQueueHeight = 11, kRankGap = 8, kRowGap = 3, kMostHeight = 500;
 
 export class TimelinePanel {
   constructor(timeline, view) {
@@ -65,7 +65,7 @@ export class TimelinePanel {
     this.colours = colours;
     this.width = this.scroller.clientWidth;
     if (!this.width) return;
-    const height = Math.min(this.content_height, 460), offset = this.scroller.scrollTop;
+    const height = Math.min(this.content_height, kMostHeight), offset = this.scroller.scrollTop;
     this.spacer.style.height = `${Math.max(0, this.content_height - height)}px`;
     const context = sized_context(this.canvas, this.width, height), frame = this.frame();
     context.clearRect(0, 0, this.width, height);
@@ -86,10 +86,12 @@ export class TimelinePanel {
   }
 
   draw_row(context, row, top, frame, colours) {
+    context.font = `${row.strong ? 11 : 10}px system-ui, 'DejaVu Sans', sans-serif`;
     context.fillStyle = row.strong ? colours.ink : colours.muted;
     context.textAlign = "right";
     context.textBaseline = "middle";
     context.fillText(fitted(context, row.label, kGutter - 20), kGutter - 10, top + row.height / 2 + 0.5);
+    context.font = "11px system-ui, 'DejaVu Sans', sans-serif";
     context.textAlign = "left";
     context.fillStyle = colours.panel;
     context.fillRect(frame.left, top, frame.width, row.height);

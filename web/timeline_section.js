@@ -80,6 +80,7 @@ export class TimelineSection {
     this.panels = timelines.map((timeline, i) => this.make_panel(timeline, this.entries[numbers[i]]));
     this.stack.replaceChildren(...this.panels.map((panel) => panel.root));
     this.view.set_length(Math.max(...timelines.map((timeline) => timeline.length)));
+    this.view.set(0, 1.01 * Math.max(...timelines.map((timeline) => Math.min(timeline.period, timeline.length))));
     this.clear_detail();
     this.find(this.search.value);
     for (const listener of this.listeners) listener(timelines[0]);
@@ -225,6 +226,7 @@ export class TimelineSection {
   }
   draw() {
     if (!this.panels.length) return;
+    Object.assign(this.root.dataset, { begin: this.view.begin, end: this.view.end });
     this.mini.draw(this.panels[0], this.colours());
     for (const panel of this.panels) panel.draw(this.colours());
   }

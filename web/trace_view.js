@@ -19,7 +19,7 @@ function rank_rows(ranks) {
     for (const [words, colour, of] of kTerms) {
       if (of(rank) > 0) {
         bar.append(element("span", { title: `${words}: ${time_text(1000 * of(rank))} (${percent_text(of(rank), total(rank))})`,
-          style: { flex: `${of(rank)} 0 0`, background: `var(--${colour})` } }));
+          style: { width: `${(100 * of(rank)) / total(rank)}%`, background: `var(--${colour})` } }));
       }
     }
     grid.append(element("div", { class: "name" }, `rank ${rank.rank}`, rank.label ? element("small", {}, String(rank.label)) : null),
