@@ -11,12 +11,16 @@ export function number_of(value) {
 
 const kTimeUnits = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]];
 
+// The largest unit that is not longer than the time: nanoseconds, and its name.
+export function unit_of(nanos) {
+  return kTimeUnits.find(([least]) => Math.abs(nanos) >= least) ?? kTimeUnits[3];
+}
+
 // Nanoseconds: "17.602 s", "231.05 ms".
 export function time_text(nanos) {
   if (!is_number(nanos)) return "\u2013";
   if (nanos === 0) return "0";
-  const size = Math.abs(nanos);
-  const [unit, name] = kTimeUnits.find(([least]) => size >= least) ?? [1, "ns"];
+  const [unit, name] = unit_of(nanos);
   const value = nanos / unit;
   const digits = unit === 1 ? 0 : Math.abs(value) >= 100 ? 1 : Math.abs(value) >= 10 ? 2 : 3;
   return `${value.toFixed(digits)} ${name}`;

@@ -69,10 +69,12 @@ function add_timelines(page, data) {
     memory.show(timeline);
     document.documentElement.dataset.ready = "true";
   });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  const redraw = () => {
     colours = read_colours();
     view.set(view.begin, view.end);
-  });
+    timelines.draw();  // before the paper is printed, not with the next frame
+  };
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", redraw);
   page.append(timelines.root, pipeline.root, memory.root);
   timelines.show(0, entries.length > 1 ? 1 : -1).catch((error) => {
     timelines.root.append(element("p", {}, `The timeline cannot be read: ${error.message}`));

@@ -7,7 +7,8 @@ export function read_page_data() {
 // Unpacks the n-th timeline of the page.
 export async function read_timeline(n) {
   const packed = document.querySelectorAll("script.weft-timeline")[n].textContent;
-  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const letters = atob(packed), bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; ++i) bytes[i] = letters.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return unpacked_timeline(JSON.parse(await new Response(stream).text()));
 }
@@ -47,7 +48,7 @@ export function unpacked_timeline(packed) {
             begin: path_begin, end: path_begin.map((from, i) => from + p.length[i]) },
     waits: w ? unpacked_waits(w, operations.count) : null,
     memory: packed.memory.map((m) => ({ at: summed(m.at, Float64Array), bytes: summed(m.bytes, Float64Array) })),
-    span_of: index_of_spans(spans),
+    span_of: index_of_spans(spans, operations.count),
   };
 }
 
@@ -62,12 +63,15 @@ function unpacked_waits(waits, operation_count) {
 }
 
 // Finds the execution of an operation in an iteration; undefined where the window does not show it.
-function index_of_spans(spans) {
+function index_of_spans(spans, operation_count) {
   const by_iteration = new Map();
   for (let i = 0; i < spans.count; ++i) {
     let found = by_iteration.get(spans.iteration[i]);
-    if (!found) by_iteration.set(spans.iteration[i], (found = new Map()));
-    found.set(spans.operation[i], i);
+    if (!found) by_iteration.set(spans.iteration[i], (found = new Int32Array(operation_count).fill(-1)));
+    found[spans.operation[i]] = i;
   }
-  return (operation, iteration) => by_iteration.get(iteration)?.get(operation);
+  return (operation, iteration) => {
+    const span = by_iteration.get(iteration)?.[operation];
+    return span >= 0 ? span : undefined;
+  };
 }

@@ -21,26 +21,31 @@ export class Lane {
   }
   // Sorts the pieces and adds them up; afterwards the lane does not change.
   finish() {
-    const order = Uint32Array.from(this.start.keys());
-    if (this.start.some((start, i) => i > 0 && start < this.start[i - 1])) {
-      order.sort((a, b) => this.start[a] - this.start[b] || a - b);
-    }
-    this.start = Float64Array.from(order, (i) => this.start[i]);
-    this.end = Float64Array.from(order, (i) => this.end[i]);
-    this.category = Uint8Array.from(order, (i) => this.category[i]);
-    this.item = Int32Array.from(order, (i) => this.item[i]);
-    for (let i = 1; i < order.length; ++i) {  // where a queue needed more lanes than it has
+    this.sort();
+    this.start = Float64Array.from(this.start);
+    this.end = Float64Array.from(this.end);
+    this.category = Uint8Array.from(this.category);
+    this.item = Int32Array.from(this.item);
+    for (let i = 1; i < this.count; ++i) {  // where a queue needed more lanes than it has
       this.start[i] = Math.max(this.start[i], this.end[i - 1]);
       this.end[i] = Math.max(this.end[i], this.start[i]);
     }
     this.sums = kCategories.map(() => null);
     for (const category of new Set(this.category)) {
-      const sum = (this.sums[category] = new Float64Array(order.length + 1));
-      for (let i = 0; i < order.length; ++i) {
+      const sum = (this.sums[category] = new Float64Array(this.count + 1));
+      for (let i = 0; i < this.count; ++i) {
         sum[i + 1] = sum[i] + (this.category[i] === category ? this.end[i] - this.start[i] : 0);
       }
     }
     return this;
+  }
+  sort() {
+    if (!this.start.some((start, i) => i > 0 && start < this.start[i - 1])) return;
+    const order = this.start.map((_, i) => i).sort((a, b) => this.start[a] - this.start[b] || a - b);
+    for (const column of ["start", "end", "category", "item"]) {
+      const values = this[column];
+      this[column] = order.map((i) => values[i]);
+    }
   }
   get count() {
     return this.start.length;

@@ -54,14 +54,19 @@ function exposure_item(largest, policy) {
     remedies.length ? ["What helps: ", ...remedies, "."] : "");
 }
 
-// General advice where the file holds no explanation: what each kind of waiting usually gives way to.
+// Whether any change was tried: --explain does, --out alone does not.
+function has_remedies(largest) {
+  return largest.some((entry) => (entry.remedies ?? []).length > 0);
+}
+
+// General advice where no change was tried: what each kind of waiting usually gives way to.
 function general_items(policy, summary) {
   const items = [], step = policy.step_s, layout = summary.layout ?? {};
   if (number_of(policy.bubble_s) > 0.05 * step && number_of(layout.pp) > 1) {
     items.push("Bubbles shrink with more micro-batches, interleaving (--vpp) or a zero-bubble schedule.");
   }
   if (number_of(policy.exposed_comm_s) > 0.03 * step) {
-    items.push("weft plan --explain --out DIR says why communication is exposed and tries what would help.");
+    items.push("weft plan --explain --out DIR tries what would help.");
   }
   return items.map((text) => element("li", {}, text));
 }
@@ -70,7 +75,8 @@ export function advice(summary) {
   const policy = summary.policies?.[summary.best];
   if (!policy) return null;
   const largest = policy.explanation?.largest ?? [];
-  const items = largest.length ? largest.map((entry) => exposure_item(entry, policy)) : general_items(policy, summary);
+  const items = largest.map((entry) => exposure_item(entry, policy));
+  if (!has_remedies(largest)) items.push(...general_items(policy, summary));
   if (is_number(summary.bound_s)) {
     const gap = change_text(policy.step_s, summary.bound_s), is_below = policy.step_s < summary.bound_s;
     items.push(element("li", {}, `No schedule of this layout takes less than ${seconds_text(summary.bound_s)}`,

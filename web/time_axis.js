@@ -1,5 +1,5 @@
 // A ruler of time, and the range of it that is looked at, which several panels share.
-import { time_text } from "./formats.js";
+import { unit_of } from "./formats.js";
 
 export class TimeView {
   // `length` is the longest of the timelines that are shown, in nanoseconds.
@@ -53,8 +53,11 @@ export function ticks(begin, end, width) {
   return times;
 }
 
+// As many digits as neighbouring ticks need to differ.
 export function tick_text(time, step) {
-  return time === 0 ? "0" : time_text(Math.abs(time) < step / 1000 ? 0 : time).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+  if (Math.abs(time) < step / 1000) return "0";
+  const [unit, name] = unit_of(time);
+  return `${(time / unit).toFixed(Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9)))} ${name}`;
 }
 
 // Draws the ruler above `height` and its lines down through it.

@@ -81,6 +81,9 @@ export class TimelinePanel {
       this.draw_row(context, row, top, frame, colours);
     }
     this.draw_end(context, frame, height, colours);
+    context.beginPath();
+    context.rect(frame.left, 0, frame.width, height);
+    context.clip();
     this.draw_selection(context, frame, offset, colours);
     context.restore();
   }

@@ -193,8 +193,9 @@ async function measure_frames() {
     frames.push(performance.now() - last);
     last = performance.now();
   }
-  const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
-  return { drawing: median(drawing), frames: median(frames) };
+  drawing.sort((a, b) => a - b);
+  frames.sort((a, b) => a - b);
+  return { least: drawing[0], drawing: drawing[20], frames: frames[20] };
 }
 
 for (const dark of [false, true]) {
@@ -256,8 +257,8 @@ await check("200,000 spans move smoothly", async () => {
   for (const zooms of [0, 6, 12]) {
     await press(page, "0");
     for (let i = 0; i < zooms; ++i) await press(page, "w");
-    const { drawing, frames } = await page.evaluate(measure_frames);
-    console.log(`200,000 spans, zoomed ${zooms} times: drawing ${drawing.toFixed(1)} ms, a frame ${frames.toFixed(1)} ms (medians); usable after ${ready_ms.toFixed(0)} ms`);
+    const { least, drawing, frames } = await page.evaluate(measure_frames);
+    console.log(`200,000 spans, zoomed ${zooms} times: drawing ${drawing.toFixed(1)} ms (least ${least.toFixed(1)}), a frame ${frames.toFixed(1)} ms (medians); usable after ${ready_ms.toFixed(0)} ms`);
     assert.ok(drawing < 100, "time to draw");
   }
   assert.deepEqual(noticed, []);

@@ -88,6 +88,15 @@ nlohmann::ordered_json explained_json(const PlanStudy& study, const std::vector<
   return json;
 }
 
+// The page always says why communication is exposed, of the best policy; what would help takes a search, which
+// --explain asks for.
+nlohmann::ordered_json page_json(const PlanStudy& study, nlohmann::ordered_json json, const Profile& profile) {
+  const PolicyStudy& best = study.policies[study.best];
+  nlohmann::ordered_json& policy = json["policies"][best.policy];
+  if (!policy.contains("explanation")) policy["explanation"] = explanation_json(best, explain_plan(best, profile));
+  return json;
+}
+
 void print_explained(const Flags& flags, const PlanStudy& study, const std::vector<ExplainedPolicy>& explained,
                      const std::string& gain, std::ostream& out) {
   const bool full = flags.is_set("explain-full");
@@ -145,7 +154,7 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   WrittenFiles written;
   if (const auto folder = flags.text("out")) {
     written = write_plan_files(study, *folder, file_options);
-    written.names.push_back(write_report_file(*folder, source_of_plans(study, json)));
+    written.names.push_back(write_report_file(*folder, source_of_plans(study, page_json(study, json, profile))));
   }
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";

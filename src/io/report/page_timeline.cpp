@@ -9,6 +9,8 @@
 namespace weft {
 namespace {
 
+constexpr double kLongestWindow = 0x1p61;  // nanoseconds; no span of a timeline lies beyond
+
 bool touches(const Span& span, Nanos begin, Nanos end) {
   return span.end > begin && span.start < end;
 }
@@ -112,7 +114,7 @@ PageTimeline page_timeline(const Timeline& timeline, const std::vector<ExposedSt
   PageTimeline page;
   const std::int32_t periods = std::clamp(timeline.periods, 1, window.max_periods);
   page.begin = timeline.steady_begin;
-  page.whole_end = page.begin + Nanos{std::llround(timeline.period_ns * periods)};
+  page.whole_end = page.begin + Nanos{std::llround(std::clamp(timeline.period_ns * periods, 1.0, kLongestWindow))};
   page.end = page.whole_end;
   page.timeline = expanded(timeline, timeline.steady_first - 1, timeline.steady_first + periods);
   std::erase_if(page.timeline.spans, [&](const Span& span) { return !touches(span, page.begin, page.end); });
