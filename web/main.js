@@ -57,6 +57,15 @@ function timeline_entries(sources) {
   }));
 }
 
+// The page can be used when the first timeline is there; then the second one comes.
+async function show_first(timelines, count) {
+  await timelines.show(0);
+  document.documentElement.dataset.ready = "true";
+  await new Promise((done) => setTimeout(done));
+  if (count > 1) await timelines.show(0, 1);
+  document.documentElement.dataset.complete = "true";
+}
+
 function add_timelines(page, data) {
   const entries = timeline_entries(data.sources);
   if (!entries.length) return;
@@ -67,7 +76,6 @@ function add_timelines(page, data) {
   timelines.on_shown((timeline) => {
     pipeline.show(timeline);
     memory.show(timeline);
-    document.documentElement.dataset.ready = "true";
   });
   const redraw = () => {
     colours = read_colours();
@@ -76,7 +84,7 @@ function add_timelines(page, data) {
   };
   for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", redraw);
   page.append(timelines.root, pipeline.root, memory.root);
-  timelines.show(0, entries.length > 1 ? 1 : -1).catch((error) => {
+  show_first(timelines, entries.length).catch((error) => {
     timelines.root.append(element("p", {}, `The timeline cannot be read: ${error.message}`));
   });
 }
@@ -88,7 +96,9 @@ function build_page() {
   add_timelines(page, data);
   const version = data.sources.map((source) => source.summary?.version).find(Boolean);
   page.append(element("footer", {}, `Made by weft${version ? ` ${version}` : ""}. Predicted times come from a model of the machine, unless the page says measured.`));
-  if (!data.sources.some((source) => source.timelines.length)) document.documentElement.dataset.ready = "true";
+  if (!data.sources.some((source) => source.timelines.length)) {
+    Object.assign(document.documentElement.dataset, { ready: "true", complete: "true" });
+  }
 }
 
 build_page();

@@ -10,7 +10,7 @@ export async function read_timeline(n) {
   const letters = atob(packed), bytes = new Uint8Array(letters.length);
   for (let i = 0; i < letters.length; ++i) bytes[i] = letters.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return unpacked_timeline(JSON.parse(await new Response(stream).text()));
+  return unpacked_timeline(await new Response(stream).json());
 }
 
 function summed(differences, Type) {

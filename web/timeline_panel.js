@@ -1,6 +1,7 @@
 // One timeline on a canvas: a row for each queue of each rank, the critical path above them. It knows how to draw itself and
 // what lies at a point; what happens on a click is the section's business.
 import { element, fitted, sized_context } from "./elements.js";
+import { count_text } from "./formats.js";
 import { paint_lane } from "./lane_painter.js";
 import { lanes_of, path_lane } from "./span_lanes.js";
 import { paint_axis } from "./time_axis.js";
@@ -22,8 +23,8 @@ export class TimelinePanel {
     this.spacer = element("div");
     this.scroller = element("div", { class: "lanes" }, this.canvas, this.spacer);
     this.scroller.addEventListener("scroll", () => this.draw());
-    const spans = timeline.spans.count.toLocaleString("en-US");
-    const cut = timeline.left_out > 0 ? `, ${timeline.left_out.toLocaleString("en-US")} later ones are not in this page` : "";
+    const spans = count_text(timeline.spans.count);
+    const cut = timeline.left_out > 0 ? `, ${count_text(timeline.left_out)} later ones are not in this page` : "";
     this.root = element("div", { class: "frame" },
       element("h3", {}, timeline.title, element("span", {}, `${spans} spans${cut}`)), this.scroller);
   }

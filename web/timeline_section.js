@@ -1,7 +1,7 @@
 // The section of timelines: one panel or two above each other on one axis, a strip of the whole, search, keys, and what is
 // known of the span that was clicked.
 import { element, section } from "./elements.js";
-import { time_text } from "./formats.js";
+import { count_text, time_text } from "./formats.js";
 import { MiniMap } from "./mini_map.js";
 import { kCategories, kCategoryWords } from "./palette.js";
 import { name_of_span, place_of_span, span_detail, stretch_words, waits_of } from "./span_detail.js";
@@ -77,7 +77,11 @@ export class TimelineSection {
     this.lower.value = String(lower);
     const numbers = lower === kNone || lower === upper ? [upper] : [upper, lower];
     const timelines = await Promise.all(numbers.map((n) => this.entries[n].load()));
-    this.panels = timelines.map((timeline, i) => this.make_panel(timeline, this.entries[numbers[i]]));
+    const before = this.panels;
+    this.panels = timelines.map((timeline, i) => {
+      const entry = this.entries[numbers[i]];
+      return before.find((panel) => panel.entry === entry) ?? this.make_panel(timeline, entry);
+    });
     this.stack.replaceChildren(...this.panels.map((panel) => panel.root));
     this.view.set_length(Math.max(...timelines.map((timeline) => timeline.length)));
     this.view.set(0, 1.01 * Math.max(...timelines.map((timeline) => Math.min(timeline.period, timeline.length))));
@@ -205,7 +209,7 @@ export class TimelineSection {
       for (const span of own) this.found.push({ panel, span });
     }
     this.found.sort((a, b) => a.panel.timeline.spans.start[a.span] - b.panel.timeline.spans.start[b.span]);
-    this.count.textContent = wanted ? `${this.found.length.toLocaleString("en-US")} found` : "";
+    this.count.textContent = wanted ? `${count_text(this.found.length)} found` : "";
     this.draw_soon();
   }
 
@@ -214,7 +218,7 @@ export class TimelineSection {
     const at = this.found_at === kNone && direction < 0 ? 0 : this.found_at;
     this.found_at = (at + direction + this.found.length) % this.found.length;
     const { panel, span } = this.found[this.found_at];
-    this.count.textContent = `${(this.found_at + 1).toLocaleString("en-US")} of ${this.found.length.toLocaleString("en-US")}`;
+    this.count.textContent = `${count_text(this.found_at + 1)} of ${count_text(this.found.length)}`;
     this.select(panel, span);
   }
 

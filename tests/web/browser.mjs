@@ -50,5 +50,6 @@ export async function open_page(browser, file, { dark = false } = {}) {
   await page.goto(`file://${file}`);
   await page.waitForFunction(() => document.documentElement.dataset.ready === "true", { timeout: 60000 });
   const ready_ms = await page.evaluate(() => performance.now());
+  await page.waitForFunction(() => document.documentElement.dataset.complete === "true", { timeout: 60000 });
   return { page, noticed, ready_ms };
 }
