@@ -39,7 +39,8 @@ check: ## clang-format and clang-tidy over what changed, findings as errors
 # Under sanitizers: the folders that handle raw memory, threads and other people's files (preset memory); the others are
 # linked as the release build has them. What is tested there is not tested in the release build as well, but for comm, whose
 # tests watch the time.
-test: check setup ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
+test: check ## every test, those of raw memory, threads and files under address and undefined-behaviour sanitizers
+	@tools/setup.sh --with web
 	@tools/configure.sh release $(options) "-DWEFT_TESTED_ELSEWHERE=base;exec;io"
 	@cmake --build build/release -j$(JOBS)
 	@$(ctest) --test-dir build/release

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "io/report/page_timeline.hpp"
 #include "io/timeline_json.hpp"
 #include "io/trace/chrome_trace.hpp"
 #include "timeline/compare.hpp"
@@ -27,6 +28,8 @@ void look_at(const weft::Timeline& timeline) {
     const weft::Accounting accounting = weft::account(timeline);
     std::ostringstream trace;
     weft::write_chrome_trace(trace, timeline, accounting);
+    std::ostringstream page;
+    weft::write_page_timeline(page, weft::page_timeline(timeline, accounting));
     weft::compare_timelines(timeline, timeline);
     if (!timeline.dependency_begin.empty()) weft::critical_path(timeline);
   } catch (const weft::Error&) {

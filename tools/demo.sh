@@ -35,5 +35,6 @@ if [[ -n $nvcc ]] && nvidia-smi -L >/dev/null 2>&1; then
 fi
 
 echo
-echo "The timelines are in out/demo (the run's, predicted and measured, in out/demo/run): open"
-echo "https://ui.perfetto.dev and drop a trace.json or trace.json.gz on the page."
+$weft report out/demo out/demo/run -o out/demo/report_of_both.html >/dev/null
+echo "Look at it: open out/demo/report.html (the plan), out/demo/run/report.html (predicted and measured) or"
+echo "out/demo/report_of_both.html in a browser. Traces for https://ui.perfetto.dev lie beside them."

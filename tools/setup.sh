@@ -4,6 +4,7 @@
 #
 #   tools/setup.sh                     what build, tests and benchmarks need
 #   tools/setup.sh --with fuzz,tidy    also the tools of `make fuzz`, `make tidy` and `make format`
+#   tools/setup.sh --with web          also a browser and its driver, in which `make test` tests the page of reports
 set -euo pipefail
 
 # package|probe: a command, a <header> or a function of this script. One group per reason.
@@ -43,6 +44,11 @@ tidy=(           # static analysis and formatting
   'clang-19|clang++-19'
   'clang-tidy-19|clang-tidy-19'
   'clang-format-19|clang-format-19'
+)
+web=(            # the page of reports in a real browser; without these its tests are skipped
+  'chromium|chromium'
+  'nodejs|node'
+  'npm|npm'
 )
 
 fuzzer-runtime() {
@@ -95,11 +101,12 @@ is_present() {
 }
 
 usage() {
-  echo "usage: tools/setup.sh [--with fuzz,tidy]" >&2
+  echo "usage: tools/setup.sh [--with fuzz,tidy,web]" >&2
   exit 2
 }
 
 required=("${compile[@]}" "${libraries[@]}" "${checking[@]}")
+with_web=false
 while (($#)); do
   [[ $1 == --with && $# -ge 2 ]] || usage
   IFS=, read -ra extras <<<"$2"
@@ -107,7 +114,8 @@ while (($#)); do
     case $extra in
       fuzz) required+=("${fuzz[@]}") ;;
       tidy) required+=("${tidy[@]}") ;;
-      *) echo "tools/setup.sh: --with $extra: not one of fuzz, tidy" >&2; usage ;;
+      web) optional+=("${web[@]}"); with_web=true ;;
+      *) echo "tools/setup.sh: --with $extra: not one of fuzz, tidy, web" >&2; usage ;;
     esac
   done
   shift 2
@@ -162,5 +170,17 @@ install_optional() {
   echo "Weft does without what this machine lacks: ${reasons[*]} (Debian: ${packages[*]})" >&2
 }
 
+# What drives the browser, from npm, into a folder that git ignores.
+install_browser_driver() {
+  local folder version=24.43.1
+  folder=$(dirname "$0")/../build/web
+  [[ -e $folder/node_modules/puppeteer-core/package.json ]] && return 0
+  mkdir -p "$folder"
+  command -v npm >/dev/null && npm install --prefix "$folder" --no-save --no-audit --no-fund --silent \
+    --fetch-retries=0 "puppeteer-core@$version" >/dev/null 2>&1 && return 0
+  echo "The page of reports is not tested here: npm cannot install puppeteer-core" >&2
+}
+
 install_required
 install_optional
+if $with_web; then install_browser_driver; fi

@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"simulate", "plan.json, also one that you changed -> step time, accounting, memory, bound; verified first",
      run_simulate_command},
     {"analyze", "a trace (ours, or PyTorch's) -> overlap, idle time, exposed communication", run_analyze_command},
+    {"report", "what these commands wrote (--out) -> one page to look at and to send around", run_report_command},
     {"calibrate", "this machine -> profile.json: the operations of a plan, interference", run_calibrate_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},

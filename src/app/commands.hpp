@@ -16,6 +16,7 @@ int run_run_command(const Arguments& arguments, std::ostream& out, std::ostream&
 // Exit code 0: the plan is safe and fits in memory; 1: it is unsafe (then it is not simulated) or does not fit.
 int run_simulate_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_analyze_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
+int run_report_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_calibrate_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_verify_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_command(const Arguments& arguments, std::ostream& out, std::ostream& err);

@@ -62,8 +62,9 @@ std::string try_a_file_in(const fs::path& folder) {
 
 // Whether commands write files of such a name into the folder of --out: "trace-ddp.json.gz".
 bool is_output_name(const std::string& name) {
-  constexpr std::string_view kBegins[] = {"plan", "trace", "timeline", "sweep", "kernels", "bench", "profile"};
-  constexpr std::string_view kEnds[] = {".json", ".json.gz", ".csv"};
+  constexpr std::string_view kBegins[] = {"plan",    "trace", "timeline", "sweep",
+                                          "kernels", "bench", "profile",  "report"};
+  constexpr std::string_view kEnds[] = {".json", ".json.gz", ".csv", ".html"};
   return std::any_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return name.starts_with(begin); }) &&
          std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto end) { return name.ends_with(end); });
 }

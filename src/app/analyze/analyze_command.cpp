@@ -5,12 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/analyze/analyze_report.hpp"
 #include "app/analyze/analyze_sections.hpp"
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/files.hpp"
 #include "app/flags.hpp"
 #include "app/output_paths.hpp"
+#include "app/page/page_sources.hpp"
 #include "app/progress_bars.hpp"
 #include "app/terminal.hpp"
 #include "app/version.hpp"
@@ -20,17 +22,6 @@
 
 namespace weft {
 namespace {
-
-using nlohmann::ordered_json;
-
-// What is reported: the verdict, the breakdown, why devices were idle, why communication is exposed, and the comparison
-// where one is asked for. Each has files of its own.
-struct AnalyzeReport {
-  AnalyzeStudy study;
-  WhyReport why;
-  std::vector<Verdict> verdicts;
-  std::optional<TraceComparison> comparison;
-};
 
 std::vector<std::string> comma_separated(const std::string& text) {
   std::vector<std::string> files;
@@ -68,21 +59,9 @@ std::vector<std::string> write_files(const Flags& flags, const AnalyzeReport& re
     make_folder(*folder);
     csv((std::filesystem::path(*folder) / "kernels.csv").string());
     trace((std::filesystem::path(*folder) / "trace.json").string());
+    written.push_back(write_report_file(*folder, source_of_traces(report.why, analyze_json(report))));
   }
   return written;
-}
-
-void print_json(const AnalyzeReport& report, std::ostream& out) {
-  ordered_json json;
-  json["version"] = kVersion;
-  add_verdicts_json(report.verdicts, json);
-  add_breakdown_json(report.study, json);
-  add_device_use_json(report.study, json);
-  add_why_json(report.why, json);
-  if (report.comparison) add_comparison_json(*report.comparison, json);
-  json["warnings"] = report.study.warnings;
-  // Names in foreign traces may be no UTF-8.
-  out << json_text(json, 2) << "\n";
 }
 
 void print_text(const AnalyzeReport& report, const std::vector<std::string>& written, std::ostream& out) {
@@ -100,6 +79,18 @@ void print_text(const AnalyzeReport& report, const std::vector<std::string>& wri
 
 }  // namespace
 
+nlohmann::ordered_json analyze_json(const AnalyzeReport& report) {
+  nlohmann::ordered_json json;
+  json["version"] = kVersion;
+  add_verdicts_json(report.verdicts, json);
+  add_breakdown_json(report.study, json);
+  add_device_use_json(report.study, json);
+  add_why_json(report.why, json);
+  if (report.comparison) add_comparison_json(*report.comparison, json);
+  json["warnings"] = report.study.warnings;
+  return json;
+}
+
 int run_analyze_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
   Flags flags(
       "analyze",
@@ -111,7 +102,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   flags.value("csv", "FILE", "write a row per rank and kernel there");
   flags.value("trace", "FILE",
               "write a Chrome trace there, exposed stretches and the critical path on tracks of their own");
-  flags.value("out", "DIR", "write kernels.csv and trace.json there");
+  flags.value("out", "DIR", "write kernels.csv, trace.json and report.html (a page to look at) there");
   flags.value("against", "FILES", "compare with these traces, separated by commas: what was before, or predicted");
   flags.value("step", "N", "the critical path of ProfilerStep#N only (default: of all that counts)");
   flags.value("link", "RATE",
@@ -154,7 +145,7 @@ int run_analyze_command(const std::vector<std::string>& arguments, std::ostream&
   const std::vector<std::string> written = write_files(flags, report);
   for (const std::string& warning : report.study.warnings) err << "weft: " << warning << "\n";
   if (flags.is_set("json")) {
-    print_json(report, out);
+    out << json_text(analyze_json(report), 2) << "\n";  // names in foreign traces may be no UTF-8
   } else {
     print_text(report, written, out);
   }

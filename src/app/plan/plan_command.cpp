@@ -8,6 +8,7 @@
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
+#include "app/page/page_sources.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/launch_gain_report.hpp"
 #include "app/plan/plan_files.hpp"
@@ -61,7 +62,7 @@ void declare_plan_flags(Flags& flags) {
   flags.value("seed", "N", "of policies that search (default: 1); the same seed gives the same plan");
   flags.toggle("explain", "why communication is exposed and what would help, on one screen, of the best policy");
   flags.toggle("explain-full", "the same with every communication and what hides it, of the best or all named");
-  flags.value("out", "DIR", "write plan.json, trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  flags.value("out", "DIR", "write plan.json, trace.json, timeline.json and report.html (a page to look at) there");
   declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
@@ -84,6 +85,15 @@ nlohmann::ordered_json explained_json(const PlanStudy& study, const std::vector<
     const PolicyStudy& policy = study.policies[e.policy];
     json["policies"][policy.policy]["explanation"] = explanation_json(policy, e.explanation);
   }
+  return json;
+}
+
+// The page always says why communication is exposed, of the best policy; what would help takes a search, which
+// --explain asks for.
+nlohmann::ordered_json page_json(const PlanStudy& study, nlohmann::ordered_json json, const Profile& profile) {
+  const PolicyStudy& best = study.policies[study.best];
+  nlohmann::ordered_json& policy = json["policies"][best.policy];
+  if (!policy.contains("explanation")) policy["explanation"] = explanation_json(best, explain_plan(best, profile));
   return json;
 }
 
@@ -138,12 +148,15 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   if (!fits) study.would_fit = find_fitting_layouts(study, profile);
   const std::vector<ExplainedPolicy> explained = explained_policies(flags, study, profile);
   const std::optional<LaunchGain> gain = gain_over_launch(study, launched);
+  nlohmann::ordered_json json = explained_json(study, explained);
+  add_launch_gain(json, gain);
+  add_ignored_flags(json, ignored);
   WrittenFiles written;
-  if (const auto folder = flags.text("out")) written = write_plan_files(study, *folder, file_options);
+  if (const auto folder = flags.text("out")) {
+    written = write_plan_files(study, *folder, file_options);
+    written.names.push_back(write_report_file(*folder, source_of_plans(study, page_json(study, json, profile))));
+  }
   if (flags.is_set("json")) {
-    nlohmann::ordered_json json = explained_json(study, explained);
-    add_launch_gain(json, gain);
-    add_ignored_flags(json, ignored);
     out << json_text(json, 2) << "\n";
   } else {
     print_explained(flags, study, explained, launch_gain_line(gain), out);

@@ -64,6 +64,13 @@ Json memory_json(const std::vector<StageMemory>& memory) {
 
 }  // namespace
 
+Json accounting_json(const Timeline& timeline, const Accounting& accounting) {
+  Json json{{"step_s", accounting.mean.step_s}};
+  json.update(account_json(accounting.mean, hidden_pct(accounting.mean)));
+  json["stages"] = stages_json(timeline, accounting);
+  return json;
+}
+
 Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
   Json json;
   json["step_s"] = p.step_s;

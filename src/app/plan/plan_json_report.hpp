@@ -13,6 +13,9 @@ nlohmann::ordered_json plan_json_report(const PlanStudy& study);
 nlohmann::ordered_json study_json(const PlanStudy& study);
 nlohmann::ordered_json policy_json(const PlanStudy& study, const PolicyStudy& policy);
 
+// Of a timeline without a plan: the terms of its step, and those of each stage.
+nlohmann::ordered_json accounting_json(const Timeline& timeline, const Accounting& accounting);
+
 // "ignored_flags": [{"flag", "value", "reason"}], where there are any.
 void add_ignored_flags(nlohmann::ordered_json& json, const std::vector<IgnoredFlag>& ignored);
 

@@ -6,6 +6,7 @@
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "app/output_paths.hpp"
+#include "app/page/page_sources.hpp"
 #include "app/plan/explain_report.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
@@ -29,7 +30,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
   flags.toggle("explain", "why communication is exposed and what would help, on one screen");
   flags.toggle("explain-full", "the same with every communication, what hides it and what else it could cost");
-  flags.value("out", "DIR", "write trace.json and timeline.json there (a trace opens at ui.perfetto.dev)");
+  flags.value("out", "DIR", "write trace.json, timeline.json and report.html (a page to look at) there");
   declare_plan_file_flags(flags);
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
@@ -56,14 +57,17 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
     explanation = explain_plan(simulated, profile);
     add_remedies(*explanation, study, simulated, profile);
   }
+  nlohmann::ordered_json json = plan_json_report(study);
+  json["cluster"].erase("reserve_bytes");  // a plan does not say it
+  json["plan"] = *file;
+  json["safe"] = true;
+  if (explanation) json["policies"][simulated.policy]["explanation"] = explanation_json(simulated, *explanation);
   WrittenFiles written;
-  if (const auto folder = flags.text("out")) written = write_timeline_files(study, *folder, file_options);
+  if (const auto folder = flags.text("out")) {
+    written = write_timeline_files(study, *folder, file_options);
+    written.names.push_back(write_report_file(*folder, source_of_plans(study, json)));
+  }
   if (flags.is_set("json")) {
-    nlohmann::ordered_json json = plan_json_report(study);
-    json["cluster"].erase("reserve_bytes");  // a plan does not say it
-    json["plan"] = *file;
-    json["safe"] = true;
-    if (explanation) json["policies"][simulated.policy]["explanation"] = explanation_json(simulated, *explanation);
     out << json_text(json, 2) << "\n";
   } else {
     out << *file << ": safe\n";

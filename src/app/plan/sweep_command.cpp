@@ -9,6 +9,7 @@
 #include "app/cli.hpp"
 #include "app/files.hpp"
 #include "app/inputs.hpp"
+#include "app/page/page_sources.hpp"
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
@@ -132,13 +133,14 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   if (ranking.empty()) return report_nothing_feasible(flags, sweep, out);
   const SweepRow& best = sweep.rows[ranking.front()];
   PlanStudy study = study_best(flags, sweep, best, profile);
+  nlohmann::ordered_json json = plan_json_report(study);
+  add_ignored_flags(json, ignored);
+  json["sweep"] = sweep_json(sweep);
   if (const auto folder = flags.text("out")) {
     written.add(write_plan_files(study, *folder, read_plan_file_options(flags)));
+    written.names.push_back(write_report_file(*folder, source_of_plans(study, json)));
   }
   if (flags.is_set("json")) {
-    nlohmann::ordered_json json = plan_json_report(study);
-    add_ignored_flags(json, ignored);
-    json["sweep"] = sweep_json(sweep);
     out << json_text(json, 2) << "\n";
   } else {
     out << sweep_text_report(sweep, top) << fmt::format("\nBest: {}: verified safe.\n\n", sweep.describe(best))

@@ -7,7 +7,9 @@
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
 #include "app/output_paths.hpp"
+#include "app/page/page_sources.hpp"
 #include "app/plan/plan_files.hpp"
+#include "app/plan/plan_json_report.hpp"
 #include "app/run/checkpoint_options.hpp"
 #include "app/run/run_files.hpp"
 #include "app/run/run_progress.hpp"
@@ -32,6 +34,14 @@ int say_finished(const RunOptions& options, std::int64_t step, bool as_json, std
     out << json_text(json, 2) << "\n";
   }
   return kOk;
+}
+
+// The page shows what was predicted beside what was measured, term by term.
+nlohmann::ordered_json with_predictions(const RunStudy& study, nlohmann::ordered_json summary) {
+  for (const PolicyRun& run : study.runs) {
+    summary["policies"][run.measured.policy]["predicted"] = accounting_json(run.predicted, run.predicted_accounting);
+  }
+  return summary;
 }
 
 }  // namespace
@@ -78,10 +88,15 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   }
   if (!reports) return kOk;
   if (session.finished()) return say_finished(options, session.first_step(), flags.is_set("json"), out, err);
+  const nlohmann::ordered_json json = run_json_report(session.study());
   std::vector<std::string> written;
-  if (const auto folder = flags.text("out")) written = write_run_files(session.study(), *folder);
+  if (const auto folder = flags.text("out")) {
+    written = write_run_files(session.study(), *folder);
+    written.push_back(
+        write_report_file(*folder, source_of_run(session.study(), with_predictions(session.study(), json))));
+  }
   if (flags.is_set("json")) {
-    out << json_text(run_json_report(session.study()), 2) << "\n";
+    out << json_text(json, 2) << "\n";
   } else {
     out << run_text_report(session.study()) << written_line(written);
   }

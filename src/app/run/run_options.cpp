@@ -280,7 +280,9 @@ void declare_run_flags(Flags& flags) {
       "graphs", "auto|on|off",
       "on GPUs, whether a step is recorded once and then started as a CUDA graph: where the device waits for the "
       "host otherwise (default), or always, or never");
-  flags.value("out", "DIR", "write plan.json, timeline.json and trace.json of every policy there");
+  flags.value(
+      "out", "DIR",
+      "write plan.json, timeline.json and trace.json of every policy there, and report.html (a page to look at)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of the report");
 }
