@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-std::optional<MegatronJob> read_job(const Flags& flags) {
+std::optional<LaunchJob> read_job(const Flags& flags) {
   const auto file = flags.text("megatron-args");
   if (!file) return std::nullopt;
   return read_megatron_args(read_text_file(*file), *file);
@@ -35,9 +35,9 @@ std::string overridden_by(const Flags& flags, const std::string& setting) {
 }  // namespace
 
 std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
-  std::optional<MegatronJob> job = read_job(flags);
+  std::optional<LaunchJob> job = read_job(flags);
   if (!job) return {};
-  for (const MegatronSetting& setting : job->settings) {
+  for (const LaunchSetting& setting : job->settings) {
     if (const std::string why = overridden_by(flags, setting.flag); !why.empty()) {
       job->ignored.push_back({"--" + setting.flag, setting.value, setting.from + " " + why});
     } else if (!flags.declares(setting.flag)) {
@@ -50,7 +50,7 @@ std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
 }
 
 std::optional<Transformer> megatron_model(const Flags& flags) {
-  std::optional<MegatronJob> job = read_job(flags);
+  std::optional<LaunchJob> job = read_job(flags);
   return job ? std::move(job->model) : std::nullopt;
 }
 

@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kUnmodelled =
-    "--pipeline-model-parallel-layout --account-for-embedding-in-pipeline-split "
+    "--account-for-embedding-in-pipeline-split "
     "--account-for-loss-in-pipeline-split --cp-comm-type --hierarchical-context-parallel-sizes "
     "--rampup-batch-size --overlap-param-gather-with-optimizer-step "
     "--ddp-num-buckets --window-size --fp8-format --fp8-hybrid --fp8-param-gather --mtp-num-layers "
