@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs what `weft export` wrote in PyTorch itself, two ranks on this machine's processors: the pipeline schedules, the
-FSDP2 file, the DDP arguments. Losses and gradients must be those of the same model on one rank, and DDP must have the
+FSDP2 file, the DDP arguments, Inductor's settings. Losses and gradients must be those of the same model on one rank, and
+DDP must have the
 buckets of the plan. The files are those of tests/data/export, which tests keep as weft writes them.
 
     python3 bench/export_check.py [FOLDER]
@@ -140,6 +141,21 @@ def check_ddp(path):
         raise AssertionError(f"{path.name}: DDP has buckets of {found} bytes, the plan of {wanted}")
 
 
+def check_inductor(path):
+    """This PyTorch has every setting that is written, and takes its value."""
+    import torch._inductor.config
+
+    plan = load(path)
+    settings = plan.settings()
+    missing = {"reorder_for_compute_comm_overlap", "bucket_all_gathers_fx", "bucket_reduce_scatters_fx"} - set(settings)
+    if missing:
+        raise AssertionError(f"this PyTorch has no {missing}")
+    with torch._inductor.config.patch(settings):
+        determinator = torch._inductor.config.bucket_all_gathers_fx_bucket_size_determinator
+        if [determinator(i) for i in range(len(plan.GATHERS))] != plan.GATHERS:
+            raise AssertionError("Inductor asks for other buckets")
+
+
 def checks(rank, folder):
     yield "torch-pipeline", lambda: check_pipeline(rank, folder / "schedule.csv", "compute_only")
     yield "torch-pipeline-comms", lambda: check_pipeline(rank, folder / "schedule_comms.csv", "compute_comms")
@@ -147,6 +163,7 @@ def checks(rank, folder):
     yield "fsdp2 (ZeRO 2)", lambda: check_fsdp2(rank, folder / "fsdp2_zero2.py")
     yield "ddp", lambda: check_ddp(folder / "ddp.py")
     yield "ddp (default buckets)", lambda: check_ddp(folder / "ddp_default.py")
+    yield "inductor", lambda: check_inductor(folder / "inductor.py")
 
 
 def run_rank(rank, folder, port):

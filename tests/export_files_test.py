@@ -33,6 +33,7 @@ KEPT = {
     "fsdp2_zero2.py": ("zero2", "fsdp2"),
     "ddp.py": ("ddp", "ddp"),
     "ddp_default.py": ("ddp_default", "ddp"),
+    "inductor.py": ("zero3", "inductor"),
 }
 # The words of one action, from the documentation of torch.distributed.pipelining.
 ACTION = re.compile(r"\d+(F|I|B|W|SEND_F|RECV_F|SEND_B|RECV_B)\d+|\d+(UNSHARD|RESHARD|REDUCE_GRAD)")
@@ -90,6 +91,53 @@ def check_tuner(text):
         assert 0 <= int(least) <= int(most) < 2**64 and int(channels) >= -1 and int(nodes) <= int(ranks), line
 
 
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def fields(data):
+    """The fields of a protobuf message: (number, value) with numbers and bytes."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        assert key & 7 in (0, 2), key
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            value, at = data[at : at + value], at + value
+        yield key >> 3, value
+
+
+def check_chakra(folder):
+    """By the numbers of Chakra's et_def.proto: metadata, then nodes that wait for nodes before them in the same file."""
+    for file in sorted(pathlib.Path(folder).iterdir()):
+        data, at, messages = file.read_bytes(), 0, []
+        while at < len(data):
+            size, at = varint(data, at)
+            messages.append(list(fields(data[at : at + size])))
+            at += size
+        assert messages[0] == [(1, b"0.0.4")]
+        nodes = {dict(node)[1]: node for node in messages[1:]}
+        assert len(nodes) == len(messages) - 1 > 100
+        assert {dict(node)[3] for node in nodes.values()} == {4, 5, 6, 7}  # compute, send, receive, collective
+        waits = {i: {value for field, value in node if field in (4, 5)} for i, node in nodes.items()}
+        done = set()
+        while len(done) < len(nodes):
+            ready = {i for i, needed in waits.items() if i not in done and needed <= done}
+            assert ready, f"{file}: nodes wait for each other, or for none that is there"
+            done |= ready
+
+
+def check_pbtxt(text):
+    for line in text.splitlines():
+        assert re.fullmatch(r"#.*|costs \{ name: \"[\w.-]+\" cost_us: \d+\.\d+ \}", line), line
+
+
 def check_csv(text):
     rows = list(csv.reader(text.splitlines()))
     assert len(rows) == 2
@@ -110,6 +158,7 @@ CHECKS = {
     "nccl-tuner": check_tuner,
     "torch-pipeline": check_csv,
     "torch-pipeline-comms": check_csv,
+    "xla-pgle": check_pbtxt,
 }
 
 
@@ -120,6 +169,8 @@ def main():
             run(weft, "plan", "--budget", "0.1", *once(flags), "--out", f"{folder}/{name}")
         for name, check in CHECKS.items():
             check(run(weft, "export", f"{folder}/layers/plan.json", "--to", name))
+        run(weft, "export", f"{folder}/layers/plan.json", "--to", "chakra", "-o", f"{folder}/chakra")
+        check_chakra(f"{folder}/chakra")
         for name, (plan, form) in KEPT.items():
             text = run(weft, "export", f"{folder}/{plan}/plan.json", "--to", form)
             check_csv(text) if name.endswith(".csv") else ast.parse(text)

@@ -65,7 +65,9 @@ int run_export_command(const Arguments& arguments, std::ostream& out, std::ostre
   const auto name = flags.text("to");
   if (!name) fail("--to: is missing; weft export --help lists the formats");
   const ExportFormat& format = export_format(*name);
-  if (format.name != "msccl") require_outputs_can_be_written(flags, {}, {"output"});
+  using Names = std::vector<std::string>;
+  require_outputs_can_be_written(flags, format.several_files ? Names{"output"} : Names{},
+                                 format.several_files ? Names{} : Names{"output"});
   const Profile profile = read_profile(flags);
 
   // A plan that does not fit here may fit where it will run.

@@ -31,8 +31,13 @@ constexpr ExportFormat kFormats[] = {
     {"te-userbuffers", "--tp-comm-overlap-cfg", "YAML: how products overlap with tensor-parallel transfers", "#",
      write_te_userbuffers},
     {"mindspeed", "MindSpeed", "flags in a shell array, Megatron's with MindSpeed's own", "#", write_mindspeed_flags},
-    {"msccl", "MSCCL", "XML of the programs that the plan's transfers name, a file each", "", write_msccl_programs},
+    {"msccl", "MSCCL", "XML of the programs that the plan's transfers name, a file each", "", write_msccl_programs,
+     true},
     {"chrome", "a Chrome trace", "JSON: the predicted timeline, for Perfetto", "", write_chrome_timeline},
+    {"chakra", "an execution trace", "Chakra's execution traces (protobuf), a file for each rank class", "",
+     write_chakra_traces, true},
+    {"inductor", "Inductor", "Python: settings of torch.compile for buckets and overlap", "#", write_inductor_settings},
+    {"xla-pgle", "XLA's latency estimator", "text proto: how long operations take", "#", write_xla_costs},
 };
 
 // A sentence as comment lines. NCCL's tuner plugin reads no more than 255 bytes of a line.

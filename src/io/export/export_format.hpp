@@ -16,6 +16,7 @@ struct ExportFormat {
   std::string_view comment;  // what begins a comment line in the file; empty: the format has no comments
   // Throws Error where the target cannot run such a plan at all.
   void (*write)(ExportSheet& sheet);
+  bool several_files = false;  // a folder of files instead of one
 };
 
 std::span<const ExportFormat> export_formats();

@@ -18,5 +18,8 @@ void write_te_userbuffers(ExportSheet& sheet);
 void write_mindspeed_flags(ExportSheet& sheet);
 void write_msccl_programs(ExportSheet& sheet);
 void write_chrome_timeline(ExportSheet& sheet);
+void write_chakra_traces(ExportSheet& sheet);
+void write_inductor_settings(ExportSheet& sheet);
+void write_xla_costs(ExportSheet& sheet);
 
 }  // namespace weft

@@ -223,24 +223,30 @@ class LayoutReader {
     }
   }
 
+  // MindSpeed has two ways of its own.
   void read_tensor_parallel_overlap() {
-    if (!flags_.is_set("--tp-comm-overlap")) return;
-    if (flags_.is_set("--use-torch-fsdp2")) {
-      flags_.note("--tp-comm-overlap", "policy fsdp waits for tensor-parallel traffic");
-    } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
-      set("tp-comm-overlap", "true", "--tp-comm-overlap");
-    } else {
-      flags_.note("--tp-comm-overlap", "has no effect without tensor parallelism");
+    for (const char* const name : {"--tp-comm-overlap", "--use-ascend-coc", "--use-ascend-mc2"}) {
+      if (!flags_.is_set(name)) continue;
+      if (flags_.is_set("--use-torch-fsdp2")) {
+        flags_.note(name, "policy fsdp waits for tensor-parallel traffic");
+      } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
+        set("tp-comm-overlap", "true", name);
+      } else {
+        flags_.note(name, "has no effect without tensor parallelism");
+      }
     }
   }
 
   void read_expert_overlap() {
-    for (const std::string name : {"overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-      if (!flags_.is_set("--" + name)) continue;
+    for (const auto& [name, flag] :
+         {std::pair{"--overlap-moe-expert-parallel-comm", "overlap-moe-expert-parallel-comm"},
+          {"--moe-fb-overlap", "overlap-moe-expert-parallel-comm"},  // of MindSpeed
+          {"--delay-wgrad-compute", "delay-wgrad-compute"}}) {
+      if (!flags_.is_set(name)) continue;
       if (flags_.is_set("--use-torch-fsdp2")) {
-        flags_.note("--" + name, "policy fsdp waits for all-to-alls");
+        flags_.note(name, "policy fsdp waits for all-to-alls");
       } else {
-        set(name, "true", "--" + name);
+        set(flag, "true", name);
       }
     }
     const char* const type = "--moe-token-dispatcher-type";
