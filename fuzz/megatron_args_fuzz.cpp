@@ -9,7 +9,7 @@
 #include "model/counts.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  weft::MegatronJob job;
+  weft::LaunchJob job;
   try {
     job = weft::read_megatron_args(std::string(data, data + size), "train.sh");
   } catch (const weft::Error&) {
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   // Outside the try: a model that was accepted counts without an error.
   if (job.model) WEFT_CHECK(weft::active_parameters(*job.model) > 0);
-  for (const weft::MegatronSetting& setting : job.settings) WEFT_CHECK(!setting.flag.empty() && !setting.value.empty());
+  for (const weft::LaunchSetting& setting : job.settings) WEFT_CHECK(!setting.flag.empty() && !setting.value.empty());
   for (const weft::IgnoredFlag& flag : job.ignored) WEFT_CHECK(!flag.flag.empty() && !flag.reason.empty());
   return 0;
 }

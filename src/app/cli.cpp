@@ -25,6 +25,8 @@ constexpr Command kCommands[] = {
     {"calibrate", "this machine -> profile.json: the operations of a plan, interference", run_calibrate_command},
     {"verify", "plan.json -> is it safe? (deadlock, order, hazards, memory), with the reason when not",
      run_verify_command},
+    {"export", "plan.json -> flags and files of Megatron-LM, PyTorch, DeepSpeed, ...; what they cannot say is listed",
+     run_export_command},
     {"collective", "collectives as programs: list them, verify MSCCL files, bench them on real ranks",
      run_collective_command},
 };

@@ -19,6 +19,8 @@ int run_analyze_command(const Arguments& arguments, std::ostream& out, std::ostr
 int run_report_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_calibrate_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_verify_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
+// Exit code 1: the plan is unsafe, and nothing is written.
+int run_export_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_list_command(const Arguments& arguments, std::ostream& out, std::ostream& err);
 int run_collective_bench_command(const Arguments& arguments, std::ostream& out, std::ostream& err);

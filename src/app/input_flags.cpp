@@ -1,5 +1,6 @@
 // The flags that say model, cluster, layout and options of policies, with their help.
 #include "app/inputs.hpp"
+#include "app/megatron_inputs.hpp"
 
 namespace weft {
 namespace {
@@ -11,8 +12,7 @@ constexpr const char* kPolicy = "Policy";
 
 void declare_model_flags(Flags& flags) {
   flags.value("model", "NAME|FILE", "a preset (gpt3-175b, llama2-70b, ...) or a Hugging Face config.json", kModel);
-  flags.value("megatron-args", "FILE", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
-              kModel);
+  declare_launch_flags(flags, kModel);
   flags.value("layers", "N", "without --model: a GPT of this shape; with it: override", kModel);
   flags.value("hidden", "N", "hidden size", kModel);
   flags.value("heads", "N", "attention heads", kModel);

@@ -113,7 +113,7 @@ bool names_a_file(const std::string& text) {
 
 Transformer read_model(const Flags& flags) {
   const auto name = flags.text("model");
-  const std::optional<Transformer> launched = name ? std::nullopt : megatron_model(flags);
+  const std::optional<Transformer> launched = name ? std::nullopt : launch_model(flags);
   Transformer model = launched              ? *launched
                       : !name               ? shape_from_flags(flags)
                       : names_a_file(*name) ? read_hf_config(read_text_file(*name), *name)

@@ -1,14 +1,43 @@
 #include "app/megatron_inputs.hpp"
 
 #include "app/files.hpp"
+#include "base/error.hpp"
+#include "io/launchers/deepspeed_job.hpp"
+#include "io/launchers/torchtitan_job.hpp"
+#include "io/megatron/megatron_args.hpp"
 
 namespace weft {
 namespace {
 
-std::optional<MegatronJob> read_job(const Flags& flags) {
-  const auto file = flags.text("megatron-args");
-  if (!file) return std::nullopt;
-  return read_megatron_args(read_text_file(*file), *file);
+struct LaunchFormat {
+  const char *flag, *help;
+  LaunchJob (*read)(const std::string& text, const std::string& file_name);
+};
+
+constexpr LaunchFormat kFormats[] = {
+    {"megatron-args", "a Megatron-LM launch line or script: model, layout and policy (flags here win)",
+     read_megatron_args},
+    {"mindspeed-args", "the same of MindSpeed", read_megatron_args},
+    {"deepspeed-config", "DeepSpeed's JSON: batches, ZeRO and policy (flags here win)", read_deepspeed_config},
+    {"torchtitan-config", "TorchTitan's TOML: layout and policy (flags here win)", read_torchtitan_config},
+};
+
+// Nothing where no flag names a file.
+const LaunchFormat* given_format(const Flags& flags) {
+  const LaunchFormat* given = nullptr;
+  for (const LaunchFormat& format : kFormats) {
+    if (!flags.given(format.flag)) continue;
+    if (given != nullptr) fail("--{}: is given with --{}", format.flag, given->flag);
+    given = &format;
+  }
+  return given;
+}
+
+std::optional<LaunchJob> read_job(const Flags& flags) {
+  const LaunchFormat* const format = given_format(flags);
+  if (format == nullptr) return std::nullopt;
+  const std::string file = *flags.text(format->flag);
+  return format->read(read_text_file(file), file);
 }
 
 bool is_one(const Flags& flags, const std::string& degree) {
@@ -34,10 +63,19 @@ std::string overridden_by(const Flags& flags, const std::string& setting) {
 
 }  // namespace
 
-std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
-  std::optional<MegatronJob> job = read_job(flags);
+void declare_launch_flags(Flags& flags, const std::string& group) {
+  for (const LaunchFormat& format : kFormats) flags.value(format.flag, "FILE", format.help, group);
+}
+
+std::optional<std::string> launch_file(const Flags& flags) {
+  const LaunchFormat* const format = given_format(flags);
+  return format == nullptr ? std::nullopt : flags.text(format->flag);
+}
+
+std::vector<IgnoredFlag> apply_launch(Flags& flags) {
+  std::optional<LaunchJob> job = read_job(flags);
   if (!job) return {};
-  for (const MegatronSetting& setting : job->settings) {
+  for (const LaunchSetting& setting : job->settings) {
     if (const std::string why = overridden_by(flags, setting.flag); !why.empty()) {
       job->ignored.push_back({"--" + setting.flag, setting.value, setting.from + " " + why});
     } else if (!flags.declares(setting.flag)) {
@@ -49,8 +87,8 @@ std::vector<IgnoredFlag> apply_megatron_args(Flags& flags) {
   return job->ignored;
 }
 
-std::optional<Transformer> megatron_model(const Flags& flags) {
-  std::optional<MegatronJob> job = read_job(flags);
+std::optional<Transformer> launch_model(const Flags& flags) {
+  std::optional<LaunchJob> job = read_job(flags);
   return job ? std::move(job->model) : std::nullopt;
 }
 

@@ -10,7 +10,9 @@
 #include "app/flags.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
+#include "io/pipeline_csv.hpp"
 #include "io/plan_json.hpp"
+#include "plan/pipeline/verify_actions.hpp"
 #include "plan/verify/verify_plan.hpp"
 
 namespace weft {
@@ -34,16 +36,37 @@ void print_verification(std::ostream& out, const std::string& file, const std::o
   }
 }
 
+namespace {
+
+// A schedule of torch.distributed.pipelining instead of a plan.
+int verify_schedule(const std::string& file, bool as_json, std::ostream& out) {
+  const PipelineActions actions = read_pipeline_csv(read_text_file(file), file);
+  const auto violation = verify_actions(actions);
+  if (as_json || violation) {
+    print_verification(out, file, violation, as_json);
+  } else {
+    out << fmt::format("{}: safe: {} ranks, {} stages, every pass once, {}no deadlock\n", file, actions.size(),
+                       stage_ranks(actions).stages(), has_messages(actions) ? "every message matched, " : "");
+  }
+  return violation ? kAnswerIsNo : kOk;
+}
+
+}  // namespace
+
 int run_verify_command(const std::vector<std::string>& arguments, std::ostream& out, std::ostream&) {
   Flags flags("verify", "Proves a plan safe, or says what is wrong with it (exit code 1).",
               "weft verify out/plan/plan.json");
-  flags.positional("plan", "the plan file");
+  flags.positional("plan", "the plan file, or a schedule (.csv) of torch.distributed.pipelining");
   flags.value("memory", "GIB", "memory of a device (default: the one in the plan)");
   flags.value("config", "FILE", "a JSON object with flags as keys; the command line wins");
   flags.toggle("json", "one JSON object instead of words");
   flags.parse(arguments);
   const auto file = flags.text("plan");
   if (!file) fail("weft verify: name the plan file, e.g. weft verify out/plan/plan.json");
+  if (file->ends_with(".csv")) {
+    if (flags.given("memory")) fail("--memory: a schedule says nothing of memory");
+    return verify_schedule(*file, flags.is_set("json"), out);
+  }
 
   Plan plan = read_plan_json(read_text_file(*file), *file);
   VerifyOptions options;

@@ -119,8 +119,8 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   flags.parse(arguments);
 
   const bool names_policies = flags.given("policy");
-  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
-  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  const std::vector<IgnoredFlag> ignored = apply_launch(flags);
+  if (!ignored.empty()) print_ignored(err, *launch_file(flags), ignored);
   require_outputs_can_be_written(flags, {"out"}, {"csv"});
   const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);

@@ -54,8 +54,8 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   declare_checkpoint_flags(flags);
   declare_lengths_flag(flags);
   flags.parse(arguments);
-  const std::vector<IgnoredFlag> ignored = apply_megatron_args(flags);
-  if (!ignored.empty()) print_ignored(err, *flags.text("megatron-args"), ignored);
+  const std::vector<IgnoredFlag> ignored = apply_launch(flags);
+  if (!ignored.empty()) print_ignored(err, *launch_file(flags), ignored);
   const std::vector<std::int64_t> lengths = read_lengths(flags);
   const Launch launch = launch_from_environment();
   RunOptions options = read_run_options(flags, launch);

@@ -122,8 +122,13 @@ bool states_links(const std::string& cluster) {
   return !cluster.starts_with("gpu:") || has("nic=") || has("link=");
 }
 
+// Whether a file says the model, as launches of Megatron and MindSpeed do.
+bool names_model(const Flags& flags) {
+  return flags.given("model") || flags.given("megatron-args") || flags.given("mindspeed-args");
+}
+
 void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) {
-  if (!flags.given("model") && !flags.given("vocab") && !flags.given("megatron-args")) flags.set("vocab", "256");
+  if (!names_model(flags) && !flags.given("vocab")) flags.set("vocab", "256");
   options.links_given = flags.given("cluster");
   const bool on_gpus = flags.one_of("device", {"cpu", "cuda"}).value_or(0) == 1;
   if (!options.links_given && on_gpus) {
@@ -143,7 +148,7 @@ void read_flags_of_plan(Flags flags, const Launch& launch, RunOptions& options) 
   }
   options.memory_given = flags.given("memory") || options.inputs.cluster.device.memory != device_profile("cpu").memory;
   // A shape has only the positions that it trains, because each of them is a gradient to be reduced.
-  if (!flags.given("model") && !flags.given("megatron-args")) options.inputs.model.max_seq = options.inputs.layout.seq;
+  if (!names_model(flags)) options.inputs.model.max_seq = options.inputs.layout.seq;
   options.only_best = !flags.given("policy");
   options.policies = read_policies(flags);
 }

@@ -21,8 +21,21 @@ using FlagValues = std::map<std::string, std::string>;  // "true": a toggle; "":
 
 // Where a rank reports to, what it does about others' silence, and flags whose values
 // others of this list have, or follow from them (dp: devices over tp, pp and cp).
-const std::set<std::string> kMayDiffer = {"out",     "json",   "record", "processes",   "threads",    "timeout",
-                                          "silence", "config", "dp",     "round-batch", "no-dropout", "megatron-args"};
+const std::set<std::string> kMayDiffer = {"out",
+                                          "json",
+                                          "record",
+                                          "processes",
+                                          "threads",
+                                          "timeout",
+                                          "silence",
+                                          "config",
+                                          "dp",
+                                          "round-batch",
+                                          "no-dropout",
+                                          "megatron-args",
+                                          "mindspeed-args",
+                                          "deepspeed-config",
+                                          "torchtitan-config"};
 // What no run on this machine has yet: nothing to compare.
 const std::set<std::string> kRefused = {"ep-forwarding", "dispatch-fp8", "precision", "grad-dtype",
                                         "router-group-topk"};

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "io/megatron/megatron_model.hpp"
 #include "io/megatron/megatron_reader.hpp"
+#include "io/megatron/pipeline_layout.hpp"
 
 namespace weft {
 namespace {
@@ -17,7 +19,7 @@ class LayoutReader {
  public:
   LayoutReader(MegatronReader& flags, const std::optional<Transformer>& model) : flags_(flags), model_(model) {}
 
-  std::vector<MegatronSetting> read() {
+  std::vector<LaunchSetting> read() {
     for (const auto& [flag, name] : {std::pair{"tp", "--tensor-model-parallel-size"},
                                      {"pp", "--pipeline-model-parallel-size"},
                                      {"cp", "--context-parallel-size"},
@@ -154,6 +156,28 @@ class LayoutReader {
                                                                               "--decoder-last-pipeline-num-layers";
     const auto first = flags_.integer(first_name), last = flags_.integer(last_name);
     if (first || last) read_uneven_stages(pp, vpp, first, last, flags_.where(first ? first_name : last_name));
+    if (const auto text = flags_.text(kPipelineLayout)) read_pipeline_layout(*text, pp);
+  }
+
+  static constexpr const char* kPipelineLayout = "--pipeline-model-parallel-layout";
+
+  void read_pipeline_layout(const std::string& text, std::int64_t pp) {
+    const std::string from = flags_.where(kPipelineLayout);
+    if (!model_) fail("{}: needs --num-layers in the same file", from);
+    constexpr std::size_t kMaxLayers = 10'000;
+    const auto layout = parse_pipeline_layout(text, kMaxLayers);
+    if (!layout) fail("{} '{}': is no layout such as 'Et*3|(tt|)*2tL'", from, text);
+    const auto stages = std::ssize(layout->layers);
+    const std::int64_t named = std::accumulate(layout->layers.begin(), layout->layers.end(), std::int64_t{0});
+    if (named != layers()) fail("{} '{}': names {} layers, --num-layers has {}", from, text, named, layers());
+    if (stages % pp != 0) fail("{} '{}': has {} stages, which {} pipeline ranks cannot share", from, text, stages, pp);
+    if (std::find(layout->layers.begin(), layout->layers.end(), 0) != layout->layers.end()) {
+      flags_.note(kPipelineLayout, "Weft has layers in every model chunk: they are split as evenly as possible");
+      return;
+    }
+    if (layout->predicts_more) flags_.note(kPipelineLayout, "layers of multi-token prediction are not planned");
+    if (stages > pp) set("vpp", std::to_string(stages / pp), kPipelineLayout);
+    set("stage-layers", fmt::format("{}", fmt::join(layout->layers, ",")), kPipelineLayout);
   }
 
   // The first and last stage as given, the others alike; the chunks of a stage alike.
@@ -199,24 +223,30 @@ class LayoutReader {
     }
   }
 
+  // MindSpeed has two ways of its own.
   void read_tensor_parallel_overlap() {
-    if (!flags_.is_set("--tp-comm-overlap")) return;
-    if (flags_.is_set("--use-torch-fsdp2")) {
-      flags_.note("--tp-comm-overlap", "policy fsdp waits for tensor-parallel traffic");
-    } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
-      set("tp-comm-overlap", "true", "--tp-comm-overlap");
-    } else {
-      flags_.note("--tp-comm-overlap", "has no effect without tensor parallelism");
+    for (const char* const name : {"--tp-comm-overlap", "--use-ascend-coc", "--use-ascend-mc2"}) {
+      if (!flags_.is_set(name)) continue;
+      if (flags_.is_set("--use-torch-fsdp2")) {
+        flags_.note(name, "policy fsdp waits for tensor-parallel traffic");
+      } else if (flags_.integer("--tensor-model-parallel-size").value_or(1) > 1) {
+        set("tp-comm-overlap", "true", name);
+      } else {
+        flags_.note(name, "has no effect without tensor parallelism");
+      }
     }
   }
 
   void read_expert_overlap() {
-    for (const std::string name : {"overlap-moe-expert-parallel-comm", "delay-wgrad-compute"}) {
-      if (!flags_.is_set("--" + name)) continue;
+    for (const auto& [name, flag] :
+         {std::pair{"--overlap-moe-expert-parallel-comm", "overlap-moe-expert-parallel-comm"},
+          {"--moe-fb-overlap", "overlap-moe-expert-parallel-comm"},  // of MindSpeed
+          {"--delay-wgrad-compute", "delay-wgrad-compute"}}) {
+      if (!flags_.is_set(name)) continue;
       if (flags_.is_set("--use-torch-fsdp2")) {
-        flags_.note("--" + name, "policy fsdp waits for all-to-alls");
+        flags_.note(name, "policy fsdp waits for all-to-alls");
       } else {
-        set(name, "true", "--" + name);
+        set(flag, "true", name);
       }
     }
     const char* const type = "--moe-token-dispatcher-type";
@@ -241,7 +271,7 @@ class LayoutReader {
 
   MegatronReader& flags_;
   const std::optional<Transformer>& model_;
-  std::vector<MegatronSetting> settings_;
+  std::vector<LaunchSetting> settings_;
 };
 
 // Returns the value that the script's last assignment gives a variable, as far as it is known: the default of
@@ -264,7 +294,7 @@ std::optional<std::string> last_assigned(const std::string& text, const std::str
 
 // Communication that Megatron issues beside backward's products starts in issue order only where the device has one
 // connection. Scripts that do not set it leave it to the container, which does.
-void note_connections(const std::string& text, MegatronJob& job) {
+void note_connections(const std::string& text, LaunchJob& job) {
   const char* const name = "CUDA_DEVICE_MAX_CONNECTIONS";
   const auto value = last_assigned(text, name);
   if (!value || *value == "1" || value->starts_with("$")) return;
@@ -274,9 +304,9 @@ void note_connections(const std::string& text, MegatronJob& job) {
 
 }  // namespace
 
-MegatronJob read_megatron_args(const std::string& text, const std::string& file_name) {
+LaunchJob read_megatron_args(const std::string& text, const std::string& file_name) {
   MegatronReader flags(read_launch_flags(text, file_name), file_name);
-  MegatronJob job;
+  LaunchJob job;
   job.model = read_megatron_model(flags);
   job.settings = LayoutReader(flags, job.model).read();
   job.ignored = flags.ignored();

@@ -24,17 +24,17 @@ std::string script(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-MegatronJob read(const std::string& text) {
+LaunchJob read(const std::string& text) {
   return read_megatron_args(text, "train.sh");
 }
 
-std::map<std::string, std::string> settings_of(const MegatronJob& job) {
+std::map<std::string, std::string> settings_of(const LaunchJob& job) {
   std::map<std::string, std::string> settings;
-  for (const MegatronSetting& setting : job.settings) settings[setting.flag] = setting.value;
+  for (const LaunchSetting& setting : job.settings) settings[setting.flag] = setting.value;
   return settings;
 }
 
-const IgnoredFlag* ignored(const MegatronJob& job, const std::string& flag) {
+const IgnoredFlag* ignored(const LaunchJob& job, const std::string& flag) {
   const auto found =
       std::find_if(job.ignored.begin(), job.ignored.end(), [&](const IgnoredFlag& i) { return i.flag == flag; });
   return found == job.ignored.end() ? nullptr : &*found;
@@ -52,7 +52,7 @@ std::string error_of(const std::string& text) {
 const std::string kTiny = "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --vocab-size 100 --bf16 ";
 
 TEST(MegatronArgs, Gpt175b) {
-  const MegatronJob job = read(script("gpt175b.sh"));
+  const LaunchJob job = read(script("gpt175b.sh"));
   Transformer expected = model_preset("gpt3-175b");
   expected.name = job.model->name;
   expected.vocab = 51200;  // the script leaves it to the tokenizer
@@ -79,7 +79,7 @@ TEST(MegatronArgs, Gpt175b) {
 }
 
 TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
-  const MegatronJob job = read(script("llama70b.sh"));
+  const LaunchJob job = read(script("llama70b.sh"));
   Transformer expected = model_preset("llama2-70b");
   expected.name = job.model->name;
   EXPECT_EQ(*job.model, expected);
@@ -98,7 +98,7 @@ TEST(MegatronArgs, Llama70bInAVariableOfTheScript) {
 }
 
 TEST(MegatronArgs, MixtralFromArraysAlone) {
-  const MegatronJob job = read(script("mixtral.sh"));
+  const LaunchJob job = read(script("mixtral.sh"));
   Transformer expected = model_preset("mixtral-8x7b");
   expected.name = job.model->name;
   expected.experts->aux_loss_coeff = 0.01;  // as the script says
@@ -136,7 +136,7 @@ TEST(MegatronArgs, OneConnectionIsWhatAsynchronousBackwardNeeds) {
 }
 
 TEST(MegatronArgs, LatentAttentionAndALayerPattern) {
-  const MegatronJob job = read(
+  const LaunchJob job = read(
       "--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128 --kv-channels 128 "
       "--max-position-embeddings 163840 --seq-length 4096 --position-embedding-type rope --swiglu "
       "--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights --vocab-size 129280 "
@@ -150,7 +150,7 @@ TEST(MegatronArgs, LatentAttentionAndALayerPattern) {
 }
 
 TEST(MegatronArgs, DefaultsAreMegatrons) {
-  const MegatronJob gelu = read(kTiny);
+  const LaunchJob gelu = read(kTiny);
   EXPECT_EQ(gelu.model->ffn, 256);
   EXPECT_TRUE(gelu.model->tied_embeddings && gelu.model->linear_bias);
   EXPECT_EQ(settings_of(gelu).at("clip-grad"), "1");
@@ -218,7 +218,7 @@ TEST(MegatronArgs, InstancesOfTheDistributedOptimizer) {
     return settings.contains("zero-replicas") ? settings.at("zero-replicas") : "none";
   };
   const auto reason = [&](const std::string& flags) {
-    const MegatronJob job = read(kTiny + flags);
+    const LaunchJob job = read(kTiny + flags);
     const IgnoredFlag* found = ignored(job, "--num-distributed-optimizer-instances");
     return found ? found->reason : "not named";
   };
@@ -246,7 +246,7 @@ TEST(MegatronArgs, ParamGatherNeedsWhatMegatronAssertsOfIt) {
 
 TEST(MegatronArgs, WhatIsOnlyHalfUnderstoodIsNamed) {
   const auto reason = [&](const std::string& flags, const std::string& flag) {
-    const MegatronJob job = read(kTiny + flags);
+    const LaunchJob job = read(kTiny + flags);
     const IgnoredFlag* found = ignored(job, flag);
     return found ? found->reason : "not named";
   };
@@ -285,7 +285,7 @@ TEST(MegatronArgs, MistakesNameFileLineFlagAndValue) {
 }
 
 TEST(MegatronArgs, ALaunchWithoutAShapeHasNoModel) {
-  const MegatronJob job = read("--tensor-model-parallel-size 2 --bf16");
+  const LaunchJob job = read("--tensor-model-parallel-size 2 --bf16");
   EXPECT_FALSE(job.model);
   EXPECT_EQ(settings_of(job).at("tp"), "2");
 }
@@ -305,6 +305,23 @@ TEST(MegatronFlagNames, AreThereOnce) {
     EXPECT_EQ(++count[flag.name], 1) << flag.name;
   }
   EXPECT_GT(count.size(), 200u);
+}
+
+// The layout of Megatron's own help text, cut to a model of eight layers.
+TEST(MegatronArgs, APipelineLayoutSaysTheLayersOfEveryModelChunk) {
+  const auto settings =
+      settings_of(read(kTiny + "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|(tt|)*2,t*3L'"));
+  EXPECT_EQ(settings.at("vpp"), "2");
+  EXPECT_EQ(settings.at("stage-layers"), "1,2,2,3");
+  const LaunchJob job = read(kTiny + "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*8|L'");
+  EXPECT_FALSE(settings_of(job).contains("stage-layers"));
+  EXPECT_TRUE(ignored(job, "--pipeline-model-parallel-layout"));  // a stage without layers
+  const std::string two = kTiny + "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout ";
+  EXPECT_NE(error_of(two + "'Et*3|t*4L'").find("names 7 layers"), std::string::npos);
+  EXPECT_NE(error_of(two + "'Et|t*6|tL'").find("has 3 stages"), std::string::npos);
+  for (const char* wrong : {"'Et*8|x'", "'E(t|L'", "'Et*|L'", "'Et*99999999999999999999|L'"}) {
+    EXPECT_NE(error_of(two + wrong).find("is no layout"), std::string::npos) << wrong;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Sources: megatron/training/arguments.py and the configuration classes of Megatron-LM (August 2026), the example
-// scripts beside them, and the launchers they call (torchrun, srun).
+// scripts beside them, and the launchers they call (torchrun, srun); MindSpeed's feature classes.
 #include "io/megatron/megatron_flag_names.hpp"
 
 #include "base/text.hpp"
@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 constexpr std::string_view kUnmodelled =
-    "--pipeline-model-parallel-layout --account-for-embedding-in-pipeline-split "
+    "--account-for-embedding-in-pipeline-split "
     "--account-for-loss-in-pipeline-split --cp-comm-type --hierarchical-context-parallel-sizes "
     "--rampup-batch-size --overlap-param-gather-with-optimizer-step "
     "--ddp-num-buckets --window-size --fp8-format --fp8-hybrid --fp8-param-gather --mtp-num-layers "
@@ -27,7 +27,8 @@ constexpr std::string_view kUnmodelled =
     "--moe-shared-expert-overlap --high-priority-a2a-comm-stream --no-align-param-gather "
     "--ddp-pad-buckets-for-high-nccl-busbw --use-nccl-ub --use-sharp --fsdp-double-buffer "
     "--suggested-communication-unit-size --torch-fsdp2-no-reshard-after-forward --nccl-communicator-config-path "
-    "--high-priority-stream-groups ";
+    "--high-priority-stream-groups --coc-parallel-num --coc-mode --coc-fused-kernel --reuse-fp32-param "
+    "--moe-alltoall-overlap-comm --moe-allgather-overlap-comm ";
 
 constexpr std::string_view kKernels =
     "--no-masked-softmax-fusion --no-gradient-accumulation-fusion --no-bias-gelu-fusion --no-bias-swiglu-fusion "

@@ -1,0 +1,96 @@
+// The configuration file of NCCL's example tuner plugin (docs/export.md):
+// collective,min bytes,max bytes,algorithm,protocol,channels,nodes,ranks.
+#include <fmt/format.h>
+
+#include <limits>
+#include <optional>
+
+#include "base/error.hpp"
+#include "io/export/export_writers.hpp"
+#include "io/export/transfer_kinds.hpp"
+
+namespace weft {
+namespace {
+
+// Below it NCCL's protocols for short messages are faster than the one that is written.
+constexpr Bytes kLeastForSimple{1 << 20};
+
+std::string_view tuner_name(Collective collective) {
+  switch (collective) {
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
+    case Collective::all_gather:
+      return "allgather";
+    case Collective::reduce_scatter:
+      return "reducescatter";
+    case Collective::all_reduce:
+      return "allreduce";
+    default:
+      return "";
+  }
+}
+
+struct Choice {
+  Bytes bytes;
+  Algorithm algorithm;
+};
+
+// The sizes at which the plan names one algorithm that NCCL has, ascending.
+std::vector<Choice> choices_of(const std::map<Bytes, std::set<Algorithm>>& by_size) {
+  std::vector<Choice> choices;
+  for (const auto& [bytes, algorithms] : by_size) {
+    const Algorithm algorithm = *algorithms.begin();
+    const bool known = algorithm == Algorithm::ring || algorithm == Algorithm::tree;
+    if (bytes >= kLeastForSimple && algorithms.size() == 1 && known) choices.push_back({bytes, algorithm});
+  }
+  return choices;
+}
+
+// Sizes between two of the plan belong to the nearer one.
+std::int64_t write_rows(ExportSheet& sheet, const CommunicatorShape& shape, const std::vector<Choice>& choices) {
+  const std::int32_t channels = sheet.plan().thread_blocks > 0 ? sheet.plan().thread_blocks : -1;
+  std::int64_t rows = 0;
+  std::uint64_t from = static_cast<std::uint64_t>(kLeastForSimple.value);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const bool last = i + 1 == choices.size();
+    if (!last && choices[i + 1].algorithm == choices[i].algorithm) continue;
+    const std::uint64_t to =
+        last ? std::numeric_limits<std::uint64_t>::max()
+             : static_cast<std::uint64_t>((choices[i].bytes.value + choices[i + 1].bytes.value) / 2);
+    sheet.line(fmt::format("{},{},{},{},simple,{},{},{}", tuner_name(shape.collective), from, to,
+                           name_of(choices[i].algorithm), channels, shape.nodes, shape.ranks));
+    from = to + 1;
+    ++rows;
+  }
+  return rows;
+}
+
+}  // namespace
+
+void write_nccl_tuner(ExportSheet& sheet) {
+  std::int64_t rows = 0;
+  bool all = true;
+  for (const auto& [shape, by_size] : transfer_algorithms(sheet.plan())) {
+    if (tuner_name(shape.collective).empty()) {
+      all = false;
+      continue;
+    }
+    const std::vector<Choice> choices = choices_of(by_size);
+    all &= choices.size() == by_size.size();
+    rows += write_rows(sheet, shape, choices);
+  }
+  if (rows == 0)
+    fail("--to nccl-tuner: the plan has no collective of 1 MiB or more that NCCL's ring or tree carries out");
+  sheet.carries({Feature::thread_blocks, Feature::programs});
+  if (!all) {
+    sheet.leaves_out(Feature::programs,
+                     "rows are for ring and tree from 1 MiB on; NCCL chooses for the rest, and for all-to-alls");
+  }
+  sheet.warn("set NCCL_TUNER_PLUGIN to the built example plugin and NCCL_TUNER_CONFIG_FILE to this file");
+  sheet.warn("a plan names no protocol: simple is written, which is NCCL's for large messages");
+  sheet.warn("the example plugin gives one channel to a collective that no row matches or whose row has -1 channels");
+}
+
+}  // namespace weft

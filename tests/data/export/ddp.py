@@ -1,0 +1,37 @@
+# weft export --to ddp: gpt, policy ddp, tp 1, pp 1, dp 2
+# Left out: the shape of the model (gpt): DistributedDataParallel has no setting for it
+# Left out: micro-batches of 1, a global batch of 8, sequences of 64: the job calls 4 micro-batches itself,
+#  see micro_batch()
+# Left out: precision fp32: DistributedDataParallel has no setting for it
+# Left out: gradients accumulated and reduced in fp32: DistributedDataParallel has no setting for it
+# Left out: flash attention: DistributedDataParallel has no setting for it
+# Left out: how collectives are carried out: ring: DistributedDataParallel has no setting for it
+import contextlib
+import inspect
+
+from torch.nn.parallel import DistributedDataParallel
+
+MICRO_BATCHES = 4
+# The buckets that follow: bytes of their gradients, in the order in which gradients arrive.
+BUCKETS = [
+    [512, 65792, 66560, 512, 16640, 49920, 512, 65792],
+    [66560, 512, 16640, 49920, 512, 65792, 66560],
+    [512, 16640, 49920, 512, 65792, 66560, 512, 16640],
+    [49920, 512, 65536, 524288],
+]
+ARGUMENTS = {"bucket_cap_mb": 217088 / 2**20}
+BUCKET_CAP_MB_LIST = []
+
+
+def wrap(module, **others):
+    """Returns the module in DistributedDataParallel with the buckets of the plan."""
+    arguments = dict(ARGUMENTS)
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    if BUCKET_CAP_MB_LIST and "bucket_cap_mb_list" in known:
+        arguments = {"bucket_cap_mb_list": BUCKET_CAP_MB_LIST}
+    return DistributedDataParallel(module, **arguments, **others)
+
+
+def micro_batch(ddp, index):
+    """Context of forward and backward of a micro-batch: gradients are reduced with the last one."""
+    return contextlib.nullcontext() if index + 1 == MICRO_BATCHES else ddp.no_sync()
