@@ -44,6 +44,9 @@ TEST(RunReport, SaysWhatAStepCostsTheHostAndWhyThereAreGraphs) {
   host.why = "--graphs off";
   EXPECT_PRED2(contains, run_text_report(study_with(host)),
                "\nHost time of a step under ddp: 1.90 ms of 2.00 ms call by call; no CUDA graphs: --graphs off\n");
+  host.by_calls.device_waited = false;
+  EXPECT_PRED2(contains, run_text_report(study_with(host)),
+               "\nUnder ddp the host is ahead of the device; no CUDA graphs: --graphs off\n");
   host.by_graphs = {Nanos{200'000}, Nanos{900'000}, false};
   host.first_graph_step = 6;  // counted from 0
   host.ends_with_graphs = true;
