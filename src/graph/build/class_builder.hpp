@@ -93,6 +93,7 @@ class ClassBuilder {
   // `user` where it is not the parameter's own role: the head that reads a tied embedding.
   Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
   void forget_gathered() { gathered_.clear(); }
+  bool keeps_gathered_head(std::int32_t chunk) const;
   ValueId whole_gradient(ParameterIndex index, Role role);
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
   void finish_step();
