@@ -56,8 +56,8 @@ TEST(LayerGroupRun, TrainsWhatMicroBatchesInTurnTrain) {
            {"priority", {.zero = 3, .layer_group = 3, .recompute = Recompute::full}},
            {"centauri", {.tp = 2, .zero = 3, .layer_group = 3, .sequence_parallel = true}, 4},
            {"fsdp", {.cp = 2, .zero = 3, .layer_group = 2}, 4},
-           {"weft", {.zero = 3, .zero_shards = 2, .layer_group = 3}, 4},
-           {"weft", {.tp = 2, .zero = 2, .layer_group = 2}, 4},
+           {"centauri", {.zero = 3, .zero_shards = 2, .layer_group = 3}, 4},
+           {"megatron-param", {.tp = 2, .zero = 2, .layer_group = 2}, 4},
        }) {
     SCOPED_TRACE(fmt::format("{} zero {}, groups of {}, tp {} cp {}, {} ranks", c.policy, c.layout.zero,
                              c.layout.layer_group, c.layout.tp, c.layout.cp, c.ranks));
