@@ -73,6 +73,10 @@ void declare_step_flags(Flags& flags) {
   flags.value("zero-shards", "N",
               "ZeRO shards over N consecutive ranks of dp * cp; sets of N are replicas (default: over all)", kLayout);
   flags.value("zero-replicas", "N", "the same by the number of such sets: --zero-shards is dp * cp / N", kLayout);
+  flags.value("layer-group", "N",
+              "N micro-batches pass a layer before the next one begins: ZeRO 2 and 3 gather and reduce once for all of "
+              "them (default: 1)",
+              kLayout);
   flags.toggle("sequence-parallel", "split norms and residuals over tensor parallel ranks", kLayout);
   flags.value("dropout", "X|model",
               "share of activations that a model with learned positions zeroes (default: its own; on local 0)",

@@ -251,6 +251,7 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.seq = flags.integer("seq", 1, kMaxNumber).value_or(model.max_seq);
   l.zero = static_cast<int>(flags.integer("zero", 0, 3).value_or(0));
   l.zero_shards = read_zero_shards(flags, l.dp * l.cp);
+  l.layer_group = flags.integer("layer-group", 1, kMaxNumber).value_or(1);
   l.sequence_parallel = flags.is_set("sequence-parallel");
   if (flags.given("dropout") && flags.is_set("no-dropout")) fail("--dropout: is given with --no-dropout");
   if (flags.given("dropout") && model.positions != Positions::learned) {

@@ -21,7 +21,7 @@ double transfers_of(const Plan& plan, ClassId rank_class, Bytes bytes) {
     if (!op.communication || op.rank_class != rank_class) continue;
     // An all_reduce moves its buffer twice.
     const double share = op.communication->collective == Collective::all_reduce ? 1.0 : 0.5;
-    const std::int64_t times = op.per_micro_batch ? plan.layout.micro_batches() : 1;
+    const std::int64_t times = op.per_micro_batch ? plan.layout.layer_groups() : 1;
     moved += share * static_cast<double>(op.communication->bytes.value * times);
   }
   return moved / static_cast<double>(bytes.value);

@@ -150,7 +150,7 @@ KernelCalls bind_attention(const RankView& view, std::uint64_t seed, const Opera
     AttentionSaved saved;
   };
   std::vector<Bound> calls;
-  for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
+  for (const AttentionCall& call : calls_of(view, view.micro_batch_of_step(op, micro_batch), rows)) {
     calls.push_back({call, packed_inputs(call, of), rows_of(of.write(Operand::output), call.query_rows),
                      saved_in(of, written, call)});
   }
@@ -175,7 +175,7 @@ KernelCalls bind_attention_grad(const RankView& view, std::uint64_t seed, const 
   };
   std::vector<Bound> calls;
   ElementRange written;  // keys whose gradient an earlier call has written
-  for (const AttentionCall& call : calls_of(view, micro_batch, rows)) {
+  for (const AttentionCall& call : calls_of(view, view.micro_batch_of_step(op, micro_batch), rows)) {
     calls.push_back({call, packed_inputs(call, of), packed_grads(call, of),
                      rows_of(of.read(Operand::output), call.query_rows),
                      rows_of(of.read(Operand::output_grad), call.query_rows), saved_in(of, read, call),

@@ -245,8 +245,8 @@ BoundOperation ComputeBinder::bind_weight_grad(const Operation& op, MicroBatch m
     case Role::qk_norm:
       return bind_qk_norm_weight_grad(view_, op, micro_batch, into);
     case Role::embedding:
-      return [&tokens = training_.tokens[micro_batch.index()], dy = of.read(Operand::output_grad),
-              dw = of.weight(gradient), first = vocabulary_.first,
+      return [&tokens = training_.tokens[view_.micro_batch_of_step(op, micro_batch).index()],
+              dy = of.read(Operand::output_grad), dw = of.weight(gradient), first = vocabulary_.first,
               into](Kernels& kernels, std::int64_t) { kernels.embedding_weight_grad(tokens, dy, dw, first, into); };
     case Role::positions:
       return [dy = of.read(Operand::output_grad), d = learned_positions(of.weight(gradient)), into](
@@ -267,7 +267,7 @@ BoundOperation ComputeBinder::bind_dropout(const Operation& op, MicroBatch micro
   const Operands of(view_, op, micro_batch, rows);
   return [x = of.read(Operand::input), stream = of.find_read(Operand::addend), y = of.write(Operand::output),
           kept = of.kept(write_of(op, Operand::kept_elements)), place = dropout_of(op),
-          numbers = token_numbers(view_, micro_batch, rows), layer = op.layer,
+          numbers = token_numbers(view_, view_.micro_batch_of_step(op, micro_batch), rows), layer = op.layer,
           seed = settings_.seed](Kernels& kernels, std::int64_t step) {
     const double rate = is_validation(step) ? 0 : place.rate;
     kernels.dropout(x, {rate, dropout_key(seed, step, layer, place.site), numbers}, stream, kept, y);
@@ -284,10 +284,11 @@ BoundOperation ComputeBinder::bind_embedding(const Operation& op, MicroBatch mic
     table.role = Role::positions;
     positions = learned_positions(Operands(view_, table, micro_batch).weight(positions_table));
   }
-  return [this, micro_batch, &tokens = training_.tokens[micro_batch.index()], positions,
+  const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
+  return [this, batch, &tokens = training_.tokens[batch.index()], positions,
           table = of.weight(read_of(op, Operand::weight)),
           y = of.write(Operand::output)](Kernels& kernels, std::int64_t step) {
-    load_batch(step, micro_batch);
+    load_batch(step, batch);
     kernels.embedding(tokens, table, vocabulary_.first, positions, y);
   };
 }

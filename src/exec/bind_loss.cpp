@@ -9,9 +9,10 @@ namespace weft {
 
 BoundOperation ComputeBinder::bind_loss_part(const Operation& op, MicroBatch micro_batch) const {
   const Operands of(view_, op, micro_batch);
-  return [this, micro_batch, &targets = training_.targets[micro_batch.index()], logits = of.read(Operand::input),
+  const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
+  return [this, batch, &targets = training_.targets[batch.index()], logits = of.read(Operand::input),
           part = loss_parts(of.flat(write_of(op, Operand::loss_parts))).front()](Kernels& kernels, std::int64_t step) {
-    load_batch(step, micro_batch);
+    load_batch(step, batch);
     kernels.cross_entropy_part(logits, targets, vocabulary_, part);
   };
 }
@@ -33,11 +34,12 @@ BoundOperation ComputeBinder::bind_loss(const Operation& op, MicroBatch micro_ba
   const ValueId gathered = find_read(op, Operand::loss_parts);
   if (gathered.valid()) parts = loss_parts(of.flat(gathered));
   const bool counts = view_.coordinate(Axis::tp) == 0;  // its tensor-parallel peers have the same loss
-  double& loss = training_.losses[micro_batch.index()];
-  const auto compute = [this, micro_batch, parts, &targets = training_.targets[micro_batch.index()],
+  const MicroBatch batch = view_.micro_batch_of_step(op, micro_batch);
+  double& loss = training_.losses[batch.index()];
+  const auto compute = [this, batch, parts, &targets = training_.targets[batch.index()],
                         logits = of.read(Operand::input), p = of.write(Operand::output),
                         &loss](Kernels& kernels, std::int64_t step) {
-    load_batch(step, micro_batch);
+    load_batch(step, batch);
     if (parts.empty()) return kernels.cross_entropy(logits, targets, vocabulary_.count, p, loss);
     kernels.cross_entropy_of_parts(logits, vocabulary_, parts, p, loss);
   };
@@ -54,10 +56,9 @@ BoundOperation ComputeBinder::bind_loss_grad(const Operation& op, MicroBatch mic
   const Layout& layout = view_.plan().layout;
   // Gradients are summed over micro-batches and ranks, so each carries its share of the mean.
   const double scale = 1 / static_cast<double>(layout.global_batch * layout.seq);
-  return [&targets = training_.targets[micro_batch.index()], scale, first = vocabulary_.first,
-          p = of.read(Operand::output), dx = of.write(Operand::input_grad)](Kernels& kernels, std::int64_t) {
-    kernels.cross_entropy_input_grad(p, targets, first, scale, dx);
-  };
+  return [&targets = training_.targets[view_.micro_batch_of_step(op, micro_batch).index()], scale,
+          first = vocabulary_.first, p = of.read(Operand::output), dx = of.write(Operand::input_grad)](
+             Kernels& kernels, std::int64_t) { kernels.cross_entropy_input_grad(p, targets, first, scale, dx); };
 }
 
 // Names the first result of forward, among those that backward still needs, that holds a NaN or an infinity.

@@ -64,11 +64,17 @@ ElementPointer RankView::data(ValueId value, MicroBatch micro_batch) const {
           placed.dtype};
 }
 
+MicroBatch RankView::micro_batch_of_step(const Operation& operation, MicroBatch micro_batch) const {
+  if (operation.turn < 0) return micro_batch;
+  return make_id<MicroBatch>(micro_batch.value * plan().layout.layer_group + operation.turn);
+}
+
 bool RankView::writes_first(ValueId value, OpId id, MicroBatch micro_batch) const {
   const StepGraph& graph = plan().graph;
   if (!graph.value(value).accumulated) return true;
   for (const Instance& instance : unfolded().instances()) {  // in issue order
     if (!writes_value(graph.op(instance.operation), value)) continue;
+    if (graph.value(value).per_micro_batch && instance.micro_batch != micro_batch) continue;
     return instance.operation == id && instance.micro_batch == micro_batch;
   }
   return true;

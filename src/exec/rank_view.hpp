@@ -49,6 +49,9 @@ class RankView {
   // Where a value lies for a micro-batch (any for one that a step has once). Values that are a shard of one in whose
   // memory they lie begin where the whole does: shard_of() says where this rank's part is.
   ElementPointer data(ValueId value, MicroBatch micro_batch = kOncePerStep) const;
+  // Of the step's micro-batches, the one whose tokens an operation works on. In a plan with layer groups `micro_batch`
+  // numbers the groups.
+  MicroBatch micro_batch_of_step(const Operation& operation, MicroBatch micro_batch) const;
   // Whether this execution of an operation is the first of its step to write `value`: sums over micro-batches (and over
   // the two uses of a tied embedding) begin with it. True of values that are no sums.
   bool writes_first(ValueId value, OpId operation, MicroBatch micro_batch) const;

@@ -70,6 +70,24 @@ void validate_shards(const Layout& l, const Transformer& model) {
   }
 }
 
+void validate_layer_group(const Layout& l, const Transformer& model) {
+  require_positive("--layer-group", l.layer_group);
+  if (l.layer_group == 1) return;
+  if (l.zero < 2) {
+    fail("--layer-group {}: needs --zero 2 or 3; at --zero {} the order of micro-batches is the policy's choice",
+         l.layer_group, l.zero);
+  }
+  if (l.pp > 1)
+    fail("--layer-group {}: is for --pp 1; --schedule breadth-first does it with model chunks", l.layer_group);
+  if (model.experts) {
+    fail("--layer-group {}: is for models without experts, and {} has {}", l.layer_group, model.name,
+         model.experts->count);
+  }
+  if (l.micro_batches() % l.layer_group != 0) {
+    fail("--layer-group {}: does not divide the {} micro-batches of a step", l.layer_group, l.micro_batches());
+  }
+}
+
 void validate_batches(const Layout& l, const Transformer& model) {
   require_positive("--micro-batch", l.micro_batch);
   require_positive("--global-batch", l.global_batch);
@@ -239,6 +257,7 @@ void validate(const Layout& layout, const Transformer& model, std::int64_t devic
   validate_shards(layout, model);
   validate_tensor_parallel(layout, model);
   validate_batches(layout, model);
+  validate_layer_group(layout, model);
   validate_sizes(layout, model);
   validate_pipeline(layout, model);
   validate_experts(layout, model);

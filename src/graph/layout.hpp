@@ -44,6 +44,10 @@ struct Layout {
   // Ranks that share one set of ZeRO's shards: consecutive members of a data-parallel group. Sets of such ranks are
   // replicas of each other, which sum their shards. 0: all members share one set.
   std::int64_t zero_shards = 0;
+  // Micro-batches that pass a layer one after the other before the first of them goes on to the next layer, so that
+  // ZeRO 2 and 3 gather a layer's parameters and reduce its gradients once for all of them. Operations of the graph
+  // are there once for each of them, and the graph repeats for every group.
+  std::int64_t layer_group = 1;
   bool sequence_parallel = false;
   bool dropout = true;  // of models with learned positions; those with rotary ones have none
   Recompute recompute = Recompute::none;
@@ -65,6 +69,7 @@ struct Layout {
   // Returns whether there are all-to-alls before and after the experts.
   bool experts_exchange_slots() const { return ep > 1 && expert_exchange != ExpertExchange::gathered; }
   std::int64_t micro_batches() const { return global_batch / (micro_batch * dp); }
+  std::int64_t layer_groups() const { return micro_batches() / layer_group; }
   std::int64_t tokens() const { return micro_batch * seq / cp; }  // of one micro-batch on one rank
   // Parameter shards of ZeRO: data and context parallel ranks hold the same dense parameters.
   std::int64_t shards() const { return zero_shards > 0 ? zero_shards : dp * cp; }

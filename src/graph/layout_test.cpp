@@ -89,6 +89,26 @@ TEST(LayoutValidation, OfShards) {
             "--zero-shards 4: is for models without experts, and mixtral-8x7b has 8");
 }
 
+TEST(LayoutValidation, OfLayerGroups) {
+  const Layout good{.dp = 4, .global_batch = 32, .seq = 64, .zero = 3, .layer_group = 4};
+  expect_rejected(
+      model_preset("llama2-7b"), good, 4,
+      {
+          {[](Layout& l) { l.layer_group = 0; }, {"--layer-group 0", "at least 1"}},
+          {[](Layout& l) { l.layer_group = 3; }, {"--layer-group 3", "does not divide the 8 micro-batches"}},
+          {[](Layout& l) { l.zero = 1; }, {"--layer-group 4", "--zero 2 or 3", "--zero 1"}},
+          {[](Layout& l) {
+             l.pp = 2;
+             l.dp = 2;
+           },
+           {"--layer-group 4", "--pp 1", "breadth-first"}},
+      });
+  EXPECT_EQ(message(good, model_preset("llama2-7b"), 4), "accepted");
+  EXPECT_EQ(good.layer_groups(), 2);
+  EXPECT_EQ(message(good, model_preset("mixtral-8x7b"), 4),
+            "--layer-group 4: is for models without experts, and mixtral-8x7b has 8");
+}
+
 TEST(LayoutValidation, OfBatches) {
   expect_rejected(
       model_preset("llama2-7b"), kGood, 64,

@@ -29,7 +29,7 @@ Held held_by(const StepGraph& graph) {
   Held held;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
-    const bool accumulates = value.kind == ValueKind::gradient && value.accumulated;
+    const bool accumulates = value.kind == ValueKind::gradient && value.accumulated && !value.per_micro_batch;
     if (persists[v] || accumulates) held.state += value.bytes().value;
     if (value.per_micro_batch && of_forward[v] && read_later[v]) held.saved += value.bytes().value;
   }

@@ -93,6 +93,7 @@ std::string describe(const Operation& op) {
   } else if (op.part > 0) {
     text.append(" part ").append(fmt::format_int(op.part).c_str());
   }
+  if (op.turn >= 0) text.append(" turn ").append(fmt::format_int(op.turn).c_str());
   return text;
 }
 
@@ -157,7 +158,7 @@ StepGraph build_step_graph(const Transformer& model, const Cluster& cluster, con
   validate(model);
   validate(layout, model, cluster.device_count());
   StepGraph graph;
-  graph.micro_batches = layout.micro_batches();
+  graph.micro_batches = layout.layer_groups();
   graph.tokens = token_rows(layout);
   graph.tokens.routed = routed_slots(model, layout);
   // The slots of a part's tokens are data, which nobody reads back from a GPU in the middle of a step.

@@ -36,7 +36,7 @@ struct Value {
   std::vector<std::int64_t> shape;
   Sharding sharding = {};  // how it is a part of a whole
   bool per_micro_batch = true;
-  bool accumulated = false;      // a sum over micro-batches: several instances write it
+  bool accumulated = false;  // a sum over micro-batches or over the turns of a layer group: several instances write it
   double bytes_per_element = 0;  // 0: as the format says; optimizer state has 12, masks 1
   std::int32_t scale_block = 0;  // elements that share an fp32 scale, which lies beside them; 0: no scales
   friend bool operator==(const Value&, const Value&) = default;
@@ -94,6 +94,8 @@ struct Operation {
   Role role = Role::update;
   Role subject = Role::update;  // whose parameters it serves (grad_reduce of qkv); otherwise equal to role
   std::int32_t part = 0;
+  // Where micro-batches pass layers in groups (Layout::layer_group): which of a group it is of; -1: of all of them.
+  std::int32_t turn = -1;
   // For a leg of a substituted transfer: the rule, and which of its legs it is.
   Substitution rule = Substitution::none;
   std::int32_t leg = 0;
@@ -160,7 +162,7 @@ struct TokenRows {
 TokenRows token_rows(const Layout& layout);
 
 struct StepGraph {
-  std::int64_t micro_batches = 1;
+  std::int64_t micro_batches = 1;  // that pass it one after the other; of layer groups, as many as there are groups
   TokenRows tokens = {};
   IdVector<ClassId, RankClass> classes;
   std::vector<LinkClass> links;

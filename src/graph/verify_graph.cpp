@@ -39,9 +39,11 @@ void verify_ids(const StepGraph& graph) {
 }
 
 void verify_identities(const StepGraph& graph) {
-  std::set<std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t>> seen;
+  std::set<std::tuple<ClassId, std::int32_t, std::int32_t, Phase, Role, Role, std::int32_t, std::int32_t, std::int32_t>>
+      seen;
   for (const Operation& op : graph.operations) {
-    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.leg).second) {
+    if (!seen.emplace(op.rank_class, op.chunk, op.layer, op.phase, op.role, op.subject, op.part, op.leg, op.turn)
+             .second) {
       reject(graph, op, "another operation of chunk {} has the same identity", op.chunk);
     }
   }
@@ -83,7 +85,7 @@ void verify_micro_batches(const StepGraph& graph) {
     }
     for (const Write& write : op.writes) {
       const Value& value = graph.value(write.value);
-      if (value.per_micro_batch && value.accumulated) {
+      if (value.per_micro_batch && value.accumulated && op.turn < 0) {
         reject(graph, op, "accumulates into '{}', which belongs to one micro-batch", value.name);
       }
       if (value.per_micro_batch && !op.per_micro_batch) {

@@ -61,6 +61,7 @@ ordered_json layout_to_json(const Layout& layout) {
                       {"clip_grad", layout.clip_grad},
                       {"schedule", name_of(layout.schedule)}};
   if (layout.zero_shards > 0) result["zero_shards"] = layout.zero_shards;
+  if (layout.layer_group > 1) result["layer_group"] = layout.layer_group;
   if (!layout.dropout) result["dropout"] = false;
   if (layout.expert_exchange != ExpertExchange::padded) result["expert_exchange"] = name_of(layout.expert_exchange);
   if (layout.dispatch_fp8) result["dispatch_fp8"] = true;
@@ -78,7 +79,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
                                              "recompute",    "attention",    "precision",     "grad_dtype",
                                              "clip_grad",    "schedule",     "stage_layers",  "mesh_order",
                                              "dropout",      "dispatch_fp8", "ep_forwarding", "expert_exchange",
-                                             "zero_shards"});
+                                             "zero_shards",  "layer_group"});
   Layout layout;
   layout.tp = object.integer_or("tp", layout.tp, 1, kMaxDegree);
   layout.pp = object.integer_or("pp", layout.pp, 1, kMaxDegree);
@@ -92,6 +93,7 @@ Layout layout_from_json(const json& value, const std::string& where) {
   layout.seq = object.integer("seq", 1, kMaxDegree);
   layout.zero = static_cast<int>(object.integer_or("zero", layout.zero, 0, 3));
   layout.zero_shards = object.has("zero_shards") ? object.integer("zero_shards", 1, kMaxDegree) : 0;
+  layout.layer_group = object.integer_or("layer_group", layout.layer_group, 1, kMaxDegree);
   layout.sequence_parallel = object.boolean_or("sequence_parallel", layout.sequence_parallel);
   layout.dropout = object.boolean_or("dropout", layout.dropout);
   read_name(object, "expert_exchange", ExpertExchange::gathered, layout.expert_exchange);

@@ -93,7 +93,7 @@ class PlanReader {
     counts_.operations = count_of(file_, "operations");
     counts_.chunks = plan_.layout.vpp;
     counts_.layers = plan_.model.layers;
-    counts_.micro_batches = plan_.layout.micro_batches();
+    counts_.micro_batches = plan_.layout.layer_groups();
     if (file_.integer("micro_batches", 1) != counts_.micro_batches) {
       file_.reject("micro_batches", fmt::format("{}, which follows from the layout", counts_.micro_batches));
     }

@@ -122,9 +122,9 @@ Placement ValueReader::placement(const JsonObject& object, const Value& value) c
 
 OperationReader::OperationReader(const PlanCounts& counts)
     : counts_(counts),
-      keys_{"id",   "name",  "class",  "chunk",           "layer",   "phase",     "role",    "subject",
-            "part", "rule",  "leg",    "per_micro_batch", "kind",    "key_phase", "dtype",   "causal_half",
-            "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
+      keys_{"id",          "name", "class", "chunk",  "layer",           "phase",   "role",      "subject",
+            "part",        "turn", "rule",  "leg",    "per_micro_batch", "kind",    "key_phase", "dtype",
+            "causal_half", "dims", "reads", "writes", "communication",   "origins", "queue",     "blocking"},
       communication_keys_{"collective", "algorithm", "parts", "inner",    "group",
                           "scope",      "wire",      "bytes", "transfer", "sends"},
       phases_(names_up_to(Phase::optimizer)),
@@ -163,6 +163,7 @@ void OperationReader::read_identity(const JsonObject& object, Operation& op) con
   op.role = static_cast<Role>(object.one_of("role", roles_));
   op.subject = object.has("subject") ? static_cast<Role>(object.one_of("subject", roles_)) : op.role;
   op.part = small_integer_or(object, "part", 0, 0, kMaxInt32);
+  op.turn = small_integer_or(object, "turn", -1, 0, kMaxInt32);
   op.per_micro_batch = object.boolean_or("per_micro_batch", true);
 }
 

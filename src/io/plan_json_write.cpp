@@ -88,6 +88,7 @@ ordered_json operation_line(const Plan& plan, std::size_t id) {
   line["role"] = name_of(op.role);
   if (op.subject != op.role) line["subject"] = name_of(op.subject);
   if (op.part != 0) line["part"] = op.part;
+  if (op.turn >= 0) line["turn"] = op.turn;
   if (op.rule != Substitution::none) line["rule"] = name_of(op.rule);
   if (op.leg != 0) line["leg"] = op.leg;
   if (!op.per_micro_batch) line["per_micro_batch"] = false;

@@ -197,11 +197,10 @@ class Execution {
     }
     wait_for_memory();
     wait_as_told();
-    contributions_.assign(writers.size(), 0);
     for (const auto& list : writers) writers_.push_back(list.size());
-    first_writer_.resize(plan_.graph.values.size());
     for (std::size_t t = tasks_.size(); t-- > 0;) {
-      for (const Write& write : op(tasks_[t]).writes) first_writer_[write.value.index()][tasks_[t].iteration] = t;
+      for (const Write& write : op(tasks_[t]).writes)
+        first_writer_[sum_of(tasks_[t], write.value)][tasks_[t].iteration] = t;
     }
   }
 
@@ -383,6 +382,9 @@ class Execution {
   std::int32_t micro_batch(const Task& task, ValueId v) const {
     return plan_.graph.value(v).per_micro_batch ? task.micro_batch : -1;
   }
+  // A value, and the micro-batch or layer group whose it is.
+  using Sum = std::pair<ValueId, std::int32_t>;
+  Sum sum_of(const Task& task, ValueId v) const { return {v, micro_batch(task, v)}; }
 
   void execute() {
     // Some queues and ranks are far slower than others, and now and then an operation takes very long.
@@ -433,9 +435,9 @@ class Execution {
     for (const Read& read : op(task).reads) {
       const int iteration = task.iteration - read.distance;
       const Value& value = plan_.graph.value(read.value);
-      const int all = value.accumulated
-                          ? static_cast<int>(writers_[read.value.index()]) * static_cast<int>(plan_.graph.micro_batches)
-                          : 1;
+      const int all = value.accumulated ? static_cast<int>(writers_[read.value.index()]) *
+                                              (value.per_micro_batch ? 1 : static_cast<int>(plan_.graph.micro_batches))
+                                        : 1;
       const Content expected{read.value.value, micro_batch(task, read.value), iteration, iteration < 0 ? 0 : all};
       for (const std::span<Stretch> source : touched(task, read.value)) {
         for (const Stretch& s : source) {
@@ -459,12 +461,13 @@ class Execution {
     check_reads(t, "start");
     for (const Write& write : op(task).writes) {
       const bool adds =
-          plan_.graph.value(write.value).accumulated && first_writer_[write.value.index()][task.iteration] != t;
-      if (!adds) contributions_[write.value.index()] = 0;
+          plan_.graph.value(write.value).accumulated && first_writer_[sum_of(task, write.value)][task.iteration] != t;
+      std::int32_t& contributions = contributions_[sum_of(task, write.value)];
+      if (!adds) contributions = 0;
       for (const std::span<Stretch> target : touched(task, write.value)) {
         check_overwrites(task, write.value, target);
         for (Stretch& s : target) {
-          const Content partial{write.value.value, -1, task.iteration, contributions_[write.value.index()]};
+          const Content partial{write.value.value, micro_batch(task, write.value), task.iteration, contributions};
           if (adds && (s.writer >= 0 || s.content != partial)) throw Damage{name(task) + " adds to something else"};
           s.writer = static_cast<std::int64_t>(t);
           s.content = {};
@@ -488,7 +491,7 @@ class Execution {
     const Task& task = tasks_[t];
     check_reads(t, "end");
     for (const Write& write : op(task).writes) {
-      const std::int32_t sum = ++contributions_[write.value.index()];
+      const std::int32_t sum = ++contributions_[sum_of(task, write.value)];
       for (const std::span<Stretch> target : touched(task, write.value)) {
         for (Stretch& s : target) {
           if (s.writer != static_cast<std::int64_t>(t)) continue;  // another one wrote in the meantime
@@ -511,13 +514,13 @@ class Execution {
   std::vector<Task> tasks_;
   std::map<std::tuple<std::size_t, std::int32_t, int>, std::size_t> task_of_;  // operation, micro-batch, iteration
   std::vector<std::vector<std::size_t>> transfers_;
-  std::vector<std::vector<Stretch>> memory_;              // by class
-  std::vector<std::vector<std::int64_t>> borders_;        // by class: where each stretch begins
-  std::vector<std::vector<Range>> ranges_;                // by value, by micro-batch
-  std::vector<std::vector<std::int64_t>> bases_;          // by value, by micro-batch: its first byte
-  std::vector<std::int32_t> contributions_;               // by value: since its sum began
-  std::vector<std::size_t> writers_;                      // by value: operations that write it
-  std::vector<std::map<int, std::size_t>> first_writer_;  // by value, by iteration: in issue order
+  std::vector<std::vector<Stretch>> memory_;                // by class
+  std::vector<std::vector<std::int64_t>> borders_;          // by class: where each stretch begins
+  std::vector<std::vector<Range>> ranges_;                  // by value, by micro-batch
+  std::vector<std::vector<std::int64_t>> bases_;            // by value, by micro-batch: its first byte
+  std::map<Sum, std::int32_t> contributions_;               // since it began
+  std::vector<std::size_t> writers_;                        // by value: operations that write it
+  std::map<Sum, std::map<int, std::size_t>> first_writer_;  // by iteration: in issue order
 };
 
 }  // namespace

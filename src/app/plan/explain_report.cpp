@@ -101,7 +101,6 @@ class ExplanationText {
       const std::string rule(branch.rule == Substitution::none ? "as it is" : name_of(branch.rule));
       text += fmt::format("{}{}{} {}", text.empty() ? "" : ", ", rule,
                           branch.parts > 1 ? fmt::format(" in {} parts", branch.parts) : "", time(branch.cost_s()));
-      if (!branch.possible) text += " (not planned)";
     }
     return wrapped(
         2, 4,
@@ -145,8 +144,7 @@ Json choice_json(const ChoiceNode& node) {
             {"transfer_s", node.transfer_s},
             {"left_s", node.left_s},
             {"loss_s", node.loss_s},
-            {"cost_s", node.cost_s()},
-            {"possible", node.possible}};
+            {"cost_s", node.cost_s()}};
   if (!node.under.empty()) json["choices"] = Json::array();
   for (const ChoiceNode& below : node.under) json["choices"].push_back(choice_json(below));
   return json;

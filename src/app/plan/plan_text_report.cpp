@@ -151,8 +151,9 @@ std::string study_heading(const PlanStudy& study, bool links) {
   text += fmt::format("tp {}  pp {}  dp {}  cp {}", l.tp, l.pp, l.dp, l.cp);
   if (l.vpp > 1) text += fmt::format("  vpp {}", l.vpp);
   if (study.inputs.model.experts) text += fmt::format("  ep {}  etp {}  edp {}", l.ep, l.etp, l.edp());
-  text += fmt::format("  |  {} micro-batches of {}, sequence {}  |  zero {}", l.micro_batches(), l.micro_batch, l.seq,
-                      l.zero);
+  text += fmt::format("  |  {} micro-batches of {}, sequence {}", l.micro_batches(), l.micro_batch, l.seq);
+  if (l.layer_group > 1) text += fmt::format(", in layer groups of {}", l.layer_group);
+  text += fmt::format("  |  zero {}", l.zero);
   if (l.has_shard_groups()) text += fmt::format(" in {} shards", l.shards());
   text +=
       fmt::format("  {}{}  recompute {}  {}\n", name_of(l.precision), l.sequence_parallel ? "  sequence parallel" : "",

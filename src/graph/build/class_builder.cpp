@@ -19,8 +19,11 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
         std::accumulate(per_chunk.begin(), per_chunk.begin() + static_cast<std::ptrdiff_t>(g), std::int64_t{0});
     chunk_layers_.emplace_back(static_cast<std::int32_t>(first), static_cast<std::int32_t>(per_chunk[g]));
   }
-  saved_.resize(chunk_layers_.size());
-  chunk_output_.resize(chunk_layers_.size());
+  turns_.resize(static_cast<std::size_t>(layout.layer_group));
+  for (Turn& turn : turns_) {
+    turn.saved.resize(chunk_layers_.size());
+    turn.chunk_output.resize(chunk_layers_.size());
+  }
 }
 
 void ClassBuilder::build() {
@@ -32,34 +35,51 @@ void ClassBuilder::build() {
 
 void ClassBuilder::forward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
-  ValueId stream = forward_input(chunk);
+  in_turns([&](Turn& turn) { turn.stream = forward_input(chunk); });
   const auto [first, count] = chunk_layers_[chunk];
   for (layer_ = first; layer_ < first + count; ++layer_) {
     declare_layer(layer_);
-    const LayerValues values = forward_layer(stream, Phase::forward);
-    saved_[chunk].push_back(values);
-    stream = values.output;
+    in_turns([&](Turn& turn) {
+      turn.saved[chunk].push_back(forward_layer(turn.stream, Phase::forward));
+      turn.stream = turn.saved[chunk].back().output;
+    });
     forget_gathered();
   }
   layer_ = -1;
-  forward_output(chunk, stream);
-  forget_gathered();
+  if (turns_.size() > 1) return;  // backward_chunk has the head
+  forward_output(chunk, turns_.front().stream);
+  if (!keeps_gathered_head(chunk)) forget_gathered();
 }
+
+// The backward of the head follows its forward at once, so nobody gathers its weights anew: not FSDP, whose root module
+// stays whole after forward, nor DeepSpeed, which keeps what is used again soon. Where other passes run between the two,
+// each of them would hold a copy.
+bool ClassBuilder::keeps_gathered_head(std::int32_t chunk) const {
+  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_, layout_.pp - 1) == 1;
+}
+
+// The micro-batches of a layer group go through the head forward and at once backward, so that the logits of one of
+// them are in memory at a time.
 
 void ClassBuilder::backward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
-  ValueId grad = backward_output(chunk);
+  in_turns([&](Turn& turn) {
+    if (turns_.size() > 1) forward_output(chunk, turn.stream);
+    turn.grad = backward_output(chunk);
+  });
   forget_gathered();
   const auto [first, count] = chunk_layers_[chunk];
   for (layer_ = first + count - 1; layer_ >= first; --layer_) {
-    const LayerValues& saved = saved_[chunk][layer_ - first];
-    const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
-    const LayerValues again = recomputes ? recompute_layer(saved) : saved;
-    grad = backward_layer(saved, again, grad);
+    in_turns([&](Turn& turn) {
+      const LayerValues& saved = turn.saved[chunk][layer_ - first];
+      const bool recomputes = layout_.recompute == Recompute::full || layout_.recompute == Recompute::local;
+      const LayerValues again = recomputes ? recompute_layer(saved) : saved;
+      turn.grad = backward_layer(saved, again, turn.grad);
+    });
     forget_gathered();
   }
   layer_ = -1;
-  backward_input(chunk, grad);
+  in_turns([&](Turn& turn) { backward_input(chunk, turn.grad); });
   forget_gathered();
 }
 
@@ -92,6 +112,7 @@ ValueId ClassBuilder::backward_layer(const LayerValues& saved, const LayerValues
 ValueId ClassBuilder::value(NewValue spec) {
   Value v;
   v.name = std::move(spec.name);
+  if (turn_ >= 0) v.name += fmt::format(" of turn {}", turn_);
   v.rank_class = id_;
   v.kind = spec.kind;
   v.dtype = spec.dtype.value_or(layout_.precision);
@@ -109,6 +130,7 @@ ValueId ClassBuilder::value_like(ValueId source, std::string name, ValueKind kin
 }
 
 ValueId ClassBuilder::once(NewValue spec, bool accumulated) {
+  const OfWholeGroup all(turn_);
   const ValueId id = value(std::move(spec));
   Value& v = graph_.values[id.index()];
   v.per_micro_batch = false;
@@ -124,6 +146,7 @@ Operation& ClassBuilder::add(Role role, Phase phase, OpKey key, std::vector<Read
   op.phase = phase;
   op.role = role;
   op.subject = role;
+  op.turn = turn_;
   key.phase = phase;
   op.key = key;
   op.reads = std::move(reads);
@@ -153,7 +176,7 @@ Operation& ClassBuilder::transfer(Role role, Phase phase, Collective collective,
   if (collective != Collective::send_recv && members.spans_classes()) {
     // The two copies of tied embeddings go by different names.
     const Role name = group == GroupKind::tied ? Role::embedding : op.subject;
-    c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, layer_});
+    c.transfer = transfers_.id({group, members.members.front().value, role, name, phase, layer_, turn_});
   }
   op.communication = c;
   return op;

@@ -3,10 +3,12 @@
 // boundaries), state.cpp (gradients, ZeRO, optimizer).
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "graph/step_graph.hpp"
@@ -16,7 +18,7 @@ namespace weft {
 // Numbers of transfers with members in several classes: every class that asks with the same key gets the same number.
 class TransferTable {
  public:
-  using Key = std::tuple<GroupKind, std::int32_t, Role, Role, Phase, std::int32_t>;
+  using Key = std::tuple<GroupKind, std::int32_t, Role, Role, Phase, std::int32_t, std::int32_t>;
   std::int32_t id(const Key& key) {
     return ids_.try_emplace(key, static_cast<std::int32_t>(ids_.size())).first->second;
   }
@@ -91,6 +93,8 @@ class ClassBuilder {
   // `user` where it is not the parameter's own role: the head that reads a tied embedding.
   Read use(ParameterIndex index, Phase phase, std::optional<Role> user = {});
   void forget_gathered() { gathered_.clear(); }
+  bool keeps_gathered_head(std::int32_t chunk) const;
+  ValueId whole_gradient(ParameterIndex index, Role role);
   void weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads);
   void finish_step();
   ValueId reduce_gradient(const Parameter& p, ValueId grad, Role stage);
@@ -98,6 +102,31 @@ class ClassBuilder {
   ValueId emit_norm(const std::vector<ValueId>& gradients);
   void emit_update(const Parameter& p, ValueId gradient, ValueId norm);
   std::int64_t shards(GroupKind group) const;
+
+  // Micro-batches of a layer group take turns: runs `build` for each of them.
+  template <typename Build>
+  void in_turns(Build build) {
+    for (std::size_t t = 0; t < turns_.size(); ++t) {
+      turn_ = turns_.size() > 1 ? static_cast<std::int32_t>(t) : -1;
+      build(turns_[t]);
+    }
+    turn_ = -1;
+  }
+  // While it lives, what is added is of all micro-batches of the layer group together.
+  class OfWholeGroup {
+   public:
+    explicit OfWholeGroup(std::int32_t& turn) : turn_(turn), before_(std::exchange(turn, -1)) {}
+    ~OfWholeGroup() { turn_ = before_; }
+    OfWholeGroup(const OfWholeGroup&) = delete;
+    OfWholeGroup& operator=(const OfWholeGroup&) = delete;
+
+   private:
+    std::int32_t& turn_;
+    std::int32_t before_;
+  };
+  bool is_last_turn() const { return turn_ < 0 || turn_ + 1 == std::ssize(turns_); }
+  struct Turn;
+  Turn& now() { return turns_[std::max(turn_, 0)]; }
 
   // Layers.
   void forward_chunk(std::int32_t chunk);
@@ -222,14 +251,22 @@ class ClassBuilder {
   std::map<std::pair<std::int32_t, Role>, ParameterIndex> by_role_;  // (layer, role)
   std::map<Role, std::int64_t> held_elements_;                       // the same in every layer
   std::map<Role, Spread> spreads_;
-  std::map<ParameterIndex, ValueId> gathered_;                       // ZeRO-3: whole copies in use right now
-  std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;  // first layer and count, by chunk
-  std::vector<std::vector<LayerValues>> saved_;                      // by chunk, by layer in the chunk
-  std::vector<ValueId> chunk_output_;
-  ValueId embedding_mask_;
+  std::map<ParameterIndex, ValueId> gathered_;                          // ZeRO-3: whole copies in use right now
+  std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;     // first layer and count, by chunk
+  std::map<std::pair<ParameterIndex, Role>, ValueId> whole_gradients_;  // ZeRO-2 and 3: before they are scattered
   struct HeadValues {
     ValueId input, normed, normed_full, logits, probabilities;
-  } head_;
+  };
+  // What one micro-batch of a layer group has on its way; without groups there is one of them.
+  struct Turn {
+    ValueId stream, grad;                         // where it stands
+    std::vector<std::vector<LayerValues>> saved;  // by chunk, by layer in the chunk
+    std::vector<ValueId> chunk_output;
+    ValueId embedding_mask;
+    HeadValues head;
+  };
+  std::vector<Turn> turns_;
+  std::int32_t turn_ = -1;  // Operation::turn of what is added now
 };
 
 }  // namespace weft

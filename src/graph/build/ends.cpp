@@ -35,7 +35,7 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
   Operation& op = transfer(role, phase, Collective::send_recv, group, elements, std::move(reads), std::move(writes));
   op.communication->sends = sends;
   op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
-                                              phase, static_cast<std::int32_t>(from_chunk)});
+                                              phase, static_cast<std::int32_t>(from_chunk), turn_});
   return sends || slices == 1 ? result : whole_over_tp(Role::stage_gather, phase, result, name);
 }
 
@@ -62,10 +62,10 @@ ValueId ClassBuilder::forward_input(std::int32_t chunk) {
 ValueId ClassBuilder::drop_out_embedding(ValueId in) {
   if (!has_dropout()) return in;
   const ValueId out = value_like(in, "embedding_dropped", ValueKind::activation);
-  embedding_mask_ = value_like(in, "embedding_dropped.mask", ValueKind::activation, 1);
+  now().embedding_mask = value_like(in, "embedding_dropped.mask", ValueKind::activation, 1);
   add(Role::embedding_dropout, Phase::forward,
       elementwise(Phase::forward, graph_.value(in).elements(), 2 * width() + 1), {{Operand::input, in}},
-      {{Operand::output, out}, {Operand::kept_elements, embedding_mask_}});
+      {{Operand::output, out}, {Operand::kept_elements, now().embedding_mask}});
   return out;
 }
 
@@ -74,7 +74,7 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
     boundary(Role::stage_input, Phase::input_grad, global_chunk(chunk) - 1, true, grad);
     return;
   }
-  const ValueId dropped = residual_backward(Role::embedding_dropout, embedding_mask_, grad);
+  const ValueId dropped = residual_backward(Role::embedding_dropout, now().embedding_mask, grad);
   const ValueId full = whole_over_tp(Role::embedding_reduce, Phase::input_grad, dropped, label("embedding_reduce.dy"));
   OpKey key;
   key.kind = OpKind::gather_rows;
@@ -88,7 +88,7 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
 }
 
 void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
-  chunk_output_[chunk] = output;
+  now().chunk_output[chunk] = output;
   if (global_chunk(chunk) + 1 < layout_.chunks()) {
     boundary(Role::stage_output, Phase::forward, global_chunk(chunk), true, output);
   } else {
@@ -112,15 +112,15 @@ void ClassBuilder::forward_head(ValueId input) {
   } else {
     parameter(Role::head);
   }
-  head_.input = input;
-  head_.normed = norm(Role::final_norm, Phase::forward, input, "final_norm");
-  head_.normed_full = whole_over_tp(Role::head_gather, Phase::forward, head_.normed, label("head_in"));
-  head_.logits = linear(Role::head, Phase::forward, head_.normed_full, {h, vocab}, "logits");
+  now().head.input = input;
+  now().head.normed = norm(Role::final_norm, Phase::forward, input, "final_norm");
+  now().head.normed_full = whole_over_tp(Role::head_gather, Phase::forward, now().head.normed, label("head_in"));
+  now().head.logits = linear(Role::head, Phase::forward, now().head.normed_full, {h, vocab}, "logits");
   OpKey key;
   key.kind = OpKind::cross_entropy;
   key.dtype = layout_.precision;
   key.dims = {tokens(), vocab, 0, 0, 0, 0};
-  std::vector<Read> reads{{Operand::input, head_.logits}};
+  std::vector<Read> reads{{Operand::input, now().head.logits}};
   if (in_tp()) {
     // Maximum, sum of exponentials and the target's logit of every token, from all vocabulary shards: maxima and sums
     // take one exchange this way.
@@ -129,25 +129,26 @@ void ClassBuilder::forward_head(ValueId input) {
                                    .kind = ValueKind::scalar,
                                    .sharding = {{{0, Axis::tp}}},
                                    .dtype = ElementType::fp32});
-    add(Role::loss, Phase::forward, key, {{Operand::input, head_.logits}}, {{Operand::loss_parts, partial}}).part = 1;
+    add(Role::loss, Phase::forward, key, {{Operand::input, now().head.logits}}, {{Operand::loss_parts, partial}}).part =
+        1;
     reads.push_back({Operand::loss_parts, whole_over_tp(Role::loss_reduce, Phase::forward, partial, "loss_parts")});
     key = elementwise(Phase::forward, tokens() * vocab, 2 * width());
   }
-  head_.probabilities = value(
+  now().head.probabilities = value(
       {.name = "probabilities", .shape = {tokens(), vocab}, .sharding = head_sharding(), .dtype = ElementType::fp32});
-  add(Role::loss, Phase::forward, key, std::move(reads), {{Operand::output, head_.probabilities}});
+  add(Role::loss, Phase::forward, key, std::move(reads), {{Operand::output, now().head.probabilities}});
 }
 
 ValueId ClassBuilder::backward_head() {
   const std::int64_t h = model_.hidden, vocab = local_vocab(model_, layout_);
   const ValueId d_logits = value({"logits.dx", {tokens(), vocab}, ValueKind::activation_grad, head_sharding()});
   add(Role::loss, Phase::input_grad, elementwise(Phase::input_grad, tokens() * vocab, 4 + width()),
-      {{Operand::output, head_.probabilities}}, {{Operand::input_grad, d_logits}});
-  const ValueId x = whole_over_tp(Role::head_gather, Phase::weight_grad, head_.normed, label("head_gather.again"));
+      {{Operand::output, now().head.probabilities}}, {{Operand::input_grad, d_logits}});
+  const ValueId x = whole_over_tp(Role::head_gather, Phase::weight_grad, now().head.normed, label("head_gather.again"));
   const ValueId partial = linear_input_grad(Role::head, {d_logits}, {h, vocab});
   const ValueId dx = to_stream(Role::head_gather, Phase::input_grad, partial, label("head_gather.dx"));
   linear_weight_grad(Role::head, x, {d_logits}, {h, vocab});
-  return norm_backward(Role::final_norm, head_.input, dx, {});
+  return norm_backward(Role::final_norm, now().head.input, dx, {});
 }
 
 }  // namespace weft

@@ -19,6 +19,7 @@ std::int64_t ClassBuilder::held_elements(Role role) {
 }
 
 ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<GroupKind> replicas) {
+  if (const auto declared = by_role_.find({layer_, role}); declared != by_role_.end()) return declared->second;
   const std::int64_t elements = held_elements(role);
   const GroupKind group = sharding_group(layout_, role);
   Parameter p{
@@ -42,7 +43,8 @@ ClassBuilder::ParameterIndex ClassBuilder::parameter(Role role, std::optional<Gr
 }
 
 // Returns the parameters that a computation reads: those that the last iteration's update (or gather) left or, under
-// ZeRO-3, a whole copy gathered just before its first use in a layer's forward or backward.
+// ZeRO-3, a whole copy gathered just before its first use in a layer's forward or backward, by whichever micro-batch of
+// a layer group comes first.
 Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> user) {
   const Parameter& p = parameters_[index];
   if (layout_.zero < 3 || shards(p.group) == 1) return {Operand::weight, p.weight, 1};
@@ -51,6 +53,7 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   const std::int64_t n = shards(p.group);
   const std::int64_t shard = graph_.value(p.weight).elements();
   const Role role = user.value_or(p.role);
+  const OfWholeGroup all(turn_);
   const ValueId whole = value({label(name_of(role)) + ".gathered", {shard * n}, ValueKind::parameter});
   const Phase when = phase == Phase::forward ? Phase::forward : Phase::input_grad;
   transfer(Role::param_gather, when, Collective::all_gather, p.group, graph_.value(whole).elements(),
@@ -59,7 +62,23 @@ Read ClassBuilder::use(ParameterIndex index, Phase phase, std::optional<Role> us
   return {Operand::weight, whole};
 }
 
-// ZeRO-2 and 3 keep only a shard of the gradient, so every micro-batch's gradient is reduced and scattered at once.
+// Returns where the micro-batches of a layer group add up a gradient, or where the only one leaves it.
+ValueId ClassBuilder::whole_gradient(ParameterIndex index, Role role) {
+  const Parameter& p = parameters_[index];
+  const auto [found, is_new] = whole_gradients_.try_emplace({index, role});
+  if (is_new) {
+    const OfWholeGroup all(turn_);
+    found->second = value({.name = label(name_of(role)) + ".grad.whole",
+                           .shape = {graph_.value(p.gradient).elements() * shards(p.group)},
+                           .kind = ValueKind::gradient,
+                           .dtype = layout_.grad_dtype});
+    graph_.values[found->second].accumulated = layout_.layer_group > 1;
+  }
+  return found->second;
+}
+
+// ZeRO-2 and 3 keep only a shard of the gradient, so the gradient of every micro-batch, or layer group, is reduced and
+// scattered at once.
 void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read> reads) {
   const Parameter& p = parameters_[index];
   // A tied head accumulates under its own role into the embedding's gradient.
@@ -68,12 +87,10 @@ void ClassBuilder::weight_grad(ParameterIndex index, OpKey key, std::vector<Read
     add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, p.gradient}});
     return;
   }
-  const std::int64_t n = shards(p.group);
-  const std::int64_t padded = graph_.value(p.gradient).elements() * n;
-  const std::string name = label(name_of(role));
-  const ValueId whole = value(
-      {.name = name + ".grad.whole", .shape = {padded}, .kind = ValueKind::gradient, .dtype = layout_.grad_dtype});
+  const ValueId whole = whole_gradient(index, role);
   add(role, Phase::weight_grad, key, std::move(reads), {{Operand::weight_grad, whole}});
+  if (!is_last_turn()) return;
+  const OfWholeGroup all(turn_);
   transfer(Role::grad_reduce, Phase::weight_grad, Collective::reduce_scatter, p.group, graph_.value(whole).elements(),
            {{Operand::payload, whole}}, {{Operand::payload, p.gradient}}, role);
 }

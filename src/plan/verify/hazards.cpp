@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/text.hpp"
 #include "graph/op_lists.hpp"
@@ -86,7 +87,7 @@ class Memory {
     };
     for (Extent& extent : extents_) extent = {index(extent.begin), index(extent.end)};
     stretches_.resize(borders.size());
-    written_.assign(plan_.graph.values.size(), -1);
+    sums_.clear();
     done_.assign(unfolded_.instances().size(), -1);
     return std::nullopt;
   }
@@ -197,12 +198,14 @@ class Memory {
 
   std::optional<Violation> check_write(ValueId id, Access who) {
     const MicroBatch mb = micro_batch(id, who);
-    // A sum over micro-batches begins anew with the first write of an iteration; every other one adds to it.
-    int& written = written_[id];
-    if (plan_.graph.value(id).accumulated && written == who.iteration) {
-      if (auto found = check_read(id, who.iteration, who)) return found;
+    // A sum begins anew with the first write of an iteration; every other one adds to it.
+    if (plan_.graph.value(id).accumulated) {
+      const auto [sum, begins] = sums_.try_emplace({id, mb}, who.iteration);
+      if (!begins && sum->second == who.iteration) {
+        if (auto found = check_read(id, who.iteration, who)) return found;
+      }
+      sum->second = who.iteration;
     }
-    written = who.iteration;
     const bool others_wrote = another_part_is_there(id, mb, who);
     for (Stretch& stretch : stretches(id, mb)) {
       if (joins_other_parts(stretch, id, mb, who)) {
@@ -313,11 +316,11 @@ class Memory {
   const std::vector<ValueId>& storage_;
   const OpLists& writers_;
   ClassId rank_class_;
-  std::vector<Extent> extents_;                // of all copies of all values
-  IdVector<ValueId, std::size_t> first_copy_;  // index into extents_
-  std::vector<Stretch> stretches_;             // by address
-  IdVector<ValueId, int> written_;             // the last iteration that wrote it
-  IdVector<InstanceId, int> done_;             // the last iteration that issued it
+  std::vector<Extent> extents_;                         // of all copies of all values
+  IdVector<ValueId, std::size_t> first_copy_;           // index into extents_
+  std::vector<Stretch> stretches_;                      // by address
+  std::map<std::pair<ValueId, MicroBatch>, int> sums_;  // the last iteration that added to an accumulated value
+  IdVector<InstanceId, int> done_;                      // the last iteration that issued it
 };
 
 }  // namespace

@@ -26,9 +26,7 @@ class ChoiceTreeBuilder {
     root.under.push_back(of_rule(Substitution::none));
     if (op_.communication->transfer < 0) {
       for (const SubstitutionRule& rule : substitution_rules()) {
-        if (rule.collective == op_.communication->collective && (!has_levels(rule) || !group().levels.empty())) {
-          root.under.push_back(of_rule(rule.name));
-        }
+        if (may_be_substituted(graph_, op_, rule.name)) root.under.push_back(of_rule(rule.name));
       }
     }
     return with_figures_of_best(std::move(root));
@@ -70,7 +68,6 @@ class ChoiceTreeBuilder {
     ChoiceNode leaf;
     leaf.rule = rule;
     leaf.parts = parts;
-    leaf.possible = rule == Substitution::none || may_be_substituted(graph_, op_, rule);
     double sum = 0, longest = 0;
     for (const double seconds : leg_seconds(rule, parts)) {
       sum += seconds;
@@ -99,26 +96,13 @@ class ChoiceTreeBuilder {
   }
 
   double seconds_of(const RuleLeg& leg, const Operation& part) const {
-    const std::int64_t members = group().view.size, bytes = part.communication->bytes.value;
-    if (leg.scope == Scope::self) {  // reads what all have sent, writes the sum
-      Operation reduction = part;
-      reduction.communication.reset();
-      reduction.key.kind = OpKind::elementwise;
-      const std::int64_t width = size_of(part.communication->format.type).value;
-      reduction.key.dims = {std::max<std::int64_t>(1, bytes / width / members), (members + 1) * width, 0, 0, 0, 0};
-      return seconds(cost_.compute(reduction));
-    }
     Operation own = part;
     own.communication->collective = leg.collective;
     own.communication->scope = leg.scope;
-    if (leg.scope == Scope::outer) own.communication->bytes = {bytes / group().levels.front().view.size};
-    if (leg.collective == Collective::send_recv) {  // from all to all others: the messages of an exchange
-      own.communication->collective = Collective::all_to_all;
-      return fastest(own);
+    if (leg.scope == Scope::outer) {
+      own.communication->bytes = {part.communication->bytes.value / group().levels.front().view.size};
     }
-    if (!leg.from_every_member) return fastest(own);
-    own.communication->bytes = {bytes / members};
-    return static_cast<double>(members) * fastest(own);
+    return fastest(own);
   }
 
   double fastest(Operation op) const {
@@ -132,13 +116,13 @@ class ChoiceTreeBuilder {
     return least;
   }
 
-  // Returns the cheapest leaf that plans can be made of, with fewer parts on ties.
+  // Returns the node with the figures of its cheapest leaf, with fewer parts on ties.
   static ChoiceNode with_figures_of_best(ChoiceNode node) {
-    const auto rank = [](const ChoiceNode& n) { return std::tuple(!n.possible, n.cost_s(), n.parts); };
+    const auto rank = [](const ChoiceNode& n) { return std::pair(n.cost_s(), n.parts); };
     const ChoiceNode& best = *std::min_element(node.under.begin(), node.under.end(),
                                                [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
     std::vector<ChoiceNode> under = std::move(node.under);
-    ChoiceNode result{best.rule, best.parts, best.transfer_s, best.left_s, best.loss_s, best.possible, {}};
+    ChoiceNode result{best.rule, best.parts, best.transfer_s, best.left_s, best.loss_s, {}};
     result.under = std::move(under);
     return result;
   }

@@ -4,6 +4,7 @@
 //   its legs, cut into k parts, follow each other on different links: sum t_i + (k - 1) max t_i of the parts' times;
 //   operations that are cut with it take C_k in all, and run beside all parts but one: T - min(T, C_k) (k - 1) / k is
 //   left of T, and C_k - C_1 is what the smaller pieces lose.
+// Every leaf is one that plans can be made of.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,6 @@ struct ChoiceNode {
   double transfer_s = 0;          // all its transfers, its legs side by side where they can be
   double left_s = 0;              // of that, what nothing that is cut with it runs beside
   double loss_s = 0;              // what smaller parts add to the operations that are cut with it
-  bool possible = true;           // plans can be made of it; otherwise it is there to compare
   std::vector<ChoiceNode> under;  // empty: a leaf. The figures above are then its own, else those of its best leaf
   double cost_s() const { return left_s + loss_s; }
 };

@@ -61,13 +61,12 @@ TEST(ChoiceTree, WholeCostsWhatTheTransferTakes) {
   EXPECT_DOUBLE_EQ(tree.under.front().under.front().transfer_s, seconds(c.cost.alone(chosen.op(reduction))));
 }
 
-TEST(ChoiceTree, InnerNodesCarryTheirCheapestPossibleLeaf) {
+TEST(ChoiceTree, InnerNodesCarryTheirCheapestLeaf) {
   const Costed c(test::small_gpt(), "dgx-a100:2", {.tp = 2, .dp = 8, .micro_batch = 4});
   for (std::size_t i = 0; i < c.graph.operations.size(); ++i) {
     if (!c.graph.operations[i].communication) continue;
     for_each_node(choice_tree(c.graph, c.cost, make_id<OpId>(i)), [](const ChoiceNode& node) {
       for (const ChoiceNode& below : node.under) {
-        if (!below.possible) continue;
         EXPECT_LE(node.cost_s(), below.cost_s());
       }
       EXPECT_GE(node.left_s, 0);
@@ -76,22 +75,24 @@ TEST(ChoiceTree, InnerNodesCarryTheirCheapestPossibleLeaf) {
   }
 }
 
-// Every rule for the collective is a branch: that of levels where the group has them, and only those that graphs are
-// rewritten by are possible.
-TEST(ChoiceTree, HasABranchForEveryRule) {
+// Every rule that graphs are rewritten by is a branch: that of levels where the group has them. A sum at one rank,
+// which no plan has, is none; neither is any rule for traffic inside layers.
+TEST(ChoiceTree, HasABranchForEveryRuleThatPlansCanTake) {
   const Costed two_nodes(test::small_gpt(), "dgx-a100:2", {.dp = 16});
   const Costed one_node(test::small_gpt(), "dgx-a100:1", {.dp = 8});
   const auto rules = [](const Costed& c) {
     std::vector<Substitution> found;
     for (const ChoiceNode& branch : choice_tree(c.graph, c.cost, c.first(Role::grad_reduce, Phase::optimizer)).under) {
       found.push_back(branch.rule);
-      EXPECT_EQ(branch.possible, branch.rule != Substitution::all_reduce_at_root) << name_of(branch.rule);
     }
     return found;
   };
   using enum Substitution;
-  EXPECT_EQ(rules(two_nodes), (std::vector{none, all_reduce_in_halves, all_reduce_in_levels, all_reduce_at_root}));
-  EXPECT_EQ(rules(one_node), (std::vector{none, all_reduce_in_halves, all_reduce_at_root}));
+  EXPECT_EQ(rules(two_nodes), (std::vector{none, all_reduce_in_halves, all_reduce_in_levels}));
+  EXPECT_EQ(rules(one_node), (std::vector{none, all_reduce_in_halves}));
+  const Costed tensor_parallel(test::small_gpt(), "dgx-a100:1,gpus=4", {.tp = 4});
+  const OpId sum = tensor_parallel.first(Role::ffn_reduce, Phase::forward);
+  EXPECT_EQ(choice_tree(tensor_parallel.graph, tensor_parallel.cost, sum).under.size(), 1U);
 }
 
 // Of legs in parts: as long as a shop where every part passes every leg in turn.
@@ -146,7 +147,7 @@ TEST(ChoiceTree, TheCheapestChoiceHasTheRuleAndThePartsOfTheBestLeaf) {
     const ChoiceNode* best = nullptr;
     for (const ChoiceNode& branch : tree.under) {
       for (const ChoiceNode& leaf : branch.under) {
-        if (leaf.possible && (best == nullptr || leaf.cost_s() < best->cost_s())) best = &leaf;
+        if (best == nullptr || leaf.cost_s() < best->cost_s()) best = &leaf;
       }
     }
     if (choices.rules[i] == Substitution::none) continue;

@@ -90,17 +90,20 @@ std::vector<std::int32_t> layers(const Plan& plan, const std::vector<OpId>& list
   return result;
 }
 
-// Embedding, four layers, head; backward the other way round, where the embedding needs no weights.
+// Embedding, four layers, head; backward the other way round, where the head is still there and the embedding needs no
+// weights. The embedding alone is waited for on the spot.
 TEST(Fsdp, GathersEveryLayerOnceForwardAndOnceBackwardInOrderOfUse) {
   const Plan& plan = plan_at(3);
   EXPECT_EQ(layers(plan, of_role(plan, Role::param_gather, Phase::forward)),
             (std::vector<std::int32_t>{-1, 0, 1, 2, 3, -1}));
   EXPECT_EQ(layers(plan, of_role(plan, Role::param_gather, Phase::input_grad)),
-            (std::vector<std::int32_t>{-1, 3, 2, 1, 0}));
+            (std::vector<std::int32_t>{3, 2, 1, 0}));
   EXPECT_EQ(layers(plan, of_role(plan, Role::grad_reduce)), (std::vector<std::int32_t>{-1, 3, 2, 1, 0, -1}));
   for (const Phase phase : {Phase::forward, Phase::input_grad}) {
     const std::vector<OpId> gathers = of_role(plan, Role::param_gather, phase);
-    for (const OpId id : gathers) EXPECT_EQ(plan.issues[id.index()].blocking, id == gathers.front());
+    for (const OpId id : gathers) {
+      EXPECT_EQ(plan.issues[id.index()].blocking, phase == Phase::forward && id == gathers.front());
+    }
   }
   for (const OpId id : of_role(plan, Role::grad_reduce)) EXPECT_FALSE(plan.issues[id.index()].blocking);
 }
@@ -121,6 +124,18 @@ TEST(Fsdp, GathersAUnitOnceTheOneBeforeThePreviousIsRead) {
   EXPECT_EQ(until(2), "embedding forward");
   EXPECT_EQ(until(3), "layer 0 ffn_out forward");
   EXPECT_EQ(until(5), "layer 2 ffn_out forward");
+}
+
+// In backward the head, which forward left whole, is the unit before the first that is gathered.
+TEST(Fsdp, GathersTheLastLayerBesideTheBackwardOfTheHead) {
+  const Plan& plan = plan_at(3);
+  std::map<OpId, std::vector<std::string>> waits;
+  for (const Wait& wait : plan.waits) waits[wait.operation].push_back(describe(plan.graph.op(wait.until)));
+  const auto gathers = of_role(plan, Role::param_gather, Phase::input_grad);
+  ASSERT_EQ(gathers.size(), 4u);
+  EXPECT_EQ(waits[gathers[0]], std::vector<std::string>{"loss input_grad"});
+  EXPECT_EQ(waits[gathers[1]], std::vector<std::string>{"final_norm input_grad"});
+  EXPECT_EQ(waits[gathers[2]], std::vector<std::string>{"layer 3 attention_norm input_grad"});
 }
 
 TEST(Fsdp, WritesGradientsOnceTheUnitBeforeThePreviousIsReduced) {

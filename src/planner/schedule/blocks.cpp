@@ -58,12 +58,28 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   return moments;
 }
 
+// Whether it is of the head of a layer group, each micro-batch of which goes forward and at once backward.
+bool is_of_layer_group_head(const Operation& op, const Layout& layout) {
+  if (layout.layer_group == 1 || op.layer >= 0) return false;
+  switch (op.subject) {
+    case Role::final_norm:
+    case Role::head:
+    case Role::head_gather:
+    case Role::loss:
+    case Role::loss_reduce:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Holds the blocks that a pipeline's order names, chunk after chunk in the order of a pass, and the update.
 class Blocks {
  public:
-  Blocks(const std::vector<PipelinePass>& pipeline, std::int64_t chunks) : ids_(chunks * kBlockKinds) {
+  Blocks(const std::vector<PipelinePass>& pipeline, const Layout& layout)
+      : layout_(layout), ids_(layout.vpp * kBlockKinds) {
     for (const PipelinePass& pass : pipeline) ids_[place(pass.kind, pass.chunk)] = BlockId{0};
-    for (std::int32_t chunk = 0; chunk < chunks; ++chunk) {
+    for (std::int32_t chunk = 0; chunk < layout.vpp; ++chunk) {
       for (int k = 0; k < kBlockKinds; ++k) {
         const auto kind = static_cast<BlockKind>(k);
         BlockId& id = ids_[place(kind, chunk)];
@@ -89,11 +105,12 @@ class Blocks {
   }
   // Where backward is split, what makes gradients of weights has a block of its own.
   BlockKind kind_of(const Operation& op) const {
-    if (op.phase == Phase::forward) return BlockKind::forward;
+    if (op.phase == Phase::forward && !is_of_layer_group_head(op, layout_)) return BlockKind::forward;
     if (of(BlockKind::backward, op.chunk).valid()) return BlockKind::backward;
     return op.phase == Phase::weight_grad ? BlockKind::weight_grad : BlockKind::input_grad;
   }
 
+  const Layout& layout_;
   IdVector<BlockId, IssueBlock> blocks_;
   std::vector<BlockId> ids_;  // by chunk and kind; not valid: no such block
 };
@@ -131,7 +148,7 @@ void block_on_transfers(Plan& plan) {
 
 void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipelines) {
   std::vector<Blocks> blocks;
-  for (const std::vector<PipelinePass>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout.vpp);
+  for (const std::vector<PipelinePass>& pipeline : pipelines) blocks.emplace_back(pipeline, plan.layout);
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     blocks[op.rank_class.index()].add(make_id<OpId>(i), op);
@@ -149,7 +166,9 @@ void order_blocks(Plan& plan, const std::vector<std::vector<PipelinePass>>& pipe
 
 void order_blocks(Plan& plan, bool paired) {
   std::vector<std::vector<PipelinePass>> pipelines;
-  for (const RankClass& c : plan.graph.classes) pipelines.push_back(pipeline_order(plan.layout, c.stage, paired));
+  Layout layout = plan.layout;
+  layout.global_batch /= layout.layer_group;  // a group passes its blocks as one micro-batch does
+  for (const RankClass& c : plan.graph.classes) pipelines.push_back(pipeline_order(layout, c.stage, paired));
   order_blocks(plan, pipelines);
 }
 

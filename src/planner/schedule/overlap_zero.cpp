@@ -24,9 +24,18 @@ class BlockOverlap {
     const std::vector<ShardedUnit> units = this->units().gathers;
     if (units.empty()) return;
     for (const OpId gather : units[0].transfers) plan_.issues[gather.index()].blocking = true;
+    // Those that had the memory of later ones: the last reader of each, in order. A head that forward left whole is the
+    // first of them.
+    std::vector<OpId> last_readers;
+    const OpId of_kept = last_reader_of_kept();
+    if (of_kept.valid()) last_readers.push_back(of_kept);
+    for (const ShardedUnit& unit : units) last_readers.push_back(last_reader(unit));
+    const std::size_t first = of_kept.valid() ? 0 : 1;  // of those that are not waited for on the spot
+    const OpId begun = of_kept.valid() ? first_computation() : units[0].transfers.back();
     std::map<std::size_t, std::vector<OpId>> issued_after;  // position
-    for (std::size_t u = 1; u < units.size(); ++u) {
-      const OpId until = u <= depth ? units[0].transfers.back() : last_reader(units[u - 1 - depth]);
+    for (std::size_t u = first; u < units.size(); ++u) {
+      const std::size_t held_before = u + 1 - first;
+      const OpId until = held_before <= depth ? begun : last_readers[held_before - 1 - depth];
       for (const OpId gather : units[u].transfers) {
         plan_.issues[gather.index()].blocking = false;
         plan_.waits.push_back({gather, until, 0});
@@ -53,6 +62,27 @@ class BlockOverlap {
 
  private:
   ShardedUnits units() const { return find_sharded_units(plan_.graph, block_, writers_, readers_); }
+
+  OpId first_computation() const {
+    return *std::ranges::find_if(block_.operations, [&](OpId id) { return !plan_.graph.op(id).is_transfer(); });
+  }
+
+  // Returns the last operation that reads what another block has gathered; no valid id where none does.
+  OpId last_reader_of_kept() const {
+    OpId last;
+    const auto is_kept = [&](const Read& read) {
+      const auto made_by = writers_[read.value.index()];
+      return std::ranges::any_of(made_by, [&](OpId writer) {
+        const Operation& op = plan_.graph.op(writer);
+        return is_sharded_traffic(op) && op.role == Role::param_gather &&
+               std::ranges::find(block_.operations, writer) == block_.operations.end();
+      });
+    };
+    for (const OpId id : block_.operations) {
+      if (std::ranges::any_of(plan_.graph.op(id).reads, is_kept)) last = id;
+    }
+    return last;
+  }
 
   OpId last_reader(const ShardedUnit& unit) const {
     OpId last = unit.transfers.back();

@@ -12,7 +12,8 @@ struct ShardedOverlap {
   bool gathers = false;
   bool reductions = false;
   // Units gathered beside the one in use. The gather of a unit waits for the last reader of the one `prefetch` + 1
-  // units before it; the first unit of a block is waited for on the spot, the next `prefetch` follow it at once.
+  // units before it; the first unit of a block is waited for on the spot, the next `prefetch` follow it at once. Where
+  // forward leaves the head whole, it is the first unit of backward, and nothing is waited for.
   int prefetch = 1;
   // Whole gradients of this many units are in memory per block, at least 1. Those of a unit wait for the reduction of
   // the unit that had their buffer before, in the same execution of the block or in the previous one.

@@ -34,18 +34,19 @@ StepGraph with_micro_batches(const StepGraph& graph, std::int64_t micro_batches)
 
 std::int64_t enough_micro_batches(const Layout& layout) {
   const std::int64_t least = layout.pp == 1 ? 2 : kRounds * layout.pp;
-  return std::min(layout.micro_batches(), least);
+  return std::min(layout.layer_groups(), least);
 }
 
 // Several model chunks take micro-batches in rounds of pp.
 std::int64_t some_more_micro_batches(const Layout& layout) {
   const std::int64_t more = layout.vpp > 1 ? layout.pp : std::max<std::int64_t>(2, layout.pp / 2);
-  return std::min(layout.micro_batches(), enough_micro_batches(layout) + more);
+  return std::min(layout.layer_groups(), enough_micro_batches(layout) + more);
 }
 
 PlanRequest with_micro_batches(const PlanRequest& request, std::int64_t micro_batches) {
   PlanRequest result = request;
-  result.layout.global_batch = request.layout.dp * request.layout.micro_batch * micro_batches;
+  result.layout.global_batch =
+      request.layout.dp * request.layout.micro_batch * request.layout.layer_group * micro_batches;
   return result;
 }
 

@@ -92,7 +92,7 @@ class ChangeList {
     }
     const bool per_micro_batch = traffic == TrafficKind::tp || traffic == TrafficKind::pp ||
                                  traffic == TrafficKind::cp || traffic == TrafficKind::ep || now().zero >= 2;
-    if (per_micro_batch && reason == ExposureReason::latency && now().micro_batches() % 2 == 0) {
+    if (per_micro_batch && reason == ExposureReason::latency && now().layer_groups() % 2 == 0) {
       add(fmt::format("--micro-batch {}", 2 * now().micro_batch), [](Layout& l) { l.micro_batch *= 2; });
     }
     return changes_;
@@ -132,7 +132,7 @@ class ChangeList {
     if (now().grad_dtype == ElementType::fp32 && now().precision != ElementType::fp32) {
       add(fmt::format("--grad-dtype {}", name_of(now().precision)), [](Layout& l) { l.grad_dtype = l.precision; });
     }
-    if (now().zero >= 2) add("--zero 1", [](Layout& l) { l.zero = 1; });
+    if (now().zero >= 2) shard_less();
     if (facts_of(policy_).buckets_by_bytes) {
       const double mib = 4 * inputs_.options.bucket_mib.value_or(25);
       add_option(fmt::format("--bucket-mib {:g}", mib), [&](PolicyOptions& o) { o.bucket_mib = mib; });
@@ -148,7 +148,13 @@ class ChangeList {
     if (now().zero < 3) return;
     const int prefetch = inputs_.options.prefetch + 1;
     add_option(fmt::format("--prefetch {}", prefetch), [&](PolicyOptions& o) { o.prefetch = prefetch; });
-    add("--zero 1", [](Layout& l) { l.zero = 1; });
+    shard_less();
+  }
+  void shard_less() {
+    add(now().layer_group > 1 ? "--zero 1 --layer-group 1" : "--zero 1", [](Layout& l) {
+      l.zero = 1;
+      l.layer_group = 1;
+    });
   }
   void pipeline() {
     add(fmt::format("--vpp {} --schedule interleaved", 2 * now().vpp), [](Layout& l) {
