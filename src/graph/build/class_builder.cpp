@@ -21,6 +21,7 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
   }
   saved_.resize(chunk_layers_.size());
   chunk_output_.resize(chunk_layers_.size());
+  chunk_input_grad_.resize(chunk_layers_.size());
 }
 
 void ClassBuilder::build() {

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "graph/pipeline_run.hpp"
 #include "graph/step_graph.hpp"
 
 namespace weft {
@@ -191,9 +192,13 @@ class ClassBuilder {
   void backward_input(std::int32_t chunk, ValueId grad);
   void forward_head(ValueId input);
   ValueId backward_head();
+  // Where two chunks that follow each other are on one stage, no message passes between them.
+  bool is_on_this_stage(std::int64_t chunk_of_model) const {
+    return layout_.pp > 1 && shape_of(layout_).stage_of(chunk_of_model) == rank_class().stage;
+  }
   ValueId boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent);
 
-  std::int64_t global_chunk(std::int32_t chunk) const { return chunk * layout_.pp + rank_class().stage; }
+  std::int64_t global_chunk(std::int32_t chunk) const { return shape_of(layout_).number_of(rank_class().stage, chunk); }
   const RankClass& rank_class() const { return graph_.classes[id_.index()]; }
 
   // Sizes on this rank.
@@ -225,7 +230,7 @@ class ClassBuilder {
   std::map<ParameterIndex, ValueId> gathered_;                       // ZeRO-3: whole copies in use right now
   std::vector<std::pair<std::int32_t, std::int32_t>> chunk_layers_;  // first layer and count, by chunk
   std::vector<std::vector<LayerValues>> saved_;                      // by chunk, by layer in the chunk
-  std::vector<ValueId> chunk_output_;
+  std::vector<ValueId> chunk_output_, chunk_input_grad_;
   ValueId embedding_mask_;
   struct HeadValues {
     ValueId input, normed, normed_full, logits, probabilities;
