@@ -30,8 +30,10 @@ double predicted(const PublishedRow& row) {
   const Profile profile = read_profile(flags);
   const Cluster cluster(inputs.cluster);
   const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
-  const Plan plan =
-      make_plan({inputs.model, inputs.cluster, inputs.layout, profile, inputs.options}, graph, *flags.text("policy"));
+  const PlanRequest request{inputs.model, inputs.cluster, inputs.layout, profile, inputs.options};
+  Overlap overlap = decide_overlap(request, graph, *flags.text("policy"));
+  overlap.order.pipeline.most_held = row.most_held;
+  const Plan plan = make_whole_plan(request, SharedGraph(graph), *flags.text("policy"), overlap).plan();
   if (row.measure == Measure::activations_gib) {
     const MemoryUse first = memory_use(plan).front();
     for (const MemoryTerm& term : first.terms) {

@@ -133,12 +133,16 @@ PublishedSet activations(const std::vector<Row>& rows) {
   return set;
 }
 
-// Runs of 1F1B in the zero-bubble paper: first and last stage hold a layer less.
-void zero_bubble(const std::vector<Row>& rows, PublishedSet& speed, PublishedSet& memory) {
+// Runs of one method of the zero-bubble paper: first and last stage hold a layer less. ZB-1p and ZB-2p are searched
+// orders; a stage holds as many times the stages' number of passes as `held_per_stage` says. (1F1B-I has chunks of one
+// layer, of which the first and the last would have none.)
+void zero_bubble(const std::vector<Row>& rows, const std::string& method, std::int64_t held_per_stage,
+                 PublishedSet& speed, PublishedSet& memory) {
   for (const Row& r : rows) {
     const std::string& model = r.at("model");
-    if (r.at("source").find("Zero Bubble") == std::string::npos || !model.ends_with(" 1F1B")) continue;
+    if (r.at("source").find("Zero Bubble") == std::string::npos || !model.ends_with(method)) continue;
     const std::int64_t stages = integer(r, "pp"), layers = (integer(r, "layers") + 2) / stages;
+    const std::int64_t most_held = held_per_stage * stages;
     std::string split = " --stage-layers ";
     for (std::int64_t s = 0; s < stages; ++s) {
       split += fmt::format("{}{}", s == 0 ? "" : ",", s == 0 || s == stages - 1 ? layers - 1 : layers);
@@ -146,9 +150,9 @@ void zero_bubble(const std::vector<Row>& rows, PublishedSet& speed, PublishedSet
     const std::string flags = dgx_a100_flags(r, "none", split);
     if (r.at("metric") == "samples_per_gpu_per_s") {
       speed.rows.push_back({row_name(r), flags, Measure::step_seconds,
-                            number(r, "global_batch") / number(r, "n_gpus") / number(r, "value")});
+                            number(r, "global_batch") / number(r, "n_gpus") / number(r, "value"), most_held});
     } else if (r.at("metric") == "peak_mem_GB") {
-      memory.rows.push_back({row_name(r), flags, Measure::peak_memory_gib, number(r, "value")});
+      memory.rows.push_back({row_name(r), flags, Measure::peak_memory_gib, number(r, "value"), most_held});
     }
   }
 }
@@ -160,13 +164,19 @@ std::vector<PublishedSet> published_sets(const std::filesystem::path& folder) {
   if (training.empty()) return {};
   PublishedSet speed{"Zero Bubble (Qi et al. 2024), 1F1B", {}};
   PublishedSet memory{"Zero Bubble, peak memory of 1F1B", {}};
-  zero_bubble(training, speed, memory);
+  zero_bubble(training, " 1F1B", 0, speed, memory);
+  PublishedSet split_speed{"Zero Bubble (Qi et al. 2024), ZB-1p and ZB-2p", {}};
+  PublishedSet split_memory{"Zero Bubble, peak memory of ZB-1p and ZB-2p", {}};
+  zero_bubble(training, " ZB-1p", 1, split_speed, split_memory);
+  zero_bubble(training, " ZB-2p", 2, split_speed, split_memory);
   return {vtrain("vTrain, many nodes", read_csv(folder / "vtrain_multi_node.csv"), true),
           vtrain("vTrain, one node", read_csv(folder / "vtrain_single_node.csv"), false),
           korthikanti(training),
           narayanan(training),
           speed,
           memory,
+          split_speed,
+          split_memory,
           activations(training)};
 }
 

@@ -1,6 +1,7 @@
 // Published measurements as questions to `weft plan`: the flags that describe a run, and what was measured.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ struct PublishedRow {
   std::string flags;  // of weft plan
   Measure measure = Measure::step_seconds;
   double measured = 0;
+  // Above 0: the pipeline's order is searched for with the times of its stages, which hold at most so many passes.
+  std::int64_t most_held = 0;
 };
 
 struct PublishedSet {

@@ -85,6 +85,8 @@ LAYOUTS = [
     ("pp", TINY, "--pp 4 --global-batch 32"),
     ("pp-gpipe", TINY, "--pp 2 --schedule gpipe --global-batch 32"),
     ("pp-breadth-first", TINY, "--pp 2 --vpp 2 --schedule breadth-first --global-batch 24"),
+    ("pp-zb-h1", TINY, "--pp 4 --schedule zb-h1 --global-batch 32"),
+    ("pp-zbv", TINY, "--pp 2 --schedule zbv --global-batch 32"),
     ("pp-stage-layers", TINY, "--pp 2 --stage-layers 1,3 --global-batch 32"),
     ("vpp", TINY, "--pp 2 --vpp 2 --global-batch 32"),
     ("vpp-stage-layers", "--layers 6 --hidden 256 --heads 8 --seq 128",

@@ -143,11 +143,11 @@ def random_layout(rng):
     micro_batch = rng.choice([1, 1, 2, 4])
     micro_batches = rng.choice([1, 2, 3, 4, 4, 8, 16, 32])
     if vpp > 1 and rng.random() < 0.3:
-        flags += ["--schedule", "breadth-first"]
+        flags += ["--schedule", rng.choice(["breadth-first"] + (["zbv", "v-half", "v-min"] if vpp == 2 else []))]
     elif vpp > 1:
         micro_batches = pp * rng.choice([1, 2, 4])
     elif pp > 1 and rng.random() < 0.25:
-        flags += ["--schedule", "gpipe"]
+        flags += ["--schedule", rng.choice(["gpipe", "zb-h1", "zb-h2", "auto"])]
     flags += ["--micro-batch", micro_batch, "--global-batch", micro_batch * dp * micro_batches]
     kinds = ["none", "none", "selective", "full"] + (["local"] if experts and not emulated else [])
     flags += ["--recompute", rng.choice(kinds)]

@@ -88,8 +88,10 @@ void declare_step_flags(Flags& flags) {
   flags.value("precision", "fp32|bf16|fp16", "weights and activations (default: bf16, fp32 on local)", kLayout);
   flags.value("grad-dtype", "fp32|bf16|fp16", "gradients are accumulated and reduced in this", kLayout);
   flags.value("clip-grad", "X", "clip the global gradient norm; 0: off", kLayout);
-  flags.value("schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
-              "pipeline schedule (default: 1f1b; interleaved if vpp > 1)", kLayout);
+  flags.value(
+      "schedule", fmt::format("{}", fmt::join(schedule_names(), "|")),
+      "pipeline schedule (default: 1f1b; interleaved if vpp > 1); zb and v split backward; auto: policy weft searches",
+      kLayout);
   flags.value("stage-layers", "N,N,...", "layers of every model chunk (default: as even as possible)", kLayout);
   flags.value("mesh-order", "AXES", "axes of the ranks, innermost first (default: tp,cp,dp,pp)", kLayout);
 }

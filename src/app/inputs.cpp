@@ -230,7 +230,9 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.tp = flags.integer("tp", 1, kMaxNumber).value_or(1);
   l.pp = flags.integer("pp", 1, kMaxNumber).value_or(1);
   l.cp = flags.integer("cp", 1, kMaxNumber).value_or(1);
-  l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(1);
+  const auto schedule = flags.one_of("schedule", schedule_names());
+  const ScheduleRow* row = schedule ? &row_of(static_cast<PipelineSchedule>(*schedule)) : nullptr;
+  l.vpp = flags.integer("vpp", 1, kMaxNumber).value_or(row != nullptr && row->in_waves && !row->searched ? 2 : 1);
   l.ep = flags.integer("ep", 1, kMaxNumber).value_or(1);
   l.etp = flags.integer("etp", 1, kMaxNumber).value_or(model.experts ? l.tp : 1);
   if (const auto choice = flags.one_of("expert-exchange", {"padded", "uneven", "gathered"})) {
@@ -275,7 +277,6 @@ Layout read_layout(const Flags& flags, const Transformer& model, const Cluster& 
   l.precision = flags.element_type("precision", {fp32, bf16, fp16}).value_or(defaults.precision);
   l.grad_dtype = flags.element_type("grad-dtype", {fp32, bf16, fp16}).value_or(fp32);
   l.clip_grad = flags.number("clip-grad", 0, 1e9).value_or(0);
-  const auto schedule = flags.one_of("schedule", schedule_names());
   l.schedule = schedule    ? static_cast<PipelineSchedule>(*schedule)
                : l.vpp > 1 ? PipelineSchedule::interleaved
                            : PipelineSchedule::one_f_one_b;

@@ -32,7 +32,7 @@ ValueId gathered_from(const StepGraph& graph, const Operation& update, ValueId u
 }  // namespace
 
 Role parameter_role(const Transformer& model, const Layout& layout, Role role) {
-  return role == Role::head && model.tied_embeddings && layout.pp == 1 ? Role::embedding : role;
+  return role == Role::head && model.tied_embeddings && layout.ends_meet() ? Role::embedding : role;
 }
 
 std::string ParameterState::name() const {

@@ -123,13 +123,17 @@ void validate_tensor_parallel(const Layout& l, const Transformer& model) {
 }
 
 void validate_pipeline(const Layout& l, const Transformer& model) {
-  const bool several_chunks = row_of(l.schedule).several_chunks;
-  if (several_chunks && l.vpp == 1) {
+  const bool searched = row_of(l.schedule).searched, several_chunks = row_of(l.schedule).several_chunks || searched;
+  if (row_of(l.schedule).in_waves && l.vpp != 2 && !(searched && l.vpp == 1)) {
+    fail("--schedule {}: has two model chunks per pipeline rank (--vpp 2), not {}", name_of(l.schedule), l.vpp);
+  }
+  if (several_chunks && l.vpp == 1 && !searched) {
     fail("--schedule {}: needs --vpp above 1 (model chunks per pipeline rank)", name_of(l.schedule));
   }
   if (l.vpp > 1) {
     if (!several_chunks) {
-      fail("--vpp {}: needs --schedule interleaved or breadth-first, not {}", l.vpp, name_of(l.schedule));
+      fail("--vpp {}: needs a --schedule for several model chunks (interleaved, breadth-first), not {}", l.vpp,
+           name_of(l.schedule));
     }
     if (l.pp < 2) fail("--vpp {}: needs --pp above 1", l.vpp);
     if (row_of(l.schedule).in_rounds && l.micro_batches() % l.pp != 0) {

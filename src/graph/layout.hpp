@@ -63,6 +63,8 @@ struct Layout {
   std::int64_t extent(Axis axis) const;  // ranks along it
   std::int64_t devices() const { return tp * cp * dp * pp; }
   std::int64_t chunks() const { return pp * vpp; }
+  // Returns whether one stage has the first chunk of the model and the last, so the embedding and the head.
+  bool ends_meet() const { return pp == 1 || (row_of(schedule).in_waves && vpp % 2 == 0); }
   std::int64_t edp() const { return tp * cp * dp / (ep * etp); }
   // Returns whether expert-tensor-parallel ranks have different tokens, which they gather before the experts.
   bool experts_gather_tokens() const { return etp > 1 && (sequence_parallel || tp == 1); }

@@ -87,9 +87,9 @@ std::int64_t state_of_ends(const Transformer& model, const Layout& layout, std::
     state += state_of(table, layout);
     if (model.positions == Positions::learned) state += state_of(model.max_seq * model.hidden, layout);
   }
-  if (stage == layout.pp - 1) {
+  if (stage == shape_of(layout).stage_of(layout.chunks() - 1)) {
     state += state_of(model.norm == NormKind::layer_norm ? 2 * model.hidden : model.hidden, layout);
-    if (!model.tied_embeddings || layout.pp > 1) state += state_of(table, layout);
+    if (!model.tied_embeddings || !layout.ends_meet()) state += state_of(table, layout);
   }
   return state;
 }
@@ -124,16 +124,18 @@ MemoryBound memory_lower_bound(const Transformer& model, const Layout& layout) {
     }
     chunks.push_back(chunk);
   }
+  const PipelineShape shape = shape_of(layout);
+  const std::vector<std::int64_t> in_flight = passes_in_flight(layout);
   MemoryBound worst;
   for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
     MemoryBound here{stage, {state_of_ends(model, layout, stage)}, {}};
     std::int64_t smallest = INT64_MAX;  // which chunks the passes in flight belong to is left open
     for (std::int64_t chunk = 0; chunk < layout.vpp; ++chunk) {
-      const Held& held = chunks[chunk * layout.pp + stage];
+      const Held& held = chunks[shape.number_of(stage, chunk)];
       here.state.value += held.state;
       smallest = std::min(smallest, held.saved);
     }
-    here.activations.value = smallest * passes_in_flight(layout, stage);
+    here.activations.value = smallest * in_flight[stage];
     if (stage == 0 || here.total() > worst.total()) worst = here;
   }
   return worst;

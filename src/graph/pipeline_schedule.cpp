@@ -4,7 +4,9 @@
 #include <iterator>
 
 #include "base/enum_name.hpp"
+#include "base/error.hpp"
 #include "graph/layout.hpp"
+#include "graph/split_backward.hpp"
 
 namespace weft {
 namespace {
@@ -50,17 +52,9 @@ std::int64_t interleaved_warm_up(const Layout& layout, std::int64_t stage, bool 
   return 2 * (layout.pp - 1 - stage) + (layout.vpp - 1) * layout.pp + (paired ? 1 : 0);
 }
 
-std::vector<PipelinePass> all_forwards_first(const Layout& layout, std::int64_t, bool) {
-  return in_turns(layout, passes_of_step(layout), false);
-}
-
-std::int64_t all_in_flight(const Layout& layout, std::int64_t) {
-  return passes_of_step(layout);
-}
-
 // Every micro-batch passes a chunk before the first goes on to the next chunk (Lamy-Poirier 2023; LoopedBFS of
 // PyTorch).
-std::vector<PipelinePass> chunk_after_chunk(const Layout& layout, std::int64_t, bool) {
+PipelineOrders chunk_after_chunk(const Layout& layout, bool) {
   std::vector<PipelinePass> order;
   for (const BlockKind kind : {BlockKind::forward, BlockKind::backward}) {
     for (std::int64_t k = 0; k < layout.vpp; ++k) {
@@ -68,39 +62,75 @@ std::vector<PipelinePass> chunk_after_chunk(const Layout& layout, std::int64_t, 
       for (const MicroBatch mb : IdRange<MicroBatch>(layout.micro_batches())) order.push_back({kind, chunk, mb});
     }
   }
-  return order;
+  return PipelineOrders(static_cast<std::size_t>(layout.pp), order);
+}
+
+PipelineOrders all_forwards_first(const Layout& layout, bool) {
+  return PipelineOrders(static_cast<std::size_t>(layout.pp), in_turns(layout, passes_of_step(layout), false));
 }
 
 using WarmUp = std::int64_t(const Layout& layout, std::int64_t stage, bool paired);
 
 template <WarmUp warm_up>
-std::vector<PipelinePass> order_after(const Layout& layout, std::int64_t stage, bool paired) {
-  return in_turns(layout, warm_up(layout, stage, paired), paired);
+PipelineOrders orders_after(const Layout& layout, bool paired) {
+  PipelineOrders orders;
+  for (std::int64_t stage = 0; stage < layout.pp; ++stage) {
+    orders.push_back(in_turns(layout, warm_up(layout, stage, paired), paired));
+  }
+  return orders;
 }
 
-// The forward that alternates with the first backward comes before it.
-template <WarmUp warm_up>
-std::int64_t in_flight_after(const Layout& layout, std::int64_t stage) {
-  return std::min(passes_of_step(layout), warm_up(layout, stage, false) + 1);
+// Zero Bubble's schedules by hand (Qi et al. 2024, section 2): H1 holds as many passes as the first stage of 1F1B does,
+// H2 as many as keep that stage busy until the first gradient has come back.
+PipelineOrders zero_bubble(const Layout& layout, std::int64_t most_held) {
+  const PipelineProblem problem = problem_in_units(shape_of(layout));
+  const std::vector<std::int64_t> of_stages(static_cast<std::size_t>(layout.pp), most_held);
+  const auto orders = fill_with_weight_grads(problem, {.most_held = of_stages});
+  WEFT_CHECK(orders.has_value());
+  return *orders;
+}
+
+template <WaveSteps steps>
+PipelineOrders in_waves(const Layout& layout, bool) {
+  return repeat_in_waves(shape_of(layout), steps);
+}
+
+constexpr WaveSteps kZeroBubbleWaves{1, 4, 1, 3};
+
+PipelineOrders unless_searched(const Layout& layout, bool paired) {
+  return layout.vpp > 1 ? in_waves<kZeroBubbleWaves>(layout, paired)
+                        : orders_after<one_f_one_b_warm_up>(layout, paired);
 }
 
 constexpr ScheduleRow kSchedules[] = {
-    {.name = "gpipe", .takes_turns = false, .order = all_forwards_first, .passes_in_flight = all_in_flight},
-    {.name = "1f1b",
-     .order = order_after<one_f_one_b_warm_up>,
-     .passes_in_flight = in_flight_after<one_f_one_b_warm_up>},
-    {.name = "interleaved",
+    {.name = "gpipe", .takes_turns = false, .orders = all_forwards_first},
+    {.name = "1f1b", .orders = orders_after<one_f_one_b_warm_up>},
+    {.name = "interleaved", .several_chunks = true, .in_rounds = true, .orders = orders_after<interleaved_warm_up>},
+    {.name = "breadth-first", .several_chunks = true, .takes_turns = false, .orders = chunk_after_chunk},
+    {.name = "zb-h1",
+     .splits_backward = true,
+     .orders = [](const Layout& layout, bool) { return zero_bubble(layout, layout.pp); }},
+    {.name = "zb-h2",
+     .splits_backward = true,
+     .orders = [](const Layout& layout, bool) { return zero_bubble(layout, 2 * layout.pp - 1); }},
+    {.name = "zbv",
      .several_chunks = true,
-     .in_rounds = true,
-     .order = order_after<interleaved_warm_up>,
-     .passes_in_flight = in_flight_after<interleaved_warm_up>},
-    {.name = "breadth-first",
+     .in_waves = true,
+     .splits_backward = true,
+     .orders = in_waves<kZeroBubbleWaves>},
+    {.name = "v-half",
      .several_chunks = true,
-     .takes_turns = false,
-     .order = chunk_after_chunk,
-     .passes_in_flight = all_in_flight},
+     .in_waves = true,
+     .splits_backward = true,
+     .orders = in_waves<WaveSteps{1, 2, 1, 1}>},
+    {.name = "v-min",
+     .several_chunks = true,
+     .in_waves = true,
+     .splits_backward = true,
+     .orders = in_waves<WaveSteps{1, 1, 1, 1}>},
+    {.name = "auto", .in_waves = true, .searched = true, .orders = unless_searched},
 };
-static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::breadth_first) + 1);
+static_assert(std::size(kSchedules) == static_cast<std::size_t>(PipelineSchedule::searched) + 1);
 
 }  // namespace
 
@@ -120,12 +150,26 @@ std::vector<std::string> schedule_names() {
   return names;
 }
 
-std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired) {
-  return row_of(layout.schedule).order(layout, stage, paired);
+PipelineOrders pipeline_orders(const Layout& layout, bool paired) {
+  return row_of(layout.schedule).orders(layout, paired);
 }
 
-std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage) {
-  return row_of(layout.schedule).passes_in_flight(layout, stage);
+std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired) {
+  return pipeline_orders(layout, paired)[static_cast<std::size_t>(stage)];
+}
+
+std::vector<std::int64_t> passes_in_flight(const Layout& layout) {
+  if (row_of(layout.schedule).searched) return std::vector<std::int64_t>(static_cast<std::size_t>(layout.pp), 1);
+  std::vector<std::int64_t> result;
+  for (const std::vector<PipelinePass>& order : pipeline_orders(layout)) {
+    std::int64_t now = 0, most = 0;
+    for (const PipelinePass& pass : order) {
+      if (pass.kind == BlockKind::forward) most = std::max(most, ++now);
+      if (pass.kind == BlockKind::backward || pass.kind == BlockKind::input_grad) --now;
+    }
+    result.push_back(most);
+  }
+  return result;
 }
 
 }  // namespace weft

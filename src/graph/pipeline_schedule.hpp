@@ -24,7 +24,19 @@ constexpr bool ends_pass(BlockKind kind) {
   return kind == BlockKind::backward || kind == BlockKind::weight_grad;
 }
 
-enum class PipelineSchedule { gpipe, one_f_one_b, interleaved, breadth_first };  // as the rows of the table
+// As the rows of the table.
+enum class PipelineSchedule {
+  gpipe,
+  one_f_one_b,
+  interleaved,
+  breadth_first,
+  zb_h1,
+  zb_h2,
+  zbv,
+  v_half,
+  v_min,
+  searched
+};
 
 // A pass at its place in the order of a pipeline rank.
 struct PipelinePass {
@@ -35,15 +47,25 @@ struct PipelinePass {
   friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
 };
 
+using PipelineOrders = std::vector<std::vector<PipelinePass>>;  // by stage
+
 struct ScheduleRow {
   std::string_view name;
   bool several_chunks = false;  // it is for ranks with several model chunks, and only for them
   bool in_rounds = false;       // its micro-batches come in rounds of as many as there are stages
+  bool in_waves = false;        // micro-batches go back and forth through two chunks of every stage (PipelineShape)
+  // Whether policy weft looks for the order (planner/schedule/pipeline_search.hpp); the other policies have 1F1B, and
+  // ZBV where a stage has two chunks.
+  bool searched = false;
+  // Whether the gradients of inputs and of weights are passes of their own. An input gradient is a stage's answer to
+  // the one before it; weight gradients fill the time in which stages would wait.
+  bool splits_backward = false;
   // Whether forwards and backwards alternate from the first backward on. They may then be paired, and the number of
   // passes under way does not depend on the micro-batches of a step.
   bool takes_turns = true;
-  std::vector<PipelinePass> (*order)(const Layout& layout, std::int64_t stage, bool paired);
-  std::int64_t (*passes_in_flight)(const Layout& layout, std::int64_t stage);
+  PipelineOrders (*orders)(const Layout& layout, bool paired);
+
+  bool may_pair() const { return takes_turns && !splits_backward; }
 };
 const ScheduleRow& row_of(PipelineSchedule schedule);
 inline std::string_view name_of(PipelineSchedule schedule) {
@@ -54,9 +76,12 @@ std::vector<std::string> schedule_names();  // in the order of the table
 // With `paired`, from the first backward on a forward and the backward behind it form a pair that runs side by side.
 // What either needs from other stages, or from its own forward, was made a pair earlier, so more micro-batches are
 // under way. A schedule that does not alternate has no such pairs.
+PipelineOrders pipeline_orders(const Layout& layout, bool paired = false);
 std::vector<PipelinePass> pipeline_order(const Layout& layout, std::int64_t stage, bool paired = false);
 
-// The most passes of a stage between their forward and the end of their backward, where nothing is paired.
-std::int64_t passes_in_flight(const Layout& layout, std::int64_t stage);
+// By stage, the most passes between their forward and the end of their backward, where nothing is paired. Of a split
+// backward only the input gradient counts: what weight gradients still read is less than what a forward left. Of a
+// schedule that is yet to be found, one.
+std::vector<std::int64_t> passes_in_flight(const Layout& layout);
 
 }  // namespace weft

@@ -27,7 +27,7 @@ std::string written(const Layout& layout, std::int64_t stage) {
   std::string text;
   for (const PipelinePass& slot : pipeline_order(layout, stage)) {
     if (!text.empty()) text += ' ';
-    text += slot.kind == BlockKind::forward ? 'F' : 'B';
+    text += slot.kind == BlockKind::forward ? 'F' : slot.kind == BlockKind::weight_grad ? 'W' : 'B';
     if (layout.vpp > 1) text += fmt::format("{}.", slot.chunk);
     text += fmt::format("{}", slot.micro_batch.value);
   }
@@ -44,7 +44,7 @@ TEST(BreadthFirst, RunsChunkAfterChunk) {
   const Layout layout = pipeline(PipelineSchedule::breadth_first, 2, 3, 2);
   for (std::int64_t stage = 0; stage < 2; ++stage) {
     EXPECT_EQ(written(layout, stage), "F0.0 F0.1 F0.2 F1.0 F1.1 F1.2 B1.0 B1.1 B1.2 B0.0 B0.1 B0.2");
-    EXPECT_EQ(passes_in_flight(layout, stage), 6);
+    EXPECT_EQ(passes_in_flight(layout)[stage], 6);
   }
 }
 
@@ -93,6 +93,19 @@ std::vector<Layout> all_layouts() {
   return layouts;
 }
 
+std::vector<Layout> split_layouts() {
+  using enum PipelineSchedule;
+  std::vector<Layout> layouts;
+  for (std::int64_t p = 1; p <= 6; ++p) {
+    for (std::int64_t m = 1; m <= 12; ++m) {
+      for (const PipelineSchedule schedule : {zb_h1, zb_h2}) layouts.push_back(pipeline(schedule, p, m));
+      if (p == 1) continue;
+      for (const PipelineSchedule schedule : {zbv, v_half, v_min}) layouts.push_back(pipeline(schedule, p, m, 2));
+    }
+  }
+  return layouts;
+}
+
 std::string name(const Layout& l) {
   return fmt::format("{}, p {}, m {}, v {}", name_of(l.schedule), l.pp, l.micro_batches(), l.vpp);
 }
@@ -118,6 +131,23 @@ TEST(PipelineOrder, HasEveryForwardAndBackwardOnceAndBackwardAfterForward) {
   }
 }
 
+TEST(SplitBackward, HasEveryPassOnceAndEachBehindTheOneItNeeds) {
+  constexpr BlockKind kInTurn[] = {BlockKind::forward, BlockKind::input_grad, BlockKind::weight_grad};
+  for (const Layout& layout : split_layouts()) {
+    SCOPED_TRACE(name(layout));
+    for (const std::vector<PipelinePass>& order : pipeline_orders(layout)) {
+      std::map<std::pair<std::int32_t, MicroBatch>, std::size_t> passes_done;
+      for (const PipelinePass& pass : order) {
+        std::size_t& done = passes_done[{pass.chunk, pass.micro_batch}];
+        ASSERT_LT(done, std::size(kInTurn));
+        EXPECT_EQ(pass.kind, kInTurn[done++]);
+      }
+      EXPECT_EQ(std::ssize(order), 3 * layout.vpp * layout.micro_batches());
+      EXPECT_EQ(std::ssize(passes_done), layout.vpp * layout.micro_batches());
+    }
+  }
+}
+
 std::int64_t most_in_flight(const Layout& layout, std::int64_t stage) {
   std::int64_t now = 0, most = 0;
   for (const PipelinePass& slot : pipeline_order(layout, stage)) {
@@ -139,9 +169,44 @@ TEST(PipelineOrder, KeepsAsManyMicroBatchesInFlightAsThePapersSay) {
                                         ? std::min(m, p - stage)
                                         : std::min(m * v, 2 * (p - 1 - stage) + (v - 1) * p + 1);
       EXPECT_EQ(most_in_flight(layout, stage), expected);
-      EXPECT_EQ(passes_in_flight(layout, stage), expected);
+      EXPECT_EQ(passes_in_flight(layout)[stage], expected);
     }
   }
+}
+
+// Qi et al. 2024 (Zero Bubble, table 1): H1 holds p passes, as 1F1B's first stage does, H2 2p - 1; both on every stage.
+TEST(ZeroBubble, HoldsTheActivationsThatThePaperSays) {
+  for (std::int64_t p = 1; p <= 8; ++p) {
+    for (const std::int64_t m : {2 * p - 1, 2 * p, 5 * p}) {
+      for (std::int64_t stage = 0; stage < p; ++stage) {
+        EXPECT_EQ(most_in_flight(pipeline(PipelineSchedule::zb_h1, p, m), stage), p) << m;
+        EXPECT_EQ(most_in_flight(pipeline(PipelineSchedule::zb_h2, p, m), stage), 2 * p - 1) << m;
+      }
+    }
+  }
+}
+
+// Qi et al. 2024 (Controllable Memory, table 1), in passes of a chunk, which is half a stage: 1F1B holds 2p on its
+// first stage, ZBV no more, V-Half a half and V-Min a third of it, and a constant.
+TEST(Waves, HoldTheirShareOfTheActivationsOfOneFOneB) {
+  for (std::int64_t p = 2; p <= 24; ++p) {
+    for (const std::int64_t m : {2 * p, 5 * p}) {
+      SCOPED_TRACE(fmt::format("{} stages, {} micro-batches", p, m));
+      for (std::int64_t stage = 0; stage < p; ++stage) {
+        EXPECT_LE(most_in_flight(pipeline(PipelineSchedule::zbv, p, m, 2), stage), 2 * p);
+        EXPECT_LE(most_in_flight(pipeline(PipelineSchedule::v_half, p, m, 2), stage), p + 2);
+        EXPECT_LE(3 * most_in_flight(pipeline(PipelineSchedule::v_min, p, m, 2), stage), 2 * p + 8);
+      }
+    }
+  }
+}
+
+// Qi et al. 2024 (Zero Bubble), figure 2 shows four stages and eight micro-batches; two and four by hand: the last
+// stage puts off its first weight gradients by one, the first stage puts off none.
+TEST(ZeroBubble, OrderOfTwoStagesAndFourMicroBatches) {
+  const Layout layout = pipeline(PipelineSchedule::zb_h1, 2, 4);
+  EXPECT_EQ(written(layout, 0), "F0 F1 B0 W0 F2 B1 W1 F3 B2 W2 B3 W3");
+  EXPECT_EQ(written(layout, 1), "F0 B0 F1 B1 W0 F2 B2 W1 F3 B3 W2 W3");
 }
 
 // The warm-up of 1F1B is p - 1 - stage forwards; the first backward follows one more.
@@ -158,8 +223,7 @@ TEST(OneFOneB, WarmsUpByItsDistanceToTheLastStage) {
 // Runs all stages against each other: a stage waits at a forward for the chunk before, at a backward for the chunk
 // after (at the last chunk for its own forward), and sends without waiting.
 bool finishes(const Layout& layout) {
-  std::vector<std::vector<PipelinePass>> orders;
-  for (std::int64_t stage = 0; stage < layout.pp; ++stage) orders.push_back(pipeline_order(layout, stage));
+  const PipelineOrders orders = pipeline_orders(layout);
   std::vector<std::size_t> at(orders.size(), 0);
   std::set<std::tuple<bool, std::int64_t, MicroBatch>> done;  // forward?, chunk of the model, micro-batch
   for (bool moved = true; moved;) {
@@ -167,7 +231,13 @@ bool finishes(const Layout& layout) {
     for (std::size_t stage = 0; stage < orders.size(); ++stage) {
       while (at[stage] < orders[stage].size()) {
         const PipelinePass& slot = orders[stage][at[stage]];
-        const std::int64_t chunk = slot.chunk * layout.pp + static_cast<std::int64_t>(stage);
+        if (slot.kind == BlockKind::weight_grad) {
+          ++at[stage];
+          continue;
+        }
+        const bool goes_up = row_of(layout.schedule).in_waves && slot.chunk == 1;
+        const std::int64_t place = static_cast<std::int64_t>(stage);
+        const std::int64_t chunk = slot.chunk * layout.pp + (goes_up ? layout.pp - 1 - place : place);
         const bool first = chunk == 0, last = chunk + 1 == layout.chunks();
         const bool ready = slot.kind == BlockKind::forward
                                ? first || done.contains({true, chunk - 1, slot.micro_batch})
@@ -188,6 +258,7 @@ bool finishes(const Layout& layout) {
 
 TEST(PipelineOrder, NeverDeadlocks) {
   for (const Layout& layout : all_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
+  for (const Layout& layout : split_layouts()) EXPECT_TRUE(finishes(layout)) << name(layout);
 }
 
 // Every pair, and every forward or backward that has no partner, takes one unit of time; what it needs of a neighbour

@@ -5,9 +5,17 @@ namespace weft {
 const RankClasses& RankClassCache::find(const Layout& layout, const ModelGroups& model) {
   // All that find_rank_classes reads of a layout. ZeRO only says whether data-parallel ranks take part in the norm, and
   // which of them share its shards.
-  std::vector<std::int64_t> key{layout.tp,        layout.cp,      layout.dp,  layout.pp,
-                                layout.zero > 0,  layout.ep,      layout.etp, model.experts ? 1 : 0,
-                                model.key_copies, layout.shards()};
+  std::vector<std::int64_t> key{layout.tp,
+                                layout.cp,
+                                layout.dp,
+                                layout.pp,
+                                layout.zero > 0,
+                                layout.ep,
+                                layout.etp,
+                                model.experts ? 1 : 0,
+                                model.key_copies,
+                                layout.shards(),
+                                layout.ends_meet() ? 1 : 0};
   for (const Axis axis : layout.mesh_order) key.push_back(axis.number);
   Entry* entry = nullptr;
   {

@@ -143,7 +143,7 @@ GroupTable make_table(GroupKind kind, const Cluster& cluster, const Layout& layo
   const std::size_t ranks = dense.size();
   table.group_of.assign(ranks, -1);
   table.view_of.assign(ranks, -1);
-  const bool trivial = belongs_to_first(kind) || kind == GroupKind::tied ? layout.pp == 1 : false;
+  const bool trivial = belongs_to_first(kind) ? layout.pp == 1 : kind == GroupKind::tied && layout.ends_meet();
   if (trivial) return table;
   table.groups = enumerate_groups(kind, layout, model, dense, expert);
   std::map<std::tuple<std::int64_t, std::vector<std::int64_t>, bool>, std::int32_t> known;
@@ -386,7 +386,7 @@ std::vector<Rank> group_members(const Layout& layout, const ModelGroups& model, 
   if (kind == GroupKind::pp_next) return {rank, dense.neighbour(rank, Axis::pp, (stage + 1) % layout.pp)};
   if (kind == GroupKind::pp_prev) return {rank, dense.neighbour(rank, Axis::pp, (stage + layout.pp - 1) % layout.pp)};
   if (kind == GroupKind::tied) {
-    if (layout.pp == 1 || (stage != 0 && stage != layout.pp - 1)) return {};
+    if (layout.ends_meet() || (stage != 0 && stage != layout.pp - 1)) return {};
     return {dense.neighbour(rank, Axis::pp, 0), dense.neighbour(rank, Axis::pp, layout.pp - 1)};
   }
   if (kind == GroupKind::kv) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "graph/pipeline_run.hpp"
 #include "graph/rank_classes.hpp"
 #include "io/cluster_json.hpp"
 #include "io/json/enum_names.hpp"
@@ -120,11 +121,11 @@ class PlanReader {
            found.classes.size());
     }
     const std::vector<std::int64_t> per_chunk = layers_per_chunk(plan_.layout, plan_.model);
+    const PipelineShape shape = shape_of(plan_.layout);
     std::int64_t layers = 0;
     for (const RankClass& c : found.classes) {
-      for (std::int64_t chunk = c.stage; chunk < plan_.layout.chunks(); chunk += plan_.layout.pp) {
-        layers += per_chunk[chunk];
-      }
+      for (std::int64_t chunk = 0; chunk < plan_.layout.vpp; ++chunk)
+        layers += per_chunk[shape.number_of(c.stage, chunk)];
     }
     if (counts_.operations < layers) {
       fail("key 'operations': {} are too few for {} layers (of all classes together)", counts_.operations, layers);

@@ -23,11 +23,12 @@ std::vector<Layout> layouts(const Transformer& model, std::int64_t devices) {
     for (const std::int64_t tp : {1, 2}) {
       for (const int zero : {0, 1, 2, 3}) {
         for (const PipelineSchedule schedule :
-             {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved}) {
+             {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b, PipelineSchedule::interleaved,
+              PipelineSchedule::zb_h1, PipelineSchedule::zbv}) {
           Layout l{.tp = tp, .pp = pp, .etp = model.experts ? tp : 1, .seq = 64, .zero = zero};
           l.dp = devices / (tp * pp);
           l.schedule = schedule;
-          l.vpp = schedule == PipelineSchedule::interleaved ? 2 : 1;
+          l.vpp = row_of(schedule).several_chunks ? 2 : 1;
           l.global_batch = 8 * l.dp;
           l.sequence_parallel = tp > 1 && zero % 2 == 1;
           l.recompute = static_cast<Recompute>((zero + pp + tp) % 3);

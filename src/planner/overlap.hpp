@@ -9,6 +9,7 @@
 #include "planner/plan_request.hpp"
 #include "planner/schedule/beside_compute.hpp"
 #include "planner/schedule/layer_order.hpp"
+#include "planner/schedule/pipeline_search.hpp"
 
 namespace weft {
 
@@ -24,10 +25,11 @@ struct OrderChoice {
   std::vector<OpId> hides = {};  // weight gradients that hide all-to-alls (schedule/weight_grad_fill.hpp)
   // What a step does once goes in the order in which the next iteration needs it (schedule/urgent_first.hpp).
   bool urgent_first = false;
-  bool hold_back = true;        // with it: stages behind the first reduce when their backward has ended
-  bool reduce_in_gaps = false;  // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
-  LayerOrder by_layers = {};    // without pairs
-  int queues = 1;               // on which transfers beside compute take turns (schedule/spread_queues.hpp)
+  bool hold_back = true;         // with it: stages behind the first reduce when their backward has ended
+  bool reduce_in_gaps = false;   // reductions run between all-to-alls (schedule/reductions_in_gaps.hpp)
+  LayerOrder by_layers = {};     // without pairs
+  PipelineChoice pipeline = {};  // without pairs
+  int queues = 1;                // on which transfers beside compute take turns (schedule/spread_queues.hpp)
   friend bool operator==(const OrderChoice&, const OrderChoice&) = default;
 };
 

@@ -24,6 +24,15 @@ bool is_by_layers(const Overlap& overlap) {
   return overlap.order.by_layers.layers > 0;
 }
 
+void make_blocks(PlanDraft& draft) {
+  const PipelineChoice& choice = draft.overlap.order.pipeline;
+  if (!choice.is_made()) return order_blocks(draft.plan, draft.overlap.weave.pairs);
+  const PipelineOrders of_stages = chosen_pipeline(draft.plan, *draft.cost, choice);
+  std::vector<std::vector<PipelinePass>> of_classes;
+  for (const RankClass& c : draft.plan.graph.classes) of_classes.push_back(of_stages[c.stage]);
+  order_blocks(draft.plan, of_classes);
+}
+
 void order_urgent_first(PlanDraft& draft) {
   const Overlap& overlap = draft.overlap;
   const bool postpone = !overlap.weave.enabled && !overlap.beside.expert_parallel && !is_by_layers(overlap);
@@ -72,10 +81,7 @@ constexpr Pass kPasses[] = {
     {.name = "beside compute",
      .needs = kQueues | kBlocking,
      .run = [](PlanDraft& d) { let_run_beside_compute(d.plan, d.overlap.beside); }},
-    {.name = "blocks",
-     .needs = kGraph,
-     .leaves = kBlocks,
-     .run = [](PlanDraft& d) { order_blocks(d.plan, d.overlap.weave.pairs); }},
+    {.name = "blocks", .needs = kGraph | kBlocking, .leaves = kBlocks, .run = make_blocks},
     {.name = "parts in turn",
      .needs = kBlocks | kBlocking,
      .precedes = kPositions,

@@ -88,6 +88,8 @@ inline std::vector<NamedLayout> layouts() {
       {"deep 1f1b", {.pp = 8, .schedule = one_f_one_b}},
       {"interleaved", {.pp = 2, .vpp = 4, .schedule = interleaved}},
       {"interleaved over four", {.pp = 4, .vpp = 2, .schedule = interleaved}},
+      {"split backward", {.pp = 4, .schedule = zb_h2}},
+      {"split backward in waves", {.pp = 4, .vpp = 2, .schedule = zbv}},
       {"uneven stages", {.pp = 4, .stage_layers = {1, 4, 2, 1}}},
       {"cp", {.cp = 4}},
       {"tp and pp", {.tp = 4, .pp = 2, .etp = 4, .mesh_order = pp_inside}},

@@ -16,37 +16,50 @@ struct Pipeline {
 
 // Stage s holds chunks s, s + p, s + 2p, ... of the model. A forward waits for the chunk before, a backward for the
 // chunk behind (the last chunk's for its own forward).
-double period_of(const Pipeline& pipeline, std::int64_t forward, std::int64_t backward) {
+struct Times {
+  std::int64_t forward, input_grad, weight_grad;
+};
+
+double period_of(const Pipeline& pipeline, const Times& times) {
   Layout layout;
   layout.pp = pipeline.stages;
   layout.vpp = pipeline.chunks;
   layout.global_batch = pipeline.micro_batches;
   layout.schedule = pipeline.schedule;
   TestProblem p;
-  std::map<std::tuple<bool, std::int64_t, MicroBatch>, std::int32_t> operations;  // forward, chunk, micro-batch
+  using enum BlockKind;
+  std::map<std::tuple<BlockKind, std::int64_t, MicroBatch>, std::int32_t> operations;  // by chunk of the model
   for (std::int64_t s = 0; s < pipeline.stages; ++s) {
     const auto rank = p.rank();
     for (const PipelinePass& slot : pipeline_order(layout, s)) {
-      const std::int64_t chunk = slot.chunk * pipeline.stages + s;
-      const bool is_forward = slot.kind == BlockKind::forward;
-      const bool added =
-          operations
-              .try_emplace({is_forward, chunk, slot.micro_batch}, p.compute(rank, is_forward ? forward : backward))
-              .second;
-      EXPECT_TRUE(added);
+      const bool goes_up = row_of(pipeline.schedule).in_waves && slot.chunk == 1;
+      const std::int64_t chunk = slot.chunk * pipeline.stages + (goes_up ? pipeline.stages - 1 - s : s);
+      const std::int64_t time = slot.kind == forward       ? times.forward
+                                : slot.kind == input_grad  ? times.input_grad
+                                : slot.kind == weight_grad ? times.weight_grad
+                                                           : times.input_grad + times.weight_grad;
+      const BlockKind kind = slot.kind == backward ? input_grad : slot.kind;
+      EXPECT_TRUE(operations.try_emplace({kind, chunk, slot.micro_batch}, p.compute(rank, time)).second);
     }
   }
   const std::int64_t chunks = pipeline.stages * pipeline.chunks;
-  EXPECT_EQ(static_cast<std::int64_t>(operations.size()), 2 * chunks * pipeline.micro_batches);
+  const std::int64_t passes = row_of(pipeline.schedule).splits_backward ? 3 : 2;
+  EXPECT_EQ(static_cast<std::int64_t>(operations.size()), passes * chunks * pipeline.micro_batches);
   for (const auto& [key, operation] : operations) {
-    const auto [is_forward, chunk, micro_batch] = key;
-    if (is_forward && chunk > 0) p.wait(operation, operations.at({true, chunk - 1, micro_batch}));
-    if (!is_forward && chunk + 1 < chunks) p.wait(operation, operations.at({false, chunk + 1, micro_batch}));
-    if (!is_forward && chunk + 1 == chunks) p.wait(operation, operations.at({true, chunk, micro_batch}));
+    const auto [kind, chunk, micro_batch] = key;
+    if (kind == forward && chunk > 0) p.wait(operation, operations.at({forward, chunk - 1, micro_batch}));
+    if (kind == weight_grad) p.wait(operation, operations.at({input_grad, chunk, micro_batch}));
+    if (kind != input_grad) continue;
+    const bool is_last = chunk + 1 == chunks;
+    p.wait(operation, operations.at({is_last ? forward : input_grad, is_last ? chunk : chunk + 1, micro_batch}));
   }
   const SimResult result = simulate(p.build());
   EXPECT_TRUE(result.repeats);
   return result.period_ns;
+}
+
+double period_of(const Pipeline& pipeline, std::int64_t forward, std::int64_t backward) {
+  return period_of(pipeline, Times{forward, backward, 0});
 }
 
 class PipelineBubble : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {
@@ -79,6 +92,43 @@ TEST_P(PipelineBubble, OfInterleavedChunksShrinksWithTheirNumber) {
         EXPECT_EQ(period_of({PipelineSchedule::interleaved, p, m, v}, forward(), backward()), expected)
             << p << " stages, " << m << " micro-batches, " << v << " chunks";
       }
+    }
+  }
+}
+
+// Qi et al. 2024 (Zero Bubble, table 1): of the ramp 1F1B idles (p - 1)(f + b + w) of the first stage's time, H1
+// (p - 1)(f + b - w) and H2 (p - 1)(f + b - 2w), the latter where steps follow each other without a pause and there are
+// as many micro-batches as H2 holds.
+TEST(ZeroBubble, OfEqualStagesHasTheBubbleOfThePaper) {
+  for (const Times& t : {Times{1, 1, 1}, Times{10, 10, 10}, Times{12, 14, 10}}) {
+    const std::int64_t all = t.forward + t.input_grad + t.weight_grad, chain = t.forward + t.input_grad;
+    for (const std::int64_t p : {1, 2, 3, 4, 8}) {
+      for (const std::int64_t m : {2 * p, 3 * p + 1, 5 * p}) {
+        SCOPED_TRACE(testing::Message() << p << " stages, " << m << " micro-batches, times " << t.forward);
+        EXPECT_EQ(period_of({PipelineSchedule::one_f_one_b, p, m, 1}, t), static_cast<double>((m + p - 1) * all));
+        EXPECT_EQ(period_of({PipelineSchedule::zb_h1, p, m, 1}, t),
+                  static_cast<double>(m * all + (p - 1) * (chain - t.weight_grad)));
+        EXPECT_EQ(period_of({PipelineSchedule::zb_h2, p, m, 1}, t),
+                  static_cast<double>(m * all + (p - 1) * (chain - 2 * t.weight_grad)));
+      }
+    }
+  }
+}
+
+// In units of one pass of a chunk, of which 1F1B idles 6(p - 1): the last stage of ZBV is never idle once the first
+// micro-batch has come to it, p - 1 units late; V-Half idles no more than a half of 1F1B's bubble and V-Min no more
+// than two thirds (Qi et al. 2024, Controllable Memory, table 1). Where the number of stages is odd, passes of V-Half
+// get in each other's way: it idles up to a tenth more and holds one pass less.
+TEST(Waves, OfEqualStagesHaveTheBubbleOfThePaper) {
+  for (std::int64_t p = 2; p <= 16; p = p < 8 ? p + 1 : 2 * p) {
+    for (const std::int64_t m : {2 * p, 3 * p + 1, 5 * p}) {
+      SCOPED_TRACE(testing::Message() << p << " stages, " << m << " micro-batches");
+      const auto bubble = [&](PipelineSchedule schedule) {
+        return period_of({schedule, p, m, 2}, Times{1, 1, 1}) - static_cast<double>(6 * m);
+      };
+      EXPECT_LE(bubble(PipelineSchedule::zbv), static_cast<double>(p - 1));
+      EXPECT_LE(bubble(PipelineSchedule::v_half), (p % 2 == 0 ? 3.0 : 3.3) * static_cast<double>(p - 1));
+      EXPECT_LE(bubble(PipelineSchedule::v_min), static_cast<double>(4 * (p - 1)));
     }
   }
 }

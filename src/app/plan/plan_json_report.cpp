@@ -83,6 +83,8 @@ Json policy_json(const PlanStudy& study, const PolicyStudy& p) {
     json[std::string("mfu") + suffix] = rates->mfu;
     json[std::string("hfu") + suffix] = rates->hfu;
   }
+  if (p.pipeline.named) json["pipeline"] = {{"schedule", name_of(*p.pipeline.named)}};
+  if (p.pipeline.most_held > 0) json["pipeline"] = {{"schedule", "searched"}, {"most_held", p.pipeline.most_held}};
   if (p.layer_order.layers > 0) {
     json["layer_order"] = {{"layers", p.layer_order.layers},
                            {"micro_batches", p.layer_order.micro_batches},

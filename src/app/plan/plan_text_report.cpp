@@ -191,6 +191,13 @@ std::string layer_order_line(const PolicyStudy& study) {
                      order.abreast > 1 ? fmt::format(", {} of them abreast", order.abreast) : "");
 }
 
+std::string pipeline_line(const PolicyStudy& study) {
+  const PipelineChoice& choice = study.pipeline;
+  if (choice.named) return fmt::format("Pipeline of {}: {}\n", study.policy, name_of(*choice.named));
+  if (choice.most_held == 0) return "";
+  return fmt::format("Pipeline of {}: searched, a stage holds at most {} passes\n", study.policy, choice.most_held);
+}
+
 std::string plan_text_report(const PlanStudy& study) {
   const PolicyStudy& best = study.policies[study.best];
   std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
@@ -199,7 +206,7 @@ std::string plan_text_report(const PlanStudy& study) {
   if (study.bound_in_turn_s > study.bound_s) {
     text += fmt::format("  {} where a micro-batch ends before the next begins\n", time(study.bound_in_turn_s));
   }
-  text += layer_order_line(best) + critical_line(best);
+  text += layer_order_line(best) + pipeline_line(best) + critical_line(best);
   text += throughput_lines(best);
   text += memory_table(best) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);

@@ -23,6 +23,7 @@ ClassBuilder::ClassBuilder(StepGraph& graph, TransferTable& transfers, const Tra
   for (Turn& turn : turns_) {
     turn.saved.resize(chunk_layers_.size());
     turn.chunk_output.resize(chunk_layers_.size());
+    turn.chunk_input_grad.resize(chunk_layers_.size());
   }
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/pipeline_run.hpp"
 #include "graph/step_graph.hpp"
 
 namespace weft {
@@ -220,9 +221,13 @@ class ClassBuilder {
   void backward_input(std::int32_t chunk, ValueId grad);
   void forward_head(ValueId input);
   ValueId backward_head();
+  // Where two chunks that follow each other are on one stage, no message passes between them.
+  bool is_on_this_stage(std::int64_t chunk_of_model) const {
+    return layout_.pp > 1 && shape_of(layout_).stage_of(chunk_of_model) == rank_class().stage;
+  }
   ValueId boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent);
 
-  std::int64_t global_chunk(std::int32_t chunk) const { return chunk * layout_.pp + rank_class().stage; }
+  std::int64_t global_chunk(std::int32_t chunk) const { return shape_of(layout_).number_of(rank_class().stage, chunk); }
   const RankClass& rank_class() const { return graph_.classes[id_.index()]; }
 
   // Sizes on this rank.
@@ -261,7 +266,7 @@ class ClassBuilder {
   struct Turn {
     ValueId stream, grad;                         // where it stands
     std::vector<std::vector<LayerValues>> saved;  // by chunk, by layer in the chunk
-    std::vector<ValueId> chunk_output;
+    std::vector<ValueId> chunk_output, chunk_input_grad;
     ValueId embedding_mask;
     HeadValues head;
   };

@@ -9,11 +9,14 @@ namespace weft {
 // Tensor-parallel ranks that hold the same tokens send one slice each and the receivers gather them, so the slow links
 // between stages carry each byte once (Narayanan et al. 2021, section 4.1).
 ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, bool sends, ValueId sent) {
-  const bool towards_next = role == Role::stage_output;  // stage_output: this chunk and its successor
+  const bool holds_sender = role == Role::stage_output;  // stage_output: this chunk and its successor
+  const PipelineShape shape = shape_of(layout_);
+  const std::int64_t peer = shape.stage_of(holds_sender ? from_chunk + 1 : from_chunk);
+  const bool towards_next = shape.in_waves ? peer > rank_class().stage : holds_sender;
   const GroupKind group = towards_next ? GroupKind::pp_next : GroupKind::pp_prev;
   const ClassGroup& pair = rank_class().group(group);
   const ClassId other = pair.members.front() == id_ ? pair.members.back() : pair.members.front();
-  const ClassId lower = towards_next ? id_ : other;  // the class that holds from_chunk
+  const ClassId holder = holds_sender ? id_ : other;  // of from_chunk
   const std::string name =
       fmt::format("chunk {} {}", global_chunk(chunk_), phase == Phase::forward ? "input" : "output.dx");
   const std::int64_t slices = !layout_.sequence_parallel && stream_tokens() % layout_.tp == 0 ? layout_.tp : 1;
@@ -34,13 +37,15 @@ ValueId ClassBuilder::boundary(Role role, Phase phase, std::int64_t from_chunk, 
   }
   Operation& op = transfer(role, phase, Collective::send_recv, group, elements, std::move(reads), std::move(writes));
   op.communication->sends = sends;
-  op.communication->transfer = transfers_.id({GroupKind::pp_next, lower.value, Role::stage_output, Role::stage_output,
+  op.communication->transfer = transfers_.id({GroupKind::pp_next, holder.value, Role::stage_output, Role::stage_output,
                                               phase, static_cast<std::int32_t>(from_chunk), turn_});
   return sends || slices == 1 ? result : whole_over_tp(Role::stage_gather, phase, result, name);
 }
 
 ValueId ClassBuilder::forward_input(std::int32_t chunk) {
-  if (global_chunk(chunk) > 0) return boundary(Role::stage_input, Phase::forward, global_chunk(chunk) - 1, false, {});
+  const std::int64_t before = global_chunk(chunk) - 1;
+  if (before >= 0 && is_on_this_stage(before)) return now().chunk_output[chunk - 1];
+  if (before >= 0) return boundary(Role::stage_input, Phase::forward, before, false, {});
   parameter(Role::embedding);
   Sharding sharding = token_sharding();
   if (in_tp()) sharding.add_partial(Axis::tp);  // each rank has the tokens of its part of the vocabulary
@@ -70,8 +75,10 @@ ValueId ClassBuilder::drop_out_embedding(ValueId in) {
 }
 
 void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
-  if (global_chunk(chunk) > 0) {
-    boundary(Role::stage_input, Phase::input_grad, global_chunk(chunk) - 1, true, grad);
+  const std::int64_t before = global_chunk(chunk) - 1;
+  now().chunk_input_grad[chunk] = grad;
+  if (before >= 0) {
+    if (!is_on_this_stage(before)) boundary(Role::stage_input, Phase::input_grad, before, true, grad);
     return;
   }
   const ValueId dropped = residual_backward(Role::embedding_dropout, now().embedding_mask, grad);
@@ -89,18 +96,19 @@ void ClassBuilder::backward_input(std::int32_t chunk, ValueId grad) {
 
 void ClassBuilder::forward_output(std::int32_t chunk, ValueId output) {
   now().chunk_output[chunk] = output;
-  if (global_chunk(chunk) + 1 < layout_.chunks()) {
-    boundary(Role::stage_output, Phase::forward, global_chunk(chunk), true, output);
-  } else {
+  const std::int64_t next = global_chunk(chunk) + 1;
+  if (next == layout_.chunks()) {
     forward_head(output);
+  } else if (!is_on_this_stage(next)) {
+    boundary(Role::stage_output, Phase::forward, next - 1, true, output);
   }
 }
 
 ValueId ClassBuilder::backward_output(std::int32_t chunk) {
-  if (global_chunk(chunk) + 1 < layout_.chunks()) {
-    return boundary(Role::stage_output, Phase::input_grad, global_chunk(chunk), false, {});
-  }
-  return backward_head();
+  const std::int64_t next = global_chunk(chunk) + 1;
+  if (next == layout_.chunks()) return backward_head();
+  if (is_on_this_stage(next)) return now().chunk_input_grad[chunk + 1];
+  return boundary(Role::stage_output, Phase::input_grad, next - 1, false, {});
 }
 
 void ClassBuilder::forward_head(ValueId input) {

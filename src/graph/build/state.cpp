@@ -128,7 +128,7 @@ ValueId ClassBuilder::reduce_gradient(const Parameter& p, ValueId grad, Role sta
 }
 
 void ClassBuilder::finish_step() {
-  const bool first_and_last = layout_.pp > 1 && model_.tied_embeddings;
+  const bool first_and_last = !layout_.ends_meet() && model_.tied_embeddings;
   if (first_and_last) {
     for (Parameter& p : parameters_) p.tied = p.role == Role::embedding || p.role == Role::head;
   }

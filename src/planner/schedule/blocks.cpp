@@ -12,7 +12,8 @@ namespace {
 
 // Sends and receives in each direction progress on their own, as separate streams would.
 // The legs of a substituted transfer do so too, so that one part may be between nodes while the next is inside them.
-std::string queue_name(const Operation& op) {
+// Where micro-batches go back and forth, each chunk of a stage has peers of its own, and queues for them.
+std::string queue_name(const Operation& op, bool in_waves) {
   const Communication& c = *op.communication;
   if (op.rule != Substitution::none) {
     std::string name(name_of(c.group));
@@ -20,7 +21,9 @@ std::string queue_name(const Operation& op) {
     return c.collective == Collective::all_gather ? name + " gather" : name;
   }
   if (c.group == GroupKind::pp_prev || c.group == GroupKind::pp_next) {
-    return fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
+    const std::string name =
+        fmt::format("pp {} {}", op.phase == Phase::forward ? "forward" : "backward", c.sends ? "send" : "recv");
+    return in_waves ? fmt::format("{} {}", name, op.chunk) : name;
   }
   return std::string(name_of(c.group));
 }
@@ -128,11 +131,12 @@ QueueId communication_queue(ClassPlan& plan, const std::string& name) {
 void issue_by_group(Plan& plan) {
   plan.classes.assign(plan.graph.classes.size(), {});
   plan.issues.assign(plan.graph.operations.size(), {});
+  const bool in_waves = row_of(plan.layout.schedule).in_waves;
   for (ClassPlan& c : plan.classes) c.queues.push_back({"compute", QueueKind::compute});
   for (std::size_t i = 0; i < plan.graph.operations.size(); ++i) {
     const Operation& op = plan.graph.operations[i];
     if (!op.communication) continue;
-    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op));
+    plan.issues[i].queue = communication_queue(plan.classes[op.rank_class.index()], queue_name(op, in_waves));
   }
 }
 
@@ -168,7 +172,8 @@ void order_blocks(Plan& plan, bool paired) {
   std::vector<std::vector<PipelinePass>> pipelines;
   Layout layout = plan.layout;
   layout.global_batch /= layout.layer_group;  // a group passes its blocks as one micro-batch does
-  for (const RankClass& c : plan.graph.classes) pipelines.push_back(pipeline_order(layout, c.stage, paired));
+  const PipelineOrders of_stages = pipeline_orders(layout, paired);
+  for (const RankClass& c : plan.graph.classes) pipelines.push_back(of_stages[c.stage]);
   order_blocks(plan, pipelines);
 }
 

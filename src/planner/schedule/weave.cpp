@@ -260,9 +260,10 @@ void weave_pairs(Plan& plan, const CostModel& cost, const WeaveOptions& options)
   const bool several = plan.layout.vpp > 1;
   if (several && !options.pairs_in_order) weave_blocks(plan, cost, options);
   const bool keep = several || options.pairs_in_order;
+  const PipelineOrders of_stages = pipeline_orders(plan.layout, true);
   for (const ClassId c : plan.classes.ids()) {
     ClassPlan& class_plan = plan.classes[c];
-    const std::vector<PipelinePass> pipeline = pipeline_order(plan.layout, plan.graph.classes[c].stage, true);
+    const std::vector<PipelinePass>& pipeline = of_stages[plan.graph.classes[c].stage];
     std::map<std::pair<BlockId, BlockId>, std::vector<IssueSlot>> patterns;
     std::vector<IssueSlot> order;
     for (std::size_t i = 0; i < class_plan.order.size(); ++i) {

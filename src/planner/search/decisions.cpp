@@ -51,10 +51,32 @@ DecisionSpace::DecisionSpace(const PlanRequest& request, const StepGraph& graph)
   values_[kPrefetch] = layout.zero == 3 ? std::vector<std::int64_t>{1, 2, 3, 4, 0} : std::vector<std::int64_t>{1};
   values_[kGradientBuffers] = layout.zero >= 2 ? std::vector<std::int64_t>{2, 3, 4} : std::vector<std::int64_t>{2};
   const bool may_pair = (tensor_parallel_ || expert_parallel_) && layout.micro_batches() > 1 && layout.zero < 2 &&
-                        row_of(layout.schedule).takes_turns;
+                        row_of(layout.schedule).may_pair() && !(row_of(layout.schedule).searched && layout.vpp > 1);
   if (may_pair) values_[kPairs] = {0, 1};
   values_[kWeaveVisits] = {0, 3'000'000};
+  add_pipelines(layout);
+  values_[kPipeline].clear();
+  for (std::size_t i = 0; i < pipelines_.size(); ++i) values_[kPipeline].push_back(static_cast<std::int64_t>(i));
   for (const auto& options : values_) sizes_.push_back(options.size());
+}
+
+// The named schedules for so many chunks a stage, and searched ones that hold as many passes as 1F1B or up to twice as
+// many.
+void DecisionSpace::add_pipelines(const Layout& layout) {
+  using enum PipelineSchedule;
+  pipelines_.push_back({});
+  if (!row_of(layout.schedule).searched || layout.pp == 1) return;
+  const bool in_waves = layout.vpp > 1;
+  for (const PipelineSchedule named : in_waves ? std::vector{v_half, v_min} : std::vector{zb_h1, zb_h2}) {
+    pipelines_.push_back({.named = named});
+  }
+  const std::int64_t of_one_f_one_b = layout.pp * layout.vpp;
+  for (const std::int64_t halves :
+       in_waves ? std::vector<std::int64_t>{1, 2, 3, 4} : std::vector<std::int64_t>{2, 3, 4}) {
+    const std::int64_t held = std::min(of_one_f_one_b * halves / 2, layout.micro_batches() * layout.vpp);
+    const PipelineChoice choice{.most_held = std::max<std::int64_t>(held, layout.vpp)};
+    if (choice != pipelines_.back()) pipelines_.push_back(choice);
+  }
 }
 
 void DecisionSpace::add_buckets(const PlanRequest& request, const StepGraph& graph) {
@@ -141,7 +163,8 @@ Overlap DecisionSpace::overlap(const Decisions& decisions) const {
     overlap.order.reduce_in_gaps = value(decisions, kReduceInGaps) != 0;
   }
   overlap.weave.enabled = value(decisions, kWeave) != 0;
-  overlap.weave.pairs = overlap.weave.enabled && value(decisions, kPairs) != 0;
+  overlap.order.pipeline = pipelines_[value(decisions, kPipeline)];
+  overlap.weave.pairs = overlap.weave.enabled && value(decisions, kPairs) != 0 && !overlap.order.pipeline.is_made();
   overlap.weave.visits = value(decisions, kWeaveVisits);
   return overlap;
 }

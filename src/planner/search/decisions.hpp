@@ -48,9 +48,12 @@ class DecisionSpace {
     kGradientBuffers,
     kReduceInGaps,
     kWeaveVisits,
+    kPipeline,  // the last: it has options only where the layout leaves the schedule to the search
     kDimensions
   };
   std::size_t options(std::size_t dimension) const { return static_cast<std::size_t>(sizes_[dimension]); }
+  // Dimensions that a random change picks from.
+  std::size_t drawn_dimensions() const { return options(kPipeline) > 1 ? kDimensions : kPipeline; }
   // A good point to begin with: everything overlaps, gradients by the order of their next use.
   Decisions start() const;
   Overlap overlap(const Decisions& decisions) const;
@@ -58,6 +61,7 @@ class DecisionSpace {
  private:
   void add_buckets(const PlanRequest& request, const StepGraph& graph);
   void add_legs(const StepGraph& graph);
+  void add_pipelines(const Layout& layout);
   void add_expert_cuts(const PlanRequest& request, const StepGraph& graph);
   std::int64_t value(const Decisions& decisions, Dimension dimension) const;
 
@@ -66,6 +70,7 @@ class DecisionSpace {
   std::vector<std::size_t> sizes_;
   std::vector<BucketChoice> buckets_;
   std::vector<LegChoice> legs_;
+  std::vector<PipelineChoice> pipelines_;
   std::vector<LayerCuts> forward_experts_, backward_experts_;
 };
 

@@ -164,10 +164,26 @@ Decisions PlanSearcher::descend(Decisions from) {
 Decisions PlanSearcher::perturbed(const Decisions& from, std::uint64_t& random) const {
   Decisions result = from;
   for (int change = 0; change < 3; ++change) {
-    const auto d = static_cast<std::size_t>(next_random(random) % DecisionSpace::kDimensions);
+    const auto d = static_cast<std::size_t>(next_random(random) % space_.drawn_dimensions());
     result.chosen[d] = static_cast<std::size_t>(next_random(random) % space_.options(d));
   }
   return result;
+}
+
+// The pipeline's order decides more than all else, so it comes first.
+Decisions PlanSearcher::with_best_pipeline(const Decisions& start) {
+  if (space_.options(DecisionSpace::kPipeline) == 1 || !known_.contains(start)) return start;
+  std::vector<Decisions> candidates(space_.options(DecisionSpace::kPipeline), start);
+  for (std::size_t option = 0; option < candidates.size(); ++option) {
+    candidates[option].chosen[DecisionSpace::kPipeline] = option;
+  }
+  look_at(candidates);
+  Decisions best = start;
+  for (const Decisions& candidate : candidates) {
+    const auto found = known_.find(candidate);
+    if (found != known_.end() && found->second < known_.at(best)) best = candidate;
+  }
+  return best;
 }
 
 // Few micro-batches tell little of pairs, which pay between filling and draining: with and without them are searched
@@ -178,6 +194,7 @@ Decisions PlanSearcher::descend_by_pairs() {
   for (std::size_t pairs = 0; pairs < options; ++pairs) starts[pairs].chosen[DecisionSpace::kPairs] = pairs;
   limit_ = budget_;
   look_at(starts);  // side by side
+  starts.front() = with_best_pipeline(starts.front());
   Decisions best = starts.front();
   for (std::size_t pairs = 0; pairs < options; ++pairs) {
     limit_ = options == 1 ? budget_ : kFirstDescentShare * budget_ * static_cast<double>(pairs + 1);

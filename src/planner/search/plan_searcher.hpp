@@ -48,6 +48,7 @@ class PlanSearcher {
   // Descends without pairs and with them; returns the best found, and the fastest where the best does not fit.
   std::vector<Decisions> finalists() const;
   Decisions descend_by_pairs();
+  Decisions with_best_pipeline(const Decisions& start);
   Overlap best_in_full(const std::vector<Overlap>& others);
   // Looks for orders by layers and appends the best. They pay over a whole step only, so all of them are simulated in
   // full.

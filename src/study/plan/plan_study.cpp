@@ -82,6 +82,7 @@ PolicyStudy study_policy(const Inputs& inputs, const Problem& problem, const std
   PolicyStudy study = study_whole(inputs, problem, std::move(whole), profile);
   study.policy = policy;  // as typed
   study.layer_order = overlap.order.by_layers;
+  study.pipeline = overlap.order.pipeline;
   return study;
 }
 

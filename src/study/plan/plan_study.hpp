@@ -11,6 +11,7 @@
 #include "plan/memory/use.hpp"
 #include "plan/verify/verify_plan.hpp"
 #include "planner/schedule/layer_order.hpp"
+#include "planner/schedule/pipeline_search.hpp"
 #include "study/inputs.hpp"
 #include "study/progress.hpp"
 #include "timeline/accounting.hpp"
@@ -48,7 +49,8 @@ struct Throughput {
 struct PolicyStudy {
   std::string policy;
   std::shared_ptr<const WholePlan> whole;
-  LayerOrder layer_order;  // where the policy decided on one
+  LayerOrder layer_order;   // where the policy decided on one
+  PipelineChoice pipeline;  // likewise
   Timeline timeline;
   Accounting accounting;
   CriticalShare critical;

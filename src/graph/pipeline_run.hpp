@@ -1,0 +1,93 @@
+// The stages of a pipeline, run against each other: whenever a stage is free, a rule chooses among its passes that are
+// ready. So schedules that split backward are made: the named ones with passes that all take one unit of time, searched
+// ones with the times of a plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "graph/pipeline_schedule.hpp"
+
+namespace weft {
+
+struct PipelineShape {
+  std::int64_t stages = 1;
+  std::int64_t chunks = 1;  // of each stage
+  std::int64_t micro_batches = 1;
+  // Whether a micro-batch goes back and forth: it passes stages 0, 1, ..., p - 1 in the first chunk of each, then
+  // p - 1, ..., 0 in the second, and so on. Otherwise every chunk begins at stage 0.
+  bool in_waves = false;
+
+  std::int64_t all_chunks() const { return stages * chunks; }
+  // Returns the number of a stage's chunk in the order of the model.
+  std::int64_t number_of(std::int64_t stage, std::int64_t chunk) const {
+    return chunk * stages + (is_reversed(chunk) ? stages - 1 - stage : stage);
+  }
+  std::int64_t stage_of(std::int64_t number) const {
+    return is_reversed(number / stages) ? stages - 1 - number % stages : number % stages;
+  }
+
+ private:
+  bool is_reversed(std::int64_t chunk) const { return in_waves && chunk % 2 == 1; }
+};
+PipelineShape shape_of(const Layout& layout);
+
+struct PassTimes {
+  std::int64_t forward = 1, input_grad = 1, weight_grad = 1;
+};
+
+struct PipelineProblem {
+  PipelineShape shape;
+  std::vector<PassTimes> times;  // by chunk in the order of the model
+  std::int64_t message = 0;      // from one stage to another
+};
+PipelineProblem problem_in_units(const PipelineShape& shape);
+
+class PipelineRun {
+ public:
+  explicit PipelineRun(const PipelineProblem& problem);
+
+  // Returns the pass that a free stage begins now, which must be ready, or nothing: then it waits.
+  using Rule = std::function<std::optional<PipelinePass>(std::int64_t stage)>;
+  // Returns whether every pass was run. Where no stage finds anything to do, some are left.
+  bool run(const Rule& rule);
+
+  // The next pass of a kind through a chunk, where it is ready.
+  std::optional<PipelinePass> ready_pass(BlockKind kind, std::int64_t stage, std::int64_t chunk) const;
+  // When the next pass of a kind will be ready, as far as this is known: its inputs are there or on their way.
+  std::optional<std::int64_t> ready_at(BlockKind kind, std::int64_t stage, std::int64_t chunk) const;
+  std::int64_t now() const { return now_; }
+  // Passes of a stage between the begin of their forward and the end of their weight gradients.
+  std::int64_t held(std::int64_t stage) const { return held_[stage]; }
+  std::int64_t begun(BlockKind kind, std::int64_t stage, std::int64_t chunk) const;
+  const PipelineShape& shape() const { return problem_.shape; }
+  const PassTimes& times(std::int64_t stage, std::int64_t chunk) const;
+
+  const PipelineOrders& orders() const { return orders_; }
+  std::int64_t end() const;  // of all passes
+
+ private:
+  struct Chunk {
+    std::vector<std::int64_t> forward, input_grad;  // by micro-batch that was begun: when it ends
+    std::int64_t weight_grads = 0;                  // begun
+  };
+  void begin(std::int64_t stage, const PipelinePass& pass);
+  std::optional<std::int64_t> arrival(const std::vector<std::int64_t>& ends, std::size_t micro_batch,
+                                      bool by_message) const;
+
+  const PipelineProblem& problem_;
+  std::vector<Chunk> chunks_;                 // in the order of the model
+  std::vector<std::int64_t> free_at_, held_;  // by stage
+  std::set<std::int64_t> moments_;
+  PipelineOrders orders_;
+  std::int64_t now_ = 0;
+};
+
+// Returns how long a step takes where steps follow each other and every stage keeps its order, or nothing where stages
+// wait for each other for ever.
+std::optional<std::int64_t> step_time(const PipelineProblem& problem, const PipelineOrders& orders);
+
+}  // namespace weft
