@@ -53,15 +53,14 @@ void ClassBuilder::forward_chunk(std::int32_t chunk) {
 }
 
 // The backward of the head follows its forward at once, so nobody gathers its weights anew: not FSDP, whose root module
-// stays whole after forward, nor DeepSpeed, which keeps what is used again soon. Where other passes run between the two,
-// each of them would hold a copy.
+// stays whole after forward, nor DeepSpeed, which keeps what is used again soon. Where other passes run between the
+// two, each of them would hold a copy.
 bool ClassBuilder::keeps_gathered_head(std::int32_t chunk) const {
-  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_, layout_.pp - 1) == 1;
+  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_)[graph_.classes[id_].stage] == 1;
 }
 
 // The micro-batches of a layer group go through the head forward and at once backward, so that the logits of one of
 // them are in memory at a time.
-
 void ClassBuilder::backward_chunk(std::int32_t chunk) {
   chunk_ = chunk;
   in_turns([&](Turn& turn) {
