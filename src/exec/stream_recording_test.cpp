@@ -137,6 +137,27 @@ TEST(RecordedSteps, EndWhereTheyAreAskedTo) {
   EXPECT_EQ(found.starts, std::ssize(found.losses) - kStepsBeforeGraphs);
 }
 
+// Two steps do not count, three are measured, and when the last of them has ended, the next one is under way.
+TEST(RecordedSteps, BeginWhereTheDeviceWaitsForTheHost) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  TrainSettings settings = settings_with(Optimizer::adam);
+  settings.steps = 12;
+  const StreamResult found = train({}, {.graphs = GraphWish::automatic, .works_at_once = true, .settings = settings});
+  expect_same_losses(found, train({}, {.on_streams = false, .settings = settings}));
+  ASSERT_TRUE(found.host);
+  EXPECT_EQ(found.host->first_graph_step, kStepsBeforeGraphs + kStepsToCompare + 1);
+  // Whether they stay is this processor's word: it is as fast either way.
+  EXPECT_GE(found.starts, kStepsToCompare + 2);
+}
+
+TEST(RecordedSteps, StayAwayWhereItDoesNot) {
+  if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
+  const StreamResult found = train({}, {.graphs = GraphWish::automatic, .settings = settings_with(Optimizer::adam)});
+  ASSERT_TRUE(found.host);
+  EXPECT_EQ(found.host->why, "the device does not wait for the host");
+  EXPECT_EQ(found.starts, 0);
+}
+
 TEST(RecordedSteps, AreGivenUpByAllRanksWhereOneCannotRecord) {
   if (!kernels_available()) GTEST_SKIP() << kernels_in_words();
   const StreamCase c{{.zero = 1}, 2, "priority"};

@@ -99,6 +99,8 @@ class FakeAccelerator final : public Accelerator {
   void refuse_recordings() { recorder_.refuses = true; }
   // From now on it fails, as GPUs do whose memory ended with another process.
   void break_with(std::string why) { broken_ = std::move(why); }
+  // Calls end before they return, as far as events let them: the device always waits for the host.
+  void work_at_once() { works_at_once_ = true; }
 
  private:
   std::string broken_;
@@ -267,6 +269,7 @@ class FakeAccelerator final : public Accelerator {
   void call(StreamId stream, MakeTask make) {
     if (recorder_.recorded != nullptr) return recorder_.add(stream, std::move(make));
     streams_[stream.index()].tasks.push_back(make());
+    while (works_at_once_ && advance()) continue;
   }
 
   // Streams of a recording run side by side with all others; what is before it in `stream` must be over, and what is
@@ -319,6 +322,7 @@ class FakeAccelerator final : public Accelerator {
   std::deque<Stream> streams_;                    // a deque keeps the addresses that native() gives
   std::list<std::deque<Task>> recorded_streams_;  // of recordings that were started
   Recorder recorder_{*this};
+  bool works_at_once_ = false;
   std::vector<Event> events_;
   std::vector<std::function<void()>> results_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;

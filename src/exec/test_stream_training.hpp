@@ -39,6 +39,7 @@ struct StreamTraining {
   const ValidationJob* validation = nullptr;
   bool rehearses = false;
   GraphWish graphs = GraphWish::never;
+  bool works_at_once = false;  // FakeAccelerator::work_at_once
   std::int64_t rank_that_refuses_recordings = -1;
   TrainSettings settings = with_steps(5);
   const CheckpointJob* checkpoint = nullptr;
@@ -69,6 +70,7 @@ inline StreamResult train(const StreamCase& c, const StreamTraining& how) {
     if (how.on_streams) {
       FakeAccelerator accelerator(how.seed + static_cast<unsigned>(communicator.rank()));
       if (communicator.rank() == how.rank_that_refuses_recordings) accelerator.refuse_recordings();
+      if (how.works_at_once) accelerator.work_at_once();
       FakeCollectives collectives(fabric, communicator.rank(), how.rehearses);
       static_cast<TrainResult&>(own) = train_rank(job, communicator, Processor(accelerator, &collectives));
       own.starts = accelerator.starts();

@@ -54,10 +54,10 @@ TEST(RunReport, SaysWhatAStepCostsTheHostAndWhyThereAreGraphs) {
   EXPECT_PRED2(contains, run_text_report(study_with(host)),
                "call by call; 200.00 us of 900.00 us with CUDA graphs; graphs from step 7 on: the device waits for the "
                "host\n");
-  const nlohmann::ordered_json json = run_json_report(study_with(host))["policies"]["ddp"]["host"];
-  EXPECT_DOUBLE_EQ(json["calls"]["host_s"].get<double>(), 1.9e-3);
-  EXPECT_DOUBLE_EQ(json["graphs"]["step_s"].get<double>(), 0.9e-3);
-  EXPECT_EQ(json["first_graph_step"], 7);
+  const nlohmann::ordered_json said = run_json_report(study_with(host))["policies"]["ddp"]["host"];
+  EXPECT_DOUBLE_EQ(said["calls"]["host_s"].get<double>(), 1.9e-3);
+  EXPECT_DOUBLE_EQ(said["graphs"]["step_s"].get<double>(), 0.9e-3);
+  EXPECT_EQ(said["first_graph_step"], 7);
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void ClassBuilder::forward_chunk(std::int32_t chunk) {
 // stays whole after forward, nor DeepSpeed, which keeps what is used again soon. Where other passes run between the
 // two, each of them would hold a copy.
 bool ClassBuilder::keeps_gathered_head(std::int32_t chunk) const {
-  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_)[graph_.classes[id_].stage] == 1;
+  return global_chunk(chunk) + 1 == layout_.chunks() && passes_in_flight(layout_)[rank_class().stage] == 1;
 }
 
 // The micro-batches of a layer group go through the head forward and at once backward, so that the logits of one of
