@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/checked.hpp"
 #include "base/enum_name.hpp"
 #include "base/table.hpp"
@@ -50,6 +52,32 @@ TEST(Checked, ProductThatOverflowsIsAnErrorNotAWrap) {
   EXPECT_EQ(checked_product({3, 4, 5}, "x"), 60);
   EXPECT_THROW(checked_product({INT64_MAX, 2}, "x"), Error);
   EXPECT_THROW(checked_sum({INT64_MAX, 1}, "x"), Error);
+}
+
+// Columns of 4, 2, 3 and 2 with two spaces between: the first three take 13, all of them 17.
+TEST(Table, PutsColumnsThatDoNotFitBelow) {
+  TextTable table({"name", "x", "yyy", "zz"});
+  table.add_row({"a", "1", "2", "3"});
+  table.add_row({"b", "10", "20", "30"});
+  const std::string whole =
+      "name   x  yyy  zz\n"
+      "-----------------\n"
+      "a      1    2   3\n"
+      "b     10   20  30\n";
+  EXPECT_EQ(table.to_string(), whole);
+  EXPECT_EQ(table.to_string(17), whole);
+  EXPECT_EQ(table.to_string(16),
+            "name   x  yyy\n"
+            "-------------\n"
+            "a      1    2\n"
+            "b     10   20\n"
+            "\n"
+            "name  zz\n"
+            "--------\n"
+            "a      3\n"
+            "b     30\n");
+  // A column is shown however narrow the terminal is.
+  EXPECT_EQ(std::ranges::count(table.to_string(1), '\n'), 3 * 4 + 2);
 }
 
 TEST(Table, AlignsColumnsByCodePoints) {

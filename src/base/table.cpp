@@ -8,6 +8,8 @@
 namespace weft {
 namespace {
 
+constexpr std::size_t kGap = 2;  // between columns
+
 std::size_t display_width(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
@@ -23,26 +25,47 @@ void TextTable::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::to_string() const {
+std::vector<std::size_t> TextTable::widths() const {
   std::vector<std::size_t> widths(rows_.front().size(), 0);
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
+  return widths;
+}
+
+std::string TextTable::block(const std::vector<std::size_t>& widths, std::size_t first, std::size_t end) const {
   std::string text;
   for (std::size_t r = 0; r < rows_.size(); ++r) {
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-      const std::string padding(widths[i] - display_width(rows_[r][i]), ' ');
-      if (i > 0) text += "  ";
-      text += i == 0 ? rows_[r][i] + padding : padding + rows_[r][i];
+    text += rows_[r][0];
+    text.append(widths[0] - display_width(rows_[r][0]), ' ');
+    std::size_t total = widths[0];
+    for (std::size_t i = first; i < end; ++i) {
+      text.append(kGap + widths[i] - display_width(rows_[r][i]), ' ');
+      text += rows_[r][i];
+      total += kGap + widths[i];
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     text += '\n';
-    if (r == 0) {
-      std::size_t total = 2 * (widths.size() - 1);
-      for (const std::size_t width : widths) total += width;
-      text += std::string(total, '-') + "\n";
-    }
+    if (r > 0) continue;
+    text.append(total, '-');
+    text += '\n';
   }
+  return text;
+}
+
+std::string TextTable::to_string(std::size_t max_width) const {
+  const std::vector<std::size_t> widths = this->widths();
+  std::string text;
+  std::size_t first = 1;
+  do {
+    std::size_t end = first, total = widths[0];
+    while (end < widths.size() && (end == first || total + kGap + widths[end] <= max_width)) {
+      total += kGap + widths[end++];
+    }
+    if (first > 1) text += '\n';
+    text += block(widths, first, end);
+    first = end;
+  } while (first < widths.size());
   return text;
 }
 

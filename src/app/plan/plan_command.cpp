@@ -101,7 +101,8 @@ void print_explained(const Flags& flags, const PlanStudy& study, const std::vect
                      const std::string& gain, std::ostream& out) {
   const bool full = flags.is_set("explain-full");
   const bool one_screen = flags.is_set("explain") && !full;
-  out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation) : plan_text_report(study));
+  out << (one_screen ? explanation_screen(study, study.best, explained.front().explanation)
+                     : plan_text_report(study, columns_of(out)));
   out << gain;
   if (!full) return;
   for (const ExplainedPolicy& e : explained) out << "\n" << explanation_text(study.policies[e.policy], e.explanation);

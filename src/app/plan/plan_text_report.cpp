@@ -25,7 +25,7 @@ std::string memory_mark(const PolicyStudy& p) {
   return share > kTightMemory ? fmt::format(" ({:.0f} % of memory)", 100 * share) : "";
 }
 
-std::string policy_table(const PlanStudy& study) {
+std::string policy_table(const PlanStudy& study, std::size_t columns) {
   TextTable table({"policy", "step", "speed-up", "compute", "slowdown", "exposed", "bubble", "idle", "hidden", "MFU",
                    "HFU", "TFLOP/s/GPU", "over bound"});
   for (const PolicyStudy& p : study.policies) {
@@ -38,7 +38,7 @@ std::string policy_table(const PlanStudy& study) {
                    percent(p.throughput.whole.hfu), fmt::format("{:.1f}", p.throughput.whole.tflops_per_gpu),
                    fmt::format("{:+.1f} %", p.gap_to_bound_pct)});
   }
-  return table.to_string();
+  return table.to_string(columns);
 }
 
 std::string throughput_lines(const PolicyStudy& p) {
@@ -52,7 +52,7 @@ std::string throughput_lines(const PolicyStudy& p) {
 }
 
 // Which traffic the exposed time waits for.
-std::string exposed_table(const PlanStudy& study) {
+std::string exposed_table(const PlanStudy& study, std::size_t columns) {
   static constexpr std::pair<TrafficKind, const char*> kColumns[] = {{TrafficKind::dp_grad, "DP gradient"},
                                                                      {TrafficKind::param_gather, "param gather"},
                                                                      {TrafficKind::tp, "TP"},
@@ -70,7 +70,7 @@ std::string exposed_table(const PlanStudy& study) {
     }
     table.add_row(row);
   }
-  return table.to_string();
+  return table.to_string(columns);
 }
 
 std::string critical_line(const PolicyStudy& study) {
@@ -90,7 +90,7 @@ std::string moment(const MemoryPeak& peak) {
   return fmt::format("{}, micro-batch {} ({} in flight)", peak.block, peak.micro_batch.value, peak.in_flight);
 }
 
-std::string memory_table(const PolicyStudy& study) {
+std::string memory_table(const PolicyStudy& study, std::size_t columns) {
   TextTable table({"memory of a device", "needs", "of", "used", "weights", "gradients", "optimizer", "activations",
                    "scratch", "fullest in"});
   // Neighbouring stages with the same needs share a row.
@@ -111,7 +111,7 @@ std::string memory_table(const PolicyStudy& study) {
                    moment(stage.peak)});
     i = end;
   }
-  return table.to_string();
+  return table.to_string(columns);
 }
 
 // What the second column of the table leaves out, and what its mark means.
@@ -198,9 +198,10 @@ std::string pipeline_line(const PolicyStudy& study) {
   return fmt::format("Pipeline of {}: searched, a stage holds at most {} passes\n", study.policy, choice.most_held);
 }
 
-std::string plan_text_report(const PlanStudy& study) {
+std::string plan_text_report(const PlanStudy& study, std::size_t columns) {
   const PolicyStudy& best = study.policies[study.best];
-  std::string text = study_heading(study) + "\n" + policy_table(study) + "\n" + exposed_table(study) + "\n";
+  std::string text =
+      study_heading(study) + "\n" + policy_table(study, columns) + "\n" + exposed_table(study, columns) + "\n";
   text += fmt::format("Bound: {} (no schedule of this layout is faster)\n  {}\n", time(study.bound_s),
                       study.bound_explanation);
   if (study.bound_in_turn_s > study.bound_s) {
@@ -208,7 +209,7 @@ std::string plan_text_report(const PlanStudy& study) {
   }
   text += layer_order_line(best) + pipeline_line(best) + critical_line(best);
   text += throughput_lines(best);
-  text += memory_table(best) + memory_notes(study, best);
+  text += memory_table(best, columns) + memory_notes(study, best);
   if (!best.fits) text += does_not_fit_line(best) + would_fit_text(study.would_fit);
   return text + failed_lines(study);
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/table.hpp"
 #include "study/plan/plan_study.hpp"
 
 namespace weft {
@@ -15,6 +16,7 @@ std::string does_not_fit_line(const PolicyStudy& study);
 std::string failed_lines(const PlanStudy& study);
 // Layouts that fit, as a table of at most 100 columns; that none does; or nothing where nobody looked.
 std::string would_fit_text(const FittingLayouts& fitting);
-std::string plan_text_report(const PlanStudy& study);
+// Tables have at most so many columns.
+std::string plan_text_report(const PlanStudy& study, std::size_t columns = kAnyWidth);
 
 }  // namespace weft

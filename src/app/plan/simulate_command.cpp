@@ -11,6 +11,7 @@
 #include "app/plan/plan_files.hpp"
 #include "app/plan/plan_json_report.hpp"
 #include "app/plan/plan_text_report.hpp"
+#include "app/terminal.hpp"
 #include "app/verify_command.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -74,7 +75,7 @@ int run_simulate_command(const std::vector<std::string>& arguments, std::ostream
     if (explanation && !flags.is_set("explain-full")) {
       out << explanation_screen(study, 0, *explanation);
     } else {
-      out << plan_text_report(study);
+      out << plan_text_report(study, columns_of(out));
       if (explanation) out << "\n" << explanation_text(simulated, *explanation);
     }
     out << written_line(written);

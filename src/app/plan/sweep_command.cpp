@@ -94,7 +94,7 @@ int report_nothing_feasible(const Flags& flags, const Sweep& sweep, std::ostream
     json["sweep"] = sweep_json(sweep);
     out << json_text(json, 2) << "\n";
   } else {
-    out << sweep_text_report(sweep, 0);
+    out << sweep_text_report(sweep, 0, columns_of(out));
   }
   return kAnswerIsNo;
 }
@@ -143,8 +143,9 @@ int run_sweep_command(const Flags& flags, const std::vector<std::string>& polici
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
-    out << sweep_text_report(sweep, top) << fmt::format("\nBest: {}: verified safe.\n\n", sweep.describe(best))
-        << plan_text_report(study) << written_line(written);
+    out << sweep_text_report(sweep, top, columns_of(out))
+        << fmt::format("\nBest: {}: verified safe.\n\n", sweep.describe(best))
+        << plan_text_report(study, columns_of(out)) << written_line(written);
   }
   return kOk;
 }

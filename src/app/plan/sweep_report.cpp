@@ -22,7 +22,8 @@ std::string time(double s) {
   return s == 0 ? "0" : format_time(nanos_from_seconds(s));
 }
 
-std::string fastest_table(const Sweep& sweep, const std::vector<std::size_t>& ranking, std::size_t top) {
+std::string fastest_table(const Sweep& sweep, const std::vector<std::size_t>& ranking, std::size_t top,
+                          std::size_t columns) {
   std::vector<std::string> header{"#"};
   for (const SweepKey& key : sweep.spec.keys) header.push_back(key.name);
   for (const char* name : {"step", "tokens/s", "TFLOP/s/GPU", "MFU", "exposed", "hidden", "bubble", "memory"}) {
@@ -41,7 +42,7 @@ std::string fastest_table(const Sweep& sweep, const std::vector<std::size_t>& ra
                   format_bytes(*row.memory_peak) + (row.tight ? " !" : "")});
     table.add_row(cells);
   }
-  return table.to_string();
+  return table.to_string(columns);
 }
 
 // Most frequent first; the example is the first combination of its kind.
@@ -130,13 +131,13 @@ std::string kind_of_reason(const std::string& reason) {
   return kind;
 }
 
-std::string sweep_text_report(const Sweep& sweep, std::size_t top) {
+std::string sweep_text_report(const Sweep& sweep, std::size_t top, std::size_t columns) {
   const std::vector<std::size_t> ranking = sweep.ranking();
   const std::size_t infeasible = sweep.rows.size() - ranking.size();
   std::string text = fmt::format("{} combinations, {} feasible, in {:.2f} s\n",
                                  format_count(static_cast<std::int64_t>(sweep.rows.size())),
                                  format_count(static_cast<std::int64_t>(ranking.size())), sweep.seconds);
-  if (!ranking.empty()) text += fmt::format("\n{}", fastest_table(sweep, ranking, top));
+  if (!ranking.empty()) text += fmt::format("\n{}", fastest_table(sweep, ranking, top, columns));
   const auto shown = ranking.begin() + static_cast<std::ptrdiff_t>(std::min(top, ranking.size()));
   if (std::any_of(ranking.begin(), shown, [&](std::size_t row) { return sweep.rows[row].tight; })) {
     text += fmt::format("! above {:.0f} % of a device's memory: the allocator's fragmentation decides\n",

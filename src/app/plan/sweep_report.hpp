@@ -11,7 +11,8 @@
 namespace weft {
 
 // The fastest `top` rows, then why the others are infeasible: each kind of reason with its count and an example.
-std::string sweep_text_report(const Sweep& sweep, std::size_t top);
+// Tables have at most so many columns.
+std::string sweep_text_report(const Sweep& sweep, std::size_t top, std::size_t columns);
 
 // One line per combination, in their order, under a header: the varied keys, then the figures.
 void write_sweep_csv(std::ostream& out, const Sweep& sweep);

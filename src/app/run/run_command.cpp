@@ -16,6 +16,7 @@
 #include "app/run/run_ranks.hpp"
 #include "app/run/run_report.hpp"
 #include "app/run/stop_signal.hpp"
+#include "app/terminal.hpp"
 #include "app/world/own_processes.hpp"
 #include "base/error.hpp"
 #include "base/json_text.hpp"
@@ -98,7 +99,7 @@ int run_run_command(const std::vector<std::string>& arguments, std::ostream& out
   if (flags.is_set("json")) {
     out << json_text(json, 2) << "\n";
   } else {
-    out << run_text_report(session.study()) << written_line(written);
+    out << run_text_report(session.study(), columns_of(out)) << written_line(written);
   }
   return session.study().plan.failed.empty() ? kOk : kAnswerIsNo;
 }

@@ -37,7 +37,7 @@ constexpr double kMinExplainedErrorPct = 3;
 constexpr std::size_t kKindsShown = 3;
 
 // The kinds of operations that a rank spent most more or less time on than predicted.
-std::string differences(const RunStudy& study) {
+std::string differences(const RunStudy& study, std::size_t columns) {
   TextTable table(
       {"policy", "error", "most different", "times a step", "predicted each", "measured each", "difference a step"});
   bool any = false;
@@ -54,7 +54,7 @@ std::string differences(const RunStudy& study) {
       any = true;
     }
   }
-  return any ? fmt::format("\n{}", table.to_string()) : "";
+  return any ? fmt::format("\n{}", table.to_string(columns)) : "";
 }
 
 // Who carries out the collectives: which of our algorithms, or the library below.
@@ -130,7 +130,7 @@ std::string too_large_line(const PolicyStudy& study) {
                      study.policy, does_not_fit_line(study));
 }
 
-std::string run_text_report(const RunStudy& study) {
+std::string run_text_report(const RunStudy& study, std::size_t columns) {
   std::string text = study_heading(study.plan, false);
   text += world_line(study) + "\n";
   std::vector<std::string> heads = {"policy",     "predicted step", "measured step", "error", "compute",
@@ -157,7 +157,7 @@ std::string run_text_report(const RunStudy& study) {
     if (validated) cells.push_back(run.validation.empty() ? "-" : loss_in_words(run.validation.back().loss));
     table.add_row(cells);
   }
-  text += table.to_string() + differences(study) + collectives_lines(study) + host_lines(study);
+  text += table.to_string(columns) + differences(study, columns) + collectives_lines(study) + host_lines(study);
   text += fmt::format("\nBound: {} ({})\n", time(study.plan.bound_s), study.plan.bound_explanation);
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);

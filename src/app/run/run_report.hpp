@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "base/table.hpp"
 #include "study/run/checkpoint_study.hpp"
 #include "study/run/run_study.hpp"
 
@@ -11,7 +12,8 @@ namespace weft {
 
 // Why a plan is not run that needs more memory than was stated.
 std::string too_large_line(const PolicyStudy& study);
-std::string run_text_report(const RunStudy& study);
+// Tables have at most so many columns.
+std::string run_text_report(const RunStudy& study, std::size_t columns = kAnyWidth);
 nlohmann::ordered_json run_json_report(const RunStudy& study);
 // What the report says of checkpoints.
 std::string checkpoint_text(const CheckpointStudy& study);
