@@ -13,6 +13,8 @@ namespace weft {
 std::string too_large_line(const PolicyStudy& study);
 std::string run_text_report(const RunStudy& study);
 nlohmann::ordered_json run_json_report(const RunStudy& study);
+// What the report says of the host's time for a step.
+nlohmann::ordered_json host_json(const HostReport& report);
 // What the report says of checkpoints.
 std::string checkpoint_text(const CheckpointStudy& study);
 nlohmann::ordered_json checkpoint_json(const CheckpointStudy& study);
