@@ -97,18 +97,6 @@ std::string host_lines(const RunStudy& study) {
   return text.empty() ? "" : fmt::format("\n{}", text);
 }
 
-nlohmann::ordered_json host_json(const HostReport& report) {
-  const auto cost = [](const HostCost& each) -> nlohmann::ordered_json {
-    if (each.host.value == 0) return nullptr;
-    return {{"host_s", seconds(each.host)}, {"step_s", seconds(each.step)}};
-  };
-  nlohmann::ordered_json json = {{"calls", cost(report.by_calls)}, {"graphs", cost(report.by_graphs)}};
-  if (report.first_graph_step >= 0) json["first_graph_step"] = report.first_graph_step + 1;
-  json["ends_with_graphs"] = report.ends_with_graphs;
-  json["why"] = report.why;
-  return json;
-}
-
 // No step beats the bound; where one seems to, the durations behind the bound are not those of the run.
 std::string below_bound(const RunStudy& study) {
   constexpr double kNoisePct = -1;
@@ -162,6 +150,18 @@ std::string run_text_report(const RunStudy& study, std::size_t columns) {
   text += below_bound(study);
   if (study.checkpoints) text += checkpoint_text(*study.checkpoints);
   return text + failed_lines(study.plan);
+}
+
+nlohmann::ordered_json host_json(const HostReport& report) {
+  const auto cost = [](const HostCost& each) -> nlohmann::ordered_json {
+    if (each.host.value == 0) return nullptr;
+    return {{"host_s", seconds(each.host)}, {"step_s", seconds(each.step)}};
+  };
+  nlohmann::ordered_json json = {{"calls", cost(report.by_calls)}, {"graphs", cost(report.by_graphs)}};
+  if (report.first_graph_step >= 0) json["first_graph_step"] = report.first_graph_step + 1;
+  json["ends_with_graphs"] = report.ends_with_graphs;
+  json["why"] = report.why;
+  return json;
 }
 
 nlohmann::ordered_json run_json_report(const RunStudy& study) {
