@@ -29,7 +29,7 @@ class WithoutAWait : public ::testing::Test {
     for (const std::string_view word : words) {
       EXPECT_NE(found->message.find(word), std::string::npos) << "no '" << word << "' in: " << found->message;
     }
-    EXPECT_TRUE(test::find_damage(plan_, 1, 20).has_value());
+    EXPECT_TRUE(test::find_damage(plan_, 1, 200).has_value());
   }
 };
 

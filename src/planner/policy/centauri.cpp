@@ -21,8 +21,7 @@ void leave_out_what_is_cut(std::vector<MergeSet>& buckets, const std::vector<std
 Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
   Overlap overlap{.partition = {.buckets = one_bucket_per_layer(graph)},
                   .beside = {.reductions = true, .gathers = true, .receives = receives_early(request)},
-                  .held = {.prefetch = request.options.prefetch},
-                  .weave = {.enabled = true, .within_layers = true}};
+                  .held = {.prefetch = request.options.prefetch}};
   const Cluster cluster(request.cluster);
   const CostModel cost(graph, cluster, request.profile, request.programs);
   CheapestChoices cheapest = cheapest_choices(graph, cost);
@@ -31,6 +30,8 @@ Overlap centauri_overlap(const PlanRequest& request, const StepGraph& graph) {
   overlap.partition.parts = std::move(cheapest.parts);
   if (request.layout.tp == 1) return overlap;
   const RowChoice rows = choose_rows(graph, cost);
+  // Only where layers have traffic beside compute: elsewhere weight gradients that come later delay their reductions.
+  overlap.weave = {.enabled = true, .within_layers = true};
   overlap.beside.tensor_parallel = true;
   overlap.partition.forward_rows = rows.forward;
   overlap.partition.backward_rows = rows.backward;

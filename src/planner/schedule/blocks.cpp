@@ -61,10 +61,11 @@ std::vector<std::int32_t> agreed_moments(const StepGraph& graph, const std::vect
   return moments;
 }
 
-// Whether it is of the head of a layer group, each micro-batch of which goes forward and at once backward.
+// Whether it is of the head of a layer group, each micro-batch of which goes forward and at once backward. The head's
+// parameters are gathered ahead of that, at the end of forward.
 bool is_of_layer_group_head(const Operation& op, const Layout& layout) {
   if (layout.layer_group == 1 || op.layer >= 0) return false;
-  switch (op.subject) {
+  switch (op.role) {
     case Role::final_norm:
     case Role::head:
     case Role::head_gather:
