@@ -3,7 +3,7 @@
 import { fitted } from "./elements.js";
 import { ink_on, kCategories } from "./palette.js";
 
-const kWidePixels = 2, kLabelPixels = 26;
+const kWidePixels = 2, kLabelPixels = 60;
 
 // The time that each category takes in [from, to), given the first piece that ends after `from`. Returns the piece to go on with.
 function column_shares(lane, from, to, first, shares) {
