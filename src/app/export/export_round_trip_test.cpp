@@ -103,10 +103,12 @@ TEST(ExportRoundTrip, TorchTitanConfigsMakeTheSamePlan) {
 TEST(ExportRoundTrip, MindSpeedFlagsSayTheOverlapOfTensorParallelism) {
   const ScratchFolder folder("export_mindspeed");
   const std::string common = "plan --cluster dgx-a100:1 --out " + folder.path();
-  ASSERT_EQ(weft_cli(common + " --model gpt2 --tp 4 --sequence-parallel --tp-comm-overlap --global-batch 8 --policy "
-                              "megatron-grad")
-                .code,
-            kOk);
+  ASSERT_EQ(
+      weft_cli(common +
+               " --model llama2-7b --layers 4 --tp 4 --sequence-parallel --tp-comm-overlap --global-batch 8 --policy "
+               "megatron-grad")
+          .code,
+      kOk);
   const nlohmann::json before = plan_in(folder);
   const std::string script = folder.file("flags.sh");
   ASSERT_EQ(weft_cli("export " + folder.file("plan.json") + " --to mindspeed -o " + script).code, kOk);

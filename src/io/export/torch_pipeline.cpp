@@ -13,7 +13,8 @@ PipelineActions pipeline_of(ExportSheet& sheet) {
   sheet.leaves_out(Feature::stage_layers, "the job cuts the model into stages; --to torchtitan names their modules");
   sheet.leaves_out(Feature::batches, "the job gives the schedule its micro-batches");
   sheet.leaves_out(Feature::woven_passes, "a pass is one action: it is listed where it ends");
-  return passes_of(sheet.plan());
+  sheet.warn("a PyTorch whose schedules have no REDUCE_GRAD reduces by itself: take these cells out for it");
+  return with_reductions(passes_of(sheet.plan()));
 }
 
 void write(ExportSheet& sheet, const PipelineActions& actions) {

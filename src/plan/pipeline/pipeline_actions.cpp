@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "base/error.hpp"
@@ -64,6 +65,23 @@ PipelineActions passes_of(const Plan& plan) {
   for (const ClassId id : plan.classes.ids()) {
     std::vector<PipelineAction>& rank = actions[static_cast<std::size_t>(plan.graph.classes[id].stage)];
     if (rank.empty()) rank = passes_of(plan, id);
+  }
+  return actions;
+}
+
+PipelineActions with_reductions(const PipelineActions& passes) {
+  PipelineActions actions(passes.size());
+  for (std::size_t rank = 0; rank < passes.size(); ++rank) {
+    std::map<std::int64_t, std::size_t> last;  // by stage
+    for (std::size_t i = 0; i < passes[rank].size(); ++i) {
+      if (ends_backward(passes[rank][i].kind)) last[passes[rank][i].stage] = i;
+    }
+    for (std::size_t i = 0; i < passes[rank].size(); ++i) {
+      const PipelineAction& pass = passes[rank][i];
+      actions[rank].push_back(pass);
+      const auto found = last.find(pass.stage);
+      if (found != last.end() && found->second == i) actions[rank].push_back({ActionKind::reduce_grad, pass.stage, -1});
+    }
   }
   return actions;
 }
@@ -143,7 +161,7 @@ class MessageWriter {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < passes_.size(); ++rank) {
-        if (next_[rank] < passes_[rank].size() && ranks_.can_run(passes_[rank][next_[rank]], done_)) {
+        if (next_[rank] < passes_[rank].size() && can_run(passes_[rank][next_[rank]])) {
           run(rank, passes_[rank][next_[rank]++]);
           moved = true;
         }
@@ -156,10 +174,13 @@ class MessageWriter {
   }
 
  private:
+  // What a rank does for itself alone waits for no other.
+  bool can_run(const PipelineAction& action) const { return !is_compute(action.kind) || ranks_.can_run(action, done_); }
+
   void run(std::size_t rank, const PipelineAction& pass) {
     written_[rank].push_back(pass);
     done_.insert(pass);
-    if (!ranks_.sends(pass)) return;
+    if (!is_compute(pass.kind) || !ranks_.sends(pass)) return;
     const PipelineAction sent = sent_by(pass), received = counterpart(sent);
     written_[rank].push_back(sent);
     written_[static_cast<std::size_t>(ranks_.rank_of[static_cast<std::size_t>(received.stage)])].push_back(received);

@@ -31,6 +31,9 @@ std::optional<ActionKind> action_with_letters(std::string_view letters);
 constexpr bool is_compute(ActionKind kind) {
   return kind <= ActionKind::weight_grad;
 }
+constexpr bool ends_backward(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::weight_grad;
+}
 constexpr bool is_message(ActionKind kind) {
   return kind >= ActionKind::send_forward && kind <= ActionKind::receive_backward;
 }
@@ -49,6 +52,10 @@ using PipelineActions = std::vector<std::vector<PipelineAction>>;
 
 // Returns the passes of every pipeline rank in the order in which they end. Ranks of one stage do the same.
 PipelineActions passes_of(const Plan& plan);
+
+// The passes with a REDUCE_GRAD behind the last backward of every stage: there PyTorch reduces gradients over data
+// parallel ranks and divides them by the number of micro-batches.
+PipelineActions with_reductions(const PipelineActions& passes);
 
 // The passes with a send behind every one that another rank waits for, and the receive at the same moment at the other
 // end, so that all ranks have their messages in one order. Nothing where the passes wait for each other in a circle.

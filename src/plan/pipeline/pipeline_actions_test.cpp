@@ -71,6 +71,13 @@ TEST(PipelineActions, EveryScheduleIsSafeWithAndWithoutMessages) {
   }
 }
 
+TEST(PipelineActions, GradientsAreReducedBehindTheLastBackwardOfAStage) {
+  const PipelineActions actions = with_reductions(two_stages());
+  EXPECT_EQ(text_of(actions[0]), "0F0 0F1 0B0 0F2 0B1 0B2 0REDUCE_GRAD");
+  EXPECT_FALSE(verify_actions(actions));
+  EXPECT_FALSE(verify_actions(*with_messages(actions)));
+}
+
 Rule rule_broken(const PipelineActions& actions) {
   const auto violation = verify_actions(actions);
   EXPECT_TRUE(violation);
@@ -93,6 +100,14 @@ TEST(VerifyActions, ABackwardBeforeItsForwardIsFound) {
   PipelineActions early = two_stages();
   std::swap(early[1][0], early[1][1]);
   EXPECT_EQ(rule_broken(early), Rule::hazard);
+}
+
+TEST(VerifyActions, GradientsThatAreReducedEarlyOrTwiceAreFound) {
+  PipelineActions early = with_reductions(two_stages()), twice = early;
+  std::swap(early[0][5], early[0][6]);
+  EXPECT_EQ(rule_broken(early), Rule::hazard);
+  twice[1].push_back({ActionKind::reduce_grad, 1, -1});
+  EXPECT_EQ(rule_broken(twice), Rule::provenance);
 }
 
 // Rank 0 waits for the backward of micro-batch 0 before it sends micro-batch 1, for which rank 1 waits first.

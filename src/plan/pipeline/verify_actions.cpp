@@ -29,6 +29,7 @@ class ActionVerifier {
     if (auto fault = find_lost_pass()) return fault;
     if (auto fault = find_early_pass()) return fault;
     if (auto fault = find_unsharded_pass()) return fault;
+    if (auto fault = find_early_reduction()) return fault;
     if (!has_messages(actions_)) {
       if (with_messages(actions_)) return std::nullopt;
       return Violation{Rule::deadlock, "the passes of the ranks wait for each other in a circle"};
@@ -126,6 +127,18 @@ class ActionVerifier {
         }
         if (action.kind == ActionKind::reshard) gathered[action.stage] = false;
       }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Violation> find_early_reduction() const {
+    for (const auto& [action, where] : places_) {
+      const PipelineAction reduction{ActionKind::reduce_grad, action.stage, -1};
+      if (!ends_backward(action.kind) || times(reduction) == 0) continue;
+      if (times(reduction) > 1) {
+        return violation(Rule::provenance, "{} is there {} times", name_of(reduction), times(reduction));
+      }
+      if (auto fault = find_order_fault(action, reduction)) return fault;
     }
     return std::nullopt;
   }

@@ -1,11 +1,8 @@
 # weft export --to ddp: gpt, policy ddp, tp 1, pp 1, dp 2
-# Left out: the shape of the model (gpt): DistributedDataParallel has no setting for it
 # Left out: micro-batches of 1, a global batch of 8, sequences of 64: the job calls 4 micro-batches itself,
 #  see micro_batch()
-# Left out: precision fp32: DistributedDataParallel has no setting for it
-# Left out: gradients accumulated and reduced in fp32: DistributedDataParallel has no setting for it
-# Left out: flash attention: DistributedDataParallel has no setting for it
-# Left out: how collectives are carried out: ring: DistributedDataParallel has no setting for it
+# Left out: what DistributedDataParallel has no setting for: the shape of the model (gpt); precision fp32;
+#  gradients accumulated and reduced in fp32; flash attention; how collectives are carried out: ring
 import contextlib
 import inspect
 
