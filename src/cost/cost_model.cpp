@@ -90,7 +90,10 @@ Nanos CostModel::least_compute(const Operation& operation) const {
 
 Nanos CostModel::launch(const Operation& operation) const {
   const DeviceProfile& device = reached(operation.rank_class);
-  if (operation.is_transfer()) return device.transfer_launch;
+  if (operation.is_transfer()) {
+    const Nanos checked = profile_.framework ? profile_.framework->check_per_member : Nanos{0};
+    return device.transfer_launch + checked * std::ssize(members_of(operation));
+  }
   if (is_measured(operation)) return Nanos{0};
   const std::int64_t own = kernel_count(operation.key);
   const Framework* framework = profile_.framework;
@@ -174,11 +177,11 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   if (!programs_) fit_to_library(operation, cost);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
-  if (profile_.framework != nullptr && moves) {
+  if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
     const Device& device = graph_.classes[operation.rank_class.index()].device;
     const double rate = device.memory_bandwidth.bytes_per_second * reached(operation.rank_class).memory_efficiency;
-    cost.latency +=
-        nanos_from_seconds(list_copy_seconds(*profile_.framework, operation, std::ssize(members_of(operation)), rate));
+    cost.latency += nanos_from_seconds(
+        once_a_step_seconds(*profile_.framework, operation, std::ssize(members_of(operation)), rate));
   }
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;

@@ -62,6 +62,7 @@ struct Framework {
   Nanos launch{0};                   // host time of a kernel; 0: the device profile's
   Nanos transfer_launch{0};          // host time of a collective; likewise
   Nanos tensor_parallel_message{0};  // of a tensor-parallel collective, each time it crosses to another node
+  Nanos check_per_member{0};         // host time of a collective for each member, where a wrapper checks every call
   OptimizerLoop optimizer = {};
   ListCollectives lists = {};
   FrameworkMemory memory = {};
@@ -91,8 +92,9 @@ struct FrameworkWork {
 // Where the framework says nothing of an operation, its kernels are `own_kernels` and move no more.
 FrameworkWork framework_work(const Framework& framework, const StepGraph& graph, const Operation& operation,
                              std::int64_t own_kernels);
-// The time that the flat copies of a once-a-step collective take beside it.
-double list_copy_seconds(const Framework& framework, const Operation& transfer, std::int64_t members,
-                         double bytes_per_second);
+// What the framework adds to a collective that is no part of a micro-batch: checks of every member, where there are
+// any, and the flat copies of lists of tensors at the rate of the device's memory.
+double once_a_step_seconds(const Framework& framework, const Operation& transfer, std::int64_t members,
+                           double bytes_per_second);
 
 }  // namespace weft

@@ -60,6 +60,23 @@ TEST(Against, SaysWhichRunsFit) {
   EXPECT_EQ(narrow.at("out_of_memory").at("said_not_to_fit"), 1);
 }
 
+TEST(Framework, SaysItsMemoryByTermAndPlansItsOwnPolicy) {
+  const std::string job = "plan " + kShapeFlags + "--model llama2-7b --tp 2 --dp 4 --policy nanotron";
+  const CliResult result = weft_cli(job + " --framework nanotron");
+  EXPECT_EQ(result.code, kOk) << result.err;
+  EXPECT_TRUE(contains(result.out, "Needs of stage 0 include the framework's: ")) << result.out;
+  EXPECT_TRUE(contains(result.out, "sequence parallel"));
+  EXPECT_FALSE(contains(weft_cli(job).out, "include the framework's"));
+  // DistributedDataParallel's copy of gradients: two bytes of each parameter of a rank, which gradients hold in four.
+  const nlohmann::json memory = nlohmann::json::parse(weft_cli(job + " --framework nanotron --json").out)
+                                    .at("policies")
+                                    .at("nanotron")
+                                    .at("memory")[0]
+                                    .at("terms");
+  EXPECT_LE(2 * memory.at("gradient buckets").get<double>(), memory.at("gradients").get<double>());
+  EXPECT_GT(2.1 * memory.at("gradient buckets").get<double>(), memory.at("gradients").get<double>());
+}
+
 TEST(Against, WhereKeepsRows) {
   const ScratchFolder folder("against_where");
   folder.write("rows.csv", kHeader + "step_s,use\n" + kShape + "8,1,1,0,1,yes\n" + kShape + "8,1,1,0,1,no\n");

@@ -42,6 +42,8 @@ void add_memory(PolicyStudy& study, const Profile& profile) {
         stage.needed += term.bytes;
         stage.terms.push_back(std::move(term));
       }
+      std::stable_sort(stage.terms.begin(), stage.terms.end(),
+                       [](const MemoryTerm& a, const MemoryTerm& b) { return a.bytes > b.bytes; });
     }
     study.memory_peak = std::max(study.memory_peak, stage.needed);
     study.fits = study.fits && stage.needed <= stage.available;
