@@ -6,47 +6,38 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
+#include "app/cli.hpp"
 #include "app/flags.hpp"
 #include "app/inputs.hpp"
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "cost/cost_model.hpp"
-#include "plan/memory/use.hpp"
-#include "planner/policy/policy.hpp"
 #include "published_rows.hpp"
-#include "sim/simulate_plan.hpp"
+#include "study/against/prediction.hpp"
 
 namespace weft {
 namespace {
+
+double gibibytes(Bytes bytes) {
+  return static_cast<double>(bytes.value) / (1 << 30);
+}
 
 double predicted(const PublishedRow& row) {
   Flags flags("plan", "", "");
   declare_input_flags(flags);
   flags.value("policy", "A", "");
   flags.parse(split(row.flags, ' '));
-  const Inputs inputs = read_inputs(flags);
-  const Profile profile = read_profile(flags);
-  const Cluster cluster(inputs.cluster);
-  const StepGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
-  const PlanRequest request{inputs.model, inputs.cluster, inputs.layout, profile, inputs.options};
-  Overlap overlap = decide_overlap(request, graph, *flags.text("policy"));
-  overlap.order.pipeline.most_held = row.most_held;
-  const Plan plan = make_whole_plan(request, SharedGraph(graph), *flags.text("policy"), overlap).plan();
-  if (row.measure == Measure::activations_gib) {
-    const MemoryUse first = memory_use(plan).front();
-    for (const MemoryTerm& term : first.terms) {
-      if (term.name == "activations") return static_cast<double>(term.bytes.value) / (1 << 30);
-    }
-    return 0;
+  const RunPrediction run = predict_run(read_inputs(flags), read_profile(flags), *flags.text("policy"), row.most_held);
+  if (row.measure == Measure::peak_memory_gib) return gibibytes(run.fullest_stage);
+  if (row.measure == Measure::step_seconds) return run.step_s;
+  for (const MemoryTerm& term : run.memory.front().terms) {
+    if (term.name == "activations") return gibibytes(term.bytes);
   }
-  if (row.measure == Measure::peak_memory_gib) {
-    Bytes peak;
-    for (const ClassPlan& c : plan.classes) peak = std::max(peak, c.memory);
-    return static_cast<double>(peak.value) / (1 << 30);
-  }
-  return simulate_plan(WholePlan(plan), CostModel(plan.graph, cluster, profile)).period_ns * 1e-9;
+  return 0;
 }
 
 std::vector<double> errors_of(const PublishedSet& set) {
@@ -56,7 +47,7 @@ std::vector<double> errors_of(const PublishedSet& set) {
   for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
     threads.emplace_back([&] {
       for (std::size_t i = next++; i < set.rows.size(); i = next++) {
-        errors[i] = 100 * (predicted(set.rows[i]) / set.rows[i].measured - 1);
+        errors[i] = predicted(set.rows[i]) / set.rows[i].measured - 1;
       }
     });
   }
@@ -64,29 +55,51 @@ std::vector<double> errors_of(const PublishedSet& set) {
   return errors;
 }
 
-void report(const PublishedSet& set, bool all_rows) {
-  constexpr double kMinNamedErrorPct = 20;
-  const std::vector<double> errors = errors_of(set);
-  std::vector<double> sizes;
-  double sum = 0, bias = 0;
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    sizes.push_back(std::abs(errors[i]));
-    sum += sizes.back();
-    bias += errors[i];
-    if (all_rows)
-      fmt::print("  {:+6.1f} %  {}\n            weft plan {}\n", errors[i], set.rows[i].name, set.rows[i].flags);
-  }
-  if (errors.empty()) return;
-  std::sort(sizes.begin(), sizes.end());
-  const auto n = static_cast<double>(errors.size());
+void print_summary(const std::string& name, const ErrorSummary& errors) {
   fmt::print(
       "{{\"bench\": \"accuracy\", \"set\": \"{}\", \"rows\": {}, \"median_pct\": {:.2f}, \"mean_pct\": {:.2f}, "
       "\"worst_pct\": {:.1f}, \"bias_pct\": {:+.2f}}}\n",
-      set.name, errors.size(), sizes[sizes.size() / 2], sum / n, sizes.back(), bias / n);
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    if (!all_rows && std::abs(errors[i]) > kMinNamedErrorPct)
-      fmt::print("  {:+6.1f} %  {}\n", errors[i], set.rows[i].name);
+      name, errors.rows, errors.median_pct, errors.mean_pct, errors.worst_pct, errors.bias_pct);
+}
+
+void report(const PublishedSet& set, bool all_rows) {
+  constexpr double kMinNamedError = 0.2;
+  const std::vector<double> errors = errors_of(set);
+  if (errors.empty()) return;
+  for (std::size_t i = 0; all_rows && i < errors.size(); ++i) {
+    fmt::print("  {:+6.1f} %  {}\n            weft plan {}\n", 100 * errors[i], set.rows[i].name, set.rows[i].flags);
   }
+  print_summary(set.name, summarize(errors));
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (!all_rows && std::abs(errors[i]) > kMinNamedError)
+      fmt::print("  {:+6.1f} %  {}\n", 100 * errors[i], set.rows[i].name);
+  }
+}
+
+// Tables that `weft plan --against` reads as they are.
+struct ReadTable {
+  const char* name;
+  const char* file;
+  const char* flags;
+};
+constexpr ReadTable kTables[] = {
+    {"Ultra-Scale, H100, nanotron", "hf_ultrascale_h100.csv",
+     "--where use=yes,calls=fast --framework nanotron --model llama3-8b --cluster dgx-h100"},
+    {"Ultra-Scale, checked calls", "hf_ultrascale_h100.csv",
+     "--where use=yes,calls=slow --framework nanotron-checked --model llama3-8b --cluster dgx-h100"},
+    {"MPT under FSDP", "mpt_fsdp.csv", "--framework fsdp"},
+};
+
+void report(const ReadTable& table, const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / table.file;
+  if (!std::filesystem::exists(file)) return;
+  std::ostringstream out, err;
+  std::vector<std::string> arguments{"plan", "--json", "--against", file.string()};
+  for (const std::string& word : split(table.flags, ' ')) arguments.push_back(word);
+  run_command_line(arguments, out, err);
+  const nlohmann::json step = nlohmann::json::parse(out.str()).at("step");
+  print_summary(table.name, {step.at("rows"), step.at("median_pct"), step.at("mean_pct"), step.at("worst_pct"),
+                             step.at("bias_pct")});
 }
 
 }  // namespace
@@ -98,6 +111,9 @@ int main(int argc, char** argv) {
   if (sets.empty()) fmt::print("accuracy: skipped, ../shared/data/published is not here\n");
   try {
     for (const weft::PublishedSet& set : sets) weft::report(set, all_rows);
+    for (const weft::ReadTable& table : weft::kTables) {
+      if (!sets.empty()) weft::report(table, WEFT_SOURCE_DIR "/../shared/data/published");
+    }
   } catch (const weft::Error& error) {
     fmt::print(stderr, "accuracy: {}\n", error.what());
     return 1;

@@ -1,6 +1,7 @@
 // The flags that say model, cluster, layout and options of policies, with their help.
 #include "app/inputs.hpp"
 #include "app/megatron_inputs.hpp"
+#include "cost/framework.hpp"
 
 namespace weft {
 namespace {
@@ -20,6 +21,7 @@ void declare_model_flags(Flags& flags) {
   flags.value("ffn", "N", "feed-forward size (default: 4 * hidden)", kModel);
   flags.value("vocab", "N", "vocabulary (default: 51200; of weft run and calibrate 256, a token for every byte)",
               kModel);
+  flags.value("tied", "true|false", "the head has the embedding's matrix (default: the model's)", kModel);
   flags.value("experts", "N", "experts of every MoE layer", kModel);
   flags.value("experts-per-rank", "N", "experts on an expert-parallel rank: --experts is N * ep", kModel);
   flags.value("moe-every", "N", "every N-th layer is an MoE layer (default: the model's, or each)", kModel);
@@ -121,6 +123,8 @@ void declare_input_flags(Flags& flags) {
   declare_degree_flags(flags);
   declare_step_flags(flags);
   declare_policy_flags(flags);
+  flags.value("framework", fmt::format("{}", fmt::join(framework_names(), "|")),
+              "whose kernels, host and collectives run the step (docs/frameworks.md; default: megatron)", kPolicy);
   flags.value("profile", "FILE", "a JSON file with measured efficiencies (docs/profile-format.md)");
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/text.hpp"
 #include "cluster/presets.hpp"
+#include "cost/framework.hpp"
 #include "io/cluster_json.hpp"
 #include "io/hf_config.hpp"
 #include "io/profile_json.hpp"
@@ -51,6 +52,7 @@ void apply_shape_flags(const Flags& flags, Transformer& model) {
   if (ffn_follows) model.ffn = 4 * model.hidden;
   model.ffn = flags.integer("ffn", 1, kMaxNumber).value_or(model.ffn);
   model.vocab = flags.integer("vocab", 1, kMaxNumber).value_or(model.vocab);
+  if (const auto tied = flags.one_of("tied", {"false", "true"})) model.tied_embeddings = *tied == 1;
   if (flags.given("dropout") && *flags.text("dropout") != "model") {
     const double rate = *flags.number("dropout", 0, 1);
     model.dropout = {rate, rate, rate};
@@ -356,7 +358,9 @@ double read_budget(const Flags& flags) {
 
 Profile read_profile(const Flags& flags) {
   const auto file = flags.text("profile");
-  return file ? read_profile(read_text_file(*file), *file, default_profile()) : default_profile();
+  const auto framework = flags.declares("framework") ? flags.text("framework") : std::nullopt;
+  Profile base = framework ? with_framework(default_profile(), framework_named(*framework)) : default_profile();
+  return file ? read_profile(read_text_file(*file), *file, std::move(base)) : base;
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "cost/framework.hpp"
 #include "cost/kernel_time.hpp"
 #include "cost/operation_time.hpp"
 
@@ -54,6 +55,7 @@ CostModel::CostModel(const StepGraph& graph, const Cluster& cluster, Profile pro
     burst_seconds_.push_back(static_cast<double>(link.link.burst.value) * link_seconds_per_byte_.back());
     half_duplex_.push_back(link.link.duplex == Duplex::half);
   }
+  if (profile_.framework != nullptr) share_optimizer_loop();
   if (cluster.spec().execution.collectives != CollectiveMaker::programs) return;
   programs_ = programs && programs->answers_for(cluster, profile_) ? std::move(programs)
                                                                    : shared_program_costs(cluster, profile_);
@@ -72,6 +74,7 @@ Nanos CostModel::compute(const Operation& operation) const {
   WEFT_CHECK(!operation.is_transfer());
   const Device& device = graph_.classes[operation.rank_class.index()].device;
   double time = operation_seconds(operation.key, device, reached(operation.rank_class));
+  if (profile_.framework != nullptr && !is_measured(operation)) time += framework_seconds(operation);
   if (graph_.tokens.routed.experts > 0) time *= expert_sizes_.factor(operation, is_measured(operation));
   return nanos_from_seconds(time) + reached(operation.rank_class).operation_overhead;
 }
@@ -87,8 +90,42 @@ Nanos CostModel::least_compute(const Operation& operation) const {
 
 Nanos CostModel::launch(const Operation& operation) const {
   const DeviceProfile& device = reached(operation.rank_class);
-  if (operation.is_transfer()) return device.transfer_launch;
-  return is_measured(operation) ? Nanos{0} : device.launch * kernel_count(operation.key);
+  if (operation.is_transfer()) {
+    const Nanos checked = profile_.framework ? profile_.framework->check_per_member : Nanos{0};
+    return device.transfer_launch + checked * std::ssize(members_of(operation));
+  }
+  if (is_measured(operation)) return Nanos{0};
+  const std::int64_t own = kernel_count(operation.key);
+  const Framework* framework = profile_.framework;
+  return device.launch * (framework ? framework_work(*framework, graph_, operation, own).launched : own);
+}
+
+// Clipping, clearing and what comes between steps takes its time beside the updates, which are once a step too.
+void CostModel::share_optimizer_loop() {
+  const OptimizerLoop& loop = profile_.framework->optimizer;
+  std::vector<double> updates(graph_.classes.size(), 0), gradients(graph_.classes.size(), 0);
+  for (const Operation& op : graph_.operations) updates[op.rank_class.index()] += op.role == Role::update ? 1 : 0;
+  for (const Value& value : graph_.values) {
+    if (value.kind == ValueKind::gradient && value.accumulated) {
+      gradients[value.rank_class.index()] += static_cast<double>(value.elements());
+    }
+  }
+  for (std::size_t c = 0; c < updates.size(); ++c) {
+    const Device& device = graph_.classes[c].device;
+    const double rate = device.memory_bandwidth.bytes_per_second * reached(make_id<ClassId>(c)).memory_efficiency;
+    const double all = seconds(loop.fixed) + loop.bytes_per_parameter * gradients[c] / rate;
+    seconds_beside_update_.push_back(all / std::max(1.0, updates[c]));
+  }
+}
+
+double CostModel::framework_seconds(const Operation& operation) const {
+  if (operation.role == Role::update) return seconds_beside_update_[operation.rank_class.index()];
+  const DeviceProfile& device = reached(operation.rank_class);
+  const std::int64_t own = kernel_count(operation.key);
+  const FrameworkWork work = framework_work(*profile_.framework, graph_, operation, own);
+  const double rate =
+      graph_.classes[operation.rank_class.index()].device.memory_bandwidth.bytes_per_second * device.memory_efficiency;
+  return work.bytes / rate + static_cast<double>(work.launched - own) * seconds(device.kernel_gap);
 }
 
 bool CostModel::is_measured(const Operation& operation) const {
@@ -141,6 +178,12 @@ TransferCost CostModel::transfer(const Operation& operation) const {
   if (!programs_) fit_to_library(operation, cost);
   if (expert_sizes_.are_data(operation)) make_uneven(operation, cost);
   const bool moves = cost.latency > Nanos{0} || !cost.work.empty();
+  if (profile_.framework != nullptr && moves && !operation.per_micro_batch) {
+    const Device& device = graph_.classes[operation.rank_class.index()].device;
+    const double rate = device.memory_bandwidth.bytes_per_second * reached(operation.rank_class).memory_efficiency;
+    cost.latency += nanos_from_seconds(
+        once_a_step_seconds(*profile_.framework, operation, std::ssize(members_of(operation)), rate));
+  }
   if (moves) cost.latency += reached(operation.rank_class).handoff;
   return cost;
 }
@@ -215,7 +258,12 @@ TransferCost CostModel::closed_form(const Operation& operation) const {
     for (LinkWork& w : cost.work) w.seconds /= kTreeBandwidth;
   }
   cost.latency = latency_of(rank_class, traffic);
-  if (traffic.fabrics.size() > 1) return cost;
+  if (traffic.fabrics.size() > 1) {
+    if (profile_.framework != nullptr && c.group == GroupKind::tp) {
+      cost.latency += profile_.framework->tensor_parallel_message * traffic.fabrics.back().steps;
+    }
+    return cost;
+  }
   // Measured efficiencies include the latency, so the bytes take what the latency leaves.
   const double factor = inefficiency(traffic.fabrics.front().fabric, view.size, c.bytes);
   const double best = cost.bandwidth_seconds();

@@ -92,9 +92,13 @@ class CostModel {
   const std::vector<Rank>& members_of(const Operation& transfer) const;
   const DeviceProfile& reached(ClassId rank_class) const;
   bool is_measured(const Operation& operation) const;
+  // Returns what the framework adds to the time of an operation on the device.
+  double framework_seconds(const Operation& operation) const;
+  void share_optimizer_loop();
   // Returns how much slower than its best rate a transfer uses the links of a fabric, by its size and members.
   double inefficiency(LevelId fabric, std::int64_t members, Bytes bytes) const;
 
+  std::vector<double> seconds_beside_update_;  // by class, what the framework does once a step, over its updates
   std::vector<double> link_seconds_per_byte_;  // by link class, at the best rate
   std::vector<double> burst_seconds_;          // by link class
   std::vector<bool> half_duplex_;

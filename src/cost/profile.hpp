@@ -110,12 +110,15 @@ struct LibraryLink {
 // Returns nothing where nothing was measured.
 std::optional<LibraryLink> link_of(const LibraryProfile& library);
 
+struct Framework;  // cost/framework.hpp
+
 struct Profile {
   std::map<std::string, DeviceProfile, std::less<>> devices;  // by Device::name
   std::map<std::string, LinkProfile, std::less<>> links;      // by level name; a device's own come first
   std::optional<MachineFacts> machine{};                      // where and how it was measured, if it was
   std::optional<ExpertLoad> expert_load{};                    // none: loads are random (cost/expert_sizes.cpp)
   LibraryProfile library{};                                   // empty: plans leave the library's collectives out
+  const Framework* framework = nullptr;  // whose kernels and host run the step; not stored in files
 
   const DeviceProfile& device(std::string_view name) const;  // "default" where it has none
   // Applies to nominal links only: paced and measured links reach their stated rate.

@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "app/against/against_command.hpp"
 #include "app/cli.hpp"
 #include "app/commands.hpp"
 #include "app/flags.hpp"
+#include "app/framework_inputs.hpp"
 #include "app/inputs.hpp"
 #include "app/lengths.hpp"
 #include "app/megatron_inputs.hpp"
@@ -68,6 +70,7 @@ void declare_plan_flags(Flags& flags) {
   flags.toggle("json", "one JSON object instead of the report");
   declare_lengths_flag(flags);
   declare_sweep_flags(flags);
+  declare_against_flags(flags);
 }
 
 // Of Megatron's flags that none of the policies reads.
@@ -119,9 +122,12 @@ int run_plan_command(const std::vector<std::string>& arguments, std::ostream& ou
   declare_plan_flags(flags);
   flags.parse(arguments);
 
+  if (flags.given("against")) return run_against_command(flags, out, err);
+  if (flags.given("where")) fail("--where: belongs to --against, which is not given");
   const bool names_policies = flags.given("policy");
   const std::vector<IgnoredFlag> ignored = apply_launch(flags);
   if (!ignored.empty()) print_ignored(err, *launch_file(flags), ignored);
+  apply_framework_defaults(flags);
   require_outputs_can_be_written(flags, {"out"}, {"csv"});
   const PlanFileOptions file_options = read_plan_file_options(flags);
   std::vector<std::string> policies = read_policies(flags);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/table.hpp"
@@ -114,9 +116,22 @@ std::string memory_table(const PolicyStudy& study, std::size_t columns) {
   return table.to_string(columns);
 }
 
+// What the framework's kernels, collectives and allocator take, for which the table has no columns.
+std::string framework_memory_line(const StageMemory& stage) {
+  constexpr std::array kColumns{"weights", "gradients", "optimizer state", "activations", "scratch", "other"};
+  std::string terms;
+  for (const MemoryTerm& term : stage.terms) {
+    if (std::find(kColumns.begin(), kColumns.end(), term.name) != kColumns.end()) continue;
+    terms += fmt::format("{}{} {}", terms.empty() ? "" : ", ", term.name, format_bytes(term.bytes));
+  }
+  return terms.empty()
+             ? ""
+             : fmt::format("Needs of {} include the framework's: {} (docs/frameworks.md).\n", stage.name, terms);
+}
+
 // What the second column of the table leaves out, and what its mark means.
 std::string memory_notes(const PlanStudy& study, const PolicyStudy& best) {
-  std::string text;
+  std::string text = framework_memory_line(fullest_stage(best));
   const Bytes reserve = study.inputs.reserve;
   if (reserve.value > 0) {
     text += fmt::format("A device ({}) has {}: {} are left to driver, context, NCCL and fragmentation (--reserve).\n",

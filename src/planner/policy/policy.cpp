@@ -10,6 +10,7 @@
 #include "planner/policy/fsdp.hpp"
 #include "planner/policy/lancet.hpp"
 #include "planner/policy/megatron.hpp"
+#include "planner/policy/nanotron.hpp"
 #include "planner/policy/priority.hpp"
 #include "planner/policy/serial.hpp"
 #include "planner/policy/tutel.hpp"
@@ -31,6 +32,7 @@ constexpr Policy kPolicies[] = {
     {"megatron-grad", megatron_grad_overlap, kMegatron},
     {"megatron-param", megatron_param_overlap, kMegatron},
     {"fsdp", fsdp_overlap},
+    {"nanotron", nanotron_overlap, {.buckets_by_bytes = true, .of_framework = true}},
     {"priority", priority_overlap},
     {"tutel", tutel_overlap, {.cuts_layers = true, .of_experts = true}},
     {"lancet", lancet_overlap, {.cuts_layers = true, .of_experts = true}},
@@ -63,7 +65,9 @@ const Policy& policy_named(std::string_view name) {
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const Policy& policy : kPolicies) names.emplace_back(policy.name);
+  for (const Policy& policy : kPolicies) {
+    if (!policy.facts.of_framework) names.emplace_back(policy.name);
+  }
   return names;
 }
 

@@ -18,8 +18,9 @@ struct PolicyFacts {
   bool reads_megatron_flags = false;   // --tp-comm-overlap and the others that Megatron has
   bool buckets_by_bytes = false;       // PolicyOptions::bucket_mib sizes its buckets
   bool buckets_by_parameters = false;  // PolicyOptions::bucket_parameters does
+  bool of_framework = false;           // planned where it, or its framework, is asked for by name
 };
-std::vector<std::string> policy_names();  // those with a name of their own; `megatron` is megatron-param
+std::vector<std::string> policy_names();  // those that every study compares; `megatron` is megatron-param
 // No facts are true of a name that a plan file has and no policy.
 PolicyFacts facts_of(std::string_view policy);
 inline bool searches(std::string_view policy) {

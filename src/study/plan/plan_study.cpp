@@ -15,6 +15,7 @@
 #include "model/counts.hpp"
 #include "planner/policy/policy.hpp"
 #include "sim/simulate_plan.hpp"
+#include "study/plan/framework_memory.hpp"
 #include "timeline/critical_path.hpp"
 
 namespace weft {
@@ -30,12 +31,20 @@ double peak_flops(const StepGraph& graph, ElementType precision) {
   return sum;
 }
 
-void add_memory(PolicyStudy& study) {
+void add_memory(PolicyStudy& study, const Profile& profile) {
   const std::vector<MemoryUse> use = memory_use(study.plan());
   for (std::size_t c = 0; c < study.plan().classes.size(); ++c) {
     const RankClass& rank_class = study.plan().graph.classes[c];
     StageMemory stage{rank_class.name, study.plan().classes[c].memory, rank_class.device.memory, use[c].terms,
                       use[c].peak};
+    if (profile.framework != nullptr) {
+      for (MemoryTerm& term : framework_memory(*profile.framework, study.plan(), make_id<ClassId>(c), use[c])) {
+        stage.needed += term.bytes;
+        stage.terms.push_back(std::move(term));
+      }
+      std::stable_sort(stage.terms.begin(), stage.terms.end(),
+                       [](const MemoryTerm& a, const MemoryTerm& b) { return a.bytes > b.bytes; });
+    }
     study.memory_peak = std::max(study.memory_peak, stage.needed);
     study.fits = study.fits && stage.needed <= stage.available;
     study.memory.push_back(std::move(stage));
@@ -61,7 +70,7 @@ PolicyStudy study_whole(const Inputs& inputs, const Problem& problem, std::share
   study.critical = critical_share(study.timeline, index);
   study.step_s = study.timeline.period_ns * 1e-9;
   study.throughput = throughput_of(inputs.model, inputs.layout, problem.graph, study.step_s);
-  add_memory(study);
+  add_memory(study, profile);
   return study;
 }
 

@@ -1,0 +1,221 @@
+#include "cost/framework.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/text.hpp"
+#include "cost/kernel_time.hpp"
+
+namespace weft {
+namespace {
+
+using enum Phase;
+
+// huggingface/nanotron, models/llama.py and parallel/tensor_parallel/functional.py. Bytes count each read and write of
+// a bf16 element that the fused form of the operation would not have.
+constexpr std::array kNanotron{
+    FrameworkKernels{Role::qkv, forward, 2},  // the own shard while others arrive, then theirs
+    FrameworkKernels{Role::ffn_in, forward, 2},
+    FrameworkKernels{Role::head, forward, 2},
+    // Queries, keys and values are transposed (3 tensors read and written), keys and values joined (2) and transposed
+    // again (2), queries and keys rotated (2); sequence lengths are summed in six small kernels for every layer.
+    FrameworkKernels{Role::attention, forward, 13, 36},
+    // The same backwards, and the gradients of the split are written into zeroed tensors.
+    FrameworkKernels{Role::attention, input_grad, 18, 52},
+    // silu and product apart: 5 tensors instead of 3; backwards 13 instead of 5 (two products, silu, a concatenation).
+    FrameworkKernels{Role::ffn_act, forward, 2, 4},
+    FrameworkKernels{Role::ffn_act, input_grad, 4, 16},
+    FrameworkKernels{Role::attention_out, input_grad, 3},
+    FrameworkKernels{Role::ffn_out, input_grad, 3},
+    // The gradient of the residual branch is added in a kernel of its own.
+    FrameworkKernels{Role::attention_norm, input_grad, 3, 6},
+    FrameworkKernels{Role::ffn_norm, input_grad, 3, 6},
+    // Logits are cast to fp32, then maximum, difference, exponential, sum and quotient are kernels of their own;
+    // backwards a product in place and the cast to bf16.
+    FrameworkKernels{Role::loss, forward, 12, 18},
+    FrameworkKernels{Role::loss, input_grad, 5, 8},
+};
+
+constexpr std::array kNanotronDevices{
+    LoadedDevice{"h100", 0.64, 0.28, 0.85, Nanos{7'000}},
+    LoadedDevice{"h200", 0.64, 0.28, 0.85, Nanos{7'000}},
+};
+
+// mosaicml/llm-foundry, models/layers, under PyTorch's FSDP with Composer's optimizer. Products with a bias are one
+// kernel forward; backward the bias's gradient is a reduction of its own.
+constexpr std::array kFsdp{
+    FrameworkKernels{Role::attention, forward, 4, 8},
+    FrameworkKernels{Role::attention, input_grad, 6, 12},
+    FrameworkKernels{Role::attention_norm, forward, 3, 4},  // weights and input are cast by themselves
+    FrameworkKernels{Role::ffn_norm, forward, 3, 4},
+    FrameworkKernels{Role::attention_norm, input_grad, 3, 6},
+    FrameworkKernels{Role::ffn_norm, input_grad, 3, 6},
+    FrameworkKernels{Role::qkv, input_grad, 2, 6},  // the bias's gradient reads the output's: 3 of the width
+    FrameworkKernels{Role::attention_out, input_grad, 2, 2},
+    FrameworkKernels{Role::ffn_in, input_grad, 2, 8},
+    FrameworkKernels{Role::ffn_out, input_grad, 2, 0.5},
+    // PyTorch's cross entropy in fp32: backward fills the gradient, applies the softmax and casts.
+    FrameworkKernels{Role::loss, forward, 4},
+    FrameworkKernels{Role::loss, input_grad, 5, 16},
+};
+constexpr std::array kFsdpDevices{
+    LoadedDevice{"a100-40", 0.81, 0.32, 0.765, Nanos{8'000}},
+    LoadedDevice{"a100-80", 0.81, 0.32, 0.765, Nanos{8'000}},
+    LoadedDevice{"h100", 0.64, 0.19, 0.85, Nanos{7'000}},
+    LoadedDevice{"h200", 0.64, 0.19, 0.85, Nanos{7'000}},
+};
+
+constexpr Framework kNanotronFramework{
+    .name = "nanotron",
+    .policy = "nanotron",
+    .kernels = kNanotron,
+    .devices = kNanotronDevices,
+    .gradient_bytes = 10,  // a bf16 gradient is added to the fp32 sum: 2 and 4 read, 4 written
+    .launch = Nanos{53'000},
+    .transfer_launch = Nanos{60'000},
+    .tensor_parallel_message = Nanos{310'000},
+    // Norm (4), scaling (8) and clearing (4) of fp32 gradients go over all parameters, whoever updates them.
+    .optimizer = {.bytes_per_parameter = 16, .fixed = Nanos{60'000'000}},
+    // distributed.py: every rank's parts are flattened, the library's list form copies them, and what arrives is
+    // copied tensor by tensor.
+    .lists = {.of_parameters = true, .copy = Nanos{6'000}, .reduce_scatter_bytes = 16, .all_gather_bytes = 12},
+    .memory = {.attention_bytes = 2,
+               .activation_bytes = 2,
+               .logit_bytes = 4,
+               .bucket_bytes = 2,
+               .buffers_per_layer = 4,
+               .layers_ahead = 16,
+               .fragmentation = 0.03},
+    .splits_sequences = true,
+    .deals_layers_by_cost = true,
+    .clip_grad = 1.0,
+};
+
+constexpr Framework with_checked_calls(Framework framework, std::string_view name, Nanos per_member) {
+  framework.name = name;
+  framework.check_per_member = per_member;
+  framework.memory.layers_ahead = 1;  // the host is never ahead
+  return framework;
+}
+
+constexpr std::array kFrameworks{
+    // The constants of the default profile are those of Megatron's steps.
+    Framework{.name = "megatron", .policy = "megatron-dist", .kernels = {}, .devices = {}},
+    kNanotronFramework,
+    // Two thirds of the Ultra-Scale sweep ran so: a collective takes the host a time that grows with its group.
+    with_checked_calls(kNanotronFramework, "nanotron-checked", Nanos{290'000}),
+    Framework{
+        .name = "fsdp",
+        .policy = "fsdp",
+        .kernels = kFsdp,
+        .devices = kFsdpDevices,
+        .gradient_bytes = 14,  // divided in place (8) after the cast to fp32 (6)
+        .launch = Nanos{25'000},
+        .transfer_launch = Nanos{60'000},
+        .optimizer = {.bytes_per_parameter = 60, .fixed = Nanos{20'000'000}},
+        .dropout = false,
+        .clip_grad = 1.0,
+    },
+};
+
+double elements_of(const StepGraph& graph, const Operation& operation) {
+  const OpKey& key = operation.key;
+  const auto d = [&](std::size_t i) { return static_cast<double>(key.dims[i]); };
+  if (operation.phase == weight_grad) {
+    return static_cast<double>(graph.value(operation.writes.front().value).elements());
+  }
+  if (key.kind == OpKind::attention) return d(0) * d(1) * d(2) * d(4);
+  return dimensions_of(key.kind) > 1 && key.kind != OpKind::elementwise && key.kind != OpKind::adam ? d(0) * d(1)
+                                                                                                    : d(0);
+}
+
+}  // namespace
+
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names;
+  for (const Framework& framework : kFrameworks) names.emplace_back(framework.name);
+  return names;
+}
+
+const Framework& framework_named(std::string_view name) {
+  const auto found =
+      std::find_if(kFrameworks.begin(), kFrameworks.end(), [&](const Framework& f) { return f.name == name; });
+  if (found == kFrameworks.end()) fail("--framework '{}': is not known{}", name, suggestion(name, framework_names()));
+  return *found;
+}
+
+Profile with_framework(Profile profile, const Framework& framework) {
+  if (framework.launch == Nanos{0}) return profile;
+  profile.framework = &framework;
+  for (auto& [name, device] : profile.devices) {
+    if (name == "cpu") continue;
+    device.launch = framework.launch;
+    device.transfer_launch = framework.transfer_launch;
+    for (const LoadedDevice& loaded : framework.devices) {
+      if (loaded.name != name) continue;
+      device.matrix_efficiency = loaded.matrix;
+      device.attention_efficiency = loaded.attention;
+      device.memory_efficiency = loaded.memory;
+      device.kernel_gap = loaded.kernel_gap;
+    }
+  }
+  return profile;
+}
+
+FrameworkWork framework_work(const Framework& framework, const StepGraph& graph, const Operation& operation,
+                             std::int64_t own_kernels) {
+  const Phase phase = operation.phase == recompute ? forward : operation.phase;
+  FrameworkWork work{0, own_kernels};
+  const auto said = std::find_if(
+      framework.kernels.begin(), framework.kernels.end(),
+      [&](const FrameworkKernels& kernels) { return kernels.role == operation.role && kernels.phase == phase; });
+  if (said != framework.kernels.end()) {
+    // Tensor parallelism computes the loss in two operations; what is said of it counts once.
+    const bool second = operation.role == Role::loss && phase == forward && operation.key.kind == OpKind::elementwise;
+    work = {second ? 0 : said->bytes_per_element * elements_of(graph, operation), second ? 1 : said->launched};
+  }
+  if (phase == weight_grad && framework.gradient_bytes > 0) {
+    work.bytes += framework.gradient_bytes * elements_of(graph, operation);
+    ++work.launched;
+  }
+  return work;
+}
+
+std::vector<std::int64_t> layers_by_cost(const Transformer& model, std::int64_t stages) {
+  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  const double layer = 4 * d(model.hidden) * d(model.hidden) + 3 * d(model.hidden) * d(model.ffn);
+  const double share = (d(model.layers) * layer + d(model.vocab) * d(model.hidden)) / d(stages);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(stages), 0);
+  std::size_t stage = 0;
+  for (std::int64_t l = 1; l <= model.layers; ++l) {
+    ++layers[stage];
+    if (d(l) * layer > share * d(static_cast<std::int64_t>(stage) + 1) && stage + 1 < layers.size()) ++stage;
+  }
+  // A stage that would hold the head alone, or nothing, takes a layer from the nearest one before it that has several.
+  for (std::size_t s = 1; s < layers.size(); ++s) {
+    for (std::size_t from = s; layers[s] == 0 && from-- > 0;) {
+      if (layers[from] < 2) continue;
+      --layers[from];
+      ++layers[s];
+    }
+  }
+  return layers;
+}
+
+double once_a_step_seconds(const Framework& framework, const Operation& transfer, std::int64_t members,
+                           double bytes_per_second) {
+  const Communication& c = *transfer.communication;
+  const bool gathers = c.collective == Collective::all_gather;
+  if (c.collective == Collective::all_reduce) return seconds(framework.check_per_member * members);
+  if (framework.lists.copy == Nanos{0}) return 0;
+  if (!gathers && c.collective != Collective::reduce_scatter) return 0;
+  // Each rank's parts are flattened, and copied by the library; the parts of a gather are copied back one by one.
+  const auto tensors = static_cast<std::int64_t>(transfer.reads.size());
+  const std::int64_t copies = members * (gathers && framework.lists.of_parameters ? tensors + 2 : 2);
+  const double elements = static_cast<double>(c.bytes.value) / static_cast<double>(size_of(c.format.type).value);
+  const double bytes = elements * (gathers ? framework.lists.all_gather_bytes : framework.lists.reduce_scatter_bytes);
+  return static_cast<double>(copies) * seconds(framework.lists.copy) + bytes / bytes_per_second;
+}
+
+}  // namespace weft

@@ -1,0 +1,71 @@
+#include "study/against/prediction.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost/cost_model.hpp"
+#include "planner/policy/policy.hpp"
+#include "sim/simulate_plan.hpp"
+#include "study/plan/framework_memory.hpp"
+#include "study/plan/plan_study.hpp"
+
+namespace weft {
+
+namespace {
+
+WholePlan plan_of(const PlanRequest& request, const SharedGraph& graph, const std::string& policy,
+                  std::int64_t most_held) {
+  if (most_held == 0) return make_whole_plan(request, graph, policy);
+  Overlap overlap = decide_overlap(request, *graph, policy);
+  overlap.order.pipeline.most_held = most_held;
+  return make_whole_plan(request, graph, policy, overlap);
+}
+
+}  // namespace
+
+RunPrediction predict_run(const Inputs& inputs, const Profile& profile, const std::string& policy,
+                          std::int64_t most_held) {
+  const Cluster cluster(inputs.cluster);
+  const SharedGraph graph = build_step_graph(inputs.model, cluster, inputs.layout);
+  const WholePlan whole = plan_of(request_of(inputs, profile), graph, policy, most_held);
+  const Plan& plan = whole.plan();
+  RunPrediction run;
+  const Timeline timeline = simulate_plan(whole, CostModel(plan.graph, cluster, profile));
+  run.step_s = timeline.period_ns * 1e-9;
+  run.account = account(timeline).mean;
+  run.memory = memory_use(plan);
+  for (std::size_t c = 0; c < plan.classes.size(); ++c) {
+    Bytes needed = plan.classes[c].memory;
+    if (profile.framework != nullptr) {
+      for (MemoryTerm& term : framework_memory(*profile.framework, plan, make_id<ClassId>(c), run.memory[c])) {
+        needed += term.bytes;
+        run.memory[c].terms.push_back(std::move(term));
+      }
+    }
+    if (c == 0) run.first_stage = needed;
+    run.fullest_stage = std::max(run.fullest_stage, needed);
+    run.fits = run.fits && needed <= plan.graph.classes[c].device.memory;
+  }
+  return run;
+}
+
+ErrorSummary summarize(const std::vector<double>& errors) {
+  ErrorSummary summary;
+  summary.rows = errors.size();
+  if (errors.empty()) return summary;
+  std::vector<double> sizes;
+  for (const double error : errors) {
+    sizes.push_back(100 * std::abs(error));
+    summary.mean_pct += sizes.back();
+    summary.bias_pct += 100 * error;
+  }
+  const auto n = static_cast<double>(errors.size());
+  summary.mean_pct /= n;
+  summary.bias_pct /= n;
+  std::sort(sizes.begin(), sizes.end());
+  summary.median_pct = sizes[sizes.size() / 2];
+  summary.worst_pct = sizes.back();
+  return summary;
+}
+
+}  // namespace weft
