@@ -1,5 +1,5 @@
-// A training job as the files of other launchers say it (io/megatron, io/launchers): settings of `weft plan`, and what has
-// no counterpart.
+// A training job as the files of other launchers say it (io/megatron, io/launchers): settings of `weft plan`, and what
+// has no counterpart.
 #pragma once
 
 #include <optional>

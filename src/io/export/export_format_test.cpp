@@ -10,8 +10,10 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
+#include "collective/verify/verify_program.hpp"
 #include "cost/profile.hpp"
 #include "io/export/test_export.hpp"
+#include "io/msccl/msccl_xml.hpp"
 
 namespace weft {
 namespace {
@@ -205,6 +207,35 @@ TEST(ExportFormat, Fsdp2HasAGroupForEveryLayerAndGathersOneAhead) {
   EXPECT_NE(export_case(kCases[3], export_format("fsdp2")).files.front().text.find("RESHARD_AFTER_FORWARD = False"),
             std::string::npos);
   EXPECT_NE(refusal(kCases[1], export_format("fsdp2")).find("--zero 0"), std::string::npos);
+}
+
+// The names and methods of Transformer Engine's initialize_ub. A tp of 2 exchanges gathers in 2 parts.
+TEST(ExportFormat, TransformerEngineKnowsEveryProductAndMethod) {
+  ExportCase example{"llama2-7b", 2, "dgx-a100:1", {.tp = 2, .sequence_parallel = true}, "megatron-grad"};
+  example.options.tp_comm_overlap = true;
+  example.seq = 4096;
+  const std::map<std::string, std::string> methods{{"qkv_fprop", "ring_exchange"},  {"fc1_fprop", "ring_exchange"},
+                                                   {"proj_dgrad", "ring_exchange"}, {"fc2_dgrad", "ring_exchange"},
+                                                   {"proj_fprop", "pipeline"},      {"fc2_fprop", "pipeline"},
+                                                   {"qkv_dgrad", "bulk"},           {"qkv_wgrad", "bulk"},
+                                                   {"fc1_dgrad", "bulk"},           {"fc1_wgrad", "bulk"}};
+  const std::string text = export_case(example, export_format("te-userbuffers")).files.front().text;
+  const std::regex product("(\\w+):\n  method: (\\w+)\n");
+  std::size_t products = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), product), end; it != end; ++it, ++products) {
+    EXPECT_EQ(methods.at((*it)[1]), (*it)[2]) << (*it)[0];
+  }
+  EXPECT_GE(products, 4U) << text;
+  EXPECT_NE(refusal(kCases[1], export_format("te-userbuffers")).find("--tp-comm-overlap"), std::string::npos);
+}
+
+// MSCCL's own rules are those of our reader (docs/msccl-xml.md), and the verifier proves what is read.
+TEST(ExportFormat, MscclFilesAreReadAndProven) {
+  if (!can_read_msccl_xml()) GTEST_SKIP() << "built without pugixml";
+  const Exported exported = export_case({"gpt2", 2, "local:4", {}, "ddp"}, export_format("msccl"));
+  for (const ExportedFile& file : exported.files) {
+    EXPECT_FALSE(verify_program(read_msccl_xml(file.text, file.name)).violation) << file.name;
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct ExportCase {
   Layout layout;  // dp, global_batch and seq are filled in
   const char* policy;
   PolicyOptions options = {};
+  std::int64_t seq = 128;
 };
 
 inline Plan plan_of(const ExportCase& example) {
@@ -29,7 +30,7 @@ inline Plan plan_of(const ExportCase& example) {
   request.options = example.options;
   const Cluster cluster(request.cluster);
   Layout& layout = request.layout;
-  layout.seq = 128;
+  layout.seq = example.seq;
   layout.dp = cluster.device_count() / (layout.tp * layout.cp * layout.pp);
   layout.global_batch = 4 * layout.micro_batch * layout.dp;
   return make_plan(request, build_step_graph(request.model, cluster, layout), example.policy);
